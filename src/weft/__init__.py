@@ -1,0 +1,1 @@
+"""Weft: NumPy-style array programs, compiled, on data of any size."""

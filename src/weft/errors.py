@@ -1,0 +1,132 @@
+"""The exception tree, places in user code, and excerpts of it.
+
+Every error that Weft raises is a `WeftError`, and each leaf is also the built-in
+exception that a Python user would catch.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of user code: where an operation was written."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def excerpt(self) -> str:
+        """The source line, stripped, or an empty string where it cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+def user_place() -> Place | None:
+    """The innermost frame outside Weft itself (None when there is none)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return Place(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class WeftError(Exception):
+    """The root of all errors that Weft raises.
+
+    Parameters
+    ----------
+    found : str
+        What was found, as a sentence without its full stop.
+    expected : str
+        What was expected, or an empty string.
+    advice : str
+        What to do about it, or an empty string.
+    place : Place or None
+        Where in the user's code.
+    """
+
+    def __init__(
+        self, found: str, expected: str = "", advice: str = "", place: Place | None = None
+    ) -> None:
+        self.found = found
+        self.expected = expected
+        self.advice = advice
+        self.place = place
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        lines = [self.found]
+        if self.expected:
+            lines.append(f"expected: {self.expected}")
+        if self.place is not None:
+            excerpt = self.place.excerpt()
+            lines.append(f"at {self.place}" + (f": {excerpt}" if excerpt else ""))
+        if self.advice:
+            lines.append(f"try: {self.advice}")
+        return "\n  ".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.found, self.expected, self.advice, self.place)
+
+
+class ShapeError(WeftError, ValueError):
+    """Shapes that do not fit together."""
+
+
+class ArgumentError(WeftError, ValueError):
+    """An argument outside what a function accepts."""
+
+
+class DTypeError(WeftError, TypeError):
+    """A dtype that an operation does not take."""
+
+
+class ArgumentTypeError(WeftError, TypeError):
+    """An argument of a type that a function does not take."""
+
+
+class TracingError(WeftError, TypeError):
+    """Code that needs a value while only its shape and dtype are known."""
+
+
+class OutOfBoundsError(WeftError, IndexError):
+    """An index outside its array."""
+
+
+class MemoryLimitError(WeftError, MemoryError):
+    """A program that does not fit the memory limit however it is cut."""
+
+
+class SourceError(WeftError, OSError):
+    """Input that cannot be read: missing, truncated, of an unknown format, shrunk."""
+
+
+class SinkError(WeftError, OSError):
+    """Output that cannot be written: read-only, full, already there."""
+
+
+class CompileError(WeftError, RuntimeError):
+    """Generated code that the C compiler refused, or no compiler where one is needed."""
+
+
+class ImplicitComputeError(WeftError, RuntimeError):
+    """A value was asked of a lazy array while `implicit_compute` is "raise"."""
+
+
+class UnsupportedError(WeftError, NotImplementedError):
+    """Something that Weft does not do (yet)."""
+
+
+class InternalError(WeftError, AssertionError):
+    """A broken invariant of the compiler: names the pass and shows the statement."""

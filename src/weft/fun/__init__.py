@@ -1,0 +1,1 @@
+"""The functional IR: nodes, builder, walk, check, show, parse, interpreter."""

@@ -1,0 +1,286 @@
+"""Visiting and rebuilding FUN: sub-bodies, free variables, substitution, renaming.
+
+Every pass goes through these few functions, so a new expression form is added here once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from weft.fun import nodes as fun
+from weft.sizes import Poly, Size, as_poly
+
+
+@dataclass(frozen=True, slots=True)
+class Mapper:
+    """How `map_expr` rebuilds the parts of an expression."""
+
+    atom: Callable[[fun.Atom], fun.Atom]
+    size: Callable[[Size], Size]
+    body: Callable[[fun.Body], fun.Body]
+    binder: Callable[[fun.Var], fun.Var]
+
+    def var(self, var: fun.Var) -> fun.Var:
+        """An array operand: an atom that must stay a variable."""
+        new = self.atom(var)
+        assert isinstance(new, fun.Var), f"array operand {var.name} became a constant"
+        return new
+
+
+def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
+    """The expression with its atoms, sizes, binders and bodies rebuilt by `to`."""
+    match expr:
+        case fun.Apply(operation, arguments):
+            return fun.Apply(operation, tuple(map(to.atom, arguments)))
+        case fun.Cast(dtype, argument):
+            return fun.Cast(dtype, to.atom(argument))
+        case fun.SizeValue(size):
+            return fun.SizeValue(to.size(size))
+        case fun.Index(array, indices, boundary):
+            return fun.Index(
+                to.var(array),
+                tuple(map(to.size, indices)),
+                tuple(b and replace(b, lower=to.size(b.lower), upper=to.size(b.upper)) for b in boundary),
+            )  # fmt: skip
+        case fun.Slice(array, dims):
+            return fun.Slice(to.var(array), _map_dims(dims, to))
+        case fun.LmadSlice(array, offset, lmad_dims):
+            return fun.LmadSlice(to.var(array), to.size(offset), _map_pairs(lmad_dims, to))
+        case fun.Permute(array, axes):
+            return fun.Permute(to.var(array), axes)
+        case fun.Reshape(array, shape):
+            return fun.Reshape(to.var(array), tuple(map(to.size, shape)))
+        case fun.Broadcast(atom, shape):
+            return fun.Broadcast(to.atom(atom), tuple(map(to.size, shape)))
+        case fun.Kernel(space, body):
+            return fun.Kernel(_map_space(space, to), to.body(body))
+        case fun.Reduce(space, reduced, body, operator, neutral, counter):
+            return fun.Reduce(
+                _map_space(space, to), reduced, to.body(body), _map_lambda(operator, to),
+                tuple(map(to.atom, neutral)), counter,
+            )  # fmt: skip
+        case fun.Scan(space, body, operator, initial, exclusive):
+            return fun.Scan(
+                _map_space(space, to), to.body(body), _map_lambda(operator, to),
+                tuple(map(to.atom, initial)), exclusive,
+            )  # fmt: skip
+        case fun.Scatter(destinations, space, body, combine):
+            return fun.Scatter(
+                tuple(map(to.var, destinations)), _map_space(space, to), to.body(body),
+                None if combine is None else _map_lambda(combine, to),
+            )  # fmt: skip
+        case fun.Concat(arrays, axis):
+            return fun.Concat(tuple(map(to.var, arrays)), axis)
+        case fun.Update(array, dims, value):
+            return fun.Update(to.var(array), _map_dims(dims, to), to.atom(value))
+        case fun.LmadUpdate(array, offset, lmad_dims, source):
+            return fun.LmadUpdate(
+                to.var(array), to.size(offset), _map_pairs(lmad_dims, to), to.var(source)
+            )
+        case fun.Copy(array):
+            return fun.Copy(to.var(array))
+        case fun.If(condition, then, otherwise):
+            return fun.If(to.atom(condition), to.body(then), to.body(otherwise))
+        case fun.Loop(params, initial, form, body):
+            new_form: fun.For | fun.While
+            match form:
+                case fun.For(index, lower, upper):
+                    new_form = fun.For(to.binder(index), to.size(lower), to.size(upper))
+                case fun.While(while_condition):
+                    new_form = fun.While(to.body(while_condition))
+                case _:
+                    assert_never(form)
+            return fun.Loop(
+                tuple(map(to.binder, params)), tuple(map(to.atom, initial)), new_form, to.body(body)
+            )
+        case fun.Call(routine, arguments, options):
+            return fun.Call(routine, tuple(map(to.atom, arguments)), options)
+        case _:
+            assert_never(expr)
+
+
+def _map_dims(dims: tuple[fun.Span | Size, ...], to: Mapper) -> tuple[fun.Span | Size, ...]:
+    return tuple(
+        fun.Span(to.size(dim.start), to.size(dim.extent), dim.step)
+        if isinstance(dim, fun.Span)
+        else to.size(dim)
+        for dim in dims
+    )
+
+
+def _map_pairs(pairs: tuple[tuple[Size, Size], ...], to: Mapper) -> tuple[tuple[Size, Size], ...]:
+    return tuple((to.size(extent), to.size(stride)) for extent, stride in pairs)
+
+
+def _map_space(space: tuple[fun.Range, ...], to: Mapper) -> tuple[fun.Range, ...]:
+    return tuple(fun.Range(to.binder(r.index), to.size(r.extent)) for r in space)
+
+
+def _map_lambda(function: fun.Lambda, to: Mapper) -> fun.Lambda:
+    return fun.Lambda(tuple(map(to.binder, function.params)), to.body(function.body))
+
+
+# ---------------------------------------------------------------- looking
+
+
+def bodies(expr: fun.Expr) -> tuple[fun.Body, ...]:
+    """The bodies directly inside an expression."""
+    match expr:
+        case fun.Kernel(_, body):
+            return (body,)
+        case fun.Reduce(_, _, body, operator) | fun.Scan(_, body, operator):
+            return (body, operator.body)
+        case fun.Scatter(_, _, body, combine):
+            return (body,) if combine is None else (body, combine.body)
+        case fun.If(_, then, otherwise):
+            return (then, otherwise)
+        case fun.Loop(_, _, fun.While(condition), body):
+            return (condition, body)
+        case fun.Loop(_, _, _, body):
+            return (body,)
+        case _:
+            return ()
+
+
+def statements(body: fun.Body) -> Iterator[fun.Let]:
+    """All statements, outer before inner, in order."""
+    for let in body.statements:
+        yield let
+        for inner in bodies(let.expr):
+            yield from statements(inner)
+
+
+def operands(expr: fun.Expr) -> tuple[list[fun.Atom], list[Size], list[fun.Var]]:
+    """Atoms and sizes that an expression itself names, and the variables that it binds."""
+    atoms: list[fun.Atom] = []
+    sizes: list[Size] = []
+    binders: list[fun.Var] = []
+
+    def atom(a: fun.Atom) -> fun.Atom:
+        atoms.append(a)
+        return a
+
+    def size(s: Size) -> Size:
+        sizes.append(s)
+        return s
+
+    def binder(v: fun.Var) -> fun.Var:
+        binders.append(v)
+        return v
+
+    map_expr(expr, Mapper(atom, size, lambda body: body, binder))
+    return atoms, sizes, binders
+
+
+def type_sizes(type_: fun.Type) -> tuple[Size, ...]:
+    return type_.shape if isinstance(type_, fun.Array) else ()
+
+
+def used_names(expr: fun.Expr) -> frozenset[str]:
+    """Names free in an expression: of variables, and of the variables of its sizes."""
+    atoms, sizes, binders = operands(expr)
+    used = {a.name for a in atoms if isinstance(a, fun.Var)}
+    for size in sizes:
+        used |= size.variables()
+    for body in bodies(expr):
+        used |= free_names(body)
+    return frozenset(used - {v.name for v in binders})
+
+
+def free_names(body: fun.Body) -> frozenset[str]:
+    """Names that a body uses and does not bind (size variables included)."""
+    used: set[str] = {a.name for a in body.results if isinstance(a, fun.Var)}
+    for let in reversed(body.statements):
+        used -= {v.name for v in let.pattern}
+        used |= used_names(let.expr)
+        for var in let.pattern:
+            for size in type_sizes(var.type):
+                used |= size.variables()
+    return frozenset(used)
+
+
+# ---------------------------------------------------------------- substitution
+
+
+class Substitution:
+    """Replaces free variables by atoms, consistently in sizes and in types.
+
+    An int64 scalar may be replaced by another int64 variable, an int constant, or (with
+    `sizes`) any polynomial; a polynomial in an atom's place needs a statement, so callers
+    that substitute polynomials bind a `SizeValue` first (see `Builder.scalar`).
+
+    With `fresh`, every binder inside gets a new name, as copying a body requires.
+    """
+
+    def __init__(
+        self,
+        atoms: Mapping[str, fun.Atom] | None = None,
+        sizes: Mapping[str, Size] | None = None,
+        fresh: Callable[[str], str] | None = None,
+    ) -> None:
+        self.atoms: dict[str, fun.Atom] = dict(atoms or {})
+        self.sizes: dict[str, Size] = dict(sizes or {})
+        self.fresh = fresh
+        for name, atom in self.atoms.items():
+            if name not in self.sizes:
+                self._also_as_size(name, atom)
+
+    def _also_as_size(self, name: str, atom: fun.Atom) -> None:
+        if isinstance(atom, fun.Var):
+            if isinstance(atom.type, fun.Scalar):
+                self.sizes[name] = Poly.var(atom.name)
+        elif isinstance(atom.value, int):
+            self.sizes[name] = as_poly(atom.value)
+
+    def bind(self, name: str, atom: fun.Atom) -> None:
+        self.atoms[name] = atom
+        self._also_as_size(name, atom)
+
+    def size(self, size: Size) -> Size:
+        return size.substitute(self.sizes) if self.sizes else size
+
+    def type(self, type_: fun.Type) -> fun.Type:
+        if isinstance(type_, fun.Scalar) or not self.sizes:
+            return type_
+        return replace(type_, shape=tuple(map(self.size, type_.shape)))
+
+    def atom(self, atom: fun.Atom) -> fun.Atom:
+        if isinstance(atom, fun.Const):
+            return atom
+        found = self.atoms.get(atom.name)
+        if found is not None:
+            return found
+        type_ = self.type(atom.type)
+        return atom if type_ is atom.type else fun.Var(atom.name, type_)
+
+    def binder(self, var: fun.Var) -> fun.Var:
+        type_ = self.type(var.type)
+        if self.fresh is None:
+            return var if type_ is var.type else fun.Var(var.name, type_)
+        new = fun.Var(self.fresh(var.name), type_)
+        self.bind(var.name, new)
+        return new
+
+    def expr(self, expr: fun.Expr) -> fun.Expr:
+        # Binders come before the bodies that use them in every form of `map_expr`.
+        return map_expr(expr, Mapper(self.atom, self.size, self.body, self.binder))
+
+    def let(self, let: fun.Let) -> fun.Let:
+        expr = self.expr(let.expr)
+        return fun.Let(tuple(map(self.binder, let.pattern)), expr, let.place)
+
+    def body(self, body: fun.Body) -> fun.Body:
+        statements = tuple(map(self.let, body.statements))
+        return fun.Body(statements, tuple(map(self.atom, body.results)))
+
+    def function(self, function: fun.Lambda) -> fun.Lambda:
+        return fun.Lambda(tuple(map(self.binder, function.params)), self.body(function.body))
+
+
+def map_bodies(expr: fun.Expr, transform: Callable[[fun.Body], fun.Body]) -> fun.Expr:
+    """The expression with each body directly inside it transformed."""
+    if not bodies(expr):
+        return expr
+    return map_expr(expr, Mapper(lambda a: a, lambda s: s, transform, lambda v: v))

@@ -1,0 +1,5 @@
+"""LMADs: index functions and footprints."""
+
+from weft.lmad.lmad import Lmad
+
+__all__ = ["Lmad"]

@@ -1,0 +1,67 @@
+"""FUNMEM: FUN in which every array lives in a memory block under an index function.
+
+The nodes are FUN's. Two things are added:
+
+    type    = ... | MemArray      -- an array type that names its block and index function
+    program = FUN program, blocks -- the temporary blocks, all allocated before it starts
+
+The annotation has no meaning of its own: erasing it (`weft.mem.erase`) gives the FUN
+program back. Parameters live in blocks of their own name, which the caller gives; so do
+the results, in blocks "result_0", "result_1", ... A statement that creates an array
+(kernel, scan, concat, copy, ...) writes it to the block and index function of its pattern;
+a layout change only gives its pattern another index function on the same block; an update
+or scatter whose pattern names its argument's block happens in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.fun import nodes as fun
+from weft.lmad import Lmad
+from weft.sizes import Size
+
+
+@dataclass(frozen=True, slots=True)
+class MemArray(fun.Array):
+    """An array in memory: element i is at `index.apply(i)` elements into `block`."""
+
+    block: str
+    index: Lmad
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Temporary memory of `bytes` bytes (a polynomial of size variables).
+
+    `per_thread`: one such block for each thread of the pool, of which code inside a kernel
+    sees its own; what an array inside a kernel body needs.
+    """
+
+    name: str
+    bytes: Size
+    per_thread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A FUNMEM program: a FUN program whose array variables have `MemArray` types.
+
+    Attributes
+    ----------
+    program : fun.Program
+        With `MemArray` types everywhere, also on parameters and on results.
+    blocks : tuple of Block
+        Temporary memory, in order of introduction. `place_blocks` gives each an offset.
+    destinations : tuple of fun.Type
+        For each result its memory: a `MemArray` in block "result_k" of the shape of the
+        result (for a scalar result: the scalar, stored there as one element).
+    strides : tuple of str
+        Size variables "<param>.stride<d>" that the layouts of parameters brought in.
+    """
+
+    program: fun.Program
+    blocks: tuple[Block, ...]
+    destinations: tuple[fun.Type, ...]
+    strides: tuple[str, ...] = ()
+

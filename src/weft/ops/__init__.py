@@ -1,0 +1,1 @@
+"""Dtypes and the table of scalar operations."""

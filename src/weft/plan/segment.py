@@ -1,0 +1,80 @@
+"""A compiled segment: text, the order of its arguments, and what it needs. No IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from weft.errors import Place
+from weft.sizes import Derived, Fact, Size
+
+Layout: TypeAlias = Literal["contiguous", "rows", "strided"]
+"""Row-major; unit stride in the last dimension only; any strides (multiples of the itemsize)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An array or scalar that a segment takes or gives.
+
+    `shape` is empty for a scalar (a pointer to one element). The pointer passed is that of
+    element [0, ..., 0], also in a window of a larger array.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Size, ...]
+    layout: Layout = "contiguous"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsCheck:
+    """An affine access, proved at launch: 0 <= lower and upper < extent.
+
+    Empty ranges (where `nonempty` is not all positive) access nothing.
+    """
+
+    lower: Size
+    upper: Size
+    extent: Size
+    nonempty: tuple[Size, ...]
+    array: str
+    axis: int
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a non-zero error code of a segment means: `context.detail` fills the message."""
+
+    kind: Literal["index"]
+    array: str
+    axis: int
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A FUN program compiled to one C function.
+
+        int32_t entry(weft_context *context, char *const *buffers, const int64_t *integers)
+
+    `buffers` are the pointers of `params`, of `results`, then of the workspace (64-byte
+    aligned, `workspace` bytes). `integers` are the values of `sizes` (given and derived
+    alike, in the order of `integers`), of "threads", and of strides in elements, named
+    "<slot name>.stride<dimension>" for dimensions that the layout leaves free.
+    """
+
+    entry: str
+    source: str
+    params: tuple[Slot, ...]
+    results: tuple[Slot, ...]
+    sizes: tuple[str, ...]
+    derived: tuple[Derived, ...]
+    facts: tuple[Fact, ...]
+    integers: tuple[str, ...]
+    workspace: Size
+    checks: tuple[BoundsCheck, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    kernels: tuple[str, ...] = field(default=())  # one line each, for `explain`
