@@ -1,0 +1,192 @@
+"""Row-major arrays inside files: boxes of them read and written without intermediate copies.
+
+A box of an array is a set of equally long *runs* of consecutive bytes in the file and a set of
+*pieces* of consecutive bytes in memory. Runs and pieces are moved by vectored system calls,
+which neither fault pages in nor hold the GIL; where they would be too short for that, the
+file is mapped and NumPy copies.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import math
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.plan.protocols import Box
+
+Array: TypeAlias = npt.NDArray[Any]
+
+Move: TypeAlias = Callable[[int, list[Array], int], int]
+"""`os.preadv` or `os.pwritev`: descriptor, buffers and offset to the number of bytes moved."""
+
+_VECTOR = 1024  # buffers in one system call: Linux's IOV_MAX
+_SHORTEST_PIECE = 512  # bytes; below this a mapped copy is quicker than a system call's vector
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a row-major array lies in a file: bytes from `offset`."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.nbytes
+
+
+class ShortReadError(OSError):
+    """The file ended before the box did."""
+
+
+def box_shape(box: Box) -> tuple[int, ...]:
+    """The extents of a box."""
+    return tuple(side.stop - side.start for side in box)
+
+
+def whole(shape: tuple[int, ...]) -> Box:
+    """The box that covers an array."""
+    return tuple(slice(0, extent) for extent in shape)
+
+
+def row_major_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Byte strides of a contiguous row-major array."""
+    strides = [itemsize] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(strides)
+
+
+def read_box(descriptor: int, extent: Extent, box: Box, out: Array) -> None:
+    """Fill `out` with a box of the array that lies in an open file.
+
+    Raises
+    ------
+    ShortReadError
+        The file ends inside the box.
+    """
+    if not _transfer(descriptor, extent, box, out, _preadv):
+        np.copyto(out, map_array(descriptor, extent, writable=False)[box])
+
+
+def write_box(descriptor: int, extent: Extent, box: Box, data: Array) -> None:
+    """Write `data` as a box of the array that lies in an open file.
+
+    The file must already be as long as the array's end.
+    """
+    if not _transfer(descriptor, extent, box, data, _pwritev):
+        np.copyto(map_array(descriptor, extent, writable=True)[box], data)
+
+
+def map_array(descriptor: int, extent: Extent, *, writable: bool) -> Array:
+    """The array of an open file as shared mapped memory (it outlives the descriptor)."""
+    strides = row_major_strides(extent.shape, extent.dtype.itemsize)
+    return map_strided(descriptor, extent, strides, extent.offset, writable=writable)
+
+
+def map_strided(
+    descriptor: int, extent: Extent, strides: tuple[int, ...], first: int, *, writable: bool
+) -> Array:
+    """A strided array over the bytes of `extent`; element [0, ..., 0] at byte `first`."""
+    if extent.nbytes == 0:
+        return np.empty(extent.shape, extent.dtype)
+    start = extent.offset - extent.offset % mmap.ALLOCATIONGRANULARITY
+    access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+    size = os.fstat(descriptor).st_size
+    if size < extent.end:
+        raise ShortReadError(errno.ENODATA, f"{size} bytes, {extent.end} needed")
+    mapped = mmap.mmap(descriptor, extent.end - start, access=access, offset=start)
+    return np.ndarray(extent.shape, extent.dtype, mapped, first - start, strides)
+
+
+def _preadv(descriptor: int, buffers: list[Array], offset: int) -> int:
+    return os.preadv(descriptor, buffers, offset)
+
+
+def _pwritev(descriptor: int, buffers: list[Array], offset: int) -> int:
+    return os.pwritev(descriptor, buffers, offset)
+
+
+def _transfer(
+    descriptor: int,
+    extent: Extent,
+    box: Box,
+    array: Array,
+    move: Move,
+) -> bool:
+    """Move a box by system calls; False where its pieces are too short or need converting."""
+    if array.size == 0:
+        return True
+    if array.dtype != extent.dtype:
+        return False
+    extents = box_shape(box)
+    outer = max(_file_runs(extent.shape, extents), _memory_pieces(array))
+    piece = math.prod(extents[outer:]) * array.itemsize
+    if piece < _SHORTEST_PIECE and outer:
+        return False
+    for offset, buffers in _vectors(extent, box, array, outer, piece):
+        _move_all(descriptor, buffers, offset, move)
+    return True
+
+
+def _file_runs(shape: tuple[int, ...], extents: tuple[int, ...]) -> int:
+    """The number of outer dimensions, one run of the box for each index of them."""
+    axis = len(shape)
+    while axis > 0 and (axis == len(shape) or extents[axis] == shape[axis]):
+        axis -= 1
+    return axis
+
+
+def _memory_pieces(array: Array) -> int:
+    """The number of outer dimensions, one contiguous piece of the array for each index."""
+    expected = array.itemsize
+    axis = array.ndim
+    while axis > 0 and (array.shape[axis - 1] == 1 or array.strides[axis - 1] == expected):
+        axis -= 1
+        expected *= array.shape[axis]
+    return axis
+
+
+def _vectors(
+    extent: Extent, box: Box, array: Array, outer: int, piece: int
+) -> Iterator[tuple[int, list[Array]]]:
+    """File offsets, each with the pieces that follow one another from there."""
+    strides = row_major_strides(extent.shape, extent.dtype.itemsize)
+    origin = extent.offset + sum(s.start * b for s, b in zip(box, strides, strict=True))
+    start, buffers = origin, list[Array]()
+    for index in itertools.product(*map(range, array.shape[:outer])):
+        offset = origin + sum(i * b for i, b in zip(index, strides, strict=False))
+        if buffers and (offset != start + len(buffers) * piece or len(buffers) == _VECTOR):
+            yield start, buffers
+            start, buffers = offset, []
+        elif not buffers:
+            start = offset
+        buffers.append(array[index].reshape(-1).view(np.uint8))
+    if buffers:
+        yield start, buffers
+
+
+def _move_all(descriptor: int, buffers: list[Array], offset: int, move: Move) -> None:
+    """One vectored call, repeated until all of it is moved."""
+    while buffers:
+        moved = move(descriptor, buffers, offset)
+        if moved == 0:
+            raise ShortReadError(errno.ENODATA, "the file ends inside the array")
+        offset += moved
+        while buffers and moved >= buffers[0].size:
+            moved -= buffers.pop(0).size
+        if moved:
+            buffers[0] = buffers[0][moved:]

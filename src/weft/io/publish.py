@@ -1,0 +1,188 @@
+"""Drafts: files that are written under another name and published when they are whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import glob
+import os
+import secrets
+import shutil
+
+from weft.errors import SinkError
+from weft.io.files import Array, Extent, write_box
+from weft.plan.protocols import Box
+
+_SUFFIX = ".weft-draft"
+
+
+class Draft:
+    """A file of known size in the directory of its final place.
+
+    A lock held on it tells other processes that its writer lives; drafts without one are
+    remains of killed processes, and the next draft for the same place removes them.
+    """
+
+    def __init__(self, path: str, size: int, *, replace: bool) -> None:
+        self.name = path
+        self._path = os.path.abspath(path)
+        self._replace = replace
+        refuse_existing(path, replace=replace)
+        remove_remains(self._path)
+        require_space(path, size)
+        self.path = draft_name(self._path)
+        try:
+            self.descriptor = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+            )
+        except OSError as error:
+            raise unwritable(path, error) from error
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self.descriptor, size)
+        except OSError as error:
+            self.discard()
+            raise unwritable(path, error) from error
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Write bytes at an offset."""
+        try:
+            while data:
+                written = os.pwrite(self.descriptor, data, offset)
+                data, offset = data[written:], offset + written
+        except OSError as error:
+            raise unwritable(self.name, error) from error
+
+    def write_box(self, extent: Extent, box: Box, data: Array) -> None:
+        """Write a box of an array that lies in the draft."""
+        try:
+            write_box(self.descriptor, extent, box, data)
+        except OSError as error:
+            raise unwritable(self.name, error) from error
+
+    def publish(self) -> None:
+        """Give the file its final name, in one step."""
+        try:
+            publish(self.path, self._path, replace=self._replace)
+        except OSError as error:
+            self.discard()
+            raise error if isinstance(error, SinkError) else unwritable(self.name, error) from error
+        self._close()
+
+    def discard(self) -> None:
+        """Remove the draft; nothing where it is published or removed already."""
+        if self.descriptor >= 0:
+            self._close()
+            remove_file(self.path)
+
+    def _close(self) -> None:
+        os.close(self.descriptor)
+        self.descriptor = -1
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that may be gone."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def draft_name(path: str) -> str:
+    """A fresh hidden name beside `path`."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}.{secrets.token_hex(4)}{_SUFFIX}")
+
+
+def publish(draft: str, path: str, *, replace: bool) -> None:
+    """Move a draft (file or directory) to its final name."""
+    if replace:
+        if os.path.isdir(path) and not os.path.islink(path):
+            _replace_directory(draft, path)
+        else:
+            os.replace(draft, path)
+    elif os.path.isdir(draft):
+        refuse_existing(path, replace=False)
+        os.rename(draft, path)
+    else:
+        try:
+            os.link(draft, path)  # unlike a rename, fails where the name is taken
+        except FileExistsError:
+            refuse_existing(path, replace=False)
+        except OSError:
+            refuse_existing(path, replace=False)
+            os.rename(draft, path)
+        else:
+            os.unlink(draft)
+
+
+def _replace_directory(draft: str, path: str) -> None:
+    """A directory cannot be renamed over another one: the old one steps aside first."""
+    aside = draft_name(path)
+    os.rename(path, aside)
+    try:
+        os.rename(draft, path)
+    except OSError:
+        os.rename(aside, path)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def refuse_existing(path: str, *, replace: bool) -> None:
+    """Raise `SinkError` where a file is in the way and may not be replaced."""
+    if not replace and os.path.lexists(path):
+        raise SinkError(
+            f"{path} already exists", "a new name", 'mode="w" replaces it, mode="r+" writes into it'
+        )
+
+
+def remove_remains(path: str) -> None:
+    """Remove drafts of `path` whose writer was killed."""
+    directory, name = os.path.split(path)
+    pattern = os.path.join(glob.escape(directory), f".{glob.escape(name)}.*{_SUFFIX}")
+    for remains in glob.glob(pattern):
+        try:
+            descriptor = os.open(remains, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.isdir(remains):
+                shutil.rmtree(remains, ignore_errors=True)
+            else:
+                remove_file(remains)
+        except OSError:
+            pass  # its writer lives
+        finally:
+            os.close(descriptor)
+
+
+def require_space(path: str, size: int) -> None:
+    """Raise `SinkError` where the file system has no room for `size` more bytes."""
+    directory = os.path.dirname(os.path.abspath(path))
+    try:
+        status = os.statvfs(directory)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    free = status.f_bavail * status.f_frsize
+    if free < size:
+        raise SinkError(
+            f"{directory} has {free:,} bytes free", f"{size:,} bytes for {path}",
+            "free some space or write elsewhere",
+        )  # fmt: skip
+
+
+_REASONS = {
+    errno.ENOSPC: "the file system is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "files may not grow so large",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "it may not be written",
+    errno.EPERM: "it may not be written",
+    errno.ENOENT: "its directory does not exist",
+}
+
+
+def unwritable(path: str, error: OSError) -> SinkError:
+    """The `SinkError` for a target that cannot be created or written."""
+    reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+    return SinkError(f"cannot write {path}: {reason}", "a writable place with enough room")
