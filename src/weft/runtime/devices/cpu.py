@@ -1,0 +1,178 @@
+"""The CPU device: compiled segments, and how they are called."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import struct
+import threading
+from collections.abc import Sequence
+from typing import NoReturn
+
+from weft.errors import InternalError, OutOfBoundsError, SourceError
+from weft.plan.segment import Segment
+from weft.runtime import threads as runtime_threads
+from weft.runtime.threads import CancelFlag, Cancelled
+from weft.runtime.toolchain import find_compiler, load_library
+
+_HEADER = 9  # int64 words before the pointers: see `record` in pool.c
+_FIRST_FAILURE = 16
+_CANCELLED, _BUS_ERROR = 1, 2
+
+
+class LoadedSegment:
+    """A segment's library in this process. Calls from any number of threads are safe."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self._library = load_library(segment.source)
+        self._entry = ctypes.cast(getattr(self._library, segment.entry), ctypes.c_void_p).value
+        self._call = runtime_threads.pool().call
+        self._buffers = len(segment.params) + len(segment.results) + 1
+        self._words = struct.Struct(f"{_HEADER + self._buffers + len(segment.integers)}q")
+        self._threads = (
+            segment.integers.index("threads") if "threads" in segment.integers else None
+        )
+        self._records: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
+
+    def call(
+        self,
+        integers: Sequence[int],
+        pointers: Sequence[int],
+        threads: int | None = None,
+        cancel: CancelFlag | None = None,
+    ) -> None:
+        """Run the segment.
+
+        Parameters
+        ----------
+        integers : sequence of int
+            The values of `segment.integers`, in order.
+        pointers : sequence of int
+            Addresses of parameters, results and workspace (0 where it is empty).
+        threads : int, optional
+            By default the value of the integer "threads" where there is one.
+        cancel : CancelFlag, optional
+            Ends the call early from another thread.
+
+        Raises
+        ------
+        OutOfBoundsError
+            When a data-dependent index is outside its array.
+        SourceError
+            When a mapped file shrank while it was read.
+        KeyboardInterrupt
+            On Ctrl-C, on the main thread.
+        Cancelled
+            When `cancel` was set.
+        """
+        if threads is None:
+            place = self._threads
+            threads = integers[place] if place is not None else runtime_threads.threads()
+        try:
+            record = self._records.pop()
+        except IndexError:
+            block = ctypes.create_string_buffer(self._words.size)
+            record = block, ctypes.addressof(block)
+        self._words.pack_into(
+            record[0], 0, self._entry, threads, 0 if cancel is None else cancel.address,
+            _interruptible(), 0, 0, 0, 0, self._buffers, *pointers, *integers,
+        )  # fmt: skip
+        status = self._call(record[1])
+        if status == 0:
+            self._records.append(record)
+        else:
+            self._fail(status, record[0], pointers, cancel)
+
+    def _fail(
+        self,
+        status: int,
+        record: ctypes.Array[ctypes.c_char],
+        pointers: Sequence[int],
+        cancel: CancelFlag | None,
+    ) -> NoReturn:
+        detail = struct.unpack_from("4q", record, 4 * 8)
+        segment = self.segment
+        if status == _CANCELLED:
+            if cancel is not None:
+                raise Cancelled
+            raise KeyboardInterrupt
+        if status == _BUS_ERROR:
+            below = [
+                (pointer, slot.name)
+                for pointer, slot in zip(pointers, segment.params, strict=False)
+                if pointer <= detail[0]
+            ]
+            name = f" of {max(below)[1]}" if below else ""
+            raise SourceError(
+                f"a mapped file{name} became shorter while it was read",
+                "files that stay as they are during a computation",
+                "run again once the file is whole",
+            )
+        if not 0 <= status - _FIRST_FAILURE < len(segment.failures):
+            raise InternalError(f"segment {segment.entry} ended with status {status}")
+        failure = segment.failures[status - _FIRST_FAILURE]
+        index, extent = detail[0], detail[1]
+        raise OutOfBoundsError(
+            f"index {index} is outside axis {failure.axis} of {failure.array}, "
+            f"which has {extent} elements",
+            f"0 <= index < {extent}",
+            place=failure.place,
+        )
+
+
+_main_thread = threading.main_thread().ident
+
+
+def _interruptible() -> bool:
+    """Whether a SIGINT during a call should cancel it: it would raise KeyboardInterrupt.
+
+    A user's own handler keeps its meaning: Python runs it when the call returns.
+    """
+    return (
+        threading.get_ident() == _main_thread
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+
+def _after_fork() -> None:
+    global _main_thread
+    _main_thread = threading.get_ident()  # the thread that forked is now the main one
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class CpuDevice:
+    """The machine's CPUs, through C compiled at run time."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, LoadedSegment] = {}
+
+    @staticmethod
+    def available() -> bool:
+        """Whether a C compiler was found (the first time in a process, this looks for one)."""
+        return find_compiler() is not None
+
+    def load(self, segment: Segment) -> LoadedSegment:
+        """The segment's library: from this process, from the cache, or compiled now.
+
+        Raises
+        ------
+        CompileError
+            When there is no compiler, or it refuses the text.
+        """
+        found = self._loaded.get(segment.source)
+        if found is None or (found.segment is not segment and found.segment != segment):
+            found = self._loaded[segment.source] = LoadedSegment(segment)
+        return found
+
+    def describe(self) -> str:
+        """The compiler and the number of threads."""
+        compiler = find_compiler()
+        made = compiler.describe() if compiler is not None else "no C compiler"
+        return f"cpu: {runtime_threads.threads()} threads, {made}"

@@ -1,0 +1,360 @@
+/* The process-wide thread pool, and the call of a compiled segment.
+ *
+ * Each parallel_for is a job. The caller works on its own job and can always finish it
+ * alone; idle workers join any job that has tiles left and room for another thread, so
+ * callers on several Python threads share the workers and never wait for each other.
+ *
+ * A forked child starts with no workers and builds its own at its first job. SIGINT sets
+ * the cancel flag of the call that runs on the main thread; SIGBUS (a mapped file that
+ * shrank) ends the call that touched the page. Both handlers chain to what was there.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct weft_context {
+    void (*parallel_for)(struct weft_context *, void (*tile)(void *closure, int64_t tile, int32_t thread),
+                         void *closure, int64_t tiles);
+    volatile int32_t *cancel;
+    int32_t threads;
+    int32_t error;
+    int64_t detail[4];
+} weft_context;
+
+typedef int32_t weft_entry(weft_context *context, char *const *buffers, const int64_t *integers);
+
+enum { OK = 0, CANCELLED = 1, BUS_ERROR = 2 };
+enum { SPIN_NANOSECONDS = 30000, MAXIMUM_THREADS = 1024 };
+
+#if defined(__linux__)
+#define THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+#else
+#define THREAD_LOCAL _Thread_local
+#endif
+
+/* ------------------------------------------------------------ state */
+
+typedef struct job {
+    weft_context *context;
+    void (*tile)(void *, int64_t, int32_t);
+    void *closure;
+    int64_t tiles;
+    int32_t threads;        /* at most this many, the caller included */
+    int32_t joined;         /* under the lock: also the next thread index */
+    struct job *following;  /* under the lock */
+    _Atomic int32_t running; /* workers inside; changed under the lock */
+    _Alignas(64) _Atomic int64_t next;
+} job;
+
+typedef struct {
+    weft_context context; /* first: parallel_for receives its address */
+    volatile int32_t cancelled;
+    _Atomic int32_t skipped; /* a parallel_for stopped before its last tile */
+} call;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER; /* a job was published */
+static pthread_cond_t done = PTHREAD_COND_INITIALIZER; /* a worker left a job */
+static job *jobs;
+static int32_t workers, sleeping, waiting;
+static _Atomic int64_t published; /* counts jobs, for workers that spin */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static THREAD_LOCAL sigjmp_buf *volatile guard; /* where a SIGBUS on this thread goes */
+static THREAD_LOCAL void *volatile fault_address;
+static THREAD_LOCAL int32_t inside_tile; /* this thread's index + 1 while it runs a tile */
+
+static struct sigaction previous_bus, previous_interrupt;
+static volatile int32_t *volatile interruptible; /* the main thread's cancel flag */
+
+/* ------------------------------------------------------------ signals */
+
+static void chain(const struct sigaction *previous, int number, siginfo_t *info, void *machine) {
+    if (previous->sa_flags & SA_SIGINFO) {
+        previous->sa_sigaction(number, info, machine);
+    } else if (previous->sa_handler == SIG_DFL) {
+        /* Back to the default action: a fault repeats at once, another signal is sent again. */
+        sigaction(number, previous, NULL);
+        if (number != SIGBUS) raise(number);
+    } else if (previous->sa_handler != SIG_IGN) {
+        previous->sa_handler(number);
+    }
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *machine) {
+    sigjmp_buf *target = guard;
+    if (target) {
+        fault_address = info->si_addr;
+        siglongjmp(*target, 1);
+    }
+    chain(&previous_bus, number, info, machine);
+}
+
+static void on_interrupt(int number, siginfo_t *info, void *machine) {
+    volatile int32_t *flag = interruptible;
+    if (flag) *flag = 1;
+    chain(&previous_interrupt, number, info, machine);
+}
+
+static void install_bus_handler(void) {
+    struct sigaction current;
+    if (sigaction(SIGBUS, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO)
+        && current.sa_sigaction == on_bus_error) return;
+    pthread_mutex_lock(&lock);
+    struct sigaction ours;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = on_bus_error;
+    /* Not deferred: the handler leaves by a jump, which would keep the signal blocked. */
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    sigaction(SIGBUS, NULL, &current);
+    if (!((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == on_bus_error)) {
+        previous_bus = current;
+        sigaction(SIGBUS, &ours, NULL);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void install_interrupt_handler(volatile int32_t *flag) {
+    struct sigaction ours;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = on_interrupt;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    interruptible = flag;
+    sigaction(SIGINT, &ours, &previous_interrupt);
+}
+
+static void restore_interrupt_handler(void) {
+    sigaction(SIGINT, &previous_interrupt, NULL);
+    interruptible = NULL;
+}
+
+/* ------------------------------------------------------------ fork */
+
+static void in_forked_child(void) {
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&work, NULL);
+    pthread_cond_init(&done, NULL);
+    jobs = NULL;
+    workers = sleeping = waiting = 0;
+    guard = NULL;
+    inside_tile = 0;
+    if (interruptible) restore_interrupt_handler();
+}
+
+static void prepare_process(void) { pthread_atfork(NULL, NULL, in_forked_child); }
+
+/* ------------------------------------------------------------ running tiles */
+
+static inline void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static int64_t nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static int stopped(const weft_context *context) {
+    return *context->cancel || *(const volatile int32_t *)&context->error;
+}
+
+static void fail_with_bus_error(weft_context *context) {
+    *(volatile int32_t *)&context->error = BUS_ERROR;
+    context->detail[0] = (int64_t)(intptr_t)fault_address;
+}
+
+static void run_tiles(job *current, int32_t thread) {
+    weft_context *context = current->context;
+    sigjmp_buf here, *outer = guard;
+    int32_t outer_index = inside_tile;
+    if (sigsetjmp(here, 0)) {
+        fail_with_bus_error(context);
+    } else {
+        guard = &here;
+        inside_tile = thread + 1;
+        while (!stopped(context)) {
+            int64_t tile = atomic_fetch_add_explicit(&current->next, 1, memory_order_relaxed);
+            if (tile >= current->tiles) break;
+            current->tile(current->closure, tile, thread);
+        }
+    }
+    guard = outer;
+    inside_tile = outer_index;
+}
+
+static int has_tiles(job *current) {
+    return atomic_load_explicit(&current->next, memory_order_relaxed) < current->tiles
+        && !stopped(current->context);
+}
+
+static job *joinable(void) {
+    for (job *current = jobs; current; current = current->following)
+        if (current->joined < current->threads && has_tiles(current)) return current;
+    return NULL;
+}
+
+static void *worker(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        job *current = joinable();
+        if (!current) {
+            int64_t seen = atomic_load(&published);
+            pthread_mutex_unlock(&lock);
+            int64_t deadline = nanoseconds() + SPIN_NANOSECONDS;
+            while (atomic_load_explicit(&published, memory_order_relaxed) == seen) {
+                for (int i = 0; i < 16; i++) pause_briefly();
+                if (nanoseconds() > deadline) break;
+            }
+            pthread_mutex_lock(&lock);
+            while (!(current = joinable())) {
+                sleeping++;
+                pthread_cond_wait(&work, &lock);
+                sleeping--;
+            }
+        }
+        int32_t thread = current->joined++;
+        atomic_fetch_add(&current->running, 1);
+        pthread_mutex_unlock(&lock);
+        run_tiles(current, thread);
+        pthread_mutex_lock(&lock);
+        /* After this, under the lock, the job is its caller's to leave. */
+        if (atomic_fetch_sub(&current->running, 1) == 1 && waiting) pthread_cond_broadcast(&done);
+    }
+    return NULL;
+}
+
+/* With the lock held. Fewer workers than wanted is no failure: the caller works too. */
+static void start_workers(int32_t wanted) {
+    if (workers >= wanted) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, 8 << 20);
+    pthread_t thread;
+    while (workers < wanted && pthread_create(&thread, &attributes, worker, NULL) == 0) workers++;
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void publish(job *mine) {
+    int64_t helpers = mine->tiles - 1 < mine->threads - 1 ? mine->tiles - 1 : mine->threads - 1;
+    pthread_mutex_lock(&lock);
+    start_workers((int32_t)helpers);
+    mine->following = jobs;
+    jobs = mine;
+    atomic_fetch_add(&published, 1);
+    if (sleeping >= 1 && helpers == 1) pthread_cond_signal(&work);
+    else if (sleeping >= 1) pthread_cond_broadcast(&work);
+    pthread_mutex_unlock(&lock);
+}
+
+static void withdraw(job *mine) {
+    pthread_mutex_lock(&lock);
+    for (job **link = &jobs; *link; link = &(*link)->following)
+        if (*link == mine) {
+            *link = mine->following;
+            break;
+        }
+    if (atomic_load(&mine->running)) {
+        pthread_mutex_unlock(&lock);
+        int64_t deadline = nanoseconds() + SPIN_NANOSECONDS;
+        while (atomic_load(&mine->running) && nanoseconds() < deadline) pause_briefly();
+        pthread_mutex_lock(&lock);
+        while (atomic_load(&mine->running)) {
+            waiting++;
+            pthread_cond_wait(&done, &lock);
+            waiting--;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void parallel_for(weft_context *context, void (*tile)(void *, int64_t, int32_t),
+                         void *closure, int64_t tiles) {
+    int32_t threads = context->threads;
+    if (tiles <= 1 || threads <= 1 || inside_tile) {
+        int32_t thread = inside_tile ? inside_tile - 1 : 0;
+        for (int64_t i = 0; i < tiles; i++) {
+            if (stopped(context)) {
+                atomic_store(&((call *)context)->skipped, 1);
+                return;
+            }
+            tile(closure, i, thread);
+        }
+        return;
+    }
+    job mine = {.context = context, .tile = tile, .closure = closure, .tiles = tiles,
+                .threads = threads, .joined = 1};
+    publish(&mine);
+    run_tiles(&mine, 0);
+    withdraw(&mine);
+    if (atomic_load(&mine.next) < tiles) atomic_store(&((call *)context)->skipped, 1);
+}
+
+/* ------------------------------------------------------------ the call from Python */
+
+/* What Python fills in: then `buffers` pointers and the integers follow. */
+typedef struct {
+    weft_entry *entry;
+    int64_t threads;
+    volatile int32_t *cancel; /* the caller's flag, or NULL */
+    int64_t interruptible;    /* on the main thread, with Python's default SIGINT handler */
+    int64_t detail[4];        /* given back */
+    int64_t buffers;
+    char *arguments[];
+} record;
+
+int32_t weft_call(record *given) {
+    call mine = {.cancelled = 0};
+    weft_context *context = &mine.context;
+    context->parallel_for = parallel_for;
+    context->cancel = given->cancel ? given->cancel : &mine.cancelled;
+    context->threads = given->threads < 1 ? 1
+        : given->threads > MAXIMUM_THREADS ? MAXIMUM_THREADS : (int32_t)given->threads;
+
+    pthread_once(&once, prepare_process);
+    install_bus_handler();
+    if (given->interruptible) install_interrupt_handler(context->cancel);
+    sigjmp_buf here, *outer = guard;
+    volatile int32_t status = OK;
+    if (sigsetjmp(here, 0)) {
+        fail_with_bus_error(context);
+    } else {
+        guard = &here;
+        status = given->entry(context, given->arguments,
+                              (const int64_t *)(given->arguments + given->buffers));
+    }
+    guard = outer;
+    if (given->interruptible) restore_interrupt_handler();
+
+    memcpy(given->detail, context->detail, sizeof given->detail);
+    if (context->error) return context->error;
+    if (status == OK && atomic_load(&mine.skipped)) return CANCELLED;
+    return status;
+}
+
+/* How many workers there are, for tests. */
+int32_t weft_workers(void) {
+    pthread_mutex_lock(&lock);
+    int32_t count = workers;
+    pthread_mutex_unlock(&lock);
+    return count;
+}

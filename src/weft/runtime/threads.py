@@ -1,0 +1,169 @@
+"""Threads: how many, and the C pool that runs the tiles of compiled segments.
+
+The pool (`pool.c`) is compiled once for each machine, through the cache, when the first
+segment is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import threading
+from importlib import resources
+from pathlib import Path
+
+from weft.errors import ArgumentError
+from weft.runtime.toolchain import load_library
+
+_chosen: int | None = None
+
+
+def default_threads() -> int:
+    """The CPUs that this process may use, capped by `OMP_NUM_THREADS`.
+
+    That is the least of the scheduling affinity and of the cgroup's CPU quota.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    quota = _cgroup_cpus()
+    if quota is not None:
+        count = min(count, max(1, math.ceil(quota)))
+    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if limit.isdigit() and int(limit) > 0:
+        count = min(count, int(limit))
+    return max(1, count)
+
+
+@functools.cache
+def _default_threads() -> int:
+    return default_threads()
+
+
+def threads() -> int:
+    """The number of threads that a call uses."""
+    return _chosen if _chosen is not None else _default_threads()
+
+
+def set_threads(count: int | None) -> None:
+    """Set the number of threads of calls that do not say; None for the default.
+
+    Raises
+    ------
+    ArgumentError
+        When the count is not positive.
+    """
+    global _chosen
+    if count is not None and count < 1:
+        raise ArgumentError(f"threads is {count}", "at least 1")
+    _chosen = count
+
+
+def _cgroup_cpus(root: str = "/sys/fs/cgroup") -> float | None:
+    """The smallest CPU quota of this process's cgroup and those above it (None: no quota)."""
+    quotas = []
+    for controller, directory in cgroup_directories("cpu", root):
+        try:
+            if controller == "v2":
+                quota, period = (directory / "cpu.max").read_text().split()
+            else:
+                quota = (directory / "cpu.cfs_quota_us").read_text().strip()
+                period = (directory / "cpu.cfs_period_us").read_text().strip()
+            if quota not in ("max", "-1"):
+                quotas.append(int(quota) / int(period))
+        except (OSError, ValueError, ZeroDivisionError):
+            continue
+    return min(quotas, default=None)
+
+
+def cgroup_directories(
+    controller: str, root: str = "/sys/fs/cgroup", membership: str = "/proc/self/cgroup"
+) -> list[tuple[str, Path]]:
+    """Where the limits of this process are: ("v1" or "v2", directory), innermost first."""
+    found: list[tuple[str, Path]] = []
+    try:
+        lines = Path(membership).read_text().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            version, top = "v2", Path(root)
+        elif controller in controllers.split(","):
+            version, top = "v1", Path(root) / controller
+        else:
+            continue
+        # In a container the path is that of the host: the top alone is then there.
+        inner = top / path.lstrip("/")
+        while True:
+            if inner.is_dir():
+                found.append((version, inner))
+            if inner == top or top not in inner.parents:
+                break
+            inner = inner.parent
+    return found
+
+
+class Pool:
+    """The loaded C pool.
+
+    Attributes
+    ----------
+    call : function
+        `call(address of a record) -> status`, see `pool.c`; releases the GIL.
+    """
+
+    def __init__(self) -> None:
+        source = (resources.files("weft.runtime") / "pool.c").read_text()
+        self.library = load_library(source)
+        self.call = self.library.weft_call
+        self.call.argtypes = [ctypes.c_void_p]
+        self.call.restype = ctypes.c_int32
+
+    def workers(self) -> int:
+        """The number of worker threads there are now."""
+        return int(self.library.weft_workers())
+
+
+_pool: Pool | None = None
+_loading = threading.Lock()
+
+
+def pool() -> Pool:
+    """The process's pool, compiled or loaded at the first use.
+
+    Raises
+    ------
+    CompileError
+        When there is no C compiler.
+    """
+    global _pool
+    if _pool is None:
+        with _loading:
+            if _pool is None:
+                _pool = Pool()
+    return _pool
+
+
+class CancelFlag:
+    """A flag that stops calls: tiles already running finish, no others begin.
+
+    Setting it is safe from any thread. It stays set.
+    """
+
+    __slots__ = ("_cell", "address")
+
+    def __init__(self) -> None:
+        self._cell = ctypes.c_int32(0)
+        self.address = ctypes.addressof(self._cell)
+
+    def set(self) -> None:
+        self._cell.value = 1
+
+    def __bool__(self) -> bool:
+        return self._cell.value != 0
+
+
+class Cancelled(Exception):  # noqa: N818 (not an error)
+    """A call ended early because its `CancelFlag` was set."""

@@ -1,0 +1,231 @@
+"""From C text to a loaded shared library: compilers, their flags, the cache."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.errors import CompileError
+from weft.runtime.cache import Cache, key_of, open_cache
+
+_COMMON = (
+    "-std=gnu11", "-O3", "-march=native", "-fopenmp-simd", "-fwrapv", "-fno-math-errno",
+    "-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared", "-w",
+)  # fmt: skip
+
+_PROBE = "int probe(void) { return 0; }"
+_VECTOR_PROBE = """
+typedef double pair __attribute__((vector_size(16)));
+pair _ZGVbN2v_exp(pair);
+void probe(pair *x) { *x = _ZGVbN2v_exp(*x); }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C compiler and how it is called.
+
+    Attributes
+    ----------
+    command : tuple of str
+        The program and what always follows it.
+    identity : str
+        Changes when the program does: its real path, time and size.
+    flags, libraries : tuple of str
+        Before and after the source.
+    vector_math : bool
+        Whether calls to math functions in loops become calls to libmvec.
+    """
+
+    command: tuple[str, ...]
+    identity: str
+    flags: tuple[str, ...]
+    libraries: tuple[str, ...]
+    vector_math: bool
+
+    def describe(self) -> str:
+        return " ".join(self.command) + (" with libmvec" if self.vector_math else "")
+
+
+@functools.lru_cache(maxsize=8)
+def _find(chosen: str, path: str) -> Compiler | None:
+    for command in _candidates(chosen):
+        program = shutil.which(command[0], path=path or None)
+        if program is None:
+            continue
+        compiler = _describe((program, *command[1:]))
+        if compiler is not None:
+            return compiler
+    return None
+
+
+def find_compiler() -> Compiler | None:
+    """`$CC`, gcc, clang, cc or the `ziglang` wheel: the first that works, else None."""
+    return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
+
+
+def _candidates(chosen: str) -> list[tuple[str, ...]]:
+    commands: list[tuple[str, ...]] = []
+    if chosen.strip():
+        commands.append(tuple(shlex.split(chosen)))
+    commands += [("gcc",), ("clang",), ("cc",)]
+    if importlib.util.find_spec("ziglang") is not None:
+        commands.append((sys.executable, "-m", "ziglang", "cc"))
+    return commands
+
+
+def _identity(command: tuple[str, ...]) -> str:
+    """What tells one compiler from another without running it."""
+    program = command[0]
+    if command[1:3] == ("-m", "ziglang"):
+        specification = importlib.util.find_spec("ziglang")
+        if specification is not None and specification.origin:
+            program = specification.origin
+    real = os.path.realpath(program)
+    status = os.stat(real)
+    return f"{' '.join(command)} {real} {status.st_mtime_ns} {status.st_size}"
+
+
+def _describe(command: tuple[str, ...]) -> Compiler | None:
+    """Flags that the compiler takes, found by trying once and then read from the cache."""
+    try:
+        identity = _identity(command)
+    except OSError:
+        return None
+    cache = open_cache()
+    key = key_of("compiler 2", identity, cpu_features())
+    stored = cache.load(key, ".txt")
+    if stored is None:
+        found = _probe(command)
+        stored = "\n".join(found).encode()
+        if found[0] == "works":  # a compiler that fails may be mended without changing
+            cache.save(key, ".txt", stored)
+    state, flags, libraries, vector_math = stored.decode().split("\n")
+    if state != "works":
+        return None
+    return Compiler(
+        command, identity, tuple(flags.split()), tuple(libraries.split()), vector_math == "yes"
+    )
+
+
+def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
+    """(works or broken, flags, libraries, whether there is vector math)."""
+    try:
+        version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
+    except OSError:
+        return "broken", "", "", "no"
+    common = " ".join(_COMMON)
+    vector = f"{common} -DWEFT_LIBMVEC=1"
+    if b"clang" in version or b"zig" in version:
+        vector += " -fveclib=libmvec"
+    if platform.machine() in ("x86_64", "AMD64") and _tries(
+        command, vector, "-lmvec -lm", _VECTOR_PROBE
+    ):
+        return "works", vector, "-lmvec -lm", "yes"
+    for flags in (common, common.replace(" -march=native", "")):
+        if _tries(command, flags, "-lm", _PROBE):
+            return "works", flags, "-lm", "no"
+    return "broken", "", "", "no"
+
+
+def _tries(command: tuple[str, ...], flags: str, libraries: str, source: str) -> bool:
+    """Whether the text compiles and links, with nothing left undefined."""
+    complete = ["-Wl,-z,defs"] if sys.platform == "linux" else []
+    with tempfile.TemporaryDirectory(prefix="weft-") as directory:
+        path = os.path.join(directory, "probe.c")
+        Path(path).write_text(source)
+        library = os.path.join(directory, "probe.so")
+        result = subprocess.run(
+            [*command, *flags.split(), *complete, path, "-o", library, *libraries.split()],
+            capture_output=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return result.returncode == 0 and os.path.exists(library)
+
+
+@functools.cache
+def cpu_features() -> str:
+    """What `-march=native` depends on."""
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            text = file.read(16384).decode("ascii", "replace").split("\n\n")[0]
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("vendor_id", "cpu family", "model\t", "flags", "Features", "CPU ")
+    return "\n".join(line for line in text.splitlines() if line.startswith(wanted))
+
+
+def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
+    """The library compiled from C text, from the cache where it is there.
+
+    Raises
+    ------
+    CompileError
+        When there is no compiler, or it refuses the text.
+    """
+    if compiler is None:
+        compiler = find_compiler()
+    if compiler is None:
+        raise CompileError(
+            "no C compiler was found",
+            "gcc, clang or cc on the PATH, $CC, or the ziglang package",
+            "install gcc, or `pip install weft[cc]`",
+        )
+    cache = open_cache()
+    key = key_of(
+        "library", source, compiler.identity, " ".join(compiler.flags + compiler.libraries),
+        cpu_features(),
+    )  # fmt: skip
+    path = cache.load_file(key, ".so")
+    if path is not None:
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:  # whole, but not loadable here: made on another system
+            cache.remove(key, ".so")
+    path = _compile(source, compiler, cache, key)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompileError(
+            f"the compiled library cannot be loaded: {error}",
+            advice="is the cache directory mounted noexec? Set WEFT_CACHE_DIR to another one",
+        ) from None
+
+
+def _compile(source: str, compiler: Compiler, cache: Cache, key: str) -> Path:
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=cache.directory) as directory:
+        text = Path(directory) / "segment.c"
+        text.write_text(source)
+        library = Path(directory) / "segment.so"
+        command = [*compiler.command, *compiler.flags, str(text), "-o", str(library),
+                   *compiler.libraries]  # fmt: skip
+        try:
+            result = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError as error:
+            raise CompileError(
+                f"the C compiler {compiler.command[0]} cannot be run: {error.strerror}"
+            ) from None
+        if result.returncode == 0 and library.exists():
+            return cache.save(key, ".so", library.read_bytes())
+    kept = cache.directory / f"failed-{key[:16]}.c"
+    kept.write_text(source)
+    messages = [line for line in result.stderr.splitlines() if "error" in line.lower()]
+    shown = (messages or result.stderr.splitlines())[:5]
+    raise CompileError(
+        f"the C compiler {compiler.describe()} failed (status {result.returncode}):\n    "
+        + "\n    ".join(line.replace(str(text), str(kept)) for line in shown),
+        "generated C that compiles",
+        f"the text is kept in {kept}; please report it",
+    )
