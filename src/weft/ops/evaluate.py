@@ -69,7 +69,7 @@ def fused_multiply_add(a: Any, b: Any, c: Any) -> Any:
         total = exact + c
         error = _sum_error(exact, c.astype(np.float64), total)
         # Round to odd, so that the second rounding sees that something was lost.
-        even = (np.ascontiguousarray(total).view(np.int64) & 1) == 0
+        even = (np.asarray(total).view(np.int64) & 1) == 0
         inexact = np.isfinite(total) & (error != 0) & even
         towards = np.where(error > 0, np.inf, -np.inf)
         return np.where(inexact, np.nextafter(total, towards), total).astype(np.float32)[()]
@@ -81,7 +81,8 @@ def fused_multiply_add(a: Any, b: Any, c: Any) -> Any:
     )
     total = product + c
     corrected = total + (product_error + _sum_error(product, c, total))
-    return np.where(np.isfinite(corrected), corrected, total)[()]
+    wide = (a.astype(np.longdouble) * b + c).astype(a.dtype)  # where a * b overflows
+    return np.where(np.isfinite(corrected), corrected, wide)[()]
 
 
 def _high(a: Any) -> Any:

@@ -261,7 +261,7 @@ _COMPLEX = {
     if (b == 0)
         return 1;
     if (a == 0)
-        return exponent > 0 && __imag__ b == 0 ? a : (@T)__builtin_complex(
+        return exponent > 0 ? (@T)0 : __builtin_complex(
             (exponent - exponent) / (@R)0, (exponent - exponent) / (@R)0);
     if (__imag__ b == 0 && exponent > -100 && exponent < 100 && @floor(exponent) == exponent) {
         int n = exponent < 0 ? (int)-exponent : (int)exponent;
