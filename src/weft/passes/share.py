@@ -1,0 +1,96 @@
+"""share: the same expression computed once (common subexpressions).
+
+    let a = exp(x); let b = exp(x); let c = a + b   =>   let a = exp(x); let c = a + a
+
+Removes: statements whose expression, up to the names it binds, a statement before it in the
+    same or an outer body already has.
+Adds: nothing.
+Requires: a checked program.
+Ensures: the same values. An expression of an inner body is not moved out of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.passes.algebra import COMMUTATIVE
+
+
+def share(program: fun.Program) -> fun.Program:
+    """The program with repeated expressions replaced by the first one's results."""
+    body = _Share().body(program.body)
+    return program if body is program.body else replace(program, body=body)
+
+
+class _Share:
+    def __init__(self) -> None:
+        self.known: list[dict[object, tuple[fun.Var, ...]]] = []  # innermost last
+        self.renamed = walk.Substitution()
+
+    def body(self, body: fun.Body) -> fun.Body:
+        self.known.append({})
+        statements = []
+        changed = False
+        for let in body.statements:
+            new = self.let(let)
+            changed = changed or new is not let
+            if new is not None:
+                statements.append(new)
+        self.known.pop()
+        if not changed:
+            return body
+        results = tuple(map(self.renamed.atom, body.results))
+        return fun.Body(tuple(statements), results)
+
+    def let(self, let: fun.Let) -> fun.Let | None:
+        expr = let.expr
+        renamed = self.renamed
+        if renamed.atoms or walk.bodies(expr):
+            expr = walk.map_expr(
+                expr, walk.Mapper(renamed.atom, renamed.size, self.body, renamed.binder)
+            )
+        key = _key(expr)
+        for known in reversed(self.known):
+            found = known.get(key)
+            if found is not None:
+                for var, first in zip(let.pattern, found, strict=True):
+                    renamed.bind(var.name, first)
+                return None
+        if expr != let.expr:
+            pattern = tuple(map(renamed.binder, let.pattern))
+            let = fun.Let(pattern, expr, let.place)
+        self.known[-1][key] = let.pattern
+        return let
+
+
+def _key(expr: fun.Expr) -> object:
+    """What two expressions have in common when they differ in bound names at most."""
+    if isinstance(expr, fun.Apply) and expr.operation in COMMUTATIVE:
+        left, right = expr.arguments
+        if _order(left) > _order(right):
+            return fun.Apply(expr.operation, (right, left))
+    if not walk.bodies(expr):
+        return expr
+    return _Canonical().expr(expr)
+
+
+def _order(atom: fun.Atom) -> str:
+    return atom.name if isinstance(atom, fun.Var) else repr(atom.value)
+
+
+class _Canonical(walk.Substitution):
+    """Bound names replaced by their numbers, places dropped."""
+
+    def __init__(self) -> None:
+        super().__init__(fresh=self._number)
+        self.count = 0
+
+    def _number(self, _: str) -> str:
+        self.count += 1
+        return f"%{self.count}"
+
+    def let(self, let: fun.Let) -> fun.Let:
+        expr = self.expr(let.expr)
+        return fun.Let(tuple(map(self.binder, let.pattern)), expr)
