@@ -7,6 +7,7 @@ import os
 import signal
 import struct
 import threading
+from _signal import getsignal  # type: ignore[import-not-found]  # 2 us less than signal.getsignal
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -123,6 +124,7 @@ class LoadedSegment:
 
 
 _main_thread = threading.main_thread().ident
+_SIGINT = int(signal.SIGINT)
 
 
 def _interruptible() -> bool:
@@ -132,7 +134,7 @@ def _interruptible() -> bool:
     """
     return (
         threading.get_ident() == _main_thread
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        and getsignal(_SIGINT) is signal.default_int_handler
     )
 
 
