@@ -1,0 +1,177 @@
+"""Library routines: what `fun.Call` names, run by NumPy on whole arrays.
+
+The rule for result types treats extents as opaque: it compares and rearranges them, so that
+it serves polynomials and integers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import DTypeError, InternalError, ShapeError
+from weft.ops.dtypes import DType, from_numpy
+
+ArrayType: TypeAlias = tuple[DType, tuple[Any, ...]]
+"""A dtype and a shape; extents are of any type with `==` (also to integers)."""
+
+Options: TypeAlias = Mapping[str, Any]
+NDArray: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A library routine.
+
+    Attributes
+    ----------
+    rule : callable
+        (argument types, options) -> result types; raises ShapeError or DTypeError.
+    execute : callable
+        (*arrays, out, **options) writes each result into the array of `out`.
+    defaults : Mapping
+        The options that it takes, with their defaults.
+    """
+
+    name: str
+    rule: Callable[[tuple[ArrayType, ...], Options], tuple[ArrayType, ...]]
+    execute: Callable[..., None]
+    defaults: Options
+
+    def result_types(
+        self, arguments: tuple[ArrayType, ...], options: Options
+    ) -> tuple[ArrayType, ...]:
+        """The dtypes and shapes of the results (shape () for a scalar)."""
+        return self.rule(arguments, self._complete(options))
+
+    def run(
+        self, *arrays: NDArray, out: tuple[NDArray, ...] | None = None, **options: Any
+    ) -> tuple[NDArray, ...]:
+        """The results, in the arrays of `out` where they are given (any strides)."""
+        options = {**self._complete(options)}
+        if out is None:
+            types = tuple((from_numpy(array.dtype), array.shape) for array in arrays)
+            results = self.rule(types, options)
+            out = tuple(np.empty(shape, dtype.numpy) for dtype, shape in results)
+        self.execute(*arrays, out=out, **options)
+        return out
+
+    def _complete(self, options: Options) -> Options:
+        unknown = options.keys() - self.defaults.keys()
+        if unknown:
+            raise InternalError(f"{self.name} has no option {', '.join(sorted(unknown))}")
+        return {**self.defaults, **options}
+
+
+def _matmul_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    (dtype, left), (other, right) = arguments
+    if dtype is not other:
+        raise DTypeError(f"matmul of {dtype.numpy} and {other.numpy}", "one dtype")
+    if not left or not right:
+        raise ShapeError("matmul of a scalar", "arrays of at least one dimension")
+    rows = left[-2:-1] if len(left) > 1 else ()
+    inner, columns = (right[-2], right[-1:]) if len(right) > 1 else (right[0], ())
+    if left[-1] != inner:
+        raise ShapeError(
+            f"matmul of shapes {_text(left)} and {_text(right)}",
+            f"as many rows on the right as columns on the left ({left[-1]}, not {inner})",
+        )
+    batch = _broadcast(left[:-2], right[:-2])
+    return ((dtype, (*batch, *rows, *columns)),)
+
+
+def _broadcast(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    rank = max(len(left), len(right))
+    left = (1,) * (rank - len(left)) + left
+    right = (1,) * (rank - len(right)) + right
+    for a, b in zip(left, right, strict=True):
+        if a != b and a != 1 and b != 1:
+            raise ShapeError(f"batches of shapes {_text(left)} and {_text(right)}")
+    return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
+
+
+def _text(shape: tuple[Any, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+def _matmul(left: NDArray, right: NDArray, *, out: tuple[NDArray, ...]) -> None:
+    if out[0].ndim == 0:
+        out[0][()] = np.matmul(left, right)
+    else:
+        np.matmul(left, right, out=out[0])
+
+
+def _sort_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    ((dtype, shape),) = arguments
+    _check_axis(options["axis"], len(shape))
+    return ((dtype, shape),)
+
+
+def _argsort_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    ((_, shape),) = arguments
+    _check_axis(options["axis"], len(shape))
+    return ((DType.I64, shape),)
+
+
+def _check_axis(axis: int, rank: int) -> None:
+    if not -rank <= axis < rank:
+        raise ShapeError(f"axis {axis} of an array of {rank} dimensions")
+
+
+def _sort(
+    array: NDArray, *, axis: int, descending: bool, stable: bool, out: tuple[NDArray, ...]
+) -> None:
+    # Sorting in place in the destination; a reversed view of it gives descending order.
+    target = np.flip(out[0], axis) if descending else out[0]
+    target[...] = array
+    target.sort(axis=axis, kind="stable" if stable else None)
+
+
+def _argsort(
+    array: NDArray, *, axis: int, descending: bool, stable: bool, out: tuple[NDArray, ...]
+) -> None:
+    kind: Any = "stable" if stable else None
+    if not descending:
+        out[0][...] = np.argsort(array, axis=axis, kind=kind)
+        return
+    # Reversed twice, so that equal elements keep their order.
+    order = np.argsort(np.flip(array, axis), axis=axis, kind=kind)
+    np.subtract(array.shape[axis] - 1, np.flip(order, axis), out=out[0])
+
+
+def _search_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    (dtype, ordered), (other, values) = arguments
+    if dtype is not other:
+        raise DTypeError(f"searchsorted of {other.numpy} in {dtype.numpy}", "one dtype")
+    if len(ordered) != 1:
+        raise ShapeError(f"searchsorted in an array of shape {_text(ordered)}", "one dimension")
+    return ((DType.I64, values),)
+
+
+def _search(ordered: NDArray, values: NDArray, *, side: Any, out: tuple[NDArray, ...]) -> None:
+    out[0][...] = np.searchsorted(ordered, values, side)
+
+
+_SORTING = {"axis": -1, "descending": False, "stable": True}
+
+ROUTINES: dict[str, Routine] = {
+    routine.name: routine
+    for routine in (
+        Routine("matmul", _matmul_rule, _matmul, {}),
+        Routine("sort", _sort_rule, _sort, _SORTING),
+        Routine("argsort", _argsort_rule, _argsort, _SORTING),
+        Routine("searchsorted", _search_rule, _search, {"side": "left"}),
+    )
+}
+
+
+def routine(name: str) -> Routine:
+    """The routine of a name; `InternalError` where there is none."""
+    found = ROUTINES.get(name)
+    if found is None:
+        raise InternalError(f"no library routine is named {name!r}")
+    return found
