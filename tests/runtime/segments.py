@@ -11,8 +11,8 @@ from weft.sizes import Poly
 HEADER = """
 #include <stdint.h>
 typedef struct weft_context {
-    void (*parallel_for)(struct weft_context *, void (*tile)(void *closure, int64_t tile, int32_t thread),
-                         void *closure, int64_t tiles);
+    void (*parallel_for)(struct weft_context *, void (*tile)(void *, int64_t, int32_t), void *,
+                         int64_t tiles);
     volatile int32_t *cancel;
     int32_t threads;
     int32_t error;
@@ -28,7 +28,8 @@ static void tile(void *given, int64_t tile, int32_t thread) {
     for (int64_t i = tile * c->tile; i < (end < c->n ? end : c->n); i++) c->y[i] = 2 * c->x[i];
 }
 int32_t entry(weft_context *context, char *const *buffers, const int64_t *integers) {
-    closure c = {context, (const double *)buffers[0], (double *)buffers[1], integers[0], integers[1]};
+    closure c = {context, (const double *)buffers[0], (double *)buffers[1],
+                 integers[0], integers[1]};
     context->parallel_for(context, tile, &c, (c.n + c.tile - 1) / c.tile);
     return context->error;
 }

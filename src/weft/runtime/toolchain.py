@@ -125,7 +125,7 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
     except OSError:
         return "broken", "", "", "no"
     common = " ".join(_COMMON)
-    vector = f"{common} -DWEFT_LIBMVEC=1"
+    vector = common
     if b"clang" in version or b"zig" in version:
         vector += " -fveclib=libmvec"
     if platform.machine() in ("x86_64", "AMD64") and _tries(

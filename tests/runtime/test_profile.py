@@ -1,0 +1,67 @@
+"""Measured timelines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from weft.runtime import profile as profiles
+from weft.runtime.profile import Profile, profile, span
+
+
+def test_nothing_is_recorded_outside() -> None:
+    assert profiles.recorder is None
+    with span("kernel", "cpu"):
+        pass
+    with profile() as measured:
+        assert profiles.recorder is measured
+        with span("kernel", "cpu", 1 << 30):
+            pass
+    assert profiles.recorder is None
+    with span("after", "cpu"):
+        pass
+    assert [event.name for event in measured.events] == ["kernel"]
+
+
+def test_profiles_nest() -> None:
+    with profile() as outer:
+        with profile() as inner, span("a", "cpu"):
+            pass
+        with span("b", "cpu"):
+            pass
+    assert [event.name for event in inner.events] == ["a"]
+    assert [event.name for event in outer.events] == ["b"]
+
+
+def made() -> Profile:
+    measured = Profile()
+    measured.start, measured.end = 10.0, 14.0
+    measured.record("read", "read", 10.0, 12.0, 4 << 30)
+    measured.record("kernel", "cpu", 11.0, 13.0, 1 << 30)
+    measured.record("kernel", "cpu", 13.0, 13.5, 1 << 30)
+    measured.record("nested", "cpu", 12.0, 12.5)
+    return measured
+
+
+def test_summary() -> None:
+    lines = made().summary().splitlines()
+    assert lines[0] == "4.000 s, 4 events"
+    assert "2.00 GiB/s" in lines[1]
+    assert "read" in lines[1]
+    assert "2 x" in lines[2]
+    assert "2 GiB" in lines[2]
+    assert "busy 3.5000 s of 4.0000 s; 1.0000 s with more than one queue" in lines[-1]
+    assert Profile().summary().endswith("0 events")
+
+
+def test_trace_file(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    made().save(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    kernels = [e for e in events if e["ph"] == "X" and e["name"] == "kernel"]
+    assert sorted(names.values()) == ["cpu", "read"]
+    assert {names[e["tid"]] for e in kernels} == {"cpu"}
+    assert kernels[0]["ts"] == 1e6
+    assert kernels[0]["dur"] == 2e6
+    assert kernels[0]["args"] == {"bytes": 1 << 30}
