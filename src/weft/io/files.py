@@ -113,11 +113,11 @@ def map_strided(
 
 
 def _preadv(descriptor: int, buffers: list[Array], offset: int) -> int:
-    return os.preadv(descriptor, buffers, offset)
+    return os.preadv(descriptor, list[Any](buffers), offset)
 
 
 def _pwritev(descriptor: int, buffers: list[Array], offset: int) -> int:
-    return os.pwritev(descriptor, buffers, offset)
+    return os.pwritev(descriptor, list[Any](buffers), offset)
 
 
 def _transfer(
@@ -190,3 +190,19 @@ def _move_all(descriptor: int, buffers: list[Array], offset: int, move: Move) ->
             moved -= buffers.pop(0).size
         if moved:
             buffers[0] = buffers[0][moved:]
+
+
+def chunks_of(box: Box, chunks: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Box, Box]]:
+    """The chunks that a box touches: index, the part inside the chunk, the part inside the box."""
+    ranges = [
+        range(side.start // chunk, -(-side.stop // chunk)) if side.stop > side.start else range(0)
+        for side, chunk in zip(box, chunks, strict=True)
+    ]
+    for index in itertools.product(*ranges):
+        inside, here = list[slice](), list[slice]()
+        for number, side, chunk in zip(index, box, chunks, strict=True):
+            low = max(side.start, number * chunk)
+            high = min(side.stop, (number + 1) * chunk)
+            inside.append(slice(low - number * chunk, high - number * chunk))
+            here.append(slice(low - side.start, high - side.start))
+        yield index, tuple(inside), tuple(here)

@@ -81,6 +81,57 @@ class Draft:
         self.descriptor = -1
 
 
+class DraftDirectory:
+    """A directory in the place of its final one; a partial one is kept when it is abandoned."""
+
+    def __init__(self, path: str, size: int, *, replace: bool, partial: bool) -> None:
+        self.name = path
+        self._path = os.path.abspath(path)
+        self._replace, self._partial = replace, partial
+        refuse_existing(path, replace=replace)
+        remove_remains(self._path)
+        directory, name = os.path.split(self._path)
+        if partial:
+            self.path = os.path.join(directory, f".{name}.weft-partial")
+        else:
+            self.path = draft_name(self._path)
+        self.found = os.path.isdir(self.path)
+        if not self.found:
+            require_space(path, size)
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise SinkError(
+                f"another process is writing {path}", "one writer", "wait for it to end"
+            ) from None
+
+    def publish(self) -> None:
+        """Give the directory its final name."""
+        try:
+            publish(self.path, self._path, replace=self._replace)
+        except OSError as error:
+            self.discard()
+            raise error if isinstance(error, SinkError) else unwritable(self.name, error) from error
+        self._close()
+
+    def discard(self) -> None:
+        """Remove the directory, or leave it for another run to resume."""
+        if self._lock >= 0:
+            self._close()
+            if not self._partial:
+                shutil.rmtree(self.path, ignore_errors=True)
+
+    def _close(self) -> None:
+        os.close(self._lock)
+        self._lock = -1
+
+
 def remove_file(path: str) -> None:
     """Remove a file that may be gone."""
     with contextlib.suppress(FileNotFoundError):

@@ -1,0 +1,155 @@
+"""What a local zarr array's metadata says, versions 2 and 3, read without zarr-python.
+
+Only arrays whose chunks are files of plain or simply compressed bytes have a `ChunkLayout`;
+for all others (sharded, filtered, transposed, remote) zarr-python does the work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+METADATA = ("zarr.json", ".zarray")
+
+_DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+_SPECIAL: dict[Any, Any] = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+_COMPRESSORS = ("zstd", "gzip", "blosc", "zlib", "lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLayout:
+    """How an array lies in chunk files.
+
+    `separator` stands between chunk numbers in file names; `prefix` before them. `compressor`
+    is a numcodecs identifier.
+    """
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fill_value: Any
+    column_major: bool
+    prefix: str
+    separator: str
+    compressor: str | None
+
+    def name(self, index: tuple[int, ...]) -> str:
+        """The file of a chunk, relative to the array's directory."""
+        numbers = self.separator.join(map(str, index))
+        if self.prefix:
+            return self.prefix + (self.separator + numbers if numbers else "")
+        return numbers or "0"
+
+
+def read_layout(directory: str) -> ChunkLayout | None:
+    """The layout of the array in a directory; None where it is not a simple one."""
+    for name, parse in zip(METADATA, (_parse_version_3, _parse_version_2), strict=True):
+        path = os.path.join(directory, name)
+        if os.path.isfile(path):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    return parse(json.load(file))
+            except (KeyError, TypeError, ValueError, IndexError):
+                return None
+    return None
+
+
+def _parse_version_3(metadata: dict[str, Any]) -> ChunkLayout | None:
+    if metadata["node_type"] != "array" or metadata.get("storage_transformers"):
+        return None
+    grid, encoding = metadata["chunk_grid"], metadata["chunk_key_encoding"]
+    if grid["name"] != "regular" or metadata["data_type"] not in _DTYPES:
+        return None
+    first, *rest = metadata["codecs"]
+    if first["name"] != "bytes" or len(rest) > 1:
+        return None
+    if rest and rest[0]["name"] not in _COMPRESSORS:
+        return None
+    order = first.get("configuration", {}).get("endian", "little")
+    dtype = np.dtype(metadata["data_type"]).newbyteorder("<" if order == "little" else ">")
+    default = encoding["name"] == "default"
+    separator = encoding.get("configuration", {}).get("separator", "/" if default else ".")
+    return ChunkLayout(
+        shape=tuple(metadata["shape"]),
+        chunks=tuple(grid["configuration"]["chunk_shape"]),
+        dtype=dtype,
+        fill_value=_fill_value(metadata["fill_value"], dtype),
+        column_major=False,
+        prefix="c" if default else "",
+        separator=separator,
+        compressor=rest[0]["name"] if rest else None,
+    )
+
+
+def _parse_version_2(metadata: dict[str, Any]) -> ChunkLayout | None:
+    dtype = np.dtype(metadata["dtype"])
+    compressor = metadata["compressor"]
+    if metadata["filters"] or dtype.newbyteorder("=").name not in _DTYPES:
+        return None
+    if compressor is not None and compressor["id"] not in _COMPRESSORS:
+        return None
+    return ChunkLayout(
+        shape=tuple(metadata["shape"]),
+        chunks=tuple(metadata["chunks"]),
+        dtype=dtype,
+        fill_value=_fill_value(metadata["fill_value"], dtype),
+        column_major=metadata["order"] == "F",
+        prefix="",
+        separator=metadata.get("dimension_separator", "."),
+        compressor=None if compressor is None else compressor["id"],
+    )
+
+
+def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The scalar that missing chunks hold; ValueError for rarer spellings."""
+    native = dtype.newbyteorder("=").type
+    if value is None:
+        return native(0)
+    if isinstance(value, list):
+        real, imaginary = (float(_SPECIAL[part] if part in _SPECIAL else part) for part in value)
+        return native(complex(real, imaginary))
+    return native(_SPECIAL[value] if isinstance(value, str) else value)
+
+
+def write_metadata(path: str, layout: ChunkLayout) -> None:
+    """Write version 3 metadata of an uncompressed array."""
+    metadata = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(layout.shape),
+        "data_type": layout.dtype.name,
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": list(layout.chunks)},
+        },
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": _json_zero(layout.dtype),
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "attributes": {},
+        "storage_transformers": [],
+    }
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(metadata, file, indent=2)
+
+
+def _json_zero(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "c":
+        return [0.0, 0.0]
+    return {"b": False, "f": 0.0}.get(dtype.kind, 0)
+
+
+def default_chunks(shape: tuple[int, ...], itemsize: int, target: int = 4 << 20) -> tuple[int, ...]:
+    """Slabs of about `target` bytes that keep the inner dimensions whole."""
+    chunks = [1] * len(shape)
+    room = max(1, target // itemsize)
+    for axis in range(len(shape) - 1, -1, -1):
+        chunks[axis] = max(1, min(shape[axis], room))
+        room //= chunks[axis]
+    return tuple(chunks)
