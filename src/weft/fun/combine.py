@@ -35,7 +35,10 @@ def as_ufuncs(operator: fun.Lambda) -> list[np.ufunc] | None:
         if not isinstance(let.expr, fun.Apply) or let.pattern[0] != result:
             return None
         ufunc = _UFUNCS.get(let.expr.operation)
-        if ufunc is None or let.expr.arguments != (params[position], params[position + len(results)]):
+        if ufunc is None or let.expr.arguments != (
+            params[position],
+            params[position + len(results)],
+        ):
             return None
         found.append(ufunc)
     return found
@@ -52,7 +55,8 @@ def _join(first: Arrays, second: Arrays, axis: int) -> Arrays:
 
 def join(first: Any, second: Any, axis: int) -> Any:
     """Concatenation of arrays that broadcast in the other dimensions."""
-    shape = list(np.broadcast_shapes(*(a.shape[:axis] + (1,) + a.shape[axis + 1 :] for a in (first, second))))
+    rest = [(*array.shape[:axis], 1, *array.shape[axis + 1 :]) for array in (first, second)]
+    shape = list(np.broadcast_shapes(*rest))
     parts = []
     for array in (first, second):
         shape[axis] = array.shape[axis]
@@ -105,14 +109,6 @@ def scatter_combined(
         new = combine([d[at] for d in destinations], [v[chosen] for v in values])
         for destination, result in zip(destinations, new, strict=True):
             destination[at] = result
-
-
-def reduce_ufunc(ufunc: np.ufunc, array: Any, axes: tuple[int, ...]) -> Any:
-    return ufunc.reduce(array, axis=axes, dtype=array.dtype, keepdims=True)
-
-
-def scatter_ufunc(ufunc: np.ufunc, destination: Any, index: tuple[Any, ...], values: Any) -> None:
-    ufunc.at(destination, index, values)
 
 
 def flatten_axes(array: Any, axes: Sequence[int]) -> Any:
