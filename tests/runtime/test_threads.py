@@ -29,7 +29,9 @@ def device() -> CpuDevice:
     return CpuDevice()
 
 
-def run_script(script: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run_script(
+    script: str, *arguments: str, timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own, with the hand-written segments importable."""
     return subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {TESTS!r})\n"

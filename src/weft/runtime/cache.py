@@ -7,6 +7,7 @@ number of processes may share the directory without locks.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -97,11 +98,13 @@ class Cache:
         for _, _, path in self._files():
             with contextlib.suppress(OSError):
                 path.unlink()
+        for path in self.directory.glob(".build-*"):  # left by a process that was killed
+            shutil.rmtree(path, ignore_errors=True)
         return before
 
     def clean(self) -> None:
         """Remove the files used longest ago until the rest fits the limit."""
-        files = sorted(self._files())
+        files = sorted(file for file in self._files() if not file[2].name.startswith("."))
         total = sum(size for _, size, _ in files)
         for _, size, path in files:
             if total <= self.limit:
@@ -166,6 +169,15 @@ def open_cache() -> Cache:
         return _opened[directory]
 
 
+def _after_fork() -> None:
+    global _opening
+    _opening = threading.Lock()  # another thread may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _prepare(directory: Path) -> str:
     """Make the directory if need be; why it cannot be used, or an empty string."""
     if directory == Path("~"):
@@ -198,8 +210,6 @@ def _private(refused: Path, reason: str) -> Path:
     def remove() -> None:
         if os.getpid() == owner:  # not when a forked child ends
             shutil.rmtree(directory, ignore_errors=True)
-
-    import atexit
 
     atexit.register(remove)
     return directory

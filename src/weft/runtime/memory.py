@@ -356,6 +356,8 @@ _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
+    global _making
+    _making = threading.Lock()
     for pool in _pools:
         pool._after_fork()
 

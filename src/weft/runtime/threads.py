@@ -130,6 +130,15 @@ _pool: Pool | None = None
 _loading = threading.Lock()
 
 
+def _after_fork() -> None:
+    global _loading
+    _loading = threading.Lock()  # another thread may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def pool() -> Pool:
     """The process's pool, compiled or loaded at the first use.
 

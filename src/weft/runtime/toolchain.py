@@ -191,13 +191,33 @@ def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
             return ctypes.CDLL(str(path))
         except OSError:  # whole, but not loadable here: made on another system
             cache.remove(key, ".so")
-    path = _compile(source, compiler, cache, key)
+    try:
+        cache.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = _compile(source, compiler, cache, key)
+        cache.clean()
+    except OSError as error:
+        raise CompileError(
+            f"the compile cache {cache.directory} cannot be written: {error.strerror}",
+            advice="set WEFT_CACHE_DIR to a directory with some space",
+        ) from None
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise CompileError(
             f"the compiled library cannot be loaded: {error}",
             advice="is the cache directory mounted noexec? Set WEFT_CACHE_DIR to another one",
+        ) from None
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError as error:
+        raise CompileError(
+            f"the C compiler {command[0]} cannot be run: {error.strerror}"
         ) from None
 
 
@@ -208,15 +228,7 @@ def _compile(source: str, compiler: Compiler, cache: Cache, key: str) -> Path:
         library = Path(directory) / "segment.so"
         command = [*compiler.command, *compiler.flags, str(text), "-o", str(library),
                    *compiler.libraries]  # fmt: skip
-        try:
-            result = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", check=False,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError as error:
-            raise CompileError(
-                f"the C compiler {compiler.command[0]} cannot be run: {error.strerror}"
-            ) from None
+        result = _run(command)
         if result.returncode == 0 and library.exists():
             return cache.save(key, ".so", library.read_bytes())
     kept = cache.directory / f"failed-{key[:16]}.c"
