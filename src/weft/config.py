@@ -1,0 +1,157 @@
+"""Settings: for good, or for the length of a `with` block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, fields, replace
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+from weft.errors import ArgumentError, ArgumentTypeError
+from weft.runtime.memory import default_limit, parse_bytes
+
+ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
+Progress: TypeAlias = bool | Callable[[int, int], None]
+
+_DEVICES = ("cpu",)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a computation runs under.
+
+    Attributes
+    ----------
+    memory_limit : int or None
+        Bytes that Weft may allocate on the host; None: 60% of the available RAM.
+    devices : tuple of str
+        Where kernels run.
+    threads : int or None
+        Threads of the CPU device; None: the processors the process may use, capped by
+        `OMP_NUM_THREADS`.
+    progress : bool or callable
+        Report progress of streamed computations: True for a bar, or a function of
+        (bytes done, bytes in all).
+    implicit_compute : {"allow", "warn", "raise"}
+        What `bool(x)`, `float(x)` and `np.asarray(x)` do on a lazy array.
+    interpret_below : int
+        Lazy expressions whose arrays together hold fewer bytes are interpreted at once
+        rather than compiled.
+    """
+
+    memory_limit: int | None = None
+    devices: tuple[str, ...] = _DEVICES
+    threads: int | None = None
+    progress: Progress = False
+    implicit_compute: ImplicitCompute = "allow"
+    interpret_below: int = 32 * 1024
+
+    @property
+    def limit(self) -> int:
+        """The memory limit in bytes, the default one computed."""
+        return default_limit() if self.memory_limit is None else self.memory_limit
+
+
+_base = Settings()
+_overrides: ContextVar[dict[str, Any] | None] = ContextVar("weft_settings", default=None)
+
+
+def settings() -> Settings:
+    """The settings in force for the caller."""
+    overrides = _overrides.get()
+    return replace(_base, **overrides) if overrides else _base
+
+
+class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 MiB"):`
+    """Change settings, for good or for a `with` block.
+
+    Parameters
+    ----------
+    memory_limit : int, str or mapping, optional
+        Bytes, text such as "256 MiB", or a mapping from device to either.
+    devices, threads, progress, implicit_compute, interpret_below : optional
+        See `Settings`.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        For a setting that does not exist, or a value that it cannot have.
+
+    Examples
+    --------
+    >>> with config(threads=1):
+    ...     settings().threads
+    1
+    """
+
+    def __init__(self, **changes: Any) -> None:
+        global _base
+        self._changes = {name: _checked(name, value) for name, value in changes.items()}
+        self._before = _base
+        self._tokens: list[Token[dict[str, Any] | None]] = []
+        _base = replace(_base, **self._changes)
+
+    def __enter__(self) -> Settings:
+        # Entered as a block: take the lasting change back, and override in this context.
+        global _base
+        _base = self._before
+        self._tokens.append(_overrides.set({**(_overrides.get() or {}), **self._changes}))
+        return settings()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _overrides.reset(self._tokens.pop())
+
+
+def _checked(name: str, value: Any) -> Any:
+    match name:
+        case "memory_limit":
+            return _checked_limit(value)
+        case "devices":
+            return _checked_devices(value)
+        case "threads":
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ArgumentError(f"threads is {value!r}", "a positive int, or None")
+        case "progress":
+            if not isinstance(value, bool) and not callable(value):
+                raise ArgumentTypeError(f"progress is {value!r}", "a bool or a function")
+        case "implicit_compute":
+            if value not in ("allow", "warn", "raise"):
+                raise ArgumentError(
+                    f"implicit_compute is {value!r}", 'one of "allow", "warn", "raise"'
+                )
+        case "interpret_below":
+            return parse_bytes(value)
+        case _:
+            known = ", ".join(field.name for field in fields(Settings))
+            raise ArgumentError(f"there is no setting {name!r}", f"one of {known}")
+    return value
+
+
+def _checked_limit(value: Any) -> int | None:
+    if isinstance(value, Mapping):
+        unknown = [device for device in value if str(device).split(":")[0] != "cpu"]
+        if unknown:
+            raise ArgumentError(
+                f"memory_limit names devices that are not here: {unknown}", "cpu"
+            )
+        value = next(iter(value.values()), None)
+    if value is None:
+        return None
+    limit = parse_bytes(value)
+    if limit <= 0:
+        raise ArgumentError(f"memory_limit is {value!r}", "a positive number of bytes")
+    return limit
+
+
+def _checked_devices(value: Any) -> tuple[str, ...]:
+    devices = (value,) if isinstance(value, str) else tuple(value)
+    unknown = [device for device in devices if device not in _DEVICES]
+    if unknown or not devices:
+        raise ArgumentError(f"devices is {value!r}", f"a list out of {', '.join(_DEVICES)}")
+    return devices
