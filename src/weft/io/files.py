@@ -88,7 +88,7 @@ def write_box(descriptor: int, extent: Extent, box: Box, data: Array) -> None:
     The file must already be as long as the array's end.
     """
     if not _transfer(descriptor, extent, box, data, _pwritev):
-        np.copyto(map_array(descriptor, extent, writable=True)[box], data)
+        np.copyto(map_array(descriptor, extent, writable=True)[(*box, ...)], data)
 
 
 def map_array(descriptor: int, extent: Extent, *, writable: bool) -> Array:
@@ -174,7 +174,7 @@ def _vectors(
             start, buffers = offset, []
         elif not buffers:
             start = offset
-        buffers.append(array[index].reshape(-1).view(np.uint8))
+        buffers.append(array[(*index, ...)].reshape(-1).view(np.uint8))
     if buffers:
         yield start, buffers
 

@@ -53,7 +53,7 @@ class ChunkFilesSource:
         layout = self._layout
         for index, inside, here in chunks_of(box, layout.chunks):
             path = os.path.join(self._directory, layout.name(index))
-            part = out[here]
+            part = out[(*here, ...)]
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -133,7 +133,7 @@ class ZarrSource:
                 for side, part in zip(box, here, strict=True)
             )
             try:
-                np.copyto(out[here], self._array[piece])
+                np.copyto(out[(*here, ...)], self._array[piece])
             except Exception as error:
                 raise SourceError(
                     f"{self._label} failed to read {show_box(piece)}: {error!r}"
@@ -160,7 +160,9 @@ def open_zarr(
             return ChunkFilesSource(directory, layout, label)
     zarr = _zarr()
     try:
-        node = zarr.open(path, path=component or "", mode="r", storage_options=storage_options)
+        zipped = "://" not in path and os.path.isfile(path)
+        store = zarr.storage.ZipStore(path, mode="r") if zipped else path
+        node = zarr.open(store, path=component or "", mode="r", storage_options=storage_options)
     except FileNotFoundError:
         raise _no_array(path, component) from None
     except WeftError:
@@ -168,6 +170,8 @@ def open_zarr(
     except Exception as error:  # stores raise what their file system does
         raise SourceError(f"cannot open {label}: {error}", "a zarr array") from error
     if isinstance(node, zarr.Group):
+        if os.path.isdir(path):
+            raise _no_array(path, component)
         names = [f"{name} {array.shape} {array.dtype}" for name, array in node.arrays()]
         raise _component_wanted(label, names)
     return ZarrSource(node, label)
@@ -262,7 +266,7 @@ class ChunkFilesSink:
         for index, inside, here in chunks_of(box, self._layout.chunks):
             path = os.path.join(self._directory, self._layout.name(index))
             try:
-                self._write_chunk(path, inside, data[here])
+                self._write_chunk(path, inside, data[(*here, ...)])
             except OSError as error:
                 raise unwritable(path, error) from error
 
@@ -354,7 +358,7 @@ def open_zarr_sink(
     if chunks is not None and (len(chunks) != len(shape) or min(chunks, default=1) < 1):
         raise ArgumentError(f"chunks {chunks}", f"{len(shape)} extents of at least 1")
     extents = default_chunks(shape, dtype.itemsize) if chunks is None else tuple(chunks)
-    little = dtype.newbyteorder("<")
+    little = np.dtype(dtype.newbyteorder("<").str)
     layout = ChunkLayout(shape, extents, little, dtype.type(0), False, "c", "/", None)
     if component is not None:
         _make_groups(path, component)

@@ -73,7 +73,8 @@ def _parse_version_3(metadata: dict[str, Any]) -> ChunkLayout | None:
     if rest and rest[0]["name"] not in _COMPRESSORS:
         return None
     order = first.get("configuration", {}).get("endian", "little")
-    dtype = np.dtype(metadata["data_type"]).newbyteorder("<" if order == "little" else ">")
+    swapped = np.dtype(metadata["data_type"]).newbyteorder("<" if order == "little" else ">")
+    dtype = np.dtype(swapped.str)  # the same object whether it was parsed or unpickled
     default = encoding["name"] == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if default else ".")
     return ChunkLayout(
