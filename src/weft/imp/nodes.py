@@ -1,0 +1,326 @@
+"""IMP: a tiny imperative language over typed memory, from which every dialect is printed.
+
+    program   = "program" name statement*
+    statement = "let" var ["=" expr]                    -- declare a scalar
+              | var "=" expr                            -- assign
+              | pointer "[" expr "]" "=" expr           -- store
+              | "view" pointer "=" block "+" expr       -- typed memory inside a block
+              | "local" pointer "[" integer "]"         -- a small array of the running thread
+              | "if" expr block ["else" block]
+              | "for" var "from" expr "to" expr ["step" integer] ["simd"] block
+              | "while" expr block | "break"
+              | "parallel" tile thread "below" expr block
+              | "poll" | "fail" code index extent | "abandon"
+              | "await" pointer index expr | "publish" pointer index expr
+    expr      = constant | var | operation of the scalar table | cast
+              | machine arithmetic on int64 | "select" | pointer "[" expr "]"
+
+Scalars are variables of a dtype; memory is reached through pointers only. The iterations
+of a `simd` loop are independent but for its declared reductions. The body of a `parallel`
+statement runs once for each tile, on any thread, and sees the variables around it as they
+were when the statement began; tiles are handed out in increasing order. `abandon`
+leaves the tile (or, outside of one, the program) at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from weft.ops.dtypes import DType
+
+# ---------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: bool | int | float | complex
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A scalar variable."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation of the table `weft.ops.table`, with that table's meaning."""
+
+    operation: str
+    arguments: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Conversion as NumPy's `astype`."""
+
+    dtype: DType
+    argument: Expr
+
+
+MachineOperator: TypeAlias = Literal[
+    "+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||", "min", "max", "<<", ">>", "&"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Address arithmetic and control: int64 operands as C computes them, bools for && and ||.
+
+    Division truncates and its divisor is never 0: what lowering itself can promise.
+    """
+
+    operator: MachineOperator
+    left: Expr
+    right: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return DType.BOOL if self.operator in _COMPARISONS else DType.I64
+
+
+_COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!=", "&&", "||"))
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`then` where the condition holds, else `otherwise`; only the chosen one is evaluated."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.then.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Typed memory: elements of a dtype, counted from a base."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    pointer: Pointer
+    index: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.pointer.dtype
+
+
+Expr: TypeAlias = Const | Var | Apply | Cast | Machine | Select | Load
+
+# ---------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A new scalar; `mutable` where it is assigned later."""
+
+    var: Var
+    value: Expr | None = None
+    mutable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    pointer: Pointer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`pointer` to the memory `offset` bytes into a block.
+
+    `block` is an index into the buffers that the program is given; -1 is the workspace.
+    `alone`: no other pointer in scope reaches what is written through this one.
+    """
+
+    pointer: Pointer
+    block: int
+    offset: Expr
+    alone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A small array of the running thread, of a constant extent, uninitialised."""
+
+    pointer: Pointer
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    condition: Expr
+    then: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`var` from lower while below upper, by a positive constant step.
+
+    `reductions` of a simd loop: variables that its iterations combine into.
+    """
+
+    var: Var
+    lower: Expr
+    upper: Expr
+    body: tuple[Stmt, ...]
+    step: int = 1
+    simd: bool = False
+    reductions: tuple[tuple[Literal["min", "max", "|"], Var], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    condition: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Leave the innermost loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """The body for every tile below `tiles`; `thread` is below the context's threads."""
+
+    tile: Var
+    thread: Var
+    tiles: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Abandon if the caller has asked to stop, or something failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Record failure `code` (the first one wins) with its index and extent, and abandon."""
+
+    code: int
+    index: Expr
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait until the int64 at pointer[index] is `value`, seeing what was written before."""
+
+    pointer: Pointer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Set the int64 at pointer[index], after everything written before it."""
+
+    pointer: Pointer
+    index: Expr
+    value: Expr
+
+
+Stmt: TypeAlias = (
+    Declare | Assign | Store | View | Local
+    | If | For | While | Break
+    | Parallel | Poll | Fail | Await | Publish
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program over `buffers` blocks of memory, a workspace, and int64 `integers`."""
+
+    name: str
+    buffers: int
+    integers: tuple[Var, ...]
+    body: tuple[Stmt, ...]
+
+
+def integer(value: int) -> Const:
+    return Const(value, DType.I64)
+
+
+ZERO = integer(0)
+ONE = integer(1)
+
+
+def machine(operator: MachineOperator, left: Expr, right: Expr) -> Expr:
+    """`Machine`, with constants folded and neutral operands dropped."""
+    lc, rc = isinstance(left, Const), isinstance(right, Const)
+    if lc and rc:
+        assert isinstance(left, Const) and isinstance(right, Const)
+        folded = _fold(operator, int(left.value.real), int(right.value.real))
+        if folded is not None:
+            return folded
+    match operator:
+        case "+":
+            if left == ZERO:
+                return right
+            if right == ZERO:
+                return left
+        case "-":
+            if right == ZERO:
+                return left
+        case "*":
+            if left == ONE:
+                return right
+            if right == ONE:
+                return left
+            if left == ZERO or right == ZERO:
+                return ZERO
+        case "min" | "max":
+            if left == right:
+                return left
+    return Machine(operator, left, right)
+
+
+def _fold(operator: MachineOperator, left: int, right: int) -> Const | None:
+    match operator:
+        case "+":
+            return integer(left + right)
+        case "-":
+            return integer(left - right)
+        case "*":
+            return integer(left * right)
+        case "/" if left >= 0 and right > 0:
+            return integer(left // right)
+        case "min":
+            return integer(min(left, right))
+        case "max":
+            return integer(max(left, right))
+        case "<":
+            return Const(left < right, DType.BOOL)
+        case "<=":
+            return Const(left <= right, DType.BOOL)
+        case ">":
+            return Const(left > right, DType.BOOL)
+        case ">=":
+            return Const(left >= right, DType.BOOL)
+        case "==":
+            return Const(left == right, DType.BOOL)
+        case _:
+            return None

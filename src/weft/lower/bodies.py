@@ -1,0 +1,339 @@
+"""Statements in sequence: scalars, branches, loops; the rest is dispatched to its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from weft.errors import InternalError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import boundaries, bounds, copies
+from weft.lower.emitter import Emitter, Watch
+from weft.lower.unit import memory
+from weft.ops import table
+from weft.ops.dtypes import DType
+from weft.sizes import Poly, Size, as_poly
+
+SPECULATE = 64  # at most this many operations are computed where a branch would skip them
+
+
+def lower_body(e: Emitter, body: fun.Body) -> tuple[fun.Atom, ...]:
+    """The statements in order; the results, whose scalars are then known to the emitter."""
+    for let in body.statements:
+        e.place = let.place or e.place
+        e.unit.statement(e, let)
+    return body.results
+
+
+def scalar_results(e: Emitter, body: fun.Body) -> list[imp.Expr]:
+    return [e.atom(atom) for atom in lower_body(e, body)]
+
+
+def apply_lambda(
+    e: Emitter, function: fun.Lambda, arguments: Iterable[imp.Expr]
+) -> list[imp.Expr]:
+    """The function's results on these arguments."""
+    for param, argument in zip(function.params, arguments, strict=True):
+        e.bind(param.name, e.declare(argument))
+    return scalar_results(e, function.body)
+
+
+# ---------------------------------------------------------------- scalars
+
+
+def lower_scalar(e: Emitter, let: fun.Let) -> None:
+    """One scalar, declared where it varies least."""
+    (var,) = let.pattern
+    expr = let.expr
+    match expr:
+        case fun.Apply(operation, arguments):
+            note(e, var, expr)
+            value: imp.Expr = imp.Apply(operation, tuple(map(e.atom, arguments)), var.type.dtype)
+            cheap = table.lookup(operation).cost == "cheap"
+            e.bind(var.name, e.declare(value, depth=None if cheap else _guarded(e, value)))
+        case fun.Cast(dtype, argument):
+            e.bind(var.name, e.declare(imp.Cast(dtype, e.atom(argument))))
+            if isinstance(argument, fun.Var) and argument.type.dtype is dtype is DType.I64:
+                e.definitions[var.name] = "is", (Poly.var(argument.name),)
+        case fun.SizeValue(size):
+            e.definitions[var.name] = "is", (size,)
+            e.bind(var.name, e.named(size))
+        case fun.Index():
+            e.bind(var.name, lower_index(e, expr))
+        case _:
+            raise InternalError(f"lower: not a scalar expression: {expr}")
+
+
+def _guarded(e: Emitter, value: imp.Expr) -> int:
+    return max(e.depth_of(value), e.floor)
+
+
+def lower_index(e: Emitter, access: fun.Index) -> imp.Expr:
+    """The element read, with its boundary rules and its bounds checked."""
+    array = memory(access.array)
+    indices, outside = boundaries.resolve(e, access)
+    missing = bounds.check(e, access)
+    conditions = [_dynamic(e, access.array.name, *check) for check in missing]
+    pointer = e.pointer(array.block, array.dtype)
+    element = e.poly(array.index.apply(indices))
+    at = max(e.depth_of(element), e.floor, e.depths.get("@" + access.array.name, 0))
+    value: imp.Expr = imp.Load(pointer, element)
+    for condition in conditions:
+        if condition is not None:
+            at = e.depth
+            value = imp.Select(condition, value, imp.Const(0, array.dtype))
+    for condition, constant in outside:
+        at = max(at, e.depth_of(condition))
+        value = imp.Select(condition, value, imp.Const(constant.value, constant.dtype))
+    return e.declare(value, depth=at)
+
+
+def _dynamic(
+    e: Emitter, array: str, axis: int, index: Size, extent: Size
+) -> imp.Expr | None:
+    """Checks an index here: at once, or in a simd loop by what is true after it."""
+    value, limit = e.named(index), e.named(extent)
+    inside = bounds.within(e, value, limit)
+    code = e.unit.failure(array, axis, e.place)
+    if e.watched is None:
+        with e.level() as body:
+            e.emit(imp.Fail(code, value, limit))
+        e.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), tuple(body)))
+        return None
+    watch = Watch(e.unit.integer("low"), e.unit.integer("high"), limit, code)
+    e.watched.append(watch)
+    for var, operator in ((watch.lowest, "min"), (watch.highest, "max")):
+        e.emit(imp.Assign(var, machine(operator, var, value)))
+    return inside
+
+
+def note(e: Emitter, var: fun.Var, expr: fun.Apply) -> None:
+    """Remembers what an int64 or boolean scalar says about indices."""
+    polys = [poly_of(atom) for atom in expr.arguments]
+    if isinstance(var.type, fun.Scalar) and var.type.dtype is DType.BOOL:
+        facts = _comparison(e, expr, polys)
+        if facts is not None:
+            e.comparisons[var.name] = facts
+    elif var.type.dtype is DType.I64 and all(poly is not None for poly in polys):
+        left, right = polys[0], polys[-1]
+        assert left is not None and right is not None
+        match expr.operation:
+            case "add":
+                e.definitions[var.name] = "is", (left + right,)
+            case "subtract":
+                e.definitions[var.name] = "is", (left - right,)
+            case "multiply":
+                e.definitions[var.name] = "is", (left * right,)
+            case "negative":
+                e.definitions[var.name] = "is", (-left,)
+            case "minimum" | "maximum":
+                e.definitions[var.name] = expr.operation, (left, right)
+
+
+def poly_of(atom: fun.Atom) -> Size | None:
+    """An int64 atom as a polynomial."""
+    if atom.type.dtype is not DType.I64:
+        return None
+    return Poly.var(atom.name) if isinstance(atom, fun.Var) else as_poly(int(atom.value.real))
+
+
+def _comparison(
+    e: Emitter, expr: fun.Apply, polys: list[Size | None]
+) -> tuple[tuple[Size, ...], tuple[Size, ...]] | None:
+    """What is >= 0 where a comparison holds, and where it does not."""
+    known = [
+        e.comparisons.get(atom.name) if isinstance(atom, fun.Var) else None
+        for atom in expr.arguments
+    ]
+    match expr.operation:
+        case "logical_not" | "bitwise_invert" if known[0] is not None:
+            return known[0][1], known[0][0]
+        case "logical_and" | "bitwise_and" | "multiply":
+            return sum((k[0] for k in known if k), ()), ()
+        case "logical_or" | "bitwise_or" | "add":
+            return (), sum((k[1] for k in known if k), ())
+    if len(polys) != 2 or polys[0] is None or polys[1] is None:
+        return None
+    left, right = bounds.expand(e, polys[0]), bounds.expand(e, polys[1])
+    match expr.operation:
+        case "less":
+            return (right - left - 1,), (left - right,)
+        case "less_equal":
+            return (right - left,), (left - right - 1,)
+        case "greater":
+            return (left - right - 1,), (right - left,)
+        case "greater_equal":
+            return (left - right,), (right - left - 1,)
+        case "equal":
+            return (left - right, right - left), ()
+        case _:
+            return None
+
+
+# ---------------------------------------------------------------- branches
+
+
+def lower_if(e: Emitter, let: fun.Let) -> None:
+    """A branch: scalars by selection where both sides may be computed, else by control."""
+    expr = let.expr
+    assert isinstance(expr, fun.If)
+    true, false = ((), ())
+    affine = False
+    if isinstance(expr.condition, fun.Var) and expr.condition.name in e.comparisons:
+        true, false = e.comparisons[expr.condition.name]
+        affine = True
+    condition = e.atom(expr.condition)
+    scalars = all(isinstance(var.type, fun.Scalar) for var in let.pattern)
+    if scalars and speculable(e, expr.then) and speculable(e, expr.otherwise):
+        yes = scalar_results(e, expr.then)
+        no = scalar_results(e, expr.otherwise)
+        for var, left, right in zip(let.pattern, yes, no, strict=True):
+            value = left if left == right else imp.Select(condition, left, right)
+            e.bind(var.name, e.declare(value))
+        return
+    slots = [
+        e.mutable(var.type.dtype, None) if isinstance(var.type, fun.Scalar) else None
+        for var in let.pattern
+    ]
+    branches = []
+    for body, facts in ((expr.then, true), (expr.otherwise, false)):
+        conditional, ranges = e.conditional, e.ranges
+        e.ranges = bounds.refine(e, facts)
+        with e.level() as statements:
+            e.conditional = e.conditional or not affine
+            e.known = e.known + facts
+            results = lower_body(e, body)
+            for var, slot, result in zip(let.pattern, slots, results, strict=True):
+                if slot is not None:
+                    e.emit(imp.Assign(slot, e.atom(result)))
+                else:
+                    assert isinstance(result, fun.Var)
+                    copies.copy(e, memory(result), memory(var))
+        e.conditional, e.ranges = conditional, ranges
+        branches.append(tuple(statements))
+    e.emit(imp.If(condition, branches[0], branches[1]))
+    for var, slot in zip(let.pattern, slots, strict=True):
+        if slot is not None:
+            e.bind(var.name, slot)
+        else:
+            e.depths["@" + var.name] = e.depth
+
+
+def speculable(e: Emitter, body: fun.Body) -> bool:
+    """Whether the body may be computed where its results are not wanted, and cheaply."""
+    work = 0
+    for let in body.statements:
+        match let.expr:
+            case fun.Apply(operation, _):
+                work += COST[table.lookup(operation).cost]
+            case fun.Cast() | fun.SizeValue():
+                work += 1
+            case fun.Index() as access:
+                work += 2
+                if not bounds.proved(e, access) or has_unknown(e, access):
+                    return False
+            case fun.If(_, then, otherwise):
+                if not (speculable(e, then) and speculable(e, otherwise)):
+                    return False
+            case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape() | fun.Broadcast():
+                pass
+            case _:
+                return False
+    return work <= SPECULATE
+
+
+def has_unknown(e: Emitter, access: fun.Index) -> bool:
+    """Whether an index names a scalar that is not computed yet (inside the same body)."""
+    return any(
+        name not in e.scalars for index in access.indices for name in index.variables()
+    )
+
+
+COST = {"cheap": 1, "moderate": 4, "expensive": 16}
+
+
+# ---------------------------------------------------------------- loops
+
+
+def lower_loop(e: Emitter, let: fun.Let) -> None:
+    """A sequential loop over scalar and array parameters."""
+    loop = let.expr
+    assert isinstance(loop, fun.Loop)
+    states: list[imp.Var | None] = []
+    for param, initial in zip(loop.params, loop.initial, strict=True):
+        if isinstance(param.type, fun.Scalar):
+            state = e.mutable(param.type.dtype, e.atom(initial))
+            e.bind(param.name, state)
+            states.append(state)
+        else:
+            assert isinstance(initial, fun.Var)
+            copies.copy(e, memory(initial), memory(param))
+            states.append(None)
+    ranges = e.ranges
+    match loop.form:
+        case fun.For(index, lower, upper):
+            var = e.unit.integer("i")
+            first, last = e.named(lower), e.named(upper)
+            with (
+                e.loop(var, first, last),
+                e.index(index.name, var, lower, upper),
+            ):
+                _round(e, loop, states)
+        case fun.While(condition):
+            with e.level() as body:
+                conditional, e.conditional = e.conditional, True
+                e.emit(imp.Poll())
+                (going,) = scalar_results(e, condition)
+                e.emit(imp.If(imp.Apply("logical_not", (going,), DType.BOOL), (imp.Break(),)))
+                _round(e, loop, states)
+                e.conditional = conditional
+            e.emit(imp.While(imp.Const(True, DType.BOOL), tuple(body)))
+        case _:
+            assert_never(loop.form)
+    e.ranges = ranges
+    for state in states:
+        if state is not None:
+            e.depths[state.name] = e.depth
+    for var_, param, state in zip(let.pattern, loop.params, states, strict=True):
+        if state is not None:
+            e.bind(var_.name, state)
+        else:
+            copies.copy(e, memory(param), memory(var_))
+            e.depths["@" + var_.name] = e.depth
+
+
+def _round(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
+    """One round: all results are computed before any parameter changes."""
+    for param in loop.params:
+        e.depths["@" + param.name] = e.depth
+    # States change each round, so nothing computed from them may leave the loop.
+    for state in states:
+        if state is not None:
+            e.depths[state.name] = e.depth
+    results = lower_body(e, loop.body)
+    pending: list[imp.Stmt] = []
+    for state, param, result in zip(states, loop.params, results, strict=True):
+        if state is not None:
+            value = e.atom(result)
+            if value in states and value != state:
+                value = _snapshot(e, value)
+            pending.append(imp.Assign(state, value))
+        else:
+            assert isinstance(result, fun.Var)
+            copies.copy(e, memory(result), memory(param))
+    for statement in pending:
+        e.emit(statement)
+
+
+def _snapshot(e: Emitter, value: imp.Expr) -> imp.Expr:
+    var = e.unit.var("v", value.dtype)
+    e.emit(imp.Declare(var, value))
+    e.depths[var.name] = e.depth
+    return var
+
+
+def uses_only_scalars(let: fun.Let) -> bool:
+    return all(isinstance(var.type, fun.Scalar) for var in let.pattern) and not walk.bodies(let.expr)

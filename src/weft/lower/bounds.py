@@ -1,0 +1,155 @@
+"""Bounds of accesses: proved here, left to the launch, or checked in the kernel.
+
+An affine index is taken to its minimum and maximum over the ranges around it, innermost
+first, as refined by conditions on indices. What the prover cannot discharge becomes a
+check at launch, where it holds only size variables and is reached unconditionally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower.emitter import Emitter
+from weft.lower.unit import Bounds
+from weft.sizes import ONE, Poly, Size
+
+
+def expand(e: Emitter, poly: Size) -> Size:
+    """The polynomial with int64 scalars replaced by what they are known to be."""
+    while True:
+        known = {
+            name: e.definitions[name][1][0]
+            for name in poly.variables()
+            if name in e.definitions and e.definitions[name][0] == "is"
+        }
+        if not known:
+            return poly
+        poly = poly.substitute(known)
+
+
+def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
+    """Upper (or lower) limits of a polynomial, over size variables alone; maybe none."""
+    poly = expand(e, poly)
+    for name in reversed(e.ranges):
+        if poly.degree(name) == 0:
+            continue
+        if poly.degree(name) > 1:
+            return []
+        factor = poly.coefficient(name)
+        lower, upper = e.ranges[name]
+        if e.unit.nonnegative(factor):
+            limit = upper - 1 if largest else lower
+        elif e.unit.nonnegative(-factor):
+            limit = lower if largest else upper - 1
+        else:
+            return []
+        return extremes(e, poly.without(name) + factor * limit, largest=largest)
+    for name in poly.variables():
+        definition = e.definitions.get(name)
+        if definition is None or poly.degree(name) > 1:
+            continue
+        factor = poly.coefficient(name)
+        grows = e.unit.nonnegative(factor)
+        if not grows and not e.unit.nonnegative(-factor):
+            return []
+        if (definition[0] == "minimum") == (grows == largest):  # min(a, b) <= a, max(a, b) >= a
+            return [
+                limit
+                for choice in definition[1]
+                for limit in extremes(e, poly.without(name) + factor * choice, largest=largest)
+            ]
+        return []
+    return [poly]
+
+
+def _positive(e: Emitter, lower: Size) -> bool:
+    """Whether `lower >= 0`, perhaps by one of the conditions that hold here."""
+    if e.unit.nonnegative(lower):
+        return True
+    if any(e.unit.nonnegative(limit) for limit in extremes(e, lower, largest=False)):
+        return True
+    return any(
+        e.unit.nonnegative(limit)
+        for condition in e.known
+        for limit in extremes(e, lower - condition, largest=False)
+    )
+
+
+def inside(e: Emitter, index: Size, extent: Size) -> bool:
+    """Whether 0 <= index < extent is proved here."""
+    return _positive(e, index) and _positive(e, extent - 1 - index)
+
+
+def proved(e: Emitter, access: fun.Index) -> bool:
+    """Whether an access is in bounds, or its boundary rules bring it there."""
+    assert isinstance(access.array.type, fun.Array)
+    rules = access.boundary or (None,) * len(access.indices)
+    return all(
+        rule is not None or inside(e, index, extent)
+        for index, extent, rule in zip(access.indices, access.array.type.shape, rules, strict=True)
+    )
+
+
+def check(e: Emitter, access: fun.Index) -> list[tuple[int, Size, Size]]:
+    """Leaves to the launch what it can prove; the rest is (axis, index, extent) to check here."""
+    assert isinstance(access.array.type, fun.Array)
+    rules = access.boundary or (None,) * len(access.indices)
+    dynamic = []
+    for axis, (index, extent) in enumerate(
+        zip(access.indices, access.array.type.shape, strict=True)
+    ):
+        if rules[axis] is not None or inside(e, index, extent):
+            continue
+        if not _launch_check(e, access.array.name, axis, index, extent):
+            dynamic.append((axis, index, extent))
+    return dynamic
+
+
+def _launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> bool:
+    if e.conditional:
+        return False
+    lower = extremes(e, index, largest=False)
+    upper = extremes(e, index, largest=True)
+    if not lower or not upper:
+        return False
+    low, high = lower[0], upper[0]
+    nonempty = tuple(
+        dict.fromkeys(
+            above - below
+            for below, above in e.ranges.values()
+            if not e.unit.nonnegative(above - below - 1)
+        )
+    )
+    sizes = e.unit.sizes
+    if not all(p.variables() <= sizes for p in (low, high, extent, *nonempty)):
+        return False
+    e.unit.checks[Bounds(low, high, extent, nonempty, array, axis, e.place)] = None
+    return True
+
+
+def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size]]:
+    """The ranges of indices where all of the conditions are >= 0."""
+    ranges = dict(e.ranges)
+    for condition in conditions:
+        for name in condition.variables() & ranges.keys():
+            factor, rest = condition.coefficient(name), condition.without(name)
+            lower, upper = ranges[name]
+            if condition.degree(name) != 1:
+                continue
+            if factor == ONE and e.unit.nonnegative(-rest - lower):
+                ranges[name] = (-rest, upper)
+            elif factor == -ONE and e.unit.nonnegative(upper - rest - 1):
+                ranges[name] = (lower, rest + 1)
+    return ranges
+
+
+def within(e: Emitter, index: imp.Expr, extent: imp.Expr) -> imp.Expr:
+    return machine("&&", machine(">=", index, imp.ZERO), machine("<", index, extent))
+
+
+def nonnegative(poly: Poly) -> bool:
+    """Sizes are at least 0, so a sum of products of them is: what needs no prover."""
+    return all(factor >= 0 for factor in poly.terms.values())

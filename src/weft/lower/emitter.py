@@ -1,0 +1,251 @@
+"""Growing IMP: nested statement lists, and each scalar placed where it varies least.
+
+A level is the body of a loop or of a branch. A scalar is declared at the outermost level
+that everything it depends on allows, so what is invariant in a loop stands before it.
+Loads and costly operations do not leave a branch, nor a loop that may not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from weft.errors import Place
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower.unit import Placed, Unit
+from weft.mem.nodes import MemArray
+from weft.ops.dtypes import DType
+from weft.sizes import Poly, Size
+
+Stmts = list[imp.Stmt]
+
+
+@dataclass(slots=True)
+class Watch:
+    """The smallest and largest index that a simd loop met, to be checked after it."""
+
+    lowest: imp.Var
+    highest: imp.Var
+    extent: imp.Expr
+    code: int
+
+
+class Emitter:
+    """The point of a program where statements are being added."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.levels: list[Stmts] = [[]]
+        self.floor = 0  # no load or costly operation goes above this level
+        self.scalars: dict[str, imp.Expr] = {}  # FUN name -> its value here
+        self.depths: dict[str, int] = {}  # IMP name, FUN array -> the level that defines it
+        self.pointers: dict[tuple[str, DType], imp.Pointer] = {}
+        self.polynomials: dict[tuple[int, Size], imp.Expr] = {}
+        self.definitions: dict[str, tuple[str, tuple[Size, ...]]] = {}  # int64 scalars
+        self.ranges: dict[str, tuple[Size, Size]] = {}  # index -> lower, upper (exclusive)
+        self.known: tuple[Size, ...] = ()  # polynomials that are >= 0 here
+        self.conditional = False  # reached only where data says so
+        self.watched: list[Watch] | None = None  # in a simd loop: checks to make after it
+        self.serial = False  # inside of something that is already run serially
+        self.tile_level = 0  # where a tile function begins; 0 outside of one
+        self.thread: imp.Expr = imp.ZERO
+        self.comparisons: dict[str, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}
+        self.interior = False  # boundary rules on the innermost index are known not to apply
+        self.lane = ""  # the FUN name of the innermost index
+        self.place: Place | None = None
+
+    # ------------------------------------------------------------ statements
+
+    @property
+    def depth(self) -> int:
+        return len(self.levels) - 1
+
+    @property
+    def in_tile(self) -> bool:
+        return self.tile_level > 0
+
+    def emit(self, statement: imp.Stmt) -> None:
+        self.levels[-1].append(statement)
+
+    @contextmanager
+    def level(self, *, hoist: bool = False) -> Iterator[Stmts]:
+        """A new innermost level; its statements are in the list when it has closed."""
+        statements: Stmts = []
+        floor, interior, known = self.floor, self.interior, self.known
+        self.levels.append(statements)
+        if not hoist:
+            self.floor = self.depth
+        yield statements
+        self.levels.pop()
+        self.floor, self.interior, self.known = floor, interior, known
+        if self.polynomials:
+            depth = self.depth
+            for key in [key for key in self.polynomials if key[0] > depth]:
+                del self.polynomials[key]
+
+    @contextmanager
+    def loop(
+        self,
+        var: imp.Var,
+        lower: imp.Expr,
+        upper: imp.Expr,
+        *,
+        step: int = 1,
+        simd: bool = False,
+        hoist: bool = False,
+        reductions: tuple[tuple[Literal["min", "max", "|"], imp.Var], ...] = (),
+    ) -> Iterator[None]:
+        """`for var from lower to upper` around what is emitted inside."""
+        with self.level(hoist=hoist) as body:
+            self.depths[var.name] = self.depth
+            yield
+        self.emit(imp.For(var, lower, upper, tuple(body), step, simd, reductions))
+
+    @contextmanager
+    def branch(self, condition: imp.Expr) -> Iterator[None]:
+        with self.level() as body:
+            yield
+        if body:
+            self.emit(imp.If(condition, tuple(body)))
+
+    @contextmanager
+    def index(self, name: str, value: imp.Expr, lower: Size, upper: Size) -> Iterator[None]:
+        """Inside, the FUN index `name` has this value, within lower <= name < upper."""
+        self.scalars[name] = value
+        self.ranges[name] = (lower, upper)
+        yield
+        del self.ranges[name]
+
+    # ------------------------------------------------------------ scalars
+
+    def depth_of(self, expr: imp.Expr) -> int:
+        match expr:
+            case imp.Const():
+                return 0
+            case imp.Var(name):
+                return self.depths.get(name, 0)
+            case imp.Apply(_, arguments):
+                return max(map(self.depth_of, arguments), default=0)
+            case imp.Cast(_, argument):
+                return self.depth_of(argument)
+            case imp.Machine(_, left, right):
+                return max(self.depth_of(left), self.depth_of(right))
+            case imp.Select(condition, then, otherwise):
+                return max(map(self.depth_of, (condition, then, otherwise)))
+            case imp.Load():
+                return self.depth
+
+    def declare(self, value: imp.Expr, prefix: str = "v", depth: int | None = None) -> imp.Expr:
+        """A constant holding the value, at the outermost level that its operands allow."""
+        if isinstance(value, imp.Const | imp.Var):
+            return value
+        at = self.depth_of(value) if depth is None else depth
+        if 0 < self.tile_level and at < self.tile_level:
+            at = self.tile_level  # what is uniform over tiles is cheap to do in each
+        var = self.unit.var(prefix, value.dtype)
+        self.levels[at].append(imp.Declare(var, value))
+        self.depths[var.name] = at
+        return var
+
+    def mutable(self, dtype: DType, value: imp.Expr | None, prefix: str = "m") -> imp.Var:
+        var = self.unit.var(prefix, dtype)
+        self.emit(imp.Declare(var, value, mutable=True))
+        self.depths[var.name] = self.depth
+        return var
+
+    def local(self, dtype: DType, extent: int, prefix: str = "a") -> imp.Pointer:
+        pointer = self.unit.pointer(prefix, dtype)
+        self.emit(imp.Local(pointer, extent))
+        return pointer
+
+    def bind(self, name: str, value: imp.Expr) -> None:
+        self.scalars[name] = value
+
+    def atom(self, atom: fun.Atom) -> imp.Expr:
+        if isinstance(atom, fun.Const):
+            return imp.Const(atom.value, atom.dtype)
+        return self.scalars[atom.name]
+
+    # ------------------------------------------------------------ polynomials
+
+    def poly(self, poly: Size) -> imp.Expr:
+        """The polynomial's value; its parts are computed at the levels where they vary."""
+        if poly.is_constant:
+            return imp.integer(poly.constant)
+        if (name := poly.variable) is not None:
+            return self.scalars[name]
+        groups: dict[int, dict[tuple[str, ...], int]] = {}
+        depths = {name: self.depth_of(self.scalars[name]) for name in poly.variables()}
+        for monomial, factor in poly.terms.items():
+            depth = max((depths[name] for name in monomial), default=0)
+            groups.setdefault(max(depth, self.tile_level), {})[monomial] = factor
+        total: imp.Expr = imp.ZERO
+        sum_: Poly | None = None
+        for depth in sorted(groups):
+            part = Poly(groups[depth])
+            sum_ = part if sum_ is None else sum_ + part
+            if depth >= self.depth:
+                return self._sum(part, total)
+            key = (depth, sum_)
+            found = self.polynomials.get(key)
+            if found is None:
+                found = self.declare(self._sum(part, total), "k", depth)
+                self.polynomials[key] = found
+            total = found
+        return total
+
+    def _sum(self, poly: Poly, total: imp.Expr) -> imp.Expr:
+        for monomial, factor in sorted(poly.terms.items(), key=lambda term: (-len(term[0]), term[0])):
+            term: imp.Expr = imp.integer(abs(factor))
+            for name in monomial:
+                term = machine("*", term, self.scalars[name])
+            if factor < 0:
+                total = machine("-", total, term)
+            else:
+                total = machine("+", total, term)
+        return total
+
+    def named(self, poly: Size) -> imp.Expr:
+        """The polynomial as a variable or constant."""
+        return self.declare(self.poly(poly), "k")
+
+    # ------------------------------------------------------------ memory
+
+    def pointer(self, block: str, dtype: DType) -> imp.Pointer:
+        """A pointer to a block's elements; a thread's own block is that of this thread."""
+        key = (block, dtype)
+        found = self.pointers.get(key)
+        if found is None:
+            placed = self.unit.blocks[block]
+            found = self.unit.pointer("p", dtype)
+            at = self.tile_level if placed.per_thread is not None else 0
+            self.levels[at].append(self._view(found, placed))
+            self.pointers[key] = found
+        return found
+
+    def _view(self, pointer: imp.Pointer, placed: Placed) -> imp.View:
+        offset = self._aligned(placed.offset)
+        if placed.per_thread is not None:
+            offset = machine("+", offset, machine("*", self.thread, self._aligned(placed.per_thread)))
+        return imp.View(pointer, placed.buffer, offset, placed.alone)
+
+    def _aligned(self, size: Size) -> imp.Expr:
+        """A number of bytes, rounded up to whole cache lines."""
+        bytes_ = self._sum(size, imp.ZERO)
+        if isinstance(bytes_, imp.Const):
+            return imp.integer(-(-int(bytes_.value.real) // 64) * 64)
+        return machine("&", machine("+", bytes_, imp.integer(63)), imp.integer(-64))
+
+    def address(self, array: MemArray, indices: tuple[Size, ...]) -> tuple[imp.Pointer, imp.Expr]:
+        return self.pointer(array.block, array.dtype), self.poly(array.index.apply(indices))
+
+    def load(self, array: MemArray, indices: tuple[Size, ...]) -> imp.Load:
+        return imp.Load(*self.address(array, indices))
+
+    def store(self, array: MemArray, indices: tuple[Size, ...], value: imp.Expr) -> None:
+        pointer, index = self.address(array, indices)
+        self.emit(imp.Store(pointer, index, value))

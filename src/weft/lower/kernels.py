@@ -1,0 +1,210 @@
+"""Kernels: tiles over the pool at the top, plain loops inside of other kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import copies, rows, shapes
+from weft.lower.bodies import lower_body
+from weft.lower.emitter import Emitter
+from weft.lower.unit import memory
+from weft.ops.dtypes import DType
+from weft.sizes import ZERO, Poly, Size, as_poly, product
+
+TILE = 65536  # operations in a tile: enough to hide its cost, few enough to balance
+
+
+def lower_kernel(e: Emitter, let: fun.Let) -> None:
+    kernel = let.expr
+    assert isinstance(kernel, fun.Kernel)
+    flat = shapes.is_flat(kernel.body) and all(
+        isinstance(atom.type, fun.Scalar) for atom in kernel.body.results
+    )
+    fused = _fusable(e, let, kernel) if flat else 1
+    outer, inner = kernel.space[: len(kernel.space) - fused], kernel.space[-fused:]
+    lane = inner[-1].index.name
+    extent = product(r.extent for r in inner)
+    with ExitStack() as scopes:
+        for r in kernel.space:
+            # Of fused dimensions the last index runs over all of their elements.
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+
+        def row(lower: imp.Expr, upper: imp.Expr) -> None:
+            if flat:
+                rows.lower_row(
+                    e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
+                )
+                return
+            var = e.unit.integer("i")
+            with e.loop(var, lower, upper):
+                e.scalars[lane] = var
+                lower_results(e, let, kernel)
+
+        if e.in_tile or e.serial:
+            nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
+        else:
+            weight = shapes.cost(kernel.body)
+            parallel_rows(e, outer, extent, weight, describe("map", kernel.space, let.pattern), row)
+    for var in let.pattern:
+        e.depths["@" + var.name] = e.depth
+
+
+def lower_results(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
+    """The body at one index, its results written to the kernel's."""
+    results = lower_body(e, kernel.body)
+    indices = tuple(Poly.var(r.index.name) for r in kernel.space)
+    for var, result in zip(let.pattern, results, strict=True):
+        target = memory(var)
+        if isinstance(result.type, fun.Scalar):
+            e.store(target, indices, e.atom(result))
+        else:
+            assert isinstance(result, fun.Var)
+            copies.copy(e, memory(result), copies.element(target, indices))
+
+
+def _store(e: Emitter, let: fun.Let, values: list[imp.Expr]) -> None:
+    assert isinstance(let.expr, fun.Kernel)
+    indices = tuple(Poly.var(r.index.name) for r in let.expr.space)
+    for var, value in zip(let.pattern, values, strict=True):
+        e.store(memory(var), indices, value)
+
+
+def _fusable(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> int:
+    """How many of the last dimensions are one: walked by one index as by all of theirs."""
+    names = {r.index.name for r in kernel.space}
+    indices = tuple(Poly.var(r.index.name) for r in kernel.space)
+    addresses = [memory(var).index.apply(indices) for var in let.pattern]
+    fixed: set[str] = set()  # indices whose own value matters
+    for inner in walk.statements(kernel.body):
+        if not isinstance(inner.expr, fun.Index):
+            fixed |= walk.used_names(inner.expr) & names
+            continue
+        access = inner.expr
+        addresses.append(memory(access.array).index.apply(access.indices))
+        for axis, index in enumerate(access.indices):
+            used = index.variables()
+            if (access.boundary and access.boundary[axis]) or not used <= names | e.unit.sizes:
+                fixed |= used & names
+    for atom in kernel.body.results:
+        if isinstance(atom, fun.Var) and atom.name in names:
+            fixed.add(atom.name)
+    if e.conditional:
+        return 1
+    fused = 1
+    space = kernel.space
+    while fused < len(space):
+        left, right = space[-fused - 1], space[-fused]
+        a, b = left.index.name, right.index.name
+        if a in fixed or b in fixed:
+            break
+        if not all(
+            p.degree(a) <= 1
+            and p.degree(b) <= 1
+            and p.coefficient(a) == p.coefficient(b) * right.extent
+            for p in addresses
+        ):
+            break
+        fused += 1
+    return fused
+
+
+# ---------------------------------------------------------------- loops and tiles
+
+
+def nest(e: Emitter, space: tuple[fun.Range, ...], inside: Callable[[], None]) -> None:
+    """Plain loops over the space around what `inside` emits."""
+    with ExitStack() as loops:
+        for r in space:
+            var = e.unit.integer("i")
+            loops.enter_context(e.loop(var, imp.ZERO, e.named(r.extent)))
+            e.scalars[r.index.name] = var
+        inside()
+
+
+def decode(e: Emitter, space: tuple[fun.Range, ...], row: imp.Expr) -> None:
+    """The indices of a row number."""
+    rest = row
+    for r in reversed(space[1:]):
+        extent = e.named(r.extent)
+        e.scalars[r.index.name] = e.declare(machine("%", rest, extent), "i")
+        rest = e.declare(machine("/", rest, extent), "i")
+    if space:
+        e.scalars[space[0].index.name] = rest
+
+
+def parallel_rows(
+    e: Emitter,
+    outer: tuple[fun.Range, ...],
+    extent: Size,
+    weight: Size,
+    label: str,
+    row: Callable[[imp.Expr, imp.Expr], None],
+) -> None:
+    """`row(lower, upper)` for every row of the outer space, cut into tiles.
+
+    A tile is some rows, or a part of one long row: about `TILE` operations.
+    """
+    length = e.named(extent)
+    count = e.named(product(r.extent for r in outer))
+    work = e.named(weight if weight.variables() <= e.scalars.keys() else as_poly(1024))
+    one = imp.ONE
+    target = e.declare(machine("max", one, e.declare(machine("/", imp.integer(TILE), work))))
+    parts = e.declare(_ceil(e, length, target))
+    even = e.declare(_ceil(e, length, e.declare(machine("max", one, parts))))
+    chunk = e.declare(machine("<<", machine(">>", machine("+", even, imp.integer(63)), imp.integer(6)), imp.integer(6)))
+    chunks = e.declare(_ceil(e, length, e.declare(machine("max", one, chunk))))
+    if outer:
+        share = e.declare(machine("max", one, length))
+        group = e.declare(machine("max", one, e.declare(machine("/", target, share))))
+        tiles = e.declare(machine("*", _ceil(e, count, group), chunks))
+    else:
+        tiles = chunks
+    with parallel(e, tiles, label) as tile:
+        last = e.declare(machine("max", one, chunks)) if outer else chunks
+        part = e.declare(machine("%", tile, last)) if outer else tile
+        lower = e.declare(machine("*", part, chunk), "lower")
+        upper = e.declare(machine("min", length, e.declare(machine("+", lower, chunk))), "upper")
+        if not outer:
+            row(lower, upper)
+            return
+        first = e.declare(machine("*", e.declare(machine("/", tile, last)), group))
+        end = e.declare(machine("min", count, e.declare(machine("+", first, group))))
+        var = e.unit.integer("row")
+        with e.loop(var, first, end, hoist=True):
+            decode(e, outer, var)
+            row(lower, upper)
+
+
+def _ceil(e: Emitter, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
+    above = e.declare(machine("-", machine("+", value, unit), imp.ONE))
+    return e.declare(machine("/", above, unit))
+
+
+@contextmanager
+def parallel(e: Emitter, tiles: imp.Expr, label: str) -> Iterator[imp.Var]:
+    """A parallel loop over tiles; inside, memory of a thread is that of the tile's thread."""
+    tile, thread = e.unit.integer("tile"), imp.Var("thread", DType.I32)
+    pointers, polynomials = dict(e.pointers), dict(e.polynomials)
+    with e.level() as statements:
+        e.tile_level = e.depth
+        e.depths[tile.name] = e.depths[thread.name] = e.depth
+        e.thread = thread
+        yield tile
+    e.tile_level, e.thread = 0, imp.ZERO
+    shared = {k: p for k, p in e.pointers.items() if e.unit.blocks[k[0]].per_thread is None}
+    e.pointers = {**shared, **pointers}
+    e.polynomials = polynomials
+    e.unit.kernels.append(label)
+    e.emit(imp.Parallel(tile, thread, tiles, tuple(statements)))
+
+
+def describe(kind: str, space: tuple[fun.Range, ...], pattern: tuple[fun.Var, ...]) -> str:
+    """One line for `explain`."""
+    shape = ", ".join(str(r.extent) for r in space)
+    results = ", ".join(str(var.type.dtype) for var in pattern)
+    return f"{kind} over ({shape}) giving {results}"

@@ -1,0 +1,6 @@
+from weft.fun import nodes as fun
+from weft.lower.emitter import Emitter
+
+
+def lower_reduce(e: Emitter, let: fun.Let) -> None:
+    raise NotImplementedError

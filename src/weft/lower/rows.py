@@ -1,0 +1,187 @@
+"""One row of a kernel: its innermost index over a range, in vector lanes.
+
+A row is split where boundary rules on its index begin and end to apply: the interior is a
+loop without branches. Where vector math is called, the row is done in blocks of 64 lanes
+of constant extent, the last one with its indices clamped, so that every element goes
+through the same vector function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import shapes
+from weft.lower.bodies import scalar_results
+from weft.lower.emitter import Emitter
+from weft.ops.dtypes import DType
+from weft.sizes import ONE, Size
+
+LANES = 64
+
+Store = Callable[[list[imp.Expr]], None]
+
+
+def lower_row(
+    e: Emitter, lane: str, lower: imp.Expr, upper: imp.Expr, body: fun.Body, store: Store
+) -> None:
+    """A flat body for lower <= lane < upper; `store` writes its results at the lane."""
+    cut = interior(e, lane, body)
+    if shapes.has_vector_math(body):
+        _blocks(e, lane, lower, upper, cut, body, store)
+        return
+    if cut is None:
+        _simd(e, lane, lower, upper, body, store, interior=False)
+        return
+    first = e.declare(machine("min", upper, e.declare(machine("max", lower, cut[0]))))
+    last = e.declare(machine("max", first, e.declare(machine("min", upper, cut[1]))))
+    side = e.unit.integer("side")
+    with e.loop(side, imp.ZERO, imp.integer(2), hoist=True):
+        begin = e.declare(imp.Select(machine("==", side, imp.ZERO), lower, last))
+        end = e.declare(imp.Select(machine("==", side, imp.ZERO), first, upper))
+        var = e.unit.integer("j")
+        with e.loop(var, begin, end, hoist=True):
+            e.scalars[lane] = var
+            store(scalar_results(e, body))
+    _simd(e, lane, first, last, body, store, interior=True)
+
+
+def _simd(
+    e: Emitter,
+    lane: str,
+    lower: imp.Expr,
+    upper: imp.Expr,
+    body: fun.Body,
+    store: Store,
+    *,
+    interior: bool,
+) -> None:
+    var = e.unit.integer("j")
+    with simd(e, var, lower, upper):
+        e.interior, e.lane = interior, lane
+        e.scalars[lane] = var
+        store(scalar_results(e, body))
+
+
+@contextmanager
+def simd(e: Emitter, var: imp.Var, lower: imp.Expr, upper: imp.Expr) -> Iterator[None]:
+    """A simd loop; indices that data decide are checked after it."""
+    outer, e.watched = e.watched, []
+    with e.level(hoist=True) as statements:
+        e.depths[var.name] = e.depth
+        yield
+    watched, e.watched = e.watched, outer
+    least, most = imp.integer(-(2**63)), imp.integer(2**63 - 1)
+    reductions = []
+    for watch in watched:
+        e.emit(imp.Declare(watch.lowest, most, mutable=True))
+        e.emit(imp.Declare(watch.highest, least, mutable=True))
+        reductions += [("min", watch.lowest), ("max", watch.highest)]
+    e.emit(imp.For(var, lower, upper, tuple(statements), 1, True, tuple(reductions)))
+    for watch in watched:
+        fail = imp.Fail(watch.code, watch.lowest, watch.extent)
+        e.emit(imp.If(machine("<", watch.lowest, imp.ZERO), (fail,)))
+        fail = imp.Fail(watch.code, watch.highest, watch.extent)
+        e.emit(imp.If(machine(">=", watch.highest, watch.extent), (fail,)))
+
+
+def _blocks(
+    e: Emitter,
+    lane: str,
+    lower: imp.Expr,
+    upper: imp.Expr,
+    cut: tuple[imp.Expr, imp.Expr] | None,
+    body: fun.Body,
+    store: Store,
+) -> None:
+    block = e.unit.integer("j")
+    width = imp.integer(LANES)
+    with e.loop(block, lower, upper, step=LANES, hoist=True):
+        valid = e.declare(machine("min", width, e.declare(machine("-", upper, block))))
+        whole = machine("==", valid, width)
+        if cut is not None:
+            end = machine("+", block, width)
+            inner = machine("&&", machine(">=", block, cut[0]), machine("<=", end, cut[1]))
+            whole = machine("&&", whole, inner)
+        with e.level(hoist=True) as fast:
+            var = e.unit.integer("l")
+            with simd(e, var, imp.ZERO, width):
+                e.interior, e.lane = cut is not None, lane
+                e.scalars[lane] = e.declare(machine("+", block, var))
+                store(scalar_results(e, body))
+        with e.level(hoist=True) as careful:
+            _careful(e, lane, block, valid, body, store)
+        e.emit(imp.If(whole, tuple(fast), tuple(careful)))
+
+
+def _careful(
+    e: Emitter, lane: str, block: imp.Expr, valid: imp.Expr, body: fun.Body, store: Store
+) -> None:
+    """A block that is not whole, or not all in the interior: results by way of buffers."""
+    results = [e.local(atom.type.dtype, LANES) for atom in body.results]
+    last = e.declare(machine("-", valid, imp.ONE))
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, imp.integer(LANES)):
+        e.scalars[lane] = e.declare(
+            machine("+", block, e.declare(machine("min", var, last)))
+        )
+        for buffer, value in zip(results, scalar_results(e, body), strict=True):
+            e.emit(imp.Store(buffer, var, value))
+    var = e.unit.integer("l")
+    with e.loop(var, imp.ZERO, valid):
+        e.scalars[lane] = e.declare(machine("+", block, var))
+        store([imp.Load(buffer, var) for buffer in results])
+
+
+def interior(e: Emitter, lane: str, body: fun.Body) -> tuple[imp.Expr, imp.Expr] | None:
+    """Where on the row no boundary rule on its index applies; None where there are none.
+
+    None too where a rule cannot be split off: every element then obeys it.
+    """
+    firsts: list[Size] = []
+    lasts: list[Size] = []
+    for let in walk.statements(body):
+        if not isinstance(let.expr, fun.Index):
+            continue
+        access = let.expr
+        for index, rule in zip(access.indices, access.boundary, strict=False):
+            if rule is None or lane not in index.variables():
+                continue
+            factor, rest = index.coefficient(lane), index.without(lane)
+            if index.degree(lane) != 1 or not all(name in e.scalars for name in rest.variables()):
+                return None
+            if factor == ONE:
+                firsts.append(rule.lower - rest)
+                lasts.append(rule.upper - rest)
+            elif factor == -ONE:
+                firsts.append(rest - rule.upper + 1)
+                lasts.append(rest - rule.lower + 1)
+            else:
+                return None
+    if not firsts:
+        return None
+    return _extreme(e, "max", firsts), _extreme(e, "min", lasts)
+
+
+def _extreme(e: Emitter, which: str, limits: list[Size]) -> imp.Expr:
+    """The largest or smallest; of limits that differ by constants only one is computed."""
+    groups: dict[Size, int] = {}
+    pick = max if which == "max" else min
+    for limit in limits:
+        base = limit - limit.constant
+        groups[base] = pick(groups.get(base, limit.constant), limit.constant)
+    total: imp.Expr | None = None
+    for base, constant in groups.items():
+        value = e.named(base + constant)
+        operator = "max" if which == "max" else "min"
+        total = value if total is None else e.declare(machine(operator, total, value))
+    assert total is not None
+    return total
+
+
+def zero(dtype: DType) -> imp.Const:
+    return imp.Const(0, dtype)

@@ -1,0 +1,125 @@
+"""A FUNMEM program to a `Segment`: lowered, printed, with what its launch needs to know."""
+
+from __future__ import annotations
+
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.lower import bounds, copies, cpu
+from weft.lower.emitter import Emitter
+from weft.lower.unit import Placed, Unit, memory
+from weft.mem.nodes import MemArray, Program
+from weft.plan.segment import BoundsCheck, Failure, Layout, Segment, Slot
+from weft.printers import c
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+
+THREADS = "threads"
+
+
+def compile_segment(memory_program: Program, name: str = "weft_entry") -> Segment:
+    """The segment of a program: C text, slots, checks.
+
+    Parameters
+    ----------
+    memory_program : weft.mem.nodes.Program
+        A program with memory.
+    name : str
+        The C name of its entry function.
+    """
+    lowered, unit, workspace = lower_program(memory_program, name)
+    program = memory_program.program
+    params = tuple(_slot(param.name, param.type) for param in program.params)
+    results = tuple(
+        _slot(f"result_{k}", type_) for k, type_ in enumerate(memory_program.destinations)
+    )
+    return Segment(
+        entry=name,
+        source=c.print_program(lowered),
+        params=params,
+        results=results,
+        sizes=program.sizes,
+        derived=program.derived,
+        facts=program.facts,
+        integers=_integers(memory_program),
+        workspace=workspace,
+        checks=tuple(
+            BoundsCheck(b.lower, b.upper, b.extent, b.nonempty, b.array, b.axis, b.place)
+            for b in unit.checks
+        ),
+        failures=tuple(Failure("index", f.array, f.axis, f.place) for f in unit.failures),
+        kernels=tuple(unit.kernels),
+    )
+
+
+def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit, Size]:
+    """The IMP program, what its lowering found, and the bytes of workspace it needs."""
+    program = memory_program.program
+    blocks, workspace = _place(memory_program)
+    names = _integers(memory_program)
+    unit = Unit(
+        blocks=blocks,
+        nonnegative=bounds.nonnegative,
+        statement=cpu.lower_statement,
+        sizes=frozenset(names),
+    )
+    e = Emitter(unit)
+    integers = []
+    for size in names:
+        var = unit.integer("n")
+        e.bind(size, var)
+        integers.append(var)
+    for param in program.params:
+        if isinstance(param.type, fun.Scalar):
+            pointer = e.pointer(param.name, param.type.dtype)
+            e.bind(param.name, e.declare(imp.Load(pointer, imp.ZERO), depth=0))
+    for let in program.body.statements:
+        e.place = let.place
+        unit.statement(e, let)
+    for k, (result, target) in enumerate(
+        zip(program.body.results, memory_program.destinations, strict=True)
+    ):
+        if isinstance(target, MemArray):
+            assert isinstance(result, fun.Var)
+            copies.copy(e, memory(result), target)
+        else:
+            pointer = e.pointer(f"result_{k}", target.dtype)
+            e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
+    buffers = len(program.params) + len(memory_program.destinations)
+    return imp.Program(name, buffers, tuple(integers), tuple(e.levels[0])), unit, workspace
+
+
+def _integers(memory_program: Program) -> tuple[str, ...]:
+    program = memory_program.program
+    derived = tuple(d.name for d in program.derived)
+    return (*program.sizes, *derived, THREADS, *memory_program.strides)
+
+
+def _place(memory_program: Program) -> tuple[dict[str, Placed], Size]:
+    """Where each block lies, and the bytes of the workspace."""
+    program = memory_program.program
+    placed: dict[str, Placed] = {}
+    for k, param in enumerate(program.params):
+        placed[param.name] = Placed(k, ZERO)
+    for k in range(len(memory_program.destinations)):
+        placed[f"result_{k}"] = Placed(len(program.params) + k, ZERO)
+    offset: Size = as_poly(0)
+    for block in memory_program.blocks:
+        copies_ = Poly.var(THREADS) if block.per_thread else ONE
+        placed[block.name] = Placed(
+            -1, offset, block.bytes if block.per_thread else None, alone=False
+        )
+        offset = offset + (block.bytes + 64) * copies_ + 64  # the slack is for alignment
+    return placed, offset
+
+
+def _slot(name: str, type_: fun.Type) -> Slot:
+    if not isinstance(type_, MemArray):
+        return Slot(name, type_.dtype.numpy, ())
+    return Slot(name, type_.dtype.numpy, type_.shape, _layout(name, type_))
+
+
+def _layout(name: str, array: MemArray) -> Layout:
+    free = f"{name}.stride"
+    strides = array.index.strides
+    if not any(v.startswith(free) for stride in strides for v in stride.variables()):
+        return "contiguous"
+    return "rows" if strides[-1] == ONE else "strided"

@@ -1,0 +1,90 @@
+"""What a body is like: straight-line or not, how costly, whether libmvec is called in it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.ops import table
+from weft.ops.dtypes import DType
+from weft.sizes import Poly, Size, as_poly, product
+
+WEIGHT = {"cheap": 1, "moderate": 4, "expensive": 12}
+ROUNDS = 64  # how many rounds a loop is guessed to take where nobody knows
+
+LAYOUT = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
+SCALAR = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
+
+
+def is_flat(body: fun.Body) -> bool:
+    """Whether the body is scalar operations and branches alone: a simd loop may hold it."""
+    for let in body.statements:
+        match let.expr:
+            case fun.Apply() | fun.Cast() | fun.SizeValue() | fun.Index():
+                pass
+            case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape():
+                pass
+            case fun.Broadcast(array):
+                if not isinstance(array.type, fun.Array):
+                    return False
+            case fun.If(_, then, otherwise):
+                if not (is_flat(then) and is_flat(otherwise)):
+                    return False
+                if not all(isinstance(var.type, fun.Scalar) for var in let.pattern):
+                    return False
+            case _:
+                return False
+    return True
+
+
+@cache
+def vector_math(operation: str, dtypes: tuple[DType, ...]) -> bool:
+    """Whether the operation's spelling calls a function of which libmvec has a vector form."""
+    row = table.lookup(operation)
+    if row.cost == "cheap":
+        return False
+    return any(table.libmvec_since(name) is not None for name in row.libm(dtypes))
+
+
+def has_vector_math(body: fun.Body) -> bool:
+    return any(
+        isinstance(let.expr, fun.Apply)
+        and vector_math(let.expr.operation, tuple(a.type.dtype for a in let.expr.arguments))
+        for let in walk.statements(body)
+    )
+
+
+def cost(body: fun.Body) -> Size:
+    """Rough operations of one evaluation, as a polynomial with non-negative coefficients."""
+    total: Poly = as_poly(1)
+    for let in body.statements:
+        match let.expr:
+            case fun.Apply(operation, _):
+                total = total + WEIGHT[table.lookup(operation).cost]
+            case fun.Index() | fun.Cast():
+                total = total + 1
+            case fun.Kernel(space, inner):
+                total = total + _points(space) * cost(inner)
+            case fun.Reduce(space, _, inner, operator) | fun.Scan(space, inner, operator):
+                total = total + _points(space) * (cost(inner) + cost(operator.body))
+            case fun.Scatter(_, space, inner):
+                total = total + _points(space) * (cost(inner) + 4)
+            case fun.If(_, then, otherwise):
+                total = total + cost(then) + cost(otherwise)
+            case fun.Loop(_, _, fun.For(_, lower, upper), inner):
+                rounds = upper - lower
+                known = rounds if all(f >= 0 for f in rounds.terms.values()) else upper
+                total = total + known * cost(inner)
+            case fun.Loop(_, _, _, inner):
+                total = total + cost(inner) * ROUNDS
+            case fun.Copy(array) | fun.Reshape(array) | fun.Update(array):
+                if not isinstance(let.expr, fun.Reshape):
+                    total = total + product(walk.type_sizes(array.type))
+            case _:
+                pass
+    return total
+
+
+def _points(space: tuple[fun.Range, ...]) -> Size:
+    return product(r.extent for r in space)

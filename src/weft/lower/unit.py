@@ -1,0 +1,90 @@
+"""What all of one segment's lowering shares: names, memory, checks, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from weft.errors import InternalError, Place
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.mem.nodes import MemArray
+from weft.ops.dtypes import DType
+from weft.sizes import Poly, Size
+
+if TYPE_CHECKING:
+    from weft.lower.emitter import Emitter
+
+FIRST_FAILURE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a block lies: in which buffer of the call, how far into it."""
+
+    buffer: int  # -1: the workspace
+    offset: Size
+    per_thread: Size | None = None  # bytes of each thread's own copy
+    alone: bool = True  # nothing else reaches this memory
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """An access for the launch to prove: see `plan.segment.BoundsCheck`."""
+
+    lower: Size
+    upper: Size
+    extent: Size
+    nonempty: tuple[Size, ...]
+    array: str
+    axis: int
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFailure:
+    array: str
+    axis: int
+    place: Place | None
+
+
+@dataclass(slots=True)
+class Unit:
+    """One program's lowering."""
+
+    blocks: dict[str, Placed]
+    nonnegative: Callable[[Poly], bool]
+    statement: Callable[[Emitter, fun.Let], None]
+    sizes: frozenset[str]  # what a launch knows
+    checks: dict[Bounds, None] = field(default_factory=dict)
+    failures: dict[IndexFailure, int] = field(default_factory=dict)
+    kernels: list[str] = field(default_factory=list)
+    dtypes: dict[str, set[DType]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, prefix: str) -> str:
+        number = self.counters.get(prefix, 0)
+        self.counters[prefix] = number + 1
+        return f"{prefix}{number}"
+
+    def var(self, prefix: str, dtype: DType) -> imp.Var:
+        return imp.Var(self.fresh(prefix), dtype)
+
+    def integer(self, prefix: str) -> imp.Var:
+        return imp.Var(self.fresh(prefix), DType.I64)
+
+    def pointer(self, prefix: str, dtype: DType) -> imp.Pointer:
+        return imp.Pointer(self.fresh(prefix), dtype)
+
+    def failure(self, array: str, axis: int, place: Place | None) -> int:
+        key = IndexFailure(array, axis, place)
+        return self.failures.setdefault(key, FIRST_FAILURE + len(self.failures))
+
+
+def memory(var: fun.Var | fun.Type) -> MemArray:
+    """The memory of an array variable."""
+    type_ = var.type if isinstance(var, fun.Var) else var
+    if not isinstance(type_, MemArray):
+        raise InternalError(f"lower: an array without memory: {var}")
+    return type_

@@ -1,0 +1,243 @@
+"""The one walk that prints IMP, and what a dialect of C has to say about it.
+
+A printer translates: it decides nothing and rewrites nothing. What differs between C,
+OpenCL C and CUDA C++ is a `Dialect`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from typing import assert_never
+
+from weft.imp import nodes as imp
+from weft.ops import dialects, table
+from weft.ops.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one dialect spells what the walk meets."""
+
+    name: dialects.Dialect
+    restrict: str
+    simd: str  # the line before a simd loop, with {reductions}
+    infinity: str
+    nan: str
+
+
+@cache
+def spelling(operation: str, dialect: dialects.Dialect, dtypes: tuple[DType, ...]) -> str:
+    """The operation's template, made once for each use of it."""
+    return table.lookup(operation).spell(dialect, dtypes)
+
+
+@cache
+def cast_spelling(dialect: dialects.Dialect, source: DType, target: DType) -> str:
+    return table.cast_spell(dialect, source, target)
+
+
+@dataclass(slots=True)
+class Frame:
+    """The function being printed: what its text names and what it declares."""
+
+    in_tile: bool = False
+    lines: list[str] = field(default_factory=list)
+    used: dict[str, imp.Var | imp.Pointer] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
+
+
+class Printer:
+    """Prints statements into the current frame; functions outlined from it come first."""
+
+    dialect: Dialect
+
+    def __init__(self) -> None:
+        self.frame = Frame()
+        self.functions: list[str] = []
+        self.shared: set[str] = set()  # pointers that others may alias
+        self.depth = 1
+
+    # ------------------------------------------------------------ expressions
+
+    def constant(self, value: bool | int | float | complex, dtype: DType) -> str:
+        match dtype.kind:
+            case "b":
+                return "1" if value else "0"
+            case "i" | "u":
+                return _integer(int(value.real), dtype)
+            case "f":
+                return self.real(float(value.real), dtype)
+            case _:
+                number = complex(value)
+                real, imag = (self.real(x, dtype.real) for x in (number.real, number.imag))
+                return f"__builtin_complex({real}, {imag})"
+
+    def real(self, value: float, dtype: DType) -> str:
+        suffix = "f" if dtype is DType.F32 else ""
+        if math.isnan(value):
+            return f"(({self.type(dtype)}){self.dialect.nan})"
+        if math.isinf(value):
+            return f"(({self.type(dtype)}){'-' if value < 0 else ''}{self.dialect.infinity})"
+        text = repr(float(dtype.numpy.type(value)))
+        if "." not in text and "e" not in text:
+            text += ".0"
+        return f"({text}{suffix})" if text.startswith("-") else text + suffix
+
+    def type(self, dtype: DType) -> str:
+        return dialects.type_name(self.dialect.name, dtype)
+
+    def name(self, what: imp.Var | imp.Pointer) -> str:
+        self.frame.used[what.name] = what
+        return what.name
+
+    def expr(self, expr: imp.Expr) -> str:
+        """The expression's text, which is safe inside any other."""
+        match expr:
+            case imp.Const(value, dtype):
+                return self.constant(value, dtype)
+            case imp.Var():
+                return self.name(expr)
+            case imp.Apply(operation, arguments, _):
+                template = spelling(operation, self.dialect.name, tuple(a.dtype for a in arguments))
+                return template.format(*map(self.expr, arguments))
+            case imp.Cast(dtype, argument):
+                if argument.dtype is dtype:
+                    return self.expr(argument)
+                template = cast_spelling(self.dialect.name, argument.dtype, dtype)
+                return template.format(self.expr(argument))
+            case imp.Machine(operator, left, right):
+                a, b = self.expr(left), self.expr(right)
+                if operator == "min":
+                    return f"({a} < {b} ? {a} : {b})"
+                if operator == "max":
+                    return f"({a} > {b} ? {a} : {b})"
+                return f"({a} {operator} {b})"
+            case imp.Select(condition, then, otherwise):
+                return f"({self.expr(condition)} ? {self.expr(then)} : {self.expr(otherwise)})"
+            case imp.Load(pointer, index):
+                return f"{self.name(pointer)}[{self.bare(index)}]"
+            case _:
+                assert_never(expr)
+
+    def bare(self, expr: imp.Expr) -> str:
+        """The expression where nothing around it binds: without its outer parentheses."""
+        text = self.expr(expr)
+        return text[1:-1] if isinstance(expr, imp.Machine) and _enclosed(text) else text
+
+    # ------------------------------------------------------------ statements
+
+    def line(self, text: str) -> None:
+        self.frame.lines.append("    " * self.depth + text)
+
+    def block(self, statements: tuple[imp.Stmt, ...]) -> None:
+        self.depth += 1
+        for statement in statements:
+            self.statement(statement)
+        self.depth -= 1
+
+    def statement(self, statement: imp.Stmt) -> None:
+        match statement:
+            case imp.Declare(var, value, mutable):
+                self.frame.declared.add(var.name)
+                text = "" if value is None else f" = {self.bare(value)}"
+                constant = "" if mutable or value is None else "const "
+                self.line(f"{constant}{self.type(var.dtype)} {var.name}{text};")
+            case imp.Assign(var, value):
+                self.line(f"{self.name(var)} = {self.bare(value)};")
+            case imp.Store(pointer, index, value):
+                self.line(f"{self.name(pointer)}[{self.bare(index)}] = {self.bare(value)};")
+            case imp.View():
+                self.view(statement)
+            case imp.Local(pointer, extent):
+                self.frame.declared.add(pointer.name)
+                self.line(f"{self.type(pointer.dtype)} {pointer.name}[{extent}];")
+            case imp.If(condition, then, otherwise):
+                self.line(f"if ({self.bare(condition)}) {{")
+                self.block(then)
+                if otherwise:
+                    self.line("} else {")
+                    self.block(otherwise)
+                self.line("}")
+            case imp.For():
+                self.loop(statement)
+            case imp.While(condition, body):
+                self.line(f"while ({self.bare(condition)}) {{")
+                self.block(body)
+                self.line("}")
+            case imp.Break():
+                self.line("break;")
+            case imp.Parallel():
+                self.parallel(statement)
+            case imp.Poll():
+                self.poll()
+            case imp.Fail(code, index, extent):
+                self.fail(code, self.expr(index), self.expr(extent))
+            case imp.Await(pointer, index, value):
+                self.wait(f"{self.name(pointer)} + {self.expr(index)}", self.expr(value))
+            case imp.Publish(pointer, index, value):
+                self.publish(f"{self.name(pointer)} + {self.expr(index)}", self.expr(value))
+            case _:
+                assert_never(statement)
+
+    def loop(self, loop: imp.For) -> None:
+        var = loop.var.name
+        self.frame.declared.add(var)
+        if loop.simd:
+            reductions = "".join(
+                f" reduction({operator}:{self.name(v)})" for operator, v in loop.reductions
+            )
+            self.line(self.dialect.simd.format(reductions=reductions))
+        step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
+        type_ = self.type(loop.var.dtype)
+        lower, upper = self.bare(loop.lower), self.expr(loop.upper)
+        self.line(f"for ({type_} {var} = {lower}; {var} < {upper}; {step}) {{")
+        self.block(loop.body)
+        self.line("}")
+
+    # ------------------------------------------------------------ what a dialect decides
+
+    def view(self, view: imp.View) -> None:
+        raise NotImplementedError
+
+    def parallel(self, parallel: imp.Parallel) -> None:
+        raise NotImplementedError
+
+    def poll(self) -> None:
+        raise NotImplementedError
+
+    def fail(self, code: int, index: str, extent: str) -> None:
+        raise NotImplementedError
+
+    def wait(self, address: str, value: str) -> None:
+        raise NotImplementedError
+
+    def publish(self, address: str, value: str) -> None:
+        raise NotImplementedError
+
+
+def _integer(value: int, dtype: DType) -> str:
+    if value == -(2**63):
+        return "(-9223372036854775807LL - 1)"
+    if dtype is DType.U64:
+        return f"{value}ULL"
+    if dtype is DType.U32:
+        return f"{value}U"
+    text = f"{value}LL" if abs(value) >= 2**31 else str(value)
+    return f"({text})" if value < 0 else text
+
+
+def _enclosed(text: str) -> bool:
+    """Whether the first parenthesis closes at the very end."""
+    if not text.startswith("("):
+        return False
+    depth = 0
+    for position, character in enumerate(text):
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+            if depth == 0:
+                return position == len(text) - 1
+    return False

@@ -1,0 +1,158 @@
+"""Runs a segment with a serial pool (or the real one's stand-in): gcc, ctypes, NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.plan.segment import Segment
+
+FLAGS = (
+    "-std=gnu11 -O3 -march=native -fopenmp-simd -fwrapv -fno-math-errno -fno-trapping-math"
+    " -ffp-contract=off -fno-strict-aliasing -fPIC -shared"
+).split()
+
+_POOL = r"""
+#include <stdint.h>
+#include <stdlib.h>
+#include <pthread.h>
+typedef struct weft_context weft_context;
+struct weft_context {
+    void (*parallel_for)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
+    volatile int32_t *cancel;
+    int32_t threads;
+    int32_t error;
+    int64_t detail[4];
+};
+struct job { weft_context *context; void (*tile)(void *, int64_t, int32_t); void *closure;
+             int64_t tiles; int64_t next; };
+struct worker { struct job *job; int32_t thread; };
+static void *work(void *argument) {
+    struct worker *w = argument;
+    struct job *job = w->job;
+    for (;;) {
+        int64_t tile = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
+        if (tile >= job->tiles || *job->context->cancel || job->context->error) return 0;
+        job->tile(job->closure, tile, w->thread);
+    }
+}
+void pool(weft_context *context, void (*tile)(void *, int64_t, int32_t), void *closure, int64_t tiles) {
+    struct job job = {context, tile, closure, tiles, 0};
+    pthread_t threads[64];
+    struct worker workers[64];
+    int count = tiles > 1 ? context->threads : 1;
+    for (int t = 0; t < count; t++) {
+        workers[t] = (struct worker){&job, t};
+        if (t) pthread_create(&threads[t], 0, work, &workers[t]);
+    }
+    work(&workers[0]);
+    for (int t = 1; t < count; t++) pthread_join(threads[t], 0);
+}
+"""
+
+
+class Context(ctypes.Structure):
+    _fields_ = [
+        ("parallel_for", ctypes.c_void_p),
+        ("cancel", ctypes.c_void_p),
+        ("threads", ctypes.c_int32),
+        ("error", ctypes.c_int32),
+        ("detail", ctypes.c_int64 * 4),
+    ]
+
+
+_directory = Path(tempfile.gettempdir()) / "weft-test-libraries"
+_libraries: dict[str, ctypes.CDLL] = {}
+
+
+def library(text: str, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
+    key = hashlib.sha256((text + " ".join(flags)).encode()).hexdigest()[:24]
+    if key not in _libraries:
+        _directory.mkdir(exist_ok=True)
+        path = _directory / f"{key}.so"
+        if not path.exists():
+            source = path.with_suffix(".c")
+            source.write_text(text)
+            made = subprocess.run(
+                ["gcc", *flags, "-Wall", "-Werror", "-Wno-unused", "-o", f"{path}.part", str(source), "-lm", "-lpthread"],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert made.returncode == 0, made.stderr + "\n" + text
+            Path(f"{path}.part").rename(path)
+        _libraries[key] = ctypes.CDLL(str(path))
+    return _libraries[key]
+
+
+class IndexFailure(Exception):
+    pass
+
+
+def pool_address() -> int:
+    return ctypes.cast(library(_POOL).pool, ctypes.c_void_p).value or 0
+
+
+def aligned(bytes_: int) -> np.ndarray[Any, Any]:
+    raw = np.zeros(bytes_ + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + bytes_]
+
+
+class Launch:
+    """A segment ready to be called again and again on the same arguments."""
+
+    def __init__(
+        self, segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1
+    ) -> None:
+        values = dict(sizes)
+        for derived in segment.derived:
+            values[derived.name] = derived.evaluate(values)
+        values["threads"] = threads
+        self.arguments = [
+            np.asarray(a, dtype=slot.dtype) for a, slot in zip(arguments, segment.params, strict=True)
+        ]
+        for array, slot in zip(self.arguments, segment.params, strict=True):
+            for d, stride in enumerate(array.strides):
+                values.setdefault(f"{slot.name}.stride{d}", stride // array.itemsize)
+        for check in segment.checks:
+            if all(size.evaluate(values) > 0 for size in check.nonempty):
+                low, high = check.lower.evaluate(values), check.upper.evaluate(values)
+                if low < 0 or high >= check.extent.evaluate(values):
+                    raise IndexFailure(check.array, check.axis, "launch")
+        self.results = [
+            np.full([max(0, e.evaluate(values)) for e in slot.shape], 99).astype(slot.dtype)
+            for slot in segment.results
+        ]
+        self.workspace = aligned(max(1, segment.workspace.evaluate(values)))
+        self.workspace[:] = 255  # nothing may rely on zeroed memory
+        pointers = [a.ctypes.data for a in (*self.arguments, *self.results, self.workspace)]
+        self.buffers = (ctypes.c_void_p * len(pointers))(*pointers)
+        integers = [values[name] for name in segment.integers]
+        self.integers = (ctypes.c_int64 * max(1, len(integers)))(*integers)
+        self.cancel = ctypes.c_int32(0)
+        self.context = Context(
+            pool_address(), ctypes.addressof(self.cancel), threads, 0, (ctypes.c_int64 * 4)()
+        )
+        self.entry = library(segment.source)[segment.entry]
+        self.segment = segment
+
+    def __call__(self) -> list[np.ndarray[Any, Any]]:
+        self.context.error = 0
+        code = self.entry(ctypes.byref(self.context), self.buffers, self.integers)
+        if code >= 16:
+            failure = self.segment.failures[code - 16]
+            raise IndexFailure(failure.array, failure.axis, *self.context.detail[:2])
+        assert code == 0, code
+        return self.results
+
+
+def run(
+    segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1
+) -> list[np.ndarray[Any, Any]]:
+    return Launch(segment, arguments, sizes, threads)()
