@@ -64,4 +64,3 @@ class Program:
     blocks: tuple[Block, ...]
     destinations: tuple[fun.Type, ...]
     strides: tuple[str, ...] = ()
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class DType(enum.Enum):
     C128 = "c128"
 
     # Filled below; plain attributes, since they are read in every pass.
-    numpy: np.dtype  # type: ignore[type-arg]
+    numpy: np.dtype[Any]
     itemsize: int
     kind: str  # NumPy's: one of b i u f c
 

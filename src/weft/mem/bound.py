@@ -1,0 +1,126 @@
+"""Upper bounds of extents: what a block must hold when an extent varies at run time."""
+
+from __future__ import annotations
+
+from weft.errors import InternalError
+from weft.fun import nodes as fun
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+
+_STEPS = 64  # substitutions before a search is given up
+
+
+class Bounds:
+    """Bounds of the int64 scalars in scope, by polynomials of sizes and other scalars.
+
+    Size variables are never negative, nor are kernel indices.
+    """
+
+    def __init__(self) -> None:
+        self.lower: dict[str, Size] = {}
+        self.upper: dict[str, tuple[Size, ...]] = {}  # alternatives
+
+    def index(self, name: str, lower: Size, upper: Size) -> None:
+        """`lower <= name < upper`."""
+        self.lower[name], self.upper[name] = lower, (upper - 1,)
+
+    def define(self, name: str, expr: fun.Expr) -> None:
+        """What the definition of a scalar says of it."""
+        match expr:
+            case fun.SizeValue(size):
+                self.lower[name], self.upper[name] = size, (size,)
+            case fun.Apply("minimum", (left, right)):
+                self.upper[name] = (_poly(left), _poly(right))
+                self._nonnegative(name, left, right)
+            case fun.Apply("maximum", (left, right)):
+                if self._sure(_poly(left)) and self._sure(_poly(right)):
+                    self.upper[name] = (_poly(left) + _poly(right),)
+                self.lower[name] = ZERO if self._sure(_poly(right)) else _poly(left)
+            case fun.Apply("add", (left, right)):
+                size = _poly(left) + _poly(right)
+                self.lower[name], self.upper[name] = size, (size,)
+            case fun.Apply("subtract", (left, right)):
+                size = _poly(left) - _poly(right)
+                self.lower[name], self.upper[name] = size, (size,)
+            case fun.Apply("multiply", (left, right)):
+                size = _poly(left) * _poly(right)
+                self.lower[name], self.upper[name] = size, (size,)
+            case fun.Apply("floor_divide", (left, fun.Const(value=value))):
+                if isinstance(value, int) and value > 0 and self._sure(_poly(left)):
+                    self.lower[name], self.upper[name] = ZERO, (_poly(left),)
+            case fun.Apply("remainder", (_, right)):
+                if self._sure(_poly(right)):
+                    self.lower[name], self.upper[name] = ZERO, (_poly(right),)
+            case _:
+                pass
+
+    def _nonnegative(self, name: str, *atoms: fun.Atom) -> None:
+        if all(self._sure(_poly(atom)) for atom in atoms):
+            self.lower[name] = ZERO
+
+    def _sure(self, poly: Size) -> bool:
+        """Whether the polynomial is plainly >= 0."""
+        least = self._eliminate(poly, upper=False, steps=_STEPS)
+        return least is not None and _all_positive(least)
+
+    def bound(self, poly: Size) -> Size:
+        """A polynomial of size variables alone that is at least `poly`.
+
+        Raises
+        ------
+        InternalError
+            Where none is found.
+        """
+        found = self._eliminate(poly, upper=True, steps=_STEPS)
+        if found is None:
+            raise InternalError(
+                f"introduce memory: no bound of the extent {poly} is known",
+                "an extent bounded by sizes, for memory that is allocated before the program runs",
+            )
+        return found
+
+    def _eliminate(self, poly: Size, upper: bool, steps: int) -> Size | None:
+        name = next((v for v in sorted(poly.variables()) if self._known(v)), None)
+        if name is None:
+            return poly
+        if steps == 0 or poly.degree(name) > 1:
+            return self._eliminate_power(poly, name, upper, steps)
+        factor, rest = poly.coefficient(name), poly.without(name)
+        if _all_positive(factor):
+            rising = upper
+        elif _all_positive(-factor):
+            rising = not upper
+        else:
+            return None
+        for end in self._ends(name, rising):
+            found = self._eliminate(factor * end + rest, upper, steps - 1)
+            if found is not None:
+                return found
+        return None
+
+    def _eliminate_power(self, poly: Size, name: str, upper: bool, steps: int) -> Size | None:
+        powers = Poly({m: f for m, f in poly.terms.items() if name in m})
+        if steps == 0 or not (_all_positive(powers) and self._sure(Poly.var(name)) and upper):
+            return None
+        for end in self._ends(name, True):
+            found = self._eliminate(poly.substitute({name: end}), upper, steps - 1)
+            if found is not None:
+                return found
+        return None
+
+    def _known(self, name: str) -> bool:
+        return name in self.lower or name in self.upper
+
+    def _ends(self, name: str, upper: bool) -> tuple[Size, ...]:
+        if upper:
+            return self.upper.get(name, ())
+        return (self.lower[name],) if name in self.lower else ()
+
+
+def _poly(atom: fun.Atom) -> Size:
+    if isinstance(atom, fun.Const):
+        return as_poly(atom.value) if isinstance(atom.value, int) else ONE
+    return Poly.var(atom.name)
+
+
+def _all_positive(poly: Size) -> bool:
+    return all(factor > 0 for factor in poly.terms.values())

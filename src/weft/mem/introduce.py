@@ -1,0 +1,444 @@
+"""Introduce memory: FUN to FUNMEM.
+
+let b = permute(a, 1, 0)    =>  let b : f32[m, n] @ a + {(m : 1), (n : m)} = permute(a, 1, 0)
+let c = kernel ...              let c : f32[m, n] @ result_0 + {(m : n), (n : 1)} = kernel ...
+in c                            in c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from weft.errors import InternalError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Names
+from weft.lmad import Lmad
+from weft.mem import layout
+from weft.mem.aliases import Liveness, looked_at
+from weft.mem.bound import Bounds
+from weft.mem.layout import Layout
+from weft.mem.nodes import Block, MemArray, Program
+from weft.sizes import Poly, product
+
+
+def introduce(
+    program: fun.Program,
+    layouts: Mapping[str, Layout] | None = None,
+    result_layouts: Sequence[Layout] = (),
+) -> Program:
+    """Give every array a memory block and an index function.
+
+    Adds blocks, and a `Copy` wherever a layout is needed that a view cannot give. Requires
+    a checked program. Ensures that
+
+    - an array result of the program lies in its destination "result_k", an array result of
+      an `If`'s branches in the pattern's memory, one of a `Loop`'s body in the parameter's,
+      and one of a `Kernel`'s body in the kernel's own result, at the kernel's indices:
+      whoever lowers a body has nothing left to copy;
+    - `Update`, `LmadUpdate` and `Scatter` happen in place: their pattern names the memory
+      of their operand;
+    - arrays in the bodies of kernels are in `per_thread` blocks, of a size known before.
+
+    Parameters
+    ----------
+    layouts : mapping of str to Layout
+        Of array parameters; "contiguous" where nothing is said.
+    result_layouts : sequence of Layout
+        Of results, from the first; "contiguous" where it ends.
+
+    Raises
+    ------
+    InternalError
+        For an array whose extent nothing bounds before the program runs.
+    """
+    return _Introduction(program, layouts or {}, result_layouts).program
+
+
+_UPDATES = (fun.Update, fun.LmadUpdate, fun.Scatter)
+
+
+class _Introduction:
+    """The state of one run: memory of the arrays seen so far, and blocks."""
+
+    def __init__(
+        self, source: fun.Program, layouts: Mapping[str, Layout], results: Sequence[Layout]
+    ) -> None:
+        self.names = Names.of(source)
+        self.memory: dict[str, MemArray] = {}
+        self.blocks: list[Block] = []
+        self.bounds = Bounds()
+        self.in_kernel = False
+        self.pending: set[str] = set()  # blocks of loops that are yet to be allocated
+        params = tuple(self._parameter(p, layouts.get(p.name, "contiguous")) for p in source.params)
+        destinations = tuple(
+            _placed(type_, f"result_{k}", results[k] if k < len(results) else "contiguous")
+            for k, type_ in enumerate(source.result_types)
+        )
+        body = self.body(source.body, destinations)
+        whole = fun.Program(
+            source.name, params, body, source.sizes, source.derived, source.facts
+        )  # fmt: skip
+        strides = _strides((*(p.type for p in params), *destinations))
+        self.program = Program(whole, tuple(self.blocks), destinations, strides)
+
+    def _parameter(self, param: fun.Var, kind: Layout) -> fun.Var:
+        type_ = _placed(param.type, param.name, kind)
+        if isinstance(type_, MemArray):
+            self.memory[param.name] = type_
+        return fun.Var(param.name, type_)
+
+    # ------------------------------------------------------------ memory
+
+    def fresh(self, type_: fun.Array, base: str) -> MemArray:
+        """A row-major array in a block of its own."""
+        memory = self.reserved(type_, base)
+        self.allocate(memory)
+        return memory
+
+    def reserved(self, type_: fun.Array, base: str) -> MemArray:
+        """As `fresh`, in a block that is yet to be allocated."""
+        name = self.names.fresh(f"mem_{base}")
+        return MemArray(type_.dtype, type_.shape, name, Lmad.row_major(type_.shape))
+
+    def allocate(self, memory: MemArray) -> None:
+        size = self.bounds.bound(product(memory.shape)) * memory.dtype.itemsize
+        self.blocks.append(Block(memory.block, size, self.in_kernel))
+
+    def created(self, var: fun.Var, wanted: Mapping[str, MemArray]) -> MemArray | None:
+        """Where a statement makes an array (None: a scalar)."""
+        if isinstance(var.type, fun.Scalar):
+            return None
+        return wanted.get(var.name) or self.fresh(var.type, var.name)
+
+    def bound(self, var: fun.Var, memory: MemArray) -> fun.Var:
+        self.memory[var.name] = memory
+        return fun.Var(var.name, memory)
+
+    def atom(self, atom: fun.Atom) -> fun.Atom:
+        if isinstance(atom, fun.Var) and isinstance(atom.type, fun.Array):
+            return fun.Var(atom.name, self.memory[atom.name])
+        return atom
+
+    def array(self, atom: fun.Atom) -> MemArray:
+        return self.memory[atom.name]  # type: ignore[union-attr]
+
+    def copied(self, array: fun.Var, to: MemArray, into: list[fun.Let]) -> fun.Var:
+        """A copy of an array in the given memory."""
+        source = self.atom(array)
+        assert isinstance(source, fun.Var)
+        copy = self.bound(fun.Var(self.names.fresh(array.name), to), to)
+        into.append(fun.Let((copy,), fun.Copy(source)))
+        return copy
+
+    def at(self, atom: fun.Atom, wanted: fun.Type | None, into: list[fun.Let]) -> fun.Atom:
+        """The atom in the wanted memory: itself, or a copy."""
+        if not isinstance(atom, fun.Var) or not isinstance(wanted, MemArray):
+            return atom
+        if layout.same(self.memory[atom.name], wanted):
+            return self.atom(atom)
+        return self.copied(atom, wanted, into)
+
+    # ------------------------------------------------------------ bodies
+
+    def body(
+        self,
+        body: fun.Body,
+        destinations: Sequence[fun.Type | None],
+        params: Sequence[fun.Var] = (),
+    ) -> fun.Body:
+        """The body with its array results in the destinations (None: wherever they are).
+
+        `params` are the parameters of the loop whose body it is.
+        """
+        live = Liveness.of(body, params)
+        wanted = self.wishes(body, destinations, live)
+        done: list[fun.Let] = []
+        for position, let in enumerate(body.statements):
+            self.statement(let, position, live, wanted, done)
+        results = tuple(
+            self.at(result, destination, done)
+            for result, destination in zip(body.results, destinations, strict=True)
+        )
+        return fun.Body(tuple(done), tuple(map(self.atom, results)))
+
+    def inner(self, body: fun.Body) -> fun.Body:
+        """A body in a kernel that gives scalars."""
+        outside, self.in_kernel = self.in_kernel, True
+        done = self.body(body, (None,) * len(body.results))
+        self.in_kernel = outside
+        return done
+
+    def wishes(
+        self, body: fun.Body, destinations: Sequence[fun.Type | None], live: Liveness
+    ) -> dict[str, MemArray]:
+        """Where arrays should be made, so that nothing need be copied to its destination.
+
+        Goes backwards: from results through invertible views, updates and loops to the
+        statement that makes the array. A wish for what is a view, or another's, is ignored.
+        """
+        wanted: dict[str, MemArray] = {}
+        for result, destination in zip(body.results, destinations, strict=True):
+            if isinstance(result, fun.Var) and isinstance(destination, MemArray):
+                wanted.setdefault(result.name, destination)
+        for position in reversed(range(len(body.statements))):
+            let = body.statements[position]
+            here = wanted.get(let.pattern[0].name) if let.pattern else None
+            match let.expr:
+                case fun.Permute(array, axes) if here:
+                    index = layout.unpermute(here.index, axes)
+                    wanted.setdefault(array.name, _moved(array.type, here, index))
+                case fun.Reshape(array, _) if here:
+                    found = layout.reshape(here.index, walk.type_sizes(array.type))
+                    if found is not None:
+                        wanted.setdefault(array.name, _moved(array.type, here, found))
+                case fun.Update() | fun.LmadUpdate() | fun.Scatter():
+                    for target, var, others in _targets(let.expr, let.pattern):
+                        place = wanted.get(var.name)
+                        if place is not None and live.dies(target, position, others):
+                            wanted.setdefault(target.name, place)
+                case fun.Loop(_, initial, _, _):
+                    self.loop_wishes(let, initial, position, live, wanted)
+                case _:
+                    pass
+        return wanted
+
+    def loop_wishes(
+        self, let: fun.Let, initial: Sequence[fun.Atom], position: int, live: Liveness,
+        wanted: dict[str, MemArray],
+    ) -> None:  # fmt: skip
+        """A loop's parameters live where its results are wanted; so may their initial values."""
+        used_inside = walk.used_names(_without_initial(let.expr))
+        for number, var in enumerate(let.pattern):
+            if not isinstance(var.type, fun.Array):
+                continue
+            place = wanted.get(var.name)
+            if place is None:
+                place = wanted[var.name] = self.reserved(var.type, var.name)
+                self.pending.add(place.block)
+            first = initial[number]
+            rest = (*initial[:number], *initial[number + 1 :])
+            others = used_inside | {a.name for a in rest if isinstance(a, fun.Var)}
+            if isinstance(first, fun.Var) and live.dies(first, position, others):
+                wanted.setdefault(first.name, place)
+
+    # ------------------------------------------------------------ statements
+
+    def statement(
+        self, let: fun.Let, position: int, live: Liveness, wanted: Mapping[str, MemArray],
+        done: list[fun.Let],
+    ) -> None:  # fmt: skip
+        expr = let.expr
+        match expr:
+            case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape():
+                self.view(let, done)
+                return
+            case fun.Broadcast() if looked_at(expr) is not None:
+                self.view(let, done)
+                return
+            case fun.Update() | fun.LmadUpdate() | fun.Scatter():
+                self.update(let, position, live, wanted, done)
+                return
+            case fun.Loop():
+                self.loop(let, expr, wanted, done)
+                return
+            case fun.Apply() | fun.Cast() | fun.SizeValue() | fun.Index():
+                self.bounds.define(let.pattern[0].name, expr)
+                done.append(fun.Let(let.pattern, self.rebuilt(expr, self.inner), let.place))
+                return
+            case _:
+                pass
+        memories = [self.created(var, wanted) for var in let.pattern]
+        match expr:
+            case fun.Kernel(space, _):
+                self.enter(space)
+                new = self.rebuilt(expr, lambda body: self.kernel_body(body, space, memories))
+            case fun.Reduce(space) | fun.Scan(space):
+                self.enter(space)
+                new = self.rebuilt(expr, self.inner)
+            case fun.If():
+                new = self.rebuilt(expr, lambda body: self.body(body, memories))
+            case _:
+                new = self.rebuilt(expr, self.inner)
+        pattern = tuple(
+            self.bound(var, memory) if memory else var
+            for var, memory in zip(let.pattern, memories, strict=True)
+        )
+        done.append(fun.Let(pattern, new, let.place))
+
+    def rebuilt(self, expr: fun.Expr, body: Callable[[fun.Body], fun.Body]) -> fun.Expr:
+        """The expression with memory on its operands, its bodies done by `body`."""
+        return walk.map_expr(expr, walk.Mapper(self.atom, lambda s: s, body, lambda v: v))
+
+    def enter(self, space: tuple[fun.Range, ...]) -> None:
+        for dimension in space:
+            self.bounds.index(dimension.index.name, Poly.const(0), dimension.extent)
+
+    def kernel_body(
+        self, body: fun.Body, space: tuple[fun.Range, ...], memories: Sequence[MemArray | None]
+    ) -> fun.Body:
+        outside, self.in_kernel = self.in_kernel, True
+        indices = tuple(Poly.var(dimension.index.name) for dimension in space)
+        inner: list[MemArray | None] = []
+        for result, memory in zip(body.results, memories, strict=True):
+            assert memory is not None
+            is_array = isinstance(result.type, fun.Array)
+            index = layout.fix(memory.index, indices)
+            inner.append(_moved(result.type, memory, index) if is_array else None)
+        done = self.body(body, inner)
+        self.in_kernel = outside
+        return done
+
+    def view(self, let: fun.Let, done: list[fun.Let]) -> None:
+        expr = let.expr
+        (var,) = let.pattern
+        array = looked_at(expr)
+        assert array is not None
+        memory = self.memory[array.name]
+        match expr:
+            case fun.Slice(_, dims):
+                index = layout.slice_index(memory.index, dims)
+            case fun.LmadSlice(_, offset, lmad_dims):
+                index = layout.lmad_slice(memory.index, offset, lmad_dims)
+            case fun.Permute(_, axes):
+                index = layout.permute(memory.index, axes)
+            case fun.Broadcast(_, shape):
+                index = layout.broadcast(memory.index, shape)
+            case fun.Reshape(_, shape):
+                found = layout.reshape(memory.index, shape)
+                if found is None:
+                    # reshape(a) => reshape(copy(a))
+                    copy = self.copied(array, self.fresh(memory, array.name), done)
+                    memory = self.memory[copy.name]
+                    expr = fun.Reshape(copy, shape)
+                    found = Lmad.row_major(shape)
+                index = found
+            case _:
+                raise InternalError(f"introduce memory: not a view: {let}")
+        new = self.bound(var, _moved(var.type, memory, index))
+        done.append(fun.Let((new,), self.rebuilt(expr, self.inner), let.place))
+
+    def update(
+        self, let: fun.Let, position: int, live: Liveness, wanted: Mapping[str, MemArray],
+        done: list[fun.Let],
+    ) -> None:  # fmt: skip
+        """Updates happen in place, in the operand itself or in a copy of it."""
+        expr, targets = let.expr, []
+        assert isinstance(expr, _UPDATES)
+        for target, var, others in _targets(expr, let.pattern):
+            if not live.dies(target, position, others):
+                assert isinstance(var.type, fun.Array)
+                place = wanted.get(var.name) or self.fresh(var.type, var.name)
+                target = self.copied(target, place, done)
+            targets.append(target)
+        pattern = tuple(
+            self.bound(var, self.memory[target.name])
+            for var, target in zip(let.pattern, targets, strict=True)
+        )
+        match expr:
+            case fun.Update(_, dims, value):
+                expr = fun.Update(targets[0], dims, value)
+            case fun.LmadUpdate(_, offset, lmad_dims, source):
+                expr = fun.LmadUpdate(targets[0], offset, lmad_dims, source)
+            case fun.Scatter(_, space, body, operator):
+                self.enter(space)
+                expr = fun.Scatter(tuple(targets), space, body, operator)
+        done.append(fun.Let(pattern, self.rebuilt(expr, self.inner), let.place))
+
+    def loop(
+        self, let: fun.Let, expr: fun.Loop, wanted: Mapping[str, MemArray], done: list[fun.Let]
+    ) -> None:
+        """Parameters and results share memory; each round's results are copied there."""
+        places = [wanted.get(var.name) for var in let.pattern]
+        for place in places:
+            if place and place.block in self.pending:
+                self.pending.remove(place.block)
+                self.allocate(place)
+        initial = tuple(
+            self.atom(self.at(atom, place, done))
+            for atom, place in zip(expr.initial, places, strict=True)
+        )
+        params = tuple(
+            self.bound(param, place) if place else param
+            for param, place in zip(expr.params, places, strict=True)
+        )
+        form: fun.For | fun.While
+        match expr.form:
+            case fun.For(index, lower, upper):
+                self.bounds.index(index.name, lower, upper)
+                form = expr.form
+            case fun.While(condition):
+                form = fun.While(self.body(condition, (None,)))
+        body = self.loop_body(expr, params, places)
+        pattern = tuple(
+            self.bound(var, place) if place else var
+            for var, place in zip(let.pattern, places, strict=True)
+        )
+        done.append(fun.Let(pattern, fun.Loop(params, initial, form, body), let.place))
+
+    def loop_body(
+        self, expr: fun.Loop, params: Sequence[fun.Var], places: Sequence[MemArray | None]
+    ) -> fun.Body:
+        body = self.body(expr.body, (None,) * len(places), params)
+        done = list(body.statements)
+        blocks = {place.block for place in places if place}
+        results = list(body.results)
+        # First what is in the parameters' memory is brought out of each other's way.
+        for number, (result, place) in enumerate(zip(results, places, strict=True)):
+            if place is None:
+                continue
+            found = self.array(result)
+            if found.block in blocks and not layout.same(found, place):
+                assert isinstance(result, fun.Var)
+                results[number] = self.copied(result, self.fresh(place, result.name), done)
+        for number, (result, place) in enumerate(zip(results, places, strict=True)):
+            results[number] = self.at(result, place, done)
+        return fun.Body(tuple(done), tuple(map(self.atom, results)))
+
+
+def _placed(type_: fun.Type, block: str, kind: Layout) -> fun.Type:
+    if isinstance(type_, fun.Scalar):
+        return type_
+    index = layout.of_parameter(block, type_.shape, kind)
+    return MemArray(type_.dtype, type_.shape, block, index)
+
+
+def _moved(type_: fun.Type, memory: MemArray, index: Lmad) -> MemArray:
+    """The type in the memory's block at another index function."""
+    assert isinstance(type_, fun.Array)
+    return MemArray(type_.dtype, type_.shape, memory.block, index)
+
+
+def _strides(types: Sequence[fun.Type]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for type_ in types:
+        if isinstance(type_, MemArray):
+            for stride in type_.index.strides:
+                name = stride.variable
+                if name is not None and name.startswith(f"{type_.block}.stride"):
+                    names[name] = None
+    return tuple(names)
+
+
+def _without_initial(expr: fun.Expr) -> fun.Expr:
+    assert isinstance(expr, fun.Loop)
+    nothing = tuple(fun.Const(0, param.type.dtype) for param in expr.params)
+    return fun.Loop(expr.params, nothing, expr.form, expr.body)
+
+
+def _targets(
+    expr: fun.Update | fun.LmadUpdate | fun.Scatter, pattern: Sequence[fun.Var]
+) -> list[tuple[fun.Var, fun.Var, frozenset[str]]]:
+    """Each array that is overwritten, what it becomes, and the other names used."""
+    match expr:
+        case fun.Update(array, _, value) | fun.LmadUpdate(array, _, _, value):
+            others = frozenset({value.name} if isinstance(value, fun.Var) else ())
+            return [(array, pattern[0], others)]
+        case fun.Scatter(destinations, _, body, operator):
+            inside = walk.free_names(body)
+            if operator is not None:
+                inside |= walk.free_names(operator.body)
+            return [
+                (array, var, inside | {d.name for j, d in enumerate(destinations) if j != k})
+                for k, (array, var) in enumerate(zip(destinations, pattern, strict=True))
+            ]
