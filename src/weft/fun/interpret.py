@@ -239,5 +239,6 @@ class Evaluator(Accesses, ParallelForms):
         if self.rank:
             raise Irregular  # library routines run once for each index
         arguments = [np.asarray(self.value(atom)) for atom in expr.arguments]
-        results = routines.routine(expr.routine).run(*arguments, **dict(expr.options))
+        options: dict[str, Any] = dict(expr.options)
+        results = routines.routine(expr.routine).run(*arguments, **options)
         return [result if result.ndim else result[()] for result in results]
