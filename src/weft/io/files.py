@@ -57,6 +57,13 @@ def box_shape(box: Box) -> tuple[int, ...]:
     return tuple(side.stop - side.start for side in box)
 
 
+def window(array: Array, index: tuple[slice | int, ...]) -> Array:
+    """The view of an array at an index, an array even where no dimension is left."""
+    key: Any = (*index, ...)
+    found: Array = array[key]
+    return found
+
+
 def whole(shape: tuple[int, ...]) -> Box:
     """The box that covers an array."""
     return tuple(slice(0, extent) for extent in shape)
@@ -88,7 +95,17 @@ def write_box(descriptor: int, extent: Extent, box: Box, data: Array) -> None:
     The file must already be as long as the array's end.
     """
     if not _transfer(descriptor, extent, box, data, _pwritev):
-        np.copyto(map_array(descriptor, extent, writable=True)[(*box, ...)], data)
+        _reserve(descriptor, extent, box)
+        np.copyto(window(map_array(descriptor, extent, writable=True), box), data)
+
+
+def _reserve(descriptor: int, extent: Extent, box: Box) -> None:
+    """Have disk space for a box, since a mapped write without it kills the process."""
+    strides = row_major_strides(extent.shape, extent.dtype.itemsize)
+    first = sum(side.start * stride for side, stride in zip(box, strides, strict=True))
+    last = sum((side.stop - 1) * stride for side, stride in zip(box, strides, strict=True))
+    length = last - first + extent.dtype.itemsize
+    os.posix_fallocate(descriptor, extent.offset + first, length)
 
 
 def map_array(descriptor: int, extent: Extent, *, writable: bool) -> Array:
@@ -174,7 +191,7 @@ def _vectors(
             start, buffers = offset, []
         elif not buffers:
             start = offset
-        buffers.append(array[(*index, ...)].reshape(-1).view(np.uint8))
+        buffers.append(window(array, index).reshape(-1).view(np.uint8))
     if buffers:
         yield start, buffers
 

@@ -166,13 +166,19 @@ class Hdf5Sink:
             self._dataset = component
         self._descriptor = -1
         self._extent = Extent(0, shape, dtype)
-        with _LOCK, self._open("r+" if draft is None else "w") as file:
-            offset = self._create(file)
-        if offset is not None:
-            self._extent = Extent(offset, shape, dtype)
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-            if os.fstat(self._descriptor).st_size < self._extent.end:
-                os.ftruncate(self._descriptor, self._extent.end)
+        try:
+            with _LOCK, self._open("r+" if draft is None else "w") as file:
+                offset = self._create(file)
+            if offset is not None:
+                self._extent = Extent(offset, shape, dtype)
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+                if os.fstat(self._descriptor).st_size < self._extent.end:
+                    os.ftruncate(self._descriptor, self._extent.end)
+        except (OSError, RuntimeError) as error:
+            self._close()
+            if isinstance(error, SinkError):
+                raise
+            raise unwritable(self._name, error) from error
 
     def _open(self, mode: str) -> Any:
         # A draft carries our own lock, which HDF5 would take for another writer's.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentTypeError, DTypeError, ShapeError, SinkError, SourceError, WeftError
-from weft.io.files import Array, box_shape
+from weft.io.files import Array, box_shape, window
 from weft.plan.protocols import Box, Sink
 
 
@@ -111,7 +111,7 @@ class MemorySink:
         return MemorySource(self._array).direct()
 
     def write(self, box: Box, data: Array) -> None:
-        np.copyto(self._array[(*box, ...)], data)
+        np.copyto(window(self._array, box), data)
 
     def done(self, box: Box) -> bool:
         return False
@@ -190,7 +190,7 @@ class RegionSink:
 
     def direct(self) -> Array | None:
         array = self._sink.direct()
-        return None if array is None else array[(*self._region, ...)]
+        return None if array is None else window(array, self._region)
 
     def write(self, box: Box, data: Array) -> None:
         self._sink.write(self._move(box), data)

@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from weft.errors import DTypeError, ShapeError, SinkError, SourceError
-from weft.io.files import Array, Extent, map_array, row_major_strides, write_box
+from weft.errors import DTypeError, ShapeError, SourceError
+from weft.io.files import Array, Extent, row_major_strides, write_box
 from weft.io.mapped import MappedSource, unreadable
 from weft.io.publish import Draft, unwritable
 from weft.plan.protocols import Box
@@ -151,10 +151,7 @@ class NpyUpdateSink:
             raise unwritable(path, error) from error
 
     def direct(self) -> Array | None:
-        if not self._extent.dtype.isnative:
-            return None
-        mapped = map_array(self._descriptor, self._extent, writable=True)
-        return mapped.T if self._transposed else mapped
+        return None
 
     def write(self, box: Box, data: Array) -> None:
         if self._transposed:
@@ -180,6 +177,3 @@ class NpyUpdateSink:
 
     def describe(self) -> str:
         return self._name
-
-
-__all__ = ["MAGIC", "NpySink", "NpySource", "NpyUpdateSink", "SinkError", "read_header"]

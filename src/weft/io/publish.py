@@ -233,7 +233,8 @@ _REASONS = {
 }
 
 
-def unwritable(path: str, error: OSError) -> SinkError:
+def unwritable(path: str, error: Exception) -> SinkError:
     """The `SinkError` for a target that cannot be created or written."""
-    reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+    number = getattr(error, "errno", None)
+    reason = _REASONS.get(number or 0) or getattr(error, "strerror", None) or str(error)
     return SinkError(f"cannot write {path}: {reason}", "a writable place with enough room")

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError, SinkError, SourceError, UnsupportedError, WeftError
-from weft.io.files import Array, Extent, ShortReadError, chunks_of, read_box, whole, write_box
+from weft.io.files import (
+    Array,
+    Extent,
+    ShortReadError,
+    chunks_of,
+    read_box,
+    whole,
+    window,
+    write_box,
+)
 from weft.io.mapped import unreadable
 from weft.io.memory import ObjectSink, require_match, show_box
 from weft.io.publish import DraftDirectory, unwritable
@@ -53,7 +62,7 @@ class ChunkFilesSource:
         layout = self._layout
         for index, inside, here in chunks_of(box, layout.chunks):
             path = os.path.join(self._directory, layout.name(index))
-            part = out[(*here, ...)]
+            part = window(out, here)
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -133,7 +142,7 @@ class ZarrSource:
                 for side, part in zip(box, here, strict=True)
             )
             try:
-                np.copyto(out[(*here, ...)], self._array[piece])
+                np.copyto(window(out, here), self._array[piece])
             except Exception as error:
                 raise SourceError(
                     f"{self._label} failed to read {show_box(piece)}: {error!r}"
@@ -266,7 +275,7 @@ class ChunkFilesSink:
         for index, inside, here in chunks_of(box, self._layout.chunks):
             path = os.path.join(self._directory, self._layout.name(index))
             try:
-                self._write_chunk(path, inside, data[(*here, ...)])
+                self._write_chunk(path, inside, window(data, here))
             except OSError as error:
                 raise unwritable(path, error) from error
 

@@ -114,7 +114,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     if value is None:
         return native(0)
     if isinstance(value, list):
-        real, imaginary = (float(_SPECIAL[part] if part in _SPECIAL else part) for part in value)
+        real, imaginary = (_fill_value(part, np.dtype(np.float64)) for part in value)
         return native(complex(real, imaginary))
     return native(_SPECIAL[value] if isinstance(value, str) else value)
 
