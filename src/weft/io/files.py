@@ -183,17 +183,36 @@ def _vectors(
     """File offsets, each with the pieces that follow one another from there."""
     strides = row_major_strides(extent.shape, extent.dtype.itemsize)
     origin = extent.offset + sum(s.start * b for s, b in zip(box, strides, strict=True))
+    counts = array.shape[:outer]
+    pieces = _bytes(array, (*counts, piece), (*array.strides[:outer], 1))
+    if outer == 0:
+        yield origin, [pieces]
+        return
+    step = strides[outer - 1]
     start, buffers = origin, list[Array]()
-    for index in itertools.product(*map(range, array.shape[:outer])):
+    for index in itertools.product(*map(range, counts[:-1])):
         offset = origin + sum(i * b for i, b in zip(index, strides, strict=False))
-        if buffers and (offset != start + len(buffers) * piece or len(buffers) == _VECTOR):
-            yield start, buffers
+        rows = list(pieces[index])
+        if step != piece:
+            yield from ((offset + number * step, [row]) for number, row in enumerate(rows))
+            continue
+        if offset != start + len(buffers) * piece or len(buffers) >= _VECTOR:
+            yield from _vectors_of(start, buffers, piece)
             start, buffers = offset, []
-        elif not buffers:
-            start = offset
-        buffers.append(window(array, index).reshape(-1).view(np.uint8))
-    if buffers:
-        yield start, buffers
+        buffers += rows
+    yield from _vectors_of(start, buffers, piece)
+
+
+def _vectors_of(start: int, buffers: list[Array], piece: int) -> Iterator[tuple[int, list[Array]]]:
+    """Pieces that follow one another, in lists that one system call takes."""
+    for first in range(0, len(buffers), _VECTOR):
+        yield start + first * piece, buffers[first : first + _VECTOR]
+
+
+def _bytes(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """The bytes of an array whose inner dimensions are contiguous."""
+    first_element: Any = (0,) * array.ndim + (None,)
+    return np.lib.stride_tricks.as_strided(array[first_element].view(np.uint8), shape, strides)
 
 
 def _move_all(descriptor: int, buffers: list[Array], offset: int, move: Move) -> None:
