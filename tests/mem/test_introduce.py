@@ -1,0 +1,93 @@
+"""Memory changes no meaning: by heap and by value, programs give the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mem.programs import CASES
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.interpret import interpret as by_value
+from weft.mem.erase import erase
+from weft.mem.interpret import interpret as by_heap
+from weft.mem.introduce import introduce
+from weft.mem.nodes import MemArray, Program
+
+
+def sizes_of(name: str) -> dict[str, int]:
+    return {"n": 3} if name == "repeated_update" else {}
+
+
+def agree(got: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+    assert len(got) == len(wanted)
+    for left, right in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_heap_agrees_with_value(name: str) -> None:
+    program, arguments = CASES[name]()
+    wanted = by_value(program, arguments, sizes_of(name))
+    with_memory = introduce(program)
+    agree(by_heap(with_memory, arguments, sizes_of(name)), wanted)
+    agree(by_value(erase(with_memory), arguments, sizes_of(name)), wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_strided_arguments_and_results(name: str) -> None:
+    program, arguments = CASES[name]()
+    wanted = by_value(program, arguments, sizes_of(name))
+    arrays = [p.name for p in program.params if isinstance(p.type, fun.Array)]
+    with_memory = introduce(
+        program, dict.fromkeys(arrays, "strided"), ("strided",) * len(program.body.results)
+    )
+    odd = [np.asarray(a)[::-1].copy()[::-1] if np.ndim(a) else a for a in arguments]
+    agree(by_heap(with_memory, odd, sizes_of(name)), wanted)
+
+
+def copies(program: Program) -> int:
+    return sum(isinstance(let.expr, fun.Copy) for let in walk.statements(program.program.body))
+
+
+def of(name: str) -> Program:
+    return introduce(CASES[name]()[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "blocks"),
+    [
+        ("views", 0, 0),  # nothing but results
+        ("view_results", 3, 0),
+        ("transposed_result", 0, 0),
+        ("reshape_copies", 1, 1),
+        ("chain", 0, 4),
+        ("softmax", 0, 1),  # the exponentials; the row itself is the result's
+        ("histogram", 1, 0),  # of the parameter
+        ("cumulative", 0, 2),
+        ("update_loop", 2, 1),  # turning in place needs a copy, and back
+        ("column_sums", 0, 0),
+    ],
+)
+def test_nothing_is_copied_that_need_not_be(name: str, count: int, blocks: int) -> None:
+    program = of(name)
+    assert copies(program) == count
+    assert len(program.blocks) == blocks
+
+
+def test_blocks_in_kernels_are_per_thread() -> None:
+    (block,) = of("softmax").blocks
+    assert block.per_thread
+    assert str(block.bytes) == "8*m"
+    (block,) = of("triangle").blocks
+    assert str(block.bytes) == "8*n"  # bounded over all rows
+
+
+def test_free_strides_are_named() -> None:
+    program = introduce(CASES["softmax"]()[0], {"a": "rows"}, ("strided",))
+    assert program.strides == ("a.stride0", "result_0.stride0", "result_0.stride1")
+    type_ = program.program.params[0].type
+    assert isinstance(type_, MemArray)
+    assert str(type_.index) == "0 + {(n : a.stride0), (m : 1)}"
