@@ -8,7 +8,7 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 
-_LAYOUT = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
+LAYOUT_CHANGES = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def cut_at_calls(program: fun.Program) -> tuple[Piece, ...]:
     groups: list[list[fun.Let] | fun.Let] = []
     pending: set[str] = set()
     for let in program.body.statements:
-        if isinstance(let.expr, _LAYOUT):
+        if isinstance(let.expr, LAYOUT_CHANGES):
             continue
         if isinstance(let.expr, fun.Call):
             needed = _through_views(walk.used_names(let.expr), defined)
@@ -63,7 +63,8 @@ def cut_at_calls(program: fun.Program) -> tuple[Piece, ...]:
             pending.update(var.name for var in let.pattern)
     if current:
         groups.append(current)
-    if len(groups) == 1 and isinstance(groups[0], list) and not _results_are_views(program, defined):
+    whole = len(groups) == 1 and isinstance(groups[0], list)
+    if whole and not _results_are_views(program, defined):
         return (CompiledPiece(program, tuple(_names(program.body.results))),)
     uses_after = _uses_after(program, groups, defined)
     shown: set[str] = set()
@@ -85,7 +86,7 @@ def _results_are_views(program: fun.Program, defined: dict[str, fun.Let]) -> boo
     params = {param.name for param in program.params}
     results = program.body.results
     return len(set(_names(results))) != len(results) or any(
-        name in params or isinstance(defined[name].expr, _LAYOUT) for name in _names(results)
+        name in params or isinstance(defined[name].expr, LAYOUT_CHANGES) for name in _names(results)
     )
 
 
@@ -99,7 +100,7 @@ def _through_views(names: frozenset[str], defined: dict[str, fun.Let]) -> set[st
             continue
         found.add(name)
         let = defined.get(name)
-        if let is not None and isinstance(let.expr, _LAYOUT):
+        if let is not None and isinstance(let.expr, LAYOUT_CHANGES):
             todo.extend(walk.used_names(let.expr))
     return found
 
@@ -125,7 +126,7 @@ def _views_for(
     pieces: list[ViewPiece] = []
     for name in sorted(names):
         let = defined.get(name)
-        if let is None or name in shown or not isinstance(let.expr, _LAYOUT):
+        if let is None or name in shown or not isinstance(let.expr, LAYOUT_CHANGES):
             continue
         pieces.extend(_views_for(walk.used_names(let.expr), defined, shown))
         shown.add(name)
@@ -144,7 +145,7 @@ def _compiled(
         let
         for let in program.body.statements
         if any(var.name in own for var in let.pattern)
-        or (isinstance(let.expr, _LAYOUT) and let.pattern[0].name in wanted)
+        or (isinstance(let.expr, LAYOUT_CHANGES) and let.pattern[0].name in wanted)
     ]
     bound = {var.name for let in statements for var in let.pattern}
     variables = {param.name: param for param in program.params}

@@ -1,0 +1,247 @@
+"""Running a program whose data is all addressable: segments and library calls in turn.
+
+A program in core is a list of steps over named values. What depends on sizes alone (the
+integers a segment takes, the shapes of results, launch-time bounds) is worked out once for
+each set of sizes and strides, so that a repeated call only fills in pointers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import OutOfBoundsError
+from weft.plan.segment import BoundsCheck, Layout, Segment
+from weft.runtime.devices.cpu import LoadedSegment
+from weft.runtime.memory import Pool
+from weft.sizes import Derived
+
+NDArray: TypeAlias = npt.NDArray[Any]
+Value: TypeAlias = Any  # an ndarray, or a NumPy scalar
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentStep:
+    """One compiled segment; its parameters and results go by name."""
+
+    segment: Segment
+    loaded: LoadedSegment
+    params: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """A library call or a view: `run(values, sizes)` gives the named results.
+
+    `bytes(sizes)` is what it allocates.
+    """
+
+    params: tuple[str, ...]
+    results: tuple[str, ...]
+    run: Callable[[Sequence[Value], Mapping[str, int]], Sequence[Value]]
+    bytes: Callable[[Mapping[str, int]], int]
+
+
+Step: TypeAlias = SegmentStep | HostStep
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A `SegmentStep` for one set of sizes and strides."""
+
+    step: SegmentStep
+    integers: tuple[int, ...]
+    results: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    result_bytes: int
+    workspace: int
+
+
+def layout_of(array: NDArray) -> Layout | None:
+    """How an array lies in memory; None where kernels cannot address it (copy it first)."""
+    flags = array.flags
+    if not flags.aligned or not array.dtype.isnative:
+        return None
+    if flags.c_contiguous:
+        return "contiguous"
+    itemsize = array.itemsize
+    if any(stride % itemsize for stride in array.strides):
+        return None
+    return "rows" if array.strides[-1] == itemsize else "strided"
+
+
+def strides_of(name: str, array: NDArray, layout: Layout) -> dict[str, int]:
+    """The integers "<name>.stride<d>" that a layout leaves free, in elements."""
+    if layout == "contiguous":
+        return {}
+    free = array.ndim if layout == "strided" else array.ndim - 1
+    return {f"{name}.stride{d}": array.strides[d] // array.itemsize for d in range(free)}
+
+
+def derive(sizes: Mapping[str, int], derived: Sequence[Derived]) -> dict[str, int]:
+    """The sizes, with those that are computed from them."""
+    values = dict(sizes)
+    for entry in derived:
+        values[entry.name] = entry.evaluate(values)
+    return values
+
+
+def check_bounds(checks: Sequence[BoundsCheck], values: Mapping[str, int]) -> None:
+    """Raise `OutOfBoundsError` for an affine access that leaves its array."""
+    for check in checks:
+        if any(extent.evaluate(values) <= 0 for extent in check.nonempty):
+            continue
+        lower, upper = check.lower.evaluate(values), check.upper.evaluate(values)
+        extent = check.extent.evaluate(values)
+        if lower < 0 or upper >= extent:
+            raise OutOfBoundsError(
+                f"indices from {lower} to {upper} leave axis {check.axis} of {check.array}, "
+                f"which has {extent} elements",
+                f"0 <= index < {extent}",
+                "guard the access with wf.where or wf.cond, or read with a boundary rule",
+                check.place,
+            )
+
+
+def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
+    """Everything about a segment that sizes, strides and "threads" decide."""
+    segment = step.segment
+    known = derive(values, segment.derived)
+    check_bounds(segment.checks, known)
+    results = tuple(
+        (tuple(extent.evaluate(known) for extent in slot.shape), slot.dtype)
+        for slot in segment.results
+    )
+    return Launch(
+        step,
+        tuple(known[name] for name in segment.integers),
+        results,
+        sum(math.prod(shape) * dtype.itemsize for shape, dtype in results),
+        segment.workspace.evaluate(known),
+    )
+
+
+class InCore:
+    """The steps of a program for one set of sizes and strides, ready to be called.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+    values : mapping of str to int
+        Sizes, strides "<param>.stride<d>", and "threads".
+    results : sequence of str
+        Names of the program's results.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], values: Mapping[str, int], results: Sequence[str]
+    ) -> None:
+        self.values = values
+        self.results = tuple(results)
+        self.steps: tuple[Launch | HostStep, ...] = tuple(
+            prepare_launch(step, values) if isinstance(step, SegmentStep) else step
+            for step in steps
+        )
+        self.dead_after = self._last_uses()
+        self.peak_bytes = self._peak()
+        self.single = (
+            self.steps[0]
+            if len(self.steps) == 1
+            and isinstance(self.steps[0], Launch)
+            and self.steps[0].step.results == self.results
+            else None
+        )
+
+    def _last_uses(self) -> tuple[tuple[str, ...], ...]:
+        """For each step, the values that nothing after it needs."""
+        needed = set(self.results)
+        dead: list[tuple[str, ...]] = []
+        for step in reversed(self.steps):
+            names = step.step if isinstance(step, Launch) else step
+            dead.append(tuple({*names.params, *names.results} - needed))
+            needed.update(names.params)
+        dead.reverse()
+        return tuple(dead)
+
+    def _peak(self) -> int:
+        """Bytes allocated at most: results of steps until their last use, and workspace."""
+        held: dict[str, int] = {}
+        peak = 0
+        for step, dead in zip(self.steps, self.dead_after, strict=True):
+            if isinstance(step, Launch):
+                for name, (shape, dtype) in zip(step.step.results, step.results, strict=True):
+                    held[name] = math.prod(shape) * dtype.itemsize
+                peak = max(peak, sum(held.values()) + step.workspace)
+            else:
+                held[step.results[0]] = step.bytes(self.values)
+                peak = max(peak, sum(held.values()))
+            for name in dead:
+                held.pop(name, None)
+        return peak
+
+    def call(
+        self,
+        inputs: Mapping[str, Value],
+        pool: Pool,
+        threads: int,
+        out: Mapping[str, NDArray] | None = None,
+    ) -> list[Value]:
+        """Run the steps.
+
+        Parameters
+        ----------
+        inputs : mapping of str to ndarray or scalar
+            The program's parameters; scalars as arrays of rank 0.
+        pool : Pool
+            Where results and workspace come from.
+        threads : int
+        out : mapping of str to ndarray, optional
+            Results that are to be written to given arrays: row-major, of the result's shape
+            and dtype, apart from all inputs.
+        """
+        held: dict[str, Value] = dict(inputs)
+        for step, dead in zip(self.steps, self.dead_after, strict=True):
+            if isinstance(step, Launch):
+                names = step.step
+                results = run_launch(
+                    step, [held[name] for name in names.params], pool, threads,
+                    [out.get(name) for name in names.results] if out else None,
+                )  # fmt: skip
+            else:
+                results = step.run([held[name] for name in step.params], self.values)
+                names = step  # type: ignore[assignment]
+            for name, result in zip(names.results, results, strict=True):
+                held[name] = result
+            for name in dead:
+                held.pop(name, None)
+        return [held[name] for name in self.results]
+
+
+def run_launch(
+    launch: Launch,
+    inputs: Sequence[NDArray],
+    pool: Pool,
+    threads: int,
+    out: Sequence[NDArray | None] | None = None,
+) -> list[NDArray]:
+    """Call one segment; results in new arrays from the pool, or in those of `out`."""
+    if out is None:
+        results = [pool.empty(shape, dtype) for shape, dtype in launch.results]
+    else:
+        results = [
+            pool.empty(shape, dtype) if given is None else given
+            for given, (shape, dtype) in zip(out, launch.results, strict=True)
+        ]
+    pointers = [array.__array_interface__["data"][0] for array in inputs]
+    pointers += [array.__array_interface__["data"][0] for array in results]
+    if launch.workspace == 0:
+        launch.step.loaded.call(launch.integers, (*pointers, 0), threads)
+    else:
+        with pool.workspace(launch.workspace) as workspace:
+            launch.step.loaded.call(launch.integers, (*pointers, workspace), threads)
+    return results
