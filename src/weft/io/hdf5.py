@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError, SinkError, SourceError, UnsupportedError
-from weft.io.files import Array, Extent, write_box
+from weft.io.files import Array, Extent, extend, write_box
 from weft.io.mapped import MappedSource, unreadable
 from weft.io.memory import ObjectSink, ObjectSource, require_match, show_box
 from weft.io.publish import Draft, refuse_existing, require_space, unwritable
@@ -172,8 +172,7 @@ class Hdf5Sink:
             if offset is not None:
                 self._extent = Extent(offset, shape, dtype)
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-                if os.fstat(self._descriptor).st_size < self._extent.end:
-                    os.ftruncate(self._descriptor, self._extent.end)
+                extend(self._descriptor, max(self._extent.end, os.fstat(self._descriptor).st_size))
         except (OSError, RuntimeError) as error:
             self._close()
             if isinstance(error, SinkError):

@@ -11,7 +11,7 @@ import secrets
 import shutil
 
 from weft.errors import SinkError
-from weft.io.files import Array, Extent, write_box
+from weft.io.files import Array, Extent, extend, write_box
 from weft.plan.protocols import Box
 
 _SUFFIX = ".weft-draft"
@@ -20,8 +20,9 @@ _SUFFIX = ".weft-draft"
 class Draft:
     """A file of known size in the directory of its final place.
 
-    A lock held on it tells other processes that its writer lives; drafts without one are
-    remains of killed processes, and the next draft for the same place removes them.
+    Its space is reserved at once where the file system can. A lock held on it tells other
+    processes that its writer lives; drafts without one are remains of killed processes, and the
+    next draft for the same place removes them.
     """
 
     def __init__(self, path: str, size: int, *, replace: bool) -> None:
@@ -40,7 +41,7 @@ class Draft:
             raise unwritable(path, error) from error
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(self.descriptor, size)
+            extend(self.descriptor, size)
         except OSError as error:
             self.discard()
             raise unwritable(path, error) from error

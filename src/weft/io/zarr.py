@@ -16,6 +16,7 @@ from weft.io.files import (
     Extent,
     ShortReadError,
     chunks_of,
+    extend,
     read_box,
     whole,
     window,
@@ -289,7 +290,7 @@ class ChunkFilesSink:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             descriptor = os.open(unfinished, flags, 0o666)
         try:
-            os.ftruncate(descriptor, extent.nbytes)
+            extend(descriptor, extent.nbytes)
             write_box(descriptor, extent, inside, data)
         finally:
             os.close(descriptor)
