@@ -1,0 +1,289 @@
+"""Drafts: which statements of a program run together box by box, and on which ranges.
+
+A draft begins with a *target*, a statement whose results must exist in full, cut along one
+of its dimensions. Statements whose results it reads locally (a box of the target needs a
+window of them) become members of the draft and are computed with it, on windows as large
+as the footprints ask; what it needs whole comes from earlier stages. Drafts that read the
+same arrays in step are merged, so that the arrays move once.
+
+Boxes are ranges of a *coordinate*; each target's index is the coordinate divided by its
+scale (the tile size, where an index of the statement stands for a tile of elements).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.plan.footprint import Access, Bounds
+from weft.plan.statements import Analysis, Statement
+
+SCAN_TILE = 65536  # elements of a scanned dimension, to which boxes are aligned
+
+_NOWHERE = np.iinfo(np.int64).max
+ReadKey = tuple[int, str, Any]  # statement, array, the expression that reads
+WindowKey = tuple[str, int]  # array, axis
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Numbers for a sequence of boxes.
+
+    Attributes
+    ----------
+    computed : dict of int to (lower, upper)
+        The range of each member's cut index.
+    owned : dict of int to (lower, upper)
+        For each target, its share of that range: shares are disjoint and cover it all.
+    reads : dict of ReadKey to (lower, upper)
+        Along the axis by which each read is cut.
+    """
+
+    computed: dict[int, Bounds]
+    owned: dict[int, Bounds]
+    reads: dict[ReadKey, Bounds]
+
+
+@dataclass
+class Draft:
+    """A stage in the making.
+
+    Attributes
+    ----------
+    targets : dict of int to Fraction
+        Scales: coordinate units for one step of the target's cut index.
+    members : dict of int to int
+        Every statement of the stage, targets included, with its cut dimension.
+    axes : dict of ReadKey to int
+        For each read that is cut, the axis of the array.
+    whole : dict of str to reading statement
+        Arrays and scalars needed in full.
+    slopes : dict of WindowKey to Fraction
+        Elements along an axis of an array for one coordinate unit.
+    """
+
+    analysis: Analysis
+    targets: dict[int, Fraction] = field(default_factory=dict)
+    members: dict[int, int] = field(default_factory=dict)
+    axes: dict[ReadKey, int] = field(default_factory=dict)
+    whole: dict[str, int] = field(default_factory=dict)
+    slopes: dict[WindowKey, Fraction] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How long the coordinate is."""
+        extents = {
+            p: self.analysis.extent(self.statement(p), self.members[p]) for p in self.targets
+        }
+        return max(math.ceil(extents[p] * scale) for p, scale in self.targets.items())
+
+    def statement(self, position: int) -> Statement:
+        return self.analysis.statements[position]
+
+    def unit(self) -> int:
+        """What box bounds must be multiples of, for every target to have whole indices."""
+        unit = 1
+        for scale in self.targets.values():
+            unit = math.lcm(unit, int(scale))
+        for position in self.members:
+            if self.statement(position).carried and not self.statement(position).is_scatter:
+                unit = math.lcm(unit, SCAN_TILE * int(self._scale_of(position)))
+        return unit
+
+    def _scale_of(self, position: int) -> Fraction:
+        return self.targets.get(position, next(iter(self.targets.values())))
+
+    def evaluate(self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ranges:
+        """The ranges of all members for boxes `start <= coordinate < stop`."""
+        analysis, total = self.analysis, self.total
+        found = Ranges({}, {}, {})
+        needed: dict[int, Bounds] = {}
+        nothing = np.full(len(starts), _NOWHERE), np.full(len(starts), -1)
+        for position in sorted(self.members, reverse=True):
+            statement, dim = self.statement(position), self.members[position]
+            low, high = needed.get(position, nothing)
+            scale = self.targets.get(position)
+            if scale is not None:
+                share = _share(starts, stops, total, scale, analysis.extent(statement, dim))
+                found.owned[position] = share
+                low, high = _join((low, high), share)
+            empty = low >= high
+            low, high = np.where(empty, 0, low), np.where(empty, 0, high)
+            found.computed[position] = low, high
+            for access, bounds in analysis.footprints(statement, dim, low, high):
+                key = position, access.array, access.node
+                axis = self.axes.get(key)
+                if axis is None:
+                    continue
+                lower, upper = bounds[axis]
+                none = empty | (lower >= upper)
+                for other, bound in enumerate(bounds):
+                    if other != axis:
+                        none = none | (bound[0] >= bound[1])
+                read = np.where(none, _NOWHERE, lower), np.where(none, -1, upper)
+                found.reads[key] = read
+                producer = analysis.producer.get(access.array)
+                if producer is not None and producer in self.members:
+                    needed[producer] = _join(needed.get(producer, nothing), read)
+        return found
+
+    # ------------------------------------------------------------ growing
+
+    @staticmethod
+    def of(analysis: Analysis, target: Statement, dim: int, resident: set[int]) -> Draft:
+        """The draft of one target; `resident` statements are not computed in it."""
+        draft = Draft(analysis, {target.position: Fraction(1)}, {target.position: dim})
+        exact = {target.position}  # members computed on the target's own range alone
+        pending = {target.position}
+        while pending:
+            position = max(pending)  # readers come after what they read
+            pending.remove(position)
+            for producer in draft._follow(position, exact, resident):
+                pending.add(producer)
+        draft._measure_slopes(target.position)
+        return draft
+
+    def _follow(self, position: int, exact: set[int], resident: set[int]) -> list[int]:
+        """Decide for each read of a member whether it is local; the new members."""
+        analysis, statement = self.analysis, self.statement(position)
+        dim = self.members[position]
+        for name in walk.used_names(statement.let.expr):
+            if isinstance(analysis.types.get(name), fun.Scalar):
+                self.whole.setdefault(name, position)
+        probes = _probes(analysis.extent(statement, dim))
+        new = []
+        for access, bounds in analysis.footprints(statement, dim, probes, probes + 1):
+            name = access.array
+            axis = self._narrow_axis(statement, dim, access, bounds)
+            producer = analysis.producer.get(name)
+            if producer is None and axis is not None:
+                self.axes[position, name, access.node] = axis
+                continue
+            local = (
+                axis is not None
+                and producer is not None
+                and producer not in resident
+                and self._joins(producer, axis)
+            )
+            if not local:
+                self.whole.setdefault(name, position)
+                continue
+            assert axis is not None
+            assert producer is not None
+            lower, upper = bounds[axis]
+            identity = (lower == probes).all() and (upper == probes + 1).all()
+            source = analysis.statements[producer]
+            if position in exact and identity and producer not in self.members:
+                exact.add(producer)
+            elif not (position in exact and identity):
+                if source.carried:  # it must run exactly once on each element
+                    self.whole.setdefault(name, position)
+                    continue
+                exact.discard(producer)
+            self.axes[position, name, access.node] = axis
+            if producer not in self.members:
+                self.members[producer] = axis
+                new.append(producer)
+        return new
+
+    def _joins(self, producer: int, axis: int) -> bool:
+        statement = self.statement(producer)
+        if statement.is_scatter or axis >= len(statement.dims):
+            return False
+        if any(name in self.whole for name in statement.results):
+            return False  # it will exist in full anyway
+        return self.members.get(producer, axis) == axis
+
+    def _narrow_axis(
+        self, statement: Statement, dim: int, access: Access, bounds: tuple[Bounds, ...]
+    ) -> int | None:
+        """The axis along which a box of one index reads the smallest share of the array."""
+        best: tuple[float, int] | None = None
+        shape = self.analysis.shapes[access.array]
+        index = statement.dims[dim]
+        for axis, (ends, (lower, upper)) in enumerate(zip(access.index, bounds, strict=True)):
+            if ends is None or not any(statement.reads.depends(end, index) for end in ends):
+                continue
+            width = float(np.median(upper - lower))
+            if width < shape[axis] and (best is None or width / shape[axis] < best[0]):
+                best = width / shape[axis], axis
+        return None if best is None else best[1]
+
+    def _measure_slopes(self, target: int) -> None:
+        extent = self.analysis.extent(self.statement(target), self.members[target])
+        first, last = extent // 4, extent - 1 - extent // 4
+        if last <= first:
+            return
+        starts = np.array([first, last])
+        ranges = self.evaluate(starts, starts + 1)
+        for (_, array, _), axis, (lower, _) in (
+            (key, self.axes[key], bounds) for key, bounds in ranges.reads.items()
+        ):
+            if (lower < _NOWHERE).all():
+                slope = Fraction(int(lower[1] - lower[0]), last - first).limit_denominator(16)
+                if slope > 0:
+                    self.slopes.setdefault((array, axis), slope)
+
+    # ------------------------------------------------------------ merging
+
+    def merged(self, other: Draft) -> Draft | None:
+        """Both drafts as one, where they read some array in step (None: they do not)."""
+        factors = {
+            other.slopes[key] / slope for key, slope in self.slopes.items() if key in other.slopes
+        }
+        if len(factors) != 1:
+            return None
+        if any(self.members.get(p, dim) != dim for p, dim in other.members.items()):
+            return None
+        if any(self._gives(name) for name in other.whole):
+            return None
+        if any(other._gives(name) for name in self.whole):
+            return None
+        (factor,) = factors
+        scales = dict(self.targets)
+        for position, scale in other.targets.items():
+            scales[position] = scale * factor
+        slopes = {key: slope / factor for key, slope in other.slopes.items()} | self.slopes
+        whole_units = math.lcm(*(scale.denominator for scale in scales.values()))
+        return Draft(
+            self.analysis,
+            {position: scale * whole_units for position, scale in scales.items()},
+            self.members | other.members,
+            self.axes | other.axes,
+            self.whole | other.whole,
+            {key: slope / whole_units for key, slope in slopes.items()},
+        )
+
+    def _gives(self, name: str) -> bool:
+        return self.analysis.producer.get(name, -1) in self.members
+
+
+def _share(
+    starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], total: int, scale: Fraction,
+    extent: int,
+) -> Bounds:  # fmt: skip
+    def index(coordinate: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return np.minimum(coordinate * scale.denominator // scale.numerator, extent)
+
+    return index(starts), np.where(stops >= total, extent, index(stops))
+
+
+def _join(left: Bounds, right: Bounds) -> Bounds:
+    """The hull of two ranges; an empty one adds nothing."""
+    low, high = right
+    empty = low >= high
+    low, high = np.where(empty, _NOWHERE, low), np.where(empty, -1, high)
+    return np.minimum(left[0], low), np.maximum(left[1], high)
+
+
+def _probes(extent: int) -> npt.NDArray[np.int64]:
+    """Indices at which to look how local a read is."""
+    last = max(extent - 1, 0)
+    return np.array([0, last // 4, last // 2, last - last // 4, last], dtype=np.int64)

@@ -1,0 +1,344 @@
+"""Footprints: which elements of its arrays a statement reads when it runs on a box.
+
+A box fixes the range of one index variable of a statement (the *cut* index). The footprint
+of a read is an interval of each axis of the array read, found by interval arithmetic on its
+index polynomials with actual sizes, for all boxes at once: bounds are int64 arrays with one
+element for each box. An axis whose index depends on data is read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import Place
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.ops.dtypes import DType
+from weft.sizes import ONE, ZERO, Poly, Size
+
+Numbers: TypeAlias = Any  # int, or an int64 ndarray with one element for each box
+Interval: TypeAlias = tuple[Numbers, Numbers]  # both ends included
+Bounds: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # lower, upper excluded
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A read of `array` by a statement.
+
+    `index` holds for each axis the first and the last index read (polynomials), or None
+    where the whole axis may be read. `node` is the expression that reads; it identifies the
+    access inside its statement, since index variables are bound once in a program.
+    """
+
+    array: str
+    index: tuple[tuple[Size, Size] | None, ...]
+    boundary: tuple[fun.Boundary | None, ...]
+    node: fun.Expr | None
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRange:
+    """An index variable: lower <= index < upper."""
+
+    lower: Size
+    upper: Size
+
+
+Definition: TypeAlias = IndexRange | fun.Expr
+
+
+class Reads:
+    """The reads of one top-level statement, and what defines the scalars in their indices."""
+
+    def __init__(self, let: fun.Let, arrays: Mapping[str, int]) -> None:
+        """`arrays`: the rank of every array whose reads matter."""
+        self.arrays = arrays
+        self.definitions: dict[str, Definition] = {}
+        self.accesses: list[Access] = []
+        self._seen: set[tuple[str, object]] = set()
+        self._resolved: dict[Size, Size] = {}
+        self._dependent: dict[str, Collection[str]] = {}
+        self._let(let)
+
+    # ------------------------------------------------------------ collecting
+
+    def _let(self, let: fun.Let) -> None:
+        expr = let.expr
+        match expr:
+            case fun.Index(array, indices, boundary) if array.name in self.arrays:
+                rules = boundary or (None,) * len(indices)
+                self._add(array.name, tuple((i, i) for i in indices), rules, expr, let.place)
+            case fun.Slice(array, dims) if array.name in self.arrays:
+                ends = tuple(_span_ends(dim) for dim in dims)
+                self._add(array.name, ends, (None,) * len(dims), expr, let.place)
+            case _:
+                for atom in walk.operands(expr)[0]:
+                    if isinstance(atom, fun.Var) and atom.name in self.arrays:
+                        self._whole(atom.name, let.place)
+        if len(let.pattern) == 1 and let.pattern[0].type == fun.Scalar(DType.I64):
+            self.definitions[let.pattern[0].name] = expr
+        match expr:
+            case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
+                for dim in space:
+                    self.definitions[dim.index.name] = IndexRange(ZERO, dim.extent)
+            case fun.Loop(_, _, fun.For(index, lower, upper)):
+                self.definitions[index.name] = IndexRange(lower, upper)
+        for body in walk.bodies(expr):
+            for inner in body.statements:
+                self._let(inner)
+            for result in body.results:
+                if isinstance(result, fun.Var) and result.name in self.arrays:
+                    self._whole(result.name, let.place)
+
+    def _whole(self, array: str, place: Place | None) -> None:
+        rank = self.arrays[array]
+        self._add(array, (None,) * rank, (None,) * rank, None, place)
+
+    def _add(
+        self,
+        array: str,
+        index: tuple[tuple[Size, Size] | None, ...],
+        boundary: tuple[fun.Boundary | None, ...],
+        node: fun.Expr | None,
+        place: Place | None,
+    ) -> None:
+        if (array, node) not in self._seen:
+            self._seen.add((array, node))
+            self.accesses.append(Access(array, index, boundary, node, place))
+
+    # ------------------------------------------------------------ scalars in indices
+
+    def resolve(self, size: Size) -> Size:
+        """The polynomial with scalars replaced by the polynomials that define them."""
+        found = self._resolved.get(size)
+        if found is None:
+            values = {}
+            for name in size.variables():
+                polynomial = self._polynomial(name)
+                if polynomial is not None:
+                    values[name] = polynomial
+            found = self._resolved[size] = size.substitute(values) if values else size
+        return found
+
+    def _polynomial(self, name: str) -> Size | None:
+        match self.definitions.get(name):
+            case fun.SizeValue(size):
+                return self.resolve(size)
+            case fun.Apply("add", (left, right)):
+                return self.resolve(_as_size(left) + _as_size(right))
+            case fun.Apply("subtract", (left, right)):
+                return self.resolve(_as_size(left) - _as_size(right))
+            case fun.Apply("multiply", (left, right)):
+                return self.resolve(_as_size(left) * _as_size(right))
+            case fun.Apply("negative", (argument,)):
+                return self.resolve(-_as_size(argument))
+            case _:
+                return None
+
+    def depends(self, size: Size, index: str) -> bool:
+        """Whether a polynomial's value may depend on an index variable."""
+        return any(index in self._variables(name) for name in size.variables())
+
+    def _variables(self, name: str) -> Collection[str]:
+        found = self._dependent.get(name)
+        if found is None:
+            used = {name}
+            self._dependent[name] = used  # definitions are acyclic; this only saves work
+            definition = self.definitions.get(name)
+            if isinstance(definition, fun.Apply | fun.Cast | fun.SizeValue | fun.If | fun.Index):
+                for inner in walk.used_names(definition):
+                    used.update(self._variables(inner))
+            found = used
+        return found
+
+
+def _as_size(atom: fun.Atom) -> Size:
+    if isinstance(atom, fun.Const):
+        return Poly.const(int(atom.value.real))
+    return Poly.var(atom.name)
+
+
+def _span_ends(dim: fun.Span | Size) -> tuple[Size, Size]:
+    if not isinstance(dim, fun.Span):
+        return dim, dim
+    last = dim.start + (dim.extent - ONE) * dim.step
+    return (dim.start, last) if dim.step > 0 else (last, dim.start)
+
+
+class Intervals:
+    """Interval arithmetic on the scalars of one statement, for many boxes at once.
+
+    Parameters
+    ----------
+    reads : Reads
+    sizes : mapping of str to int
+        Every size variable, derived ones included.
+    fixed : mapping of str to Interval
+        Index variables with the ranges that the boxes give them.
+    """
+
+    def __init__(
+        self, reads: Reads, sizes: Mapping[str, int], fixed: Mapping[str, Interval]
+    ) -> None:
+        self.reads = reads
+        self.sizes = sizes
+        self.known: dict[str, Interval | None] = dict(fixed)
+
+    def size(self, size: Size) -> Interval | None:
+        """The least and the greatest value of a polynomial (None: not known)."""
+        low: Numbers = 0
+        high: Numbers = 0
+        for monomial, factor in self.reads.resolve(size).terms.items():
+            term: Interval = (factor, factor)
+            for name in monomial:
+                other = self.variable(name)
+                if other is None:
+                    return None
+                term = _times(term, other)
+            low, high = low + term[0], high + term[1]
+        return low, high
+
+    def variable(self, name: str) -> Interval | None:
+        if name in self.sizes:
+            value = self.sizes[name]
+            return value, value
+        if name not in self.known:
+            definition = self.reads.definitions.get(name)
+            self.known[name] = None if definition is None else self._defined(definition)
+        return self.known[name]
+
+    def atom(self, atom: fun.Atom) -> Interval | None:
+        if isinstance(atom, fun.Const):
+            if not isinstance(atom.value, int):
+                return None
+            return int(atom.value), int(atom.value)
+        return self.variable(atom.name)
+
+    def _defined(self, definition: Definition) -> Interval | None:
+        match definition:
+            case IndexRange(lower, upper):
+                first, last = self.size(lower), self.size(upper)
+                if first is None or last is None:
+                    return None
+                return first[0], np.maximum(last[1] - 1, first[0])
+            case fun.SizeValue(size):
+                return self.size(size)
+            case fun.Cast(DType.I64, fun.Var(_, fun.Scalar(DType.I64)) as argument):
+                return self.atom(argument)
+            case fun.Apply(operation, arguments):
+                found = [self.atom(argument) for argument in arguments]
+                return _apply(operation, found)
+            case _:
+                return None
+
+
+def _times(left: Interval, right: Interval) -> Interval:
+    products = [a * b for a in left for b in right]
+    low, high = products[0], products[0]
+    for product in products[1:]:
+        low, high = np.minimum(low, product), np.maximum(high, product)
+    return low, high
+
+
+def _hull(left: Interval, right: Interval) -> Interval:
+    return np.minimum(left[0], right[0]), np.maximum(left[1], right[1])
+
+
+def _apply(operation: str, found: list[Interval | None]) -> Interval | None:
+    """The interval of an int64 operation whose operands lie in intervals."""
+    match operation, found:
+        case "minimum", [left, right]:
+            if left is None or right is None:
+                return None
+            return np.minimum(left[0], right[0]), np.minimum(left[1], right[1])
+        case "maximum", [left, right]:
+            if left is None or right is None:
+                return None
+            return np.maximum(left[0], right[0]), np.maximum(left[1], right[1])
+        case "where", [_, left, right]:
+            return None if left is None or right is None else _hull(left, right)
+        case "add", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "subtract", [(a, b), (c, d)]:
+            return a - d, b - c
+        case "multiply", [(a, b), (c, d)]:
+            return _times((a, b), (c, d))
+        case "negative", [(a, b)]:
+            return -b, -a
+        case "abs" | "absolute", [(a, b)]:
+            return np.maximum(np.maximum(a, -b), 0), np.maximum(-a, b)
+        case "floor_divide", [(a, b), (c, d)] if np.all(c == d) and np.all(c > 0):
+            return a // c, b // c
+        case "remainder", [(a, b), (c, d)] if np.all(c == d) and np.all(c > 0):
+            inside = a // c == b // c  # no wrap within the interval
+            return np.where(inside, a % c, 0), np.where(inside, b % c, c - 1)
+        case _:
+            return None
+
+
+def footprint(
+    access: Access, intervals: Intervals, shape: tuple[int, ...], boxes: int
+) -> tuple[Bounds, ...]:
+    """For each axis the elements that boxes read: `lower <= index < upper`, inside the array.
+
+    Parameters
+    ----------
+    access : Access
+    intervals : Intervals
+    shape : tuple of int
+        The actual shape of the array.
+    boxes : int
+        How many boxes; each bound has this many elements.
+
+    Returns
+    -------
+    tuple of (lower, upper)
+        For an empty footprint `lower == upper`.
+    """
+    found = []
+    for ends, rule, extent in zip(access.index, access.boundary, shape, strict=True):
+        low: Numbers = 0
+        high: Numbers = extent - 1
+        if ends is not None:
+            first = intervals.size(ends[0])
+            last = first if ends[1] is ends[0] else intervals.size(ends[1])
+            if first is not None and last is not None:
+                low, high = _inside(first[0], last[1], rule, intervals, extent)
+        low = np.clip(low, 0, extent)
+        high = np.clip(high, -1, extent - 1)
+        upper = np.maximum(high + 1, low)
+        found.append((_spread(low, boxes), _spread(upper, boxes)))
+    return tuple(found)
+
+
+def _spread(value: Numbers, boxes: int) -> npt.NDArray[np.int64]:
+    return np.broadcast_to(np.asarray(value, dtype=np.int64), (boxes,))
+
+
+def _inside(
+    low: Numbers, high: Numbers, rule: fun.Boundary | None, intervals: Intervals, extent: int
+) -> Interval:
+    """Where indices from `low` to `high` read under a boundary rule."""
+    if rule is None or rule.kind == "constant":
+        return low, high
+    limits = intervals.size(rule.lower), intervals.size(rule.upper)
+    if limits[0] is None or limits[1] is None:
+        return 0, extent - 1
+    first, last = limits[0][0], limits[1][1] - 1
+    if rule.kind == "edge":
+        return np.clip(low, first, last), np.clip(high, first, last)
+    if rule.kind == "wrap":
+        out = (low < first) | (high > last)
+        return np.where(out, first, low), np.where(out, last, high)
+    # Mirrored at an edge: as far inside as it is outside; further out, everything.
+    mirrored_high = np.where(low < first, np.maximum(high, 2 * first - low), high)
+    mirrored_low = np.where(high > last, np.minimum(low, 2 * last - high), low)
+    far = (mirrored_high > last) & (low < first) | (mirrored_low < first) & (high > last)
+    low = np.where(far, first, np.maximum(mirrored_low, first))
+    return low, np.where(far, last, np.minimum(mirrored_high, last))

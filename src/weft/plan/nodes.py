@@ -1,0 +1,257 @@
+"""Plans: stages, windows, boxes, and what they cost. Data only; no IR is looked into.
+
+A `Stage` is a FUN program that computes one box at a time: its array parameters are
+windows of larger arrays, and its own index ranges are size variables whose names begin
+with "box". A `Plan` holds the stages with their boxes: numbers, one for each box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.plan.protocols import Sink, Source
+from weft.sizes import Size
+
+Numbers: TypeAlias = npt.NDArray[np.int64]  # one element for each box
+Input: TypeAlias = Source | npt.NDArray[Any] | np.generic | bool | int | float | complex
+Where: TypeAlias = Literal["direct", "staged", "resident"]
+
+
+class StageCode(Protocol):
+    """What can run a stage on a box: compiled code, or an interpreter.
+
+    Attributes
+    ----------
+    integers : tuple of str
+        The names of the integers that `run` takes: sizes, derived sizes, "threads", and
+        strides in elements "<parameter>.stride<d>" where the layouts leave them free.
+    workspace : Size or None
+        Bytes that one run needs besides its arguments (None: the planner estimates it).
+    kernels : tuple of str
+        One line for each kernel, for `explain`.
+    """
+
+    @property
+    def integers(self) -> tuple[str, ...]: ...
+
+    @property
+    def workspace(self) -> Size | None: ...
+
+    @property
+    def kernels(self) -> tuple[str, ...]: ...
+
+    def run(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[npt.NDArray[Any]],
+        outputs: Sequence[npt.NDArray[Any]],
+        workspace: npt.NDArray[np.uint8],
+    ) -> None:
+        """Compute one box. Scalars are arrays of rank 0; outputs are contiguous."""
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Raise `OutOfBoundsError` if an access that is known at launch is outside its array.
+
+        `values` holds an int, or one for each box, for every size variable.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A parameter of a stage: elements `lower <= i < upper` along `axis` of `array`.
+
+    `axis` is None, and the names empty, where the stage takes the array whole.
+    """
+
+    name: str
+    array: str
+    axis: int | None = None
+    lower: str = ""
+    upper: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result of a stage: `array`, computed for `lower <= i < upper` along `axis`.
+
+    `axis` is None for what one box computes whole. `carry` names the parameter that takes
+    the value to the next box; after the last box it is the value of `array`.
+    """
+
+    array: str
+    axis: int | None = None
+    lower: str = ""
+    upper: str = ""
+    carry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A program that computes one box.
+
+    Attributes
+    ----------
+    program : fun.Program
+        Opaque here; `compile` and the interpreter take it.
+    windows : tuple of Window
+        One for each parameter of the program that is not carried, in order.
+    carries : tuple of (str, str)
+        Parameters after those, with the array or scalar that each begins as.
+    outputs : tuple of Output
+        One for each result, in order.
+    ranges : tuple of (str, str, str)
+        For each statement cut: a name to show, and the size variables of its range.
+    reason : str
+        Why the stage is cut as it is, and why it is not one with the stage before.
+    """
+
+    program: Any
+    windows: tuple[Window, ...]
+    carries: tuple[tuple[str, str], ...]
+    outputs: tuple[Output, ...]
+    ranges: tuple[tuple[str, str, str], ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """The boxes of a stage, as numbers.
+
+    `values` gives each size variable that begins with "box" its value in each box; `owned`
+    gives for each output the part of its window that belongs to the box (halos belong to
+    the neighbours).
+    """
+
+    count: int
+    values: Mapping[str, Numbers]
+    owned: tuple[tuple[Numbers, Numbers], ...]
+    unit: str = ""  # what a box is made of, for `explain`
+    extent: int = 0  # of a full box, in that unit
+    total: int = 0  # of all of them
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """A stage with its boxes, code and costs.
+
+    Attributes
+    ----------
+    where : tuple of str
+        For each window: "direct" (addressed where it lies), "staged" (read into buffers box
+        by box) or "resident" (in memory since an earlier stage).
+    input_bytes, output_bytes : tuple of int
+        The largest window of each parameter and result, of one buffer.
+    workspace : int
+        Bytes of the largest workspace.
+    depth : int
+        How many boxes have staging buffers at once.
+    peak_bytes : int
+        All that is allocated while this stage runs, resident arrays included.
+    bytes_read, bytes_written : int
+        Moved from sources and to sinks.
+    integers : ndarray of int64, (boxes, len(code.integers))
+    loads : tuple of str
+        Inputs without an address that are read whole before the stage begins.
+    kept : tuple of str
+        Results that get an array of their own, whole, in memory.
+    freed : tuple of str
+        Arrays in memory that no later stage needs.
+    kernels : tuple of str
+        One line for each, for `explain`.
+    """
+
+    stage: Stage
+    boxes: Boxes
+    code: StageCode
+    where: tuple[Where, ...]
+    input_bytes: tuple[int, ...]
+    output_bytes: tuple[int, ...]
+    workspace: int
+    depth: int
+    peak_bytes: int
+    bytes_read: int
+    bytes_written: int
+    integers: npt.NDArray[np.int64]
+    loads: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    freed: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An array or scalar of the plan: a parameter, or what a stage gives to others."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        total = self.dtype.itemsize
+        for extent in self.shape:
+            total *= extent
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is decided before anything runs.
+
+    Attributes
+    ----------
+    stages : tuple of PlannedStage
+    values : mapping of str to Value
+        Parameters and all that stages give.
+    inputs : mapping of str to Input
+        What each parameter is.
+    results : tuple of str
+        The names of the program's results, in order (of values or of constants).
+    sinks : tuple of (Sink or None)
+        Where each result goes; None for a new array in memory.
+    constants : mapping of str to object
+        Results that are constants, and what carries begin with.
+    peak_bytes : int
+        An upper bound of what running the plan allocates.
+    limit : int
+        The limit it was made for.
+    """
+
+    name: str
+    stages: tuple[PlannedStage, ...]
+    values: Mapping[str, Value]
+    inputs: Mapping[str, Input]
+    results: tuple[str, ...]
+    sinks: tuple[Sink | None, ...]
+    peak_bytes: int
+    limit: int
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    threads: int = 1
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(stage.bytes_read for stage in self.stages)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(stage.bytes_written for stage in self.stages)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes read from inputs and written to results, over all stages."""
+        return self.bytes_read + self.bytes_written
+
+
+def memory_sink(sinks: Sequence[Sink | None]) -> Sink | None:
+    """The sink in whose memory a result is computed, of those that take it.
+
+    None where there is none, or where the result also becomes a new array (None in `sinks`).
+    """
+    if any(sink is None for sink in sinks):
+        return None
+    return next((s for s in sinks if s is not None and s.direct() is not None), None)

@@ -1,0 +1,210 @@
+"""Partition: which statements run in which stage, and along which dimension each is cut.
+
+A statement whose results must exist in full (a result of the program, or something that
+another statement needs all of) is a *target*. What cannot be cut, or is small, is
+*resident*: it runs once, whole. All other targets run box by box, in drafts (`plan.draft`)
+that recompute what they read locally. Stages alternate: a stage begins where a result
+needs all of what came before.
+
+    s = sum(x); y = x - s   =>   stage 1: tile sums of x, box by box
+                                 stage 2: s from the tile sums, whole
+                                 stage 3: y, box by box
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.plan.draft import Draft
+from weft.plan.statements import Analysis, Statement
+
+Choice = tuple[int, int]  # a statement and the dimension along which it is cut
+
+
+@dataclass
+class Group:
+    """Statements of one stage: a draft, or resident ones that run whole."""
+
+    phase: int
+    draft: Draft | None = None
+    resident: list[int] = field(default_factory=list)
+
+    @property
+    def targets(self) -> list[int]:
+        return list(self.draft.targets) if self.draft is not None else self.resident
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What decides between cuts.
+
+    Attributes
+    ----------
+    small : int
+        Statements that touch no more bytes than this run whole.
+    addressable : callable
+        Whether a parameter is in memory or mapped, so that whole reads cost no memory.
+    refused : set of (statement, dimension)
+        Cuts that were tried and do not fit.
+    apart : bool
+        Do not merge drafts (merged, they do not fit).
+    """
+
+    small: int
+    addressable: Callable[[str], bool]
+    refused: Collection[Choice] = ()
+    apart: Collection[int] = ()
+
+
+def partition(analysis: Analysis, preferences: Preferences) -> list[Group]:
+    """The stages of a program, in order."""
+    return _Partition(analysis, preferences).groups()
+
+
+class _Partition:
+    def __init__(self, analysis: Analysis, preferences: Preferences) -> None:
+        self.analysis = analysis
+        self.preferences = preferences
+        self.resident = {
+            s.position for s in analysis.statements if not s.dims or self._is_small(s)
+        }
+
+    def groups(self) -> list[Group]:
+        drafts, demanded = self._targets()
+        phases: dict[int, int] = {}
+        groups: dict[int, list[Group]] = {}
+        for position in sorted(demanded):
+            if position in self.resident:
+                closure, reads = self._with_layouts(position)
+                phase = max((self._after(p, 0, phases) for p in reads), default=0)
+                group = groups.setdefault(phase, [Group(phase)])[0]
+                group.resident = sorted({*group.resident, *closure})
+            else:
+                draft = drafts[position]
+                phase = max((self._after(p, 1, phases) for p in self._sources(draft)), default=1)
+                _place_draft(
+                    groups.setdefault(phase, []), phase, draft, self.preferences.apart
+                )
+            phases[position] = phase
+        return [group for phase in sorted(groups) for group in groups[phase]]
+
+    def _after(self, position: int, parity: int, phases: dict[int, int]) -> int:
+        """The first phase of a parity after a target: resident stages are even."""
+        phase = phases[position]
+        if parity == 0:
+            return phase + phase % 2
+        return phase + 1 + phase % 2
+
+    def _is_small(self, statement: Statement) -> bool:
+        names = {access.array for access in statement.reads.accesses}
+        names.update(statement.results)
+        return sum(map(self.analysis.bytes, names)) <= self.preferences.small
+
+    # ------------------------------------------------------------ targets
+
+    def _targets(self) -> tuple[dict[int, Draft], set[int]]:
+        """Every statement whose results must exist, with drafts for those that are cut."""
+        analysis = self.analysis
+        demanded = {
+            analysis.producer[atom.name]
+            for atom in analysis.program.body.results
+            if isinstance(atom, fun.Var) and atom.name in analysis.producer
+        }
+        drafts: dict[int, Draft] = {}
+        for statement in reversed(analysis.statements):
+            position = statement.position
+            if position not in demanded:
+                continue
+            if position in self.resident:
+                demanded.update(self._with_layouts(position)[1])
+            else:
+                drafts[position] = self._choose(statement)
+                demanded.update(self._sources(drafts[position]))
+        return drafts, demanded
+
+    def _sources(self, draft: Draft) -> set[int]:
+        producer = self.analysis.producer
+        return {producer[name] for name in draft.whole if name in producer}
+
+    def _with_layouts(self, position: int) -> tuple[set[int], set[int]]:
+        """A resident statement with the views that it reads, and the targets it needs."""
+        inside, needed, pending = {position}, set[int](), [position]
+        while pending:
+            statement = self.analysis.statements[pending.pop()]
+            for name in walk.used_names(statement.original.expr):
+                producer = self.analysis.producer.get(name)
+                if producer is None:
+                    continue
+                if self.analysis.statements[producer].is_layout:
+                    if producer not in inside:
+                        inside.add(producer)
+                        pending.append(producer)
+                else:
+                    needed.add(producer)
+        return inside, needed
+
+    def _choose(self, statement: Statement) -> Draft:
+        """The cut that moves the fewest bytes; the outermost of equal ones."""
+        best: tuple[float, Draft] | None = None
+        dims = range(len(statement.dims))
+        tried = [dim for dim in dims if (statement.position, dim) not in self.preferences.refused]
+        for dim in tried or dims:
+            draft = Draft.of(self.analysis, statement, dim, self.resident)
+            cost = self._cost(draft)
+            if best is None or cost < best[0]:
+                best = cost, draft
+        assert best is not None
+        return best[1]
+
+    def _cost(self, draft: Draft) -> float:
+        """Bytes moved, were there eight boxes; pieces of rows count twice."""
+        analysis, total = self.analysis, draft.total
+        edges = np.unique(np.linspace(0, total, 9).astype(np.int64))
+        if len(edges) < 2:
+            return 0.0
+        ranges = draft.evaluate(edges[:-1], edges[1:])
+        hulls: dict[tuple[str, int], list[npt.NDArray[np.int64]]] = {}
+        cost = 0.0
+        for key, (lower, upper) in ranges.reads.items():
+            if analysis.producer.get(key[1]) in draft.members:
+                continue
+            hull = hulls.setdefault((key[1], draft.axes[key]), [lower, upper])
+            hull[0], hull[1] = np.minimum(hull[0], lower), np.maximum(hull[1], upper)
+        for (array, axis), (lower, upper) in hulls.items():
+            elements = float(np.maximum(upper - np.minimum(lower, upper), 0).sum())
+            cost += elements * self._row_bytes(array, axis)
+        for name in draft.whole:
+            again = len(edges) - 1 if name in analysis.params else 2
+            cost += analysis.bytes(name) * again
+        for position in draft.targets:
+            if not draft.statement(position).is_scatter:
+                for name in draft.statement(position).results:
+                    extent = analysis.shapes[name][draft.members[position]]
+                    cost += extent * self._row_bytes(name, draft.members[position])
+        return cost
+
+    def _row_bytes(self, array: str, axis: int) -> float:
+        """Bytes of one index along an axis; twice that where it lies in pieces."""
+        shape = self.analysis.shapes[array]
+        pieces = int(np.prod(shape[:axis], dtype=object))
+        extent = max(shape[axis], 1)
+        return self.analysis.bytes(array) / extent * (2 if pieces > 1 else 1)
+
+
+def _place_draft(groups: list[Group], phase: int, draft: Draft, apart: Collection[int]) -> None:
+    """Merge a draft into a group of its phase that reads the same arrays, or add a group."""
+    if not any(position in apart for position in draft.targets):
+        for group in groups:
+            if group.draft is None or any(position in apart for position in group.targets):
+                continue
+            merged = group.draft.merged(draft)
+            if merged is not None:
+                group.draft = merged
+                return
+    groups.append(Group(phase, draft))

@@ -1,0 +1,294 @@
+"""Making a plan: partition, window, schedule; other cuts where the best do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from weft.errors import MemoryLimitError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Names
+from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
+from weft.plan.partition import Choice, Group, Preferences, partition
+from weft.plan.protocols import Sink
+from weft.plan.schedule import BOX_BYTES, Compile, Scheduler, Setting, direct_array
+from weft.plan.statements import Analysis
+from weft.plan.window import Windowed, window, window_uncut
+
+ALLOWANCE = 24 << 20
+"""Bytes that a run may take besides arrays: code, stacks, Python objects."""
+
+_SMALL = 4 << 20
+
+
+def plan_program(
+    program: fun.Program,
+    sizes: Mapping[str, int],
+    inputs: Mapping[str, Input],
+    sinks: Sequence[Sink | None],
+    limit: int,
+    threads: int,
+    compile: Compile,
+    *,
+    allowance: int = ALLOWANCE,
+    box_bytes: int = BOX_BYTES,
+    small: int | None = None,
+) -> Plan:
+    """Decide how a program runs on data of these sizes.
+
+    Parameters
+    ----------
+    program : fun.Program
+        Optimised; large reductions split.
+    sizes : mapping of str to int
+        The values of `program.sizes`.
+    inputs : mapping of str to Input
+        For each parameter a source, an array, or a scalar.
+    sinks : sequence of (Sink or None)
+        For each result where it goes; None for a new array in memory.
+    limit : int
+        Bytes that running the plan may allocate.
+    threads : int
+        How many threads compute a box.
+    compile : callable
+        (stage program, layouts of its parameters) -> StageCode.
+    allowance : int
+        What of the limit is not for arrays.
+    box_bytes : int
+        The most data that a box should touch.
+    small : int, optional
+        Statements that touch no more bytes run whole; by default 4 MiB, or less where the limit
+        is low.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    MemoryLimitError
+        When the program does not fit, however it is cut.
+    """
+    program, constants = _with_owned_results(program)
+    results = tuple(
+        atom.name if isinstance(atom, fun.Var) else f"constant {number}"
+        for number, atom in enumerate(program.body.results)
+    )
+    destinations: dict[str, list[Sink | None]] = {}
+    for name, sink in zip(results, sinks, strict=True):
+        destinations.setdefault(name, []).append(sink)
+    if small is None:
+        small = min(_SMALL, max(limit - allowance, 0) // 8)
+    setting = Setting(inputs, destinations, limit - allowance, threads, compile, box_bytes)
+
+    def addressable(name: str) -> bool:
+        return direct_array(inputs[name]) is not None
+
+    refused: set[Choice] = set()
+    apart: set[int] = set()
+    while True:
+        analysis = Analysis(program, sizes)
+        groups = partition(analysis, Preferences(small, addressable, refused, apart))
+        made = _Maker(analysis, groups, setting, constants)
+        try:
+            stages = made.stages()
+        except _DoesNotFit as failure:
+            if not _another_way(analysis, failure.group, refused, apart):
+                raise failure.error from None
+            continue
+        peak = max((stage.peak_bytes for stage in stages), default=0)
+        return Plan(
+            program.name, tuple(stages), made.values(), inputs, results, tuple(sinks),
+            peak + allowance, limit, made.constants, threads,
+        )  # fmt: skip
+
+
+class _DoesNotFit(Exception):  # noqa: N818 (a signal: another cut is tried)
+    def __init__(self, group: Group, error: MemoryLimitError) -> None:
+        self.group = group
+        self.error = error
+
+
+def _another_way(
+    analysis: Analysis, group: Group, refused: set[Choice], apart: set[int]
+) -> bool:
+    """Forbid what did not fit, if something else is left to try."""
+    draft = group.draft
+    if draft is None:
+        return False
+    if len(draft.targets) > 1:
+        apart.update(draft.targets)
+        return True
+    (target,) = draft.targets
+    refused.add((target, draft.members[target]))
+    tried = {dim for position, dim in refused if position == target}
+    return len(tried) < len(analysis.statements[target].dims)
+
+
+def _with_owned_results(program: fun.Program) -> tuple[fun.Program, dict[str, Any]]:
+    """Results that are parameters become copies; those that are constants are set aside."""
+    params = {param.name: param for param in program.params}
+    names = Names.of(program)
+    lets = list(program.body.statements)
+    copies: dict[str, fun.Var] = {}
+    results: list[fun.Atom] = []
+    constants: dict[str, Any] = {}
+    for number, atom in enumerate(program.body.results):
+        if isinstance(atom, fun.Const):
+            constants[f"constant {number}"] = atom.dtype.numpy.type(atom.value)
+        elif atom.name in params and isinstance(atom.type, fun.Array):
+            if atom.name not in copies:
+                copies[atom.name] = fun.Var(names.fresh(atom.name), atom.type)
+                lets.append(fun.Let((copies[atom.name],), fun.Copy(params[atom.name])))
+            atom = copies[atom.name]
+        results.append(atom)
+    return replace(program, body=fun.Body(tuple(lets), tuple(results))), constants
+
+
+class _Maker:
+    """The stages of a partition, each scheduled with what is in memory at its time."""
+
+    def __init__(
+        self, analysis: Analysis, groups: list[Group], setting: Setting, constants: dict[str, Any]
+    ) -> None:
+        self.analysis = analysis
+        self.groups = groups
+        self.setting = setting
+        self.constants = dict(constants)
+        self.extra: dict[str, Value] = {}
+        self.last_use = self._last_uses()
+
+    def _last_uses(self) -> dict[str, int]:
+        """The last stage that needs each array or scalar whole; -1 is never."""
+        last: dict[str, int] = {}
+        for number, group in enumerate(self.groups):
+            if group.draft is not None:
+                used = set(group.draft.whole)
+                for position in group.draft.members:
+                    expr = group.draft.statement(position).let.expr
+                    if isinstance(expr, fun.Scatter):
+                        used.update(destination.name for destination in expr.destinations)
+                    if isinstance(expr, fun.Scan):
+                        used.update(a.name for a in expr.initial if isinstance(a, fun.Var))
+            else:
+                used = set()
+                inside: set[str] = set()
+                for position in group.resident:
+                    statement = self.analysis.statements[position]
+                    used |= walk.used_names(statement.original.expr) - inside
+                    inside.update(statement.results)
+            for name in used:
+                last[name] = number
+        return last
+
+    def stages(self) -> list[PlannedStage]:
+        planned: list[PlannedStage] = []
+        alive: dict[str, int] = {}  # bytes of whole arrays in memory that Weft allocated
+        for number, group in enumerate(self.groups):
+            needed = self._needed(number, group)
+            windowed = self._windowed(group, needed)
+            for name, constant in windowed.constants.items():
+                self.constants[name] = constant.dtype.numpy.type(constant.value)
+            kept = self._kept(number, windowed)
+            sizes = {name: self.analysis.bytes(name) for name in kept}
+            held = sum(size for name, size in sizes.items() if self._is_ours(name))
+            for output in windowed.stage.outputs:
+                if output.carry:  # where the stage works, besides what it began with
+                    held += self._carry_bytes(output.array)
+            loads = {
+                w.array: self.analysis.bytes(w.array)
+                for w in windowed.stage.windows
+                if w.axis is None and w.array not in alive and self._must_load(w.array)
+            }
+            resident = sum(alive.values()) + held + sum(loads.values())
+            try:
+                scheduler = Scheduler(
+                    self.analysis, group.draft, windowed, kept, resident, self.setting
+                )
+                stage = scheduler.schedule()
+            except MemoryLimitError as error:
+                raise _DoesNotFit(group, error) from None
+            alive.update(loads)
+            alive.update((name, size) for name, size in sizes.items() if self._is_ours(name))
+            for output in windowed.stage.outputs:
+                if output.carry and self._carry_bytes(output.array):
+                    alive[output.array] = self._carry_bytes(output.array)
+            freed = tuple(
+                name for name in alive
+                if self.last_use.get(name, -1) <= number and not self._is_memory_result(name)
+            )  # fmt: skip
+            for name in freed:
+                del alive[name]
+            planned.append(
+                replace(stage, freed=freed, loads=tuple(n for n in stage.loads if n in loads))
+            )
+        return planned
+
+    def _windowed(self, group: Group, needed: set[str]) -> Windowed:
+        if group.draft is not None:
+            return window(group.draft, needed, _reason(self.analysis, group))
+        return window_uncut(
+            self.analysis, group.resident, needed, _reason(self.analysis, group)
+        )
+
+    def _needed(self, number: int, group: Group) -> set[str]:
+        """What of the stage's results others need: later stages, the program's results."""
+        names = {
+            name
+            for position in group.targets
+            for name in self.analysis.statements[position].results
+        }
+        return {
+            name
+            for name in names
+            if self.last_use.get(name, -1) > number or name in self.setting.sinks
+        }
+
+    def _kept(self, number: int, windowed: Windowed) -> frozenset[str]:
+        """Results that need an array in memory (or scalars), whole."""
+        kept = set()
+        for output in windowed.stage.outputs:
+            if output.carry:
+                continue
+            name = output.array
+            later = self.last_use.get(name, -1) > number or self._is_memory_result(name)
+            if later or memory_sink(self.setting.sinks[name]) is not None:
+                kept.add(name)
+        return frozenset(kept)
+
+    def _is_memory_result(self, name: str) -> bool:
+        return any(sink is None for sink in self.setting.sinks.get(name, ()))
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a kept result is in memory that Weft allocates."""
+        return memory_sink(self.setting.sinks.get(name, ())) is None
+
+    def _must_load(self, name: str) -> bool:
+        return name in self.setting.inputs and direct_array(self.setting.inputs[name]) is None
+
+    def _carry_bytes(self, name: str) -> int:
+        return self.analysis.bytes(name) if name in self.analysis.arrays else 0
+
+    def values(self) -> dict[str, Value]:
+        """Every parameter and result of a statement, with its dtype and actual shape."""
+        return {
+            name: Value(name, type_.dtype.numpy, self.analysis.shapes[name])
+            for name, type_ in self.analysis.types.items()
+        }
+
+
+def _reason(analysis: Analysis, group: Group) -> str:
+    """Why a stage is as it is, in words."""
+    if group.draft is None:
+        uncut = [p for p in group.resident if not analysis.statements[p].dims]
+        if not uncut:
+            return "small: runs whole"
+        return f"{analysis.statements[uncut[0]].results[0]} needs all of its input"
+    draft = group.draft
+    cuts = ", ".join(
+        f"{draft.statement(p).results[0]} along axis {draft.members[p]}" for p in draft.targets
+    )
+    waits = sorted(name for name in draft.whole if name in analysis.producer)
+    return f"cut {cuts}" + (f"; after all of {', '.join(waits)}" if waits else "")

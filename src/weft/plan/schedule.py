@@ -1,0 +1,368 @@
+"""Scheduling: boxes for one stage, as large as is useful and as the limit allows.
+
+The peak of a stage is what is in memory whole, plus for the boxes in flight their staging
+buffers, plus the workspace of the one box that is computed. Arrays that the caller holds
+and mapped files cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import MemoryLimitError, Place
+from weft.fun import nodes as fun
+from weft.plan.draft import Draft, Ranges
+from weft.plan.nodes import Boxes, Input, Output, PlannedStage, StageCode, Where, Window
+from weft.plan.protocols import Sink, Source
+from weft.plan.segment import Layout
+from weft.plan.statements import Analysis
+from weft.plan.window import Windowed
+
+BOX_BYTES = 32 << 20
+"""The data of one box: long enough that its overheads vanish, short enough to interrupt."""
+
+DEPTH = 3
+"""Boxes in flight: one is read, one computed, one written."""
+
+_PAGE = 4096
+
+Compile: TypeAlias = Callable[[fun.Program, tuple[Layout, ...]], StageCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a stage is scheduled for.
+
+    Attributes
+    ----------
+    inputs : mapping of str to Input
+    sinks : mapping of str to list of (Sink or None)
+        For each result of the program, where it goes.
+    limit : int
+        Bytes for everything that is allocated, the fixed allowance already taken off.
+    box_bytes : int
+        The most data that one box should touch.
+    """
+
+    inputs: Mapping[str, Input]
+    sinks: Mapping[str, list[Sink | None]]
+    limit: int
+    threads: int
+    compile: Compile
+    box_bytes: int = BOX_BYTES
+
+
+def direct_array(value: Input) -> npt.NDArray[Any] | None:
+    """The input as addressable memory, if it is."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Source):
+        return value.direct()
+    return np.asarray(value)
+
+
+class Scheduler:
+    """Chooses the boxes of one stage."""
+
+    def __init__(
+        self, analysis: Analysis, draft: Draft | None, windowed: Windowed, kept: frozenset[str],
+        resident: int, setting: Setting,
+    ) -> None:  # fmt: skip
+        """`kept`: results that stay in memory; `resident`: bytes that are there already."""
+        self.analysis = analysis
+        self.draft = draft
+        self.windowed = windowed
+        self.stage = windowed.stage
+        self.kept = kept
+        self.resident = resident
+        self.setting = setting
+        self.where = tuple(map(self._where, self.stage.windows))
+        self.code = setting.compile(self.stage.program, self._layouts())
+
+    # ------------------------------------------------------------ arrays
+
+    def _where(self, window: Window) -> Where:
+        if window.array not in self.setting.inputs:
+            return "resident"
+        if direct_array(self.setting.inputs[window.array]) is not None:
+            return "direct"
+        return "resident" if window.axis is None else "staged"
+
+    def _layouts(self) -> tuple[Layout, ...]:
+        layouts: list[Layout] = []
+        for window, where in zip(self.stage.windows, self.where, strict=True):
+            array = direct_array(self.setting.inputs[window.array]) if where == "direct" else None
+            layouts.append("contiguous" if array is None else _layout(array, window.axis))
+        layouts += ["contiguous"] * len(self.stage.carries)
+        return tuple(layouts)
+
+    def _is_staged(self, output: Output) -> bool:
+        """Whether boxes of an output are computed into a buffer of their own."""
+        if output.carry:
+            return False
+        if output.array not in self.kept:
+            return True
+        shape = self.analysis.shapes[output.array]
+        return output.axis is not None and math.prod(shape[: output.axis]) > 1
+
+    # ------------------------------------------------------------ boxes
+
+    def schedule(self) -> PlannedStage:
+        """The stage with the largest useful boxes that fit.
+
+        Raises
+        ------
+        MemoryLimitError
+            When not even the smallest boxes fit.
+        """
+        if self.draft is None:
+            one = Boxes(1, {name: np.array([v]) for name, v in self.windowed.fixed.items()},
+                        tuple((np.array([0]), np.array([0])) for _ in self.stage.outputs))  # fmt: skip
+            return self._fitting([(one, 0)])
+        total, unit = self.draft.total, self._unit()
+        extent = self._useful_extent(total, unit)
+        candidates = []
+        while True:
+            candidates.append(extent)
+            if extent <= unit:
+                break
+            extent = max(unit, extent // 2 // unit * unit)
+        return self._fitting([(self.boxes(extent), extent) for extent in candidates])
+
+    def boxes(self, extent: int) -> Boxes:
+        """Boxes of `extent` coordinate units."""
+        draft = self.draft
+        assert draft is not None
+        total = draft.total
+        starts = np.arange(0, total, max(extent, 1), dtype=np.int64)
+        stops = np.minimum(starts + extent, total)
+        ranges = draft.evaluate(starts, stops)
+        values: dict[str, npt.NDArray[np.int64]] = {}
+        for position, (lower, upper) in self.windowed.ranges.items():
+            values[lower], values[upper] = ranges.computed[position]
+        for window in self.stage.windows:
+            if window.axis is not None:
+                values[window.lower], values[window.upper] = self._hull(window, ranges)
+        owned = []
+        for output in self.stage.outputs:
+            position = self.analysis.producer.get(output.array, -1)
+            if output.axis is None:
+                owned.append((np.zeros_like(starts), np.zeros_like(starts)))
+            else:
+                owned.append(ranges.owned[position])
+        unit = self._unit_name()
+        return Boxes(len(starts), values, tuple(owned), unit, min(extent, total), total)
+
+    def _hull(self, window: Window, ranges: Ranges) -> tuple[Any, Any]:
+        bounds = [ranges.reads[key] for key in self.windowed.reads[window.name]]
+        lower = np.minimum.reduce([low for low, _ in bounds])
+        upper = np.maximum.reduce([high for _, high in bounds])
+        empty = lower >= upper
+        return np.where(empty, 0, lower), np.where(empty, 0, upper)
+
+    def _unit_name(self) -> str:
+        assert self.draft is not None
+        position = min(self.draft.targets.items(), key=lambda item: item[1])[0]
+        statement = self.draft.statement(position)
+        return f"{statement.results[0]} axis {self.draft.members[position]}"
+
+    def _unit(self) -> int:
+        """What box bounds are multiples of: whole indices, whole chunks of sinks."""
+        draft = self.draft
+        assert draft is not None
+        unit = draft.unit()
+        for output in self.stage.outputs:
+            if output.axis is None:
+                continue
+            scale = int(draft.targets[self.analysis.producer[output.array]])
+            for sink in self.setting.sinks.get(output.array, ()):
+                if sink is not None and sink.chunks is not None:
+                    unit = math.lcm(unit, scale * sink.chunks[output.axis])
+        return min(unit, max(draft.total, 1))
+
+    def _useful_extent(self, total: int, unit: int) -> int:
+        whole = self._moved(self.boxes(max(total, 1)))
+        touched = sum(map(sum, whole)) or 1
+        extent = total if touched <= self.setting.box_bytes else (
+            total * self.setting.box_bytes // touched
+        )  # fmt: skip
+        for window, where in zip(self.stage.windows, self.where, strict=True):
+            extent = self._whole_chunks(window, where, extent, total, unit)
+        return max(unit, min(extent, total) // unit * unit if extent < total else total)
+
+    def _whole_chunks(
+        self, window: Window, where: Where, extent: int, total: int, unit: int
+    ) -> int:
+        """The extent as a multiple of a source's chunks, so that none is read twice."""
+        source = self.setting.inputs.get(window.array)
+        if where != "staged" or window.axis is None or not isinstance(source, Source):
+            return extent
+        assert self.draft is not None
+        slope = self.draft.slopes.get((window.array, window.axis))
+        if source.chunks is None or not slope or extent >= total:
+            return extent
+        chunk = math.lcm(unit, math.ceil(source.chunks[window.axis] / slope))
+        if chunk > total:
+            return extent
+        return max(1, extent // chunk) * chunk
+
+    # ------------------------------------------------------------ bytes
+
+    def _window_bytes(self, window: Window, boxes: Boxes) -> npt.NDArray[np.int64]:
+        count = np.ones(boxes.count, np.int64)
+        if window.axis is None:
+            return count * self.analysis.bytes(window.array)
+        rows = boxes.values[window.upper] - boxes.values[window.lower]
+        return rows * self._row_bytes(window.array, window.axis)
+
+    def _output_bytes(self, output: Output, boxes: Boxes, number: int, owned: bool) -> Any:
+        if output.axis is None:
+            type_ = self.stage.program.body.results[number].type
+            is_array = isinstance(type_, fun.Array)
+            size = self.analysis.bytes(output.array) if is_array else type_.dtype.itemsize
+            return np.full(boxes.count, size)
+        lower, upper = boxes.owned[number]
+        if not owned:
+            lower, upper = boxes.values[output.lower], boxes.values[output.upper]
+        return (upper - lower) * self._row_bytes(output.array, output.axis)
+
+    def _row_bytes(self, array: str, axis: int) -> int:
+        shape = self.analysis.shapes[array]
+        others = math.prod(shape[:axis]) * math.prod(shape[axis + 1 :])
+        return self.analysis.types[array].dtype.itemsize * others
+
+    def _moved(self, boxes: Boxes) -> tuple[list[int], list[int]]:
+        """Bytes read of each window, and written of each output, in all boxes together."""
+        read = []
+        for window, where in zip(self.stage.windows, self.where, strict=True):
+            size = int(self._window_bytes(window, boxes).sum())
+            if where == "resident" or window.array not in self.setting.inputs:
+                size = 0
+            read.append(size)
+        written = []
+        for number, output in enumerate(self.stage.outputs):
+            places = len(self.setting.sinks.get(output.array, ()))
+            size = self._output_bytes(output, boxes, number, True)
+            written.append(places * int(size.max(initial=0) if output.carry else size.sum()))
+        return read, written
+
+    def _workspace(self, boxes: Boxes) -> int:
+        """Bytes that one run needs besides its arguments, at most."""
+        polynomial = self.code.workspace
+        values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
+        values["threads"] = self.setting.threads
+        if polynomial is not None:
+            return int(np.max(polynomial.evaluate(values), initial=0))
+        given = {output.array for output in self.stage.outputs}
+        total = np.zeros(boxes.count, np.int64)
+        for let in self.stage.program.body.statements:
+            for var in let.pattern:
+                if isinstance(var.type, fun.Array) and var.name not in given:
+                    count: Any = var.type.dtype.itemsize
+                    for size in var.type.shape:
+                        count = count * size.evaluate(values)
+                    total = total + count
+        return int(total.max(initial=0))
+
+    # ------------------------------------------------------------ what fits
+
+    def _fitting(self, candidates: list[tuple[Boxes, int]]) -> PlannedStage:
+        planned = None
+        for boxes, _ in candidates:
+            for depth in range(min(DEPTH, max(boxes.count, 1)), 0, -1):
+                if depth == 1 and boxes.count > 1 and boxes is not candidates[-1][0]:
+                    continue  # smaller boxes that overlap are better
+                planned = self._with_depth(boxes, depth)
+                if planned.peak_bytes <= self.setting.limit:
+                    self.code.check({**self.analysis.sizes, **boxes.values})
+                    return planned
+        assert planned is not None
+        raise self._refusal(planned)
+
+    def _with_depth(self, boxes: Boxes, depth: int) -> PlannedStage:
+        stage = self.stage
+        inputs = tuple(int(self._window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
+        outputs = tuple(
+            int(np.max(self._output_bytes(output, boxes, number, False), initial=0))
+            for number, output in enumerate(stage.outputs)
+        )
+        workspace = _pages(self._workspace(boxes))
+        staging = sum(
+            _pages(size)
+            for size, where in zip(inputs, self.where, strict=True)
+            if where == "staged"
+        )
+        staging += sum(
+            _pages(size)
+            for size, output in zip(outputs, stage.outputs, strict=True)
+            if self._is_staged(output)
+        )
+        read, written = self._moved(boxes)
+        loads = tuple(dict.fromkeys(
+            window.array
+            for window, where in zip(stage.windows, self.where, strict=True)
+            if where == "resident" and window.array in self.setting.inputs
+        ))  # fmt: skip
+        return PlannedStage(
+            stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
+            self.resident + staging * depth + workspace,
+            sum(read), sum(written), self._integers(boxes), loads, tuple(sorted(self.kept)),
+            kernels=self.code.kernels,
+        )  # fmt: skip
+
+    def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
+        known: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
+        known["threads"] = self.setting.threads
+        for window, where in zip(self.stage.windows, self.where, strict=True):
+            if where == "direct":
+                array = direct_array(self.setting.inputs[window.array])
+                assert array is not None
+                for dim, stride in enumerate(array.strides):
+                    known[f"{window.name}.stride{dim}"] = stride // array.itemsize
+        table = np.zeros((boxes.count, len(self.code.integers)), np.int64)
+        for column, name in enumerate(self.code.integers):
+            table[:, column] = known[name]
+        return table
+
+    def _refusal(self, planned: PlannedStage) -> MemoryLimitError:
+        from_stage = planned.peak_bytes - self.resident
+        name, place = self._largest()
+        cut = "it cannot be cut into boxes" if self.draft is None else (
+            f"its smallest boxes, {planned.boxes.extent} of {planned.boxes.total} along "
+            f"{planned.boxes.unit}, still need it"
+        )  # fmt: skip
+        whole = f", with {self.resident} bytes held by whole arrays" if self.resident else ""
+        return MemoryLimitError(
+            f"{name} needs {planned.peak_bytes} bytes at once ({from_stage} for a box{whole}): "
+            f"{cut}",
+            f"at most {self.setting.limit} bytes",
+            f"raise memory_limit by at least {planned.peak_bytes - self.setting.limit} bytes",
+            place,
+        )
+
+    def _largest(self) -> tuple[str, Place | None]:
+        """The statement of the stage with the largest result, to name in a refusal."""
+        best: tuple[int, str, Place | None] = (-1, "the program", None)
+        for let in self.stage.program.body.statements:
+            for var in let.pattern:
+                size = self.analysis.bytes(var.name) if var.name in self.analysis.types else 0
+                if size > best[0]:
+                    best = size, var.name, let.place
+        return best[1], best[2]
+
+
+def _pages(count: int) -> int:
+    return -(-count // _PAGE) * _PAGE
+
+
+def _layout(array: npt.NDArray[Any], axis: int | None) -> Layout:
+    """The layout of a window of an array along an axis."""
+    if array.flags.c_contiguous and (axis is None or math.prod(array.shape[:axis]) == 1):
+        return "contiguous"
+    return "rows" if array.strides[-1:] == (array.itemsize,) else "strided"

@@ -1,0 +1,155 @@
+"""A program as the planner sees it: its top-level statements, what they read, how they cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Names
+from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint
+from weft.plan.materialise import as_kernel
+from weft.sizes import Size
+
+_LAYOUTS = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A top-level statement in the form in which it is cut.
+
+    Attributes
+    ----------
+    position : int
+    original : fun.Let
+        As the program has it: what runs uncut.
+    let : fun.Let
+        What runs cut: layout changes as kernels.
+    dims : tuple of str
+        For each axis of the results along which boxes can be made, the index variable (for
+        a scatter: of its first dimension, since its results are not cut).
+    extents : tuple of Size
+    carried : bool
+        Boxes go one after another: a scan along its only dimension, a scatter.
+    """
+
+    position: int
+    original: fun.Let
+    let: fun.Let
+    dims: tuple[str, ...]
+    extents: tuple[Size, ...]
+    carried: bool
+    reads: Reads
+    original_reads: Reads
+
+    @property
+    def is_scatter(self) -> bool:
+        return isinstance(self.let.expr, fun.Scatter)
+
+    @property
+    def is_layout(self) -> bool:
+        return isinstance(self.original.expr, _LAYOUTS)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return tuple(var.name for var in self.let.pattern)
+
+
+class Analysis:
+    """The statements of a program, with actual sizes.
+
+    Attributes
+    ----------
+    sizes : dict of str to int
+        Given and derived.
+    types : dict of str to fun.Type
+        Of every parameter and every top-level variable.
+    shapes : dict of str to tuple of int
+        Actual shapes, () for scalars.
+    producer : dict of str to int
+        The statement that binds a variable.
+    """
+
+    def __init__(self, program: fun.Program, sizes: Mapping[str, int]) -> None:
+        self.program = program
+        self.names = Names.of(program)
+        self.sizes = dict(sizes)
+        for derived in program.derived:
+            self.sizes[derived.name] = derived.evaluate(self.sizes)
+        variables = [*program.params]
+        for let in program.body.statements:
+            variables += let.pattern
+        self.types = {var.name: var.type for var in variables}
+        self.shapes = {
+            name: tuple(int(n.evaluate(self.sizes)) for n in walk.type_sizes(type_))
+            for name, type_ in self.types.items()
+        }
+        self.arrays = {
+            name: type_.rank for name, type_ in self.types.items() if isinstance(type_, fun.Array)
+        }
+        self.statements = [
+            self._statement(position, let)
+            for position, let in enumerate(program.body.statements)
+        ]
+        self.producer = {
+            name: statement.position for statement in self.statements for name in statement.results
+        }
+
+    def _statement(self, position: int, let: fun.Let) -> Statement:
+        cut = as_kernel(let, self.names) or let
+        dims, carried = _cuts(cut.expr)
+        reads = Reads(cut, self.arrays)
+        original = reads if cut is let else Reads(let, self.arrays)
+        return Statement(
+            position, let, cut, tuple(d.index.name for d in dims),
+            tuple(d.extent for d in dims), carried, reads, original,
+        )  # fmt: skip
+
+    @cached_property
+    def params(self) -> frozenset[str]:
+        return frozenset(param.name for param in self.program.params)
+
+    def bytes(self, name: str) -> int:
+        type_ = self.types[name]
+        return type_.dtype.itemsize * int(np.prod(self.shapes[name], dtype=object))
+
+    def extent(self, statement: Statement, dim: int) -> int:
+        return int(statement.extents[dim].evaluate(self.sizes))
+
+    def footprints(
+        self, statement: Statement, dim: int | None, lower: object = 0, upper: object = 1
+    ) -> list[tuple[Access, tuple[Bounds, ...]]]:
+        """What boxes of a statement read: `lower <= index < upper` in dimension `dim`.
+
+        `dim` None: the whole statement as the program has it, as one box.
+        """
+        reads, fixed, boxes = statement.original_reads, {}, 1
+        if dim is not None:
+            low = np.asarray(lower, dtype=np.int64)
+            high = np.maximum(np.asarray(upper, dtype=np.int64) - 1, low)
+            reads, fixed = statement.reads, {statement.dims[dim]: (low, high)}
+            boxes = len(low)
+        intervals = Intervals(reads, self.sizes, fixed)
+        return [
+            (access, footprint(access, intervals, self.shapes[access.array], boxes))
+            for access in reads.accesses
+        ]
+
+
+def _cuts(expr: fun.Expr) -> tuple[tuple[fun.Range, ...], bool]:
+    """The dimensions along which an expression can be cut, and whether boxes are in order."""
+    match expr:
+        case fun.Kernel(space):
+            return space, False
+        case fun.Reduce(space, reduced):
+            return space[: len(space) - reduced], False
+        case fun.Scan(space):
+            return (space[:-1], False) if len(space) > 1 else (space, True)
+        case fun.Scatter(_, space):
+            return space[:1], True
+        case _:
+            return (), False

@@ -1,0 +1,422 @@
+"""A draft as a stage: a program of its own, on windows of arrays.
+
+    let y = kernel (i < n, j < m) { x[i-1, j] + x[i+1, j] }
+=>  let y : [hi - lo, m] = kernel (i < hi - lo, j < m) { x'[i + lo - 1 - w, j] + ... }
+
+where x' is the window of x from row w on, and lo, hi, w are size variables whose names begin
+with "box". Every index inside a statement stays the one of the whole program (i becomes
+i + lo); only where an array is read is the window's beginning subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.ops.dtypes import DType
+from weft.plan.draft import Draft, ReadKey
+from weft.plan.nodes import Output, Stage, Window
+from weft.plan.statements import Analysis, Statement
+from weft.sizes import ONE, ZERO, Poly, Size
+
+_I64 = fun.Scalar(DType.I64)
+_BOOL = fun.Scalar(DType.BOOL)
+
+
+@dataclass
+class Windowed:
+    """A stage, and how its size variables follow from the ranges of its draft.
+
+    Attributes
+    ----------
+    reads : dict of str to list of ReadKey
+        For each window that is cut, the reads that it must cover.
+    ranges : dict of int to (str, str)
+        For each member the size variables of its range.
+    constants : dict of str to Const
+        What scans begin with, where that is a constant.
+    fixed : dict of str to int
+        Size variables that are the same for every box.
+    """
+
+    stage: Stage
+    reads: dict[str, list[ReadKey]]
+    ranges: dict[int, tuple[str, str]]
+    constants: dict[str, fun.Const] = field(default_factory=dict)
+    fixed: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a read finds its array in the stage: a variable that begins at `lower`."""
+
+    var: fun.Var
+    axis: int | None = None
+    lower: Size = ZERO
+
+
+def window(draft: Draft, needed: Collection[str], reason: str = "") -> Windowed:
+    """The stage of a draft that gives the arrays and scalars of `needed`."""
+    return _Windower(draft, needed).stage(reason)
+
+
+def window_uncut(
+    analysis: Analysis, positions: Sequence[int], needed: Collection[str], reason: str = ""
+) -> Windowed:
+    """The stage that runs statements whole, as one box, in the form the program has them.
+
+    Of a parameter of which only a part is read (`x[5:10]`), it takes the window.
+    """
+    return _Windower(Draft(analysis), needed).uncut_stage(positions, reason)
+
+
+def clusters(draft: Draft) -> list[tuple[str, int, list[ReadKey]]]:
+    """The reads of each array by the windows that they share.
+
+    Reads that move in step and near one another share a window; `x[:n/2] + x[n/2:]` has
+    two windows of x.
+    """
+    total = draft.total
+    unit = max(1, min(draft.unit(), total))
+    starts = np.array([0, total // 3 // unit * unit, total // 2 // unit * unit])
+    ranges = draft.evaluate(starts, np.minimum(starts + unit, total))
+    groups: dict[tuple[str, int, int], list[tuple[int, int, ReadKey]]] = {}
+    for key, (lower, upper) in ranges.reads.items():
+        if draft.analysis.producer.get(key[1]) in draft.members:
+            continue
+        seen = upper > lower
+        at = int(np.argmax(seen)) if seen.any() else 0
+        moved = int(lower[2] - lower[1]) if seen[1] and seen[2] else 0
+        groups.setdefault((key[1], draft.axes[key], moved), []).append(
+            (int(lower[at]), int(upper[at]), key)
+        )
+    found: list[tuple[str, int, list[ReadKey]]] = []
+    for (array, axis, _), members in groups.items():
+        near = max(64, draft.analysis.shapes[array][axis] // 64)
+        members.sort(key=lambda member: member[:2])
+        reach: int | None = None
+        for lower_bound, upper_bound, key in members:
+            if reach is None or lower_bound > reach + near:
+                found.append((array, axis, []))
+                reach = upper_bound
+            found[-1][2].append(key)
+            reach = max(reach, upper_bound)
+    return found
+
+
+class _Windower:
+    def __init__(self, draft: Draft, needed: Collection[str]) -> None:
+        self.draft = draft
+        self.analysis = draft.analysis
+        self.names = draft.analysis.names
+        self.needed = needed
+        self.places: dict[ReadKey, _Place] = {}
+        self.whole: dict[str, fun.Var] = {}
+        self.windows: list[tuple[fun.Var, Window]] = []
+        self.reads: dict[str, list[ReadKey]] = {}
+        self.ranges: dict[int, tuple[str, str]] = {}
+        self.boxes: list[str] = []
+        self.carries: list[tuple[fun.Var, str]] = []
+        self.constants: dict[str, fun.Const] = {}
+        self.statements: list[fun.Let] = []
+        self.results: list[tuple[fun.Atom, Output]] = []
+
+    def stage(self, reason: str) -> Windowed:
+        draft, program = self.draft, self.analysis.program
+        for position in sorted(draft.members):
+            label = self.analysis.statements[position].results[0]
+            self.ranges[position] = self._box(f"{label}_lower"), self._box(f"{label}_upper")
+        self._open_windows()
+        for position in sorted(draft.members):
+            self._member(self.analysis.statements[position], draft.members[position])
+        body = fun.Body(tuple(self.statements), tuple(atom for atom, _ in self.results))
+        params = [var for var, _ in self.windows] + [var for var, _ in self.carries]
+        staged = fun.Program(
+            program.name, tuple(params), body, program.sizes + tuple(self.boxes),
+            program.derived, program.facts,
+        )  # fmt: skip
+        stage = Stage(
+            staged,
+            tuple(window for _, window in self.windows),
+            tuple((var.name, begin) for var, begin in self.carries),
+            tuple(output for _, output in self.results),
+            tuple(
+                (self.analysis.statements[position].results[0], *bounds)
+                for position, bounds in self.ranges.items()
+            ),
+            reason,
+        )
+        return Windowed(stage, self.reads, self.ranges, self.constants)
+
+    def uncut_stage(self, positions: Sequence[int], reason: str) -> Windowed:
+        analysis, program = self.analysis, self.analysis.program
+        inside = {name for p in positions for name in analysis.statements[p].results}
+        fixed = self._narrow_windows(positions)
+        for position in positions:
+            for name in sorted(walk.used_names(analysis.statements[position].original.expr)):
+                known = inside.union(window.array for _, window in self.windows)
+                if name in analysis.types and name not in known:
+                    var = fun.Var(name, analysis.types[name])
+                    self.windows.append((var, Window(name, name)))
+        for position in positions:
+            let = analysis.statements[position].original
+            self.statements.append(
+                fun.Let(let.pattern, self._rewrite(position, let.expr), let.place)
+            )
+            for var in let.pattern:
+                if var.name in self.needed:
+                    self.results.append((var, Output(var.name)))
+        body = fun.Body(tuple(self.statements), tuple(atom for atom, _ in self.results))
+        params = tuple(var for var, _ in self.windows)
+        sizes = program.sizes + tuple(self.boxes)
+        staged = fun.Program(program.name, params, body, sizes, program.derived, program.facts)
+        windows = tuple(window for _, window in self.windows)
+        outputs = tuple(output for _, output in self.results)
+        return Windowed(Stage(staged, windows, (), outputs, (), reason), {}, {}, fixed=fixed)
+
+    def _narrow_windows(self, positions: Sequence[int]) -> dict[str, int]:
+        """Windows of parameters of which at most half is read; their bounds."""
+        analysis = self.analysis
+        hulls: dict[str, list[tuple[int, int]]] = {}
+        keys: dict[str, list[ReadKey]] = {}
+        for position in positions:
+            for access, bounds in analysis.footprints(analysis.statements[position], None):
+                if access.array in analysis.params:
+                    axes = [(int(lower[0]), int(upper[0])) for lower, upper in bounds]
+                    known = hulls.setdefault(access.array, axes)
+                    hulls[access.array] = [
+                        (min(a, c), max(b, d)) for (a, b), (c, d) in zip(known, axes, strict=True)
+                    ]
+                    keys.setdefault(access.array, []).append((position, access.array, access.node))
+        fixed: dict[str, int] = {}
+        for array, axes in hulls.items():
+            shape = analysis.shapes[array]
+            share = [(high - low) / n if n else 1.0 for (low, high), n in zip(axes, shape, strict=True)]
+            axis = share.index(min(share))
+            if share[axis] > 0.5 or any(node is None for _, _, node in keys[array]):
+                continue
+            var, place = self._open(array, array, axis)
+            fixed[place.lower], fixed[place.upper] = axes[axis]
+            for key in keys[array]:
+                self.places[key] = _Place(var, axis, Poly.var(place.lower))
+        return fixed
+
+    def _open(self, name: str, array: str, axis: int) -> tuple[fun.Var, Window]:
+        """A window parameter, and its size variables."""
+        lower, upper = self._box(f"{array}_from"), self._box(f"{array}_to")
+        type_ = self.analysis.types[array]
+        var = _windowed_var(fun.Var(name, type_), axis, Poly.var(upper) - Poly.var(lower))
+        window = Window(name, array, axis, lower, upper)
+        self.windows.append((var, window))
+        return var, window
+
+    def _box(self, label: str) -> str:
+        name = self.names.fresh(f"box_{label}")
+        self.boxes.append(name)
+        return name
+
+    def _open_windows(self) -> None:
+        taken: set[str] = set()
+        for array, axis, keys in clusters(self.draft):
+            name = array if array not in taken else self.names.fresh(array)
+            taken.add(name)
+            var, opened = self._open(name, array, axis)
+            self.reads[name] = keys
+            for key in keys:
+                self.places[key] = _Place(var, axis, Poly.var(opened.lower))
+        for array in self.draft.whole:
+            position = self.analysis.producer.get(array)
+            clash = array in taken or position in self.draft.members
+            var = fun.Var(self.names.fresh(array) if clash else array, self.analysis.types[array])
+            self.windows.append((var, Window(var.name, array)))
+            self.whole[array] = var
+
+    # ------------------------------------------------------------ one statement
+
+    def _member(self, statement: Statement, dim: int) -> None:
+        lower, upper = map(Poly.var, self.ranges[statement.position])
+        extent = upper - lower
+        rewritten = self._rewrite(statement.position, statement.let.expr)
+        index = statement.dims[dim]
+        shifted = fun.Var(self.names.fresh(index), _I64)
+        moved = walk.Substitution({index: shifted}, {index: Poly.var(index) + lower})
+        expr = _with_extent(moved.expr(rewritten), dim, extent)
+        expr = _bind_first(expr, shifted, Poly.var(index) + lower)
+        pattern = statement.let.pattern
+        if not statement.is_scatter:
+            pattern = tuple(_windowed_var(var, dim, extent) for var in pattern)
+            for var in pattern:
+                for key, axis in self.draft.axes.items():
+                    if key[1] == var.name and axis == dim:
+                        self.places[key] = _Place(var, dim, lower)
+        kept = [var.name in self.needed or self._read_inside(var.name) for var in pattern]
+        if isinstance(expr, fun.Kernel) and not all(kept):
+            pattern = tuple(var for var, keep in zip(pattern, kept, strict=True) if keep)
+            expr = _pruned(expr, kept)
+        if statement.carried:
+            expr = self._carried(statement, expr, pattern, extent)
+        else:
+            self.statements.append(fun.Let(pattern, expr, statement.let.place))
+        if statement.position in self.draft.targets and not statement.is_scatter:
+            names = self.ranges[statement.position]
+            for var in pattern:
+                if var.name in self.needed:
+                    self.results.append((var, Output(var.name, dim, *names)))
+
+    def _read_inside(self, name: str) -> bool:
+        return any(key[1] == name for key in self.draft.axes)
+
+    def _rewrite(self, position: int, expr: fun.Expr) -> fun.Expr:
+        """The expression with its reads of top-level arrays turned to windows."""
+        match expr:
+            case fun.Index(array, indices, boundary):
+                place = self.places.get((position, array.name, expr))
+                if place is not None and place.axis is not None:
+                    axis = place.axis
+                    return fun.Index(
+                        place.var, _shift(indices, axis, place.lower),
+                        tuple(
+                            rule and replace(
+                                rule, lower=rule.lower - place.lower, upper=rule.upper - place.lower
+                            ) if at == axis else rule
+                            for at, rule in enumerate(boundary)
+                        ),
+                    )  # fmt: skip
+            case fun.Slice(array, dims):
+                place = self.places.get((position, array.name, expr))
+                if place is not None and place.axis is not None:
+                    dim = dims[place.axis]
+                    if isinstance(dim, fun.Span):
+                        dim = replace(dim, start=dim.start - place.lower)
+                    else:
+                        dim = dim - place.lower
+                    return fun.Slice(
+                        place.var, (*dims[: place.axis], dim, *dims[place.axis + 1 :])
+                    )
+
+        def body(inner: fun.Body) -> fun.Body:
+            statements = tuple(
+                fun.Let(let.pattern, self._rewrite(position, let.expr), let.place)
+                for let in inner.statements
+            )
+            return fun.Body(statements, tuple(map(self._atom, inner.results)))
+
+        return walk.map_expr(expr, walk.Mapper(self._atom, lambda s: s, body, lambda v: v))
+
+    def _atom(self, atom: fun.Atom) -> fun.Atom:
+        return self.whole.get(atom.name, atom) if isinstance(atom, fun.Var) else atom
+
+    # ------------------------------------------------------------ carries
+
+    def _carry(self, begin: fun.Atom, type_: fun.Type) -> fun.Var:
+        var = fun.Var(self.names.fresh("carry"), type_)
+        if isinstance(begin, fun.Const):
+            name = self.names.fresh("constant")
+            self.constants[name] = begin
+        else:
+            name = begin.name
+        self.carries.append((var, name))
+        return var
+
+    def _carried(
+        self, statement: Statement, expr: fun.Expr, pattern: tuple[fun.Var, ...], extent: Size
+    ) -> fun.Expr:
+        place = statement.let.place
+        match statement.let.expr, expr:
+            case fun.Scatter(destinations), fun.Scatter():
+                carries = tuple(self._carry(d, d.type) for d in destinations)
+                expr = replace(expr, destinations=carries)
+                self.statements.append(fun.Let(pattern, expr, place))
+                for var, carry in zip(pattern, carries, strict=True):
+                    self.results.append((var, Output(var.name, carry=carry.name)))
+            case fun.Scan(_, _, _, initial), fun.Scan():
+                types = [fun.Scalar(var.type.dtype) for var in pattern]
+                carries = tuple(map(self._carry, initial, types))
+                expr = replace(expr, initial=carries)
+                self.statements.append(fun.Let(pattern, expr, place))
+                self._carry_out(expr, pattern, carries, extent, statement)
+            case _:
+                raise AssertionError(f"{statement.results} is not carried")
+        return expr
+
+    def _carry_out(
+        self, scan: fun.Scan, pattern: tuple[fun.Var, ...], carries: tuple[fun.Var, ...],
+        extent: Size, statement: Statement,
+    ) -> None:  # fmt: skip
+        """let carry out = if extent > 0 { what follows the last element } else { carry in }."""
+        types = tuple(carry.type for carry in carries)
+
+        def fresh(type_: fun.Type) -> fun.Var:
+            return fun.Var(self.names.fresh("last"), type_)
+
+        last = tuple(map(fresh, types))
+        lets = [
+            fun.Let((to,), fun.Index(array, (extent - ONE,)))
+            for to, array in zip(last, pattern, strict=True)
+        ]
+        results: tuple[fun.Atom, ...] = last
+        if scan.exclusive:
+            at = fun.Var(self.names.fresh("last"), _I64)
+            index = scan.space[0].index.name
+            copy = walk.Substitution({index: at}, {index: extent - ONE}, self.names.fresh)
+            inside = copy.body(scan.body)
+            params = [p.name for p in scan.operator.params]
+            operands = dict(zip(params, last + inside.results, strict=True))
+            joined = walk.Substitution(operands, fresh=self.names.fresh).body(scan.operator.body)
+            lets = [fun.Let((at,), fun.SizeValue(extent - ONE)), *lets]
+            lets += [*inside.statements, *joined.statements]
+            results = joined.results
+        size = fun.Var(self.names.fresh("size"), _I64)
+        some = fun.Var(self.names.fresh("some"), _BOOL)
+        self.statements.append(fun.Let((size,), fun.SizeValue(extent)))
+        zero = fun.Const(0, DType.I64)
+        self.statements.append(fun.Let((some,), fun.Apply("greater", (size, zero))))
+        out = tuple(map(fresh, types))
+        choice = fun.If(some, fun.Body(tuple(lets), results), fun.Body((), carries))
+        self.statements.append(fun.Let(out, choice, statement.let.place))
+        for var, carry in zip(out, carries, strict=True):
+            self.results.append((var, Output(var.name, carry=carry.name)))
+
+
+def _shift(indices: tuple[Size, ...], axis: int, lower: Size) -> tuple[Size, ...]:
+    return (*indices[:axis], indices[axis] - lower, *indices[axis + 1 :])
+
+
+def _windowed_var(var: fun.Var, axis: int, extent: Size) -> fun.Var:
+    assert isinstance(var.type, fun.Array)
+    shape = (*var.type.shape[:axis], extent, *var.type.shape[axis + 1 :])
+    return fun.Var(var.name, replace(var.type, shape=shape))
+
+
+def _with_extent(expr: fun.Expr, dim: int, extent: Size) -> fun.Expr:
+    assert isinstance(expr, fun.Kernel | fun.Reduce | fun.Scan | fun.Scatter)
+    space = list(expr.space)
+    space[dim] = replace(space[dim], extent=extent)
+    return replace(expr, space=tuple(space))
+
+
+def _bind_first(expr: fun.Expr, var: fun.Var, value: Size) -> fun.Expr:
+    """`let var = value` at the beginning of the body, where it is used."""
+    assert isinstance(expr, fun.Kernel | fun.Reduce | fun.Scan | fun.Scatter)
+    if var.name not in walk.free_names(expr.body):
+        return expr
+    first = fun.Let((var,), fun.SizeValue(value))
+    return replace(expr, body=replace(expr.body, statements=(first, *expr.body.statements)))
+
+
+def _pruned(kernel: fun.Kernel, kept: list[bool]) -> fun.Kernel:
+    """The kernel with some of its results, and without what only the others needed."""
+    results = tuple(r for r, keep in zip(kernel.body.results, kept, strict=True) if keep)
+    used = {r.name for r in results if isinstance(r, fun.Var)}
+    statements: list[fun.Let] = []
+    for let in reversed(kernel.body.statements):
+        if any(var.name in used for var in let.pattern):
+            used |= walk.used_names(let.expr)
+            for var in let.pattern:
+                used |= {name for size in walk.type_sizes(var.type) for name in size.variables()}
+            statements.append(let)
+    return fun.Kernel(kernel.space, fun.Body(tuple(reversed(statements)), results))

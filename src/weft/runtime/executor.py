@@ -1,0 +1,402 @@
+"""Running a plan: boxes are read ahead, computed, and written behind.
+
+The calling thread computes, on all threads of the pool; reader threads fill the staging
+buffers of the boxes to come, and writer threads empty those of the boxes before. Direct
+inputs are passed where they lie; results in memory are computed in place.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.plan.nodes import Output, Plan, PlannedStage, Window, memory_sink
+from weft.plan.protocols import Box, Sink, Source
+from weft.runtime import profile
+from weft.runtime.memory import Pool
+
+Array: TypeAlias = npt.NDArray[Any]
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called after each box with the bytes moved so far and in all."""
+
+_READERS = 4
+_WRITERS = 2
+_PIECE = 4 << 20  # a read is shared among readers in pieces of at least so many bytes
+
+
+def execute(
+    plan: Plan, *, progress: Progress | None = None, pool: Pool | None = None
+) -> list[Any]:
+    """Run a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+    progress : callable, optional
+        (bytes done, bytes in all), after each box.
+    pool : Pool, optional
+        Where memory comes from; one of its own, bounded by the plan's peak, if not given.
+
+    Returns
+    -------
+    list
+        For each result its array or scalar; None for those that went to a sink.
+
+    Raises
+    ------
+    WeftError
+        Whatever a source, a sink or the code raises; every sink is then aborted.
+    KeyboardInterrupt
+        On Ctrl-C, after the same.
+    """
+    sinks = list({id(sink): sink for sink in plan.sinks if sink is not None}.values())
+    run = _Run(plan, progress, pool or Pool(limit=plan.peak_bytes))
+    try:
+        for stage in plan.stages:
+            run.stage(stage)
+        results = run.results()
+        while sinks:
+            sinks[0].finish()
+            sinks.pop(0)
+    except BaseException as error:
+        for sink in sinks:
+            _abort(sink, error)
+        raise
+    return results
+
+
+def _abort(sink: Sink, error: BaseException) -> None:
+    try:
+        sink.abort()
+    except Exception as second:  # the first error is the one to tell
+        error.add_note(f"while {sink.describe()} was cleaned up: {second!r}")
+
+
+class _Run:
+    """What is in memory while a plan runs."""
+
+    def __init__(self, plan: Plan, progress: Progress | None, pool: Pool) -> None:
+        self.plan = plan
+        self.progress = progress
+        self.pool = pool
+        self.memory: dict[str, Array] = {
+            name: np.asarray(value) for name, value in plan.constants.items()
+        }
+        self.inputs: dict[str, Array] = {}  # addressable ones
+        for name, value in plan.inputs.items():
+            array = value.direct() if isinstance(value, Source) else np.asarray(value)
+            if array is not None:
+                self.inputs[name] = array
+        self.moved = 0
+        self.destinations: dict[str, list[Sink | None]] = {}
+        for name, sink in zip(plan.results, plan.sinks, strict=True):
+            self.destinations.setdefault(name, []).append(sink)
+
+    def stage(self, planned: PlannedStage) -> None:
+        for name in planned.loads:
+            self._load(name)
+        _StageRun(self, planned).run()
+        for name in planned.freed:
+            self.memory.pop(name, None)
+
+    def _load(self, name: str) -> None:
+        source = self.plan.inputs[name]
+        assert isinstance(source, Source)
+        value = self.plan.values[name]
+        with profile.span(f"load {name}", "read", value.bytes):
+            array = self.pool.empty(value.shape, value.dtype)
+            source.check()
+            source.read(tuple(slice(0, n) for n in value.shape), array)
+        self.memory[name] = array
+
+    def array(self, name: str) -> Array:
+        found = self.inputs.get(name)
+        return self.memory[name] if found is None else found
+
+    def results(self) -> list[Any]:
+        """The results that stay in memory; no two share it."""
+        found: list[Any] = []
+        seen: set[str] = set()
+        for name, sink in zip(self.plan.results, self.plan.sinks, strict=True):
+            if sink is not None:
+                if name not in self.plan.values or name in self.plan.inputs:  # no stage gave it
+                    sink.write((), self.array(name))
+                found.append(None)
+                continue
+            array = self.array(name)
+            found.append(array[()] if array.ndim == 0 else array.copy() if name in seen else array)
+            seen.add(name)
+        return found
+
+
+class _StageRun:
+    """One stage: its buffers, its threads, its boxes."""
+
+    def __init__(self, run: _Run, planned: PlannedStage) -> None:
+        self.run_ = run
+        self.planned = planned
+        self.stage = planned.stage
+        self.boxes = planned.boxes
+        self.pool = run.pool
+        self.plan = run.plan
+        self.stopping = threading.Event()
+        self.workspace = self.pool.empty((planned.workspace,), np.uint8)
+        self.windows: list[Callable[[int], Array]] = [
+            self._input(number, window) for number, window in enumerate(self.stage.windows)
+        ]
+        self.staged = [
+            (number, window)
+            for number, window in enumerate(self.stage.windows)
+            if planned.where[number] == "staged"
+        ]
+        self.carried = self._carries()
+        self.written: list[tuple[int, Output, list[Sink], Array | None]] = []
+        self.outputs: list[Callable[[int], Array]] = [
+            self._output(number, output) for number, output in enumerate(self.stage.outputs)
+        ]
+        self.sources = [
+            source
+            for window in self.stage.windows
+            if isinstance(source := self.plan.inputs.get(window.array), Source)
+        ]
+        self.resumable = not self.carried and all(
+            array is None and sinks for _, _, sinks, array in self.written
+        ) and len(self.written) == len(self.stage.outputs)  # fmt: skip
+
+    # ------------------------------------------------------------ arguments of a box
+
+    def _input(self, number: int, window: Window) -> Callable[[int], Array]:
+        """A function of the box: what the window holds."""
+        if self.planned.where[number] == "staged":
+            return self._staged_view(
+                self.planned.input_bytes[number], window.array, window.axis,
+                window.lower, window.upper,
+            )  # fmt: skip
+        array = self.run_.array(window.array)
+        if window.axis is None:
+            return lambda box: array
+        return self._part(array, window.axis, window.lower, window.upper)
+
+    def _part(self, array: Array, axis: int, lower: str, upper: str) -> Callable[[int], Array]:
+        lows, highs = self._bounds(lower, upper)
+        front = (slice(None),) * axis
+        return lambda box: array[(*front, slice(lows[box], highs[box]))]
+
+    def _bounds(self, lower: str, upper: str) -> tuple[list[int], list[int]]:
+        return self.boxes.values[lower].tolist(), self.boxes.values[upper].tolist()
+
+    def _staged_view(
+        self, count: int, name: str, axis: int | None, lower: str, upper: str
+    ) -> Callable[[int], Array]:
+        """Views of staging buffers, one buffer for each box in flight."""
+        depth, value = self.planned.depth, self.plan.values[name]
+        buffers = [self.pool.empty((count,), np.uint8) for _ in range(depth)]
+        if axis is None:
+            return lambda box: np.ndarray(value.shape, value.dtype, buffers[box % depth].data)
+        lows, highs = self._bounds(lower, upper)
+        before, after = value.shape[:axis], value.shape[axis + 1 :]
+
+        def view(box: int) -> Array:
+            shape = (*before, highs[box] - lows[box], *after)
+            if not count:
+                return np.empty(shape, value.dtype)
+            return np.ndarray(shape, value.dtype, buffers[box % depth].data)
+
+        return view
+
+    def _carries(self) -> list[tuple[Array, Array, str]]:
+        """For each carry what goes into a box, what comes out, and the name it ends as."""
+        found = []
+        results = {output.carry: output.array for output in self.stage.outputs}
+        for name, begin in self.stage.carries:
+            first = self.run_.array(begin)
+            state = self.pool.empty(first.shape, first.dtype)
+            state[...] = first
+            # Arrays are updated in place; a scalar might be written before it is read.
+            found.append((state, state if first.ndim else np.empty_like(state), results[name]))
+        return found
+
+    def _output(self, number: int, output: Output) -> Callable[[int], Array]:
+        """A function of the box: where a result is computed."""
+        run, plan, name = self.run_, self.plan, output.array
+        if output.carry:
+            names = [carry for carry, _ in self.stage.carries]
+            out = self.carried[names.index(output.carry)][1]
+            return lambda box: out
+        value, sinks = plan.values[name], run.destinations.get(name, [])
+        own = memory_sink(sinks)
+        others = [sink for sink in sinks if sink is not None and sink is not own]
+        if name not in self.planned.kept:
+            self.written.append((number, output, others, None))
+            return self._staged_view(
+                self.planned.output_bytes[number], name, output.axis, output.lower, output.upper
+            )
+        kept = own.direct() if own is not None else self.pool.empty(value.shape, value.dtype)
+        assert kept is not None
+        run.memory[name] = kept
+        axis = output.axis
+        if kept.flags.c_contiguous and (axis is None or math.prod(value.shape[:axis]) == 1):
+            if others:
+                self.written.append((number, output, others, None))
+            if axis is None:
+                return lambda box: kept
+            return self._part(kept, axis, output.lower, output.upper)
+        self.written.append((number, output, others, kept))
+        return self._staged_view(
+            self.planned.output_bytes[number], name, axis, output.lower, output.upper
+        )
+
+    # ------------------------------------------------------------ boxes
+
+    def run(self) -> None:
+        count = self.boxes.count
+        readers = ThreadPoolExecutor(_READERS, "weft-read") if self.staged else None
+        writers = ThreadPoolExecutor(_WRITERS, "weft-write") if self.written else None
+        try:
+            self._pipeline(range(count), readers, writers)
+        except BaseException:
+            self.stopping.set()
+            raise
+        finally:
+            for threads in (readers, writers):
+                if threads is not None:
+                    threads.shutdown(wait=True, cancel_futures=True)
+        for state, _, name in self.carried:
+            self.run_.memory[name] = state
+            for sink in self.run_.destinations.get(name, ()):
+                if sink is not None:
+                    sink.write(tuple(slice(0, n) for n in state.shape), state)
+
+    def _pipeline(
+        self,
+        boxes: Sequence[int],
+        readers: ThreadPoolExecutor | None,
+        writers: ThreadPoolExecutor | None,
+    ) -> None:
+        depth, integers, code = self.planned.depth, self.planned.integers, self.planned.code
+        done = [self.resumable and self._is_done(box) for box in boxes]
+        reads: dict[int, list[Future[None]]] = {}
+        writes: dict[int, list[Future[None]]] = {}
+        ahead = 0
+        each = (self.planned.bytes_read + self.planned.bytes_written) / max(len(boxes), 1)
+        total, before = self.plan.bytes_moved, self.run_.moved
+        for box in boxes:
+            while readers is not None and ahead < min(box + depth, len(boxes)):
+                if not done[ahead]:
+                    reads[ahead] = self._submit_reads(ahead, readers)
+                ahead += 1
+            _wait(reads.pop(box, ()))
+            _wait(writes.pop(box - depth, ()))
+            if not done[box]:
+                for source in self.sources:
+                    source.check()
+                inputs = [window(box) for window in self.windows]
+                inputs += [state for state, _, _ in self.carried]
+                outputs = [output(box) for output in self.outputs]
+                with profile.span(f"{self.plan.name} box", "compute", int(each)):
+                    code.run(integers[box], inputs, outputs, self.workspace)
+                for state, out, _ in self.carried:
+                    if out is not state:
+                        state[...] = out
+                if writers is not None:
+                    writes[box] = self._submit_writes(box, outputs, writers)
+            self.run_.moved = before + int(each * (box + 1))
+            if self.run_.progress is not None:
+                self.run_.progress(self.run_.moved, total)
+        for futures in writes.values():
+            _wait(futures)
+
+    def _submit_reads(self, box: int, readers: ThreadPoolExecutor) -> list[Future[None]]:
+        futures = []
+        for number, window in self.staged:
+            source = self.plan.inputs[window.array]
+            assert isinstance(source, Source)
+            assert window.axis is not None
+            out = self.windows[number](box)
+            lower = int(self.boxes.values[window.lower][box])
+            for start, stop in _pieces(lower, out, window.axis, source.chunks):
+                front = (slice(None),) * window.axis
+                part = out[(*front, slice(start - lower, stop - lower))]
+                where = self._box(window.array, window.axis, start, stop)
+                futures.append(readers.submit(self._read, source, where, part, window.array))
+        return futures
+
+    def _box(self, name: str, axis: int | None, lower: int, upper: int) -> Box:
+        box = [slice(0, extent) for extent in self.plan.values[name].shape]
+        if axis is not None:
+            box[axis] = slice(lower, upper)
+        return tuple(box)
+
+    def _read(self, source: Source, box: Box, out: Array, name: str) -> None:
+        if out.size and not self.stopping.is_set():
+            with profile.span(f"read {name}", "read", out.nbytes):
+                source.read(box, out)
+
+    def _owned(self, number: int, output: Output, box: int) -> tuple[Box, tuple[slice, ...]]:
+        """What of an output belongs to a box: in the result, and in the box's window."""
+        if output.axis is None:
+            whole = self._box(output.array, None, 0, 0)
+            return whole, whole
+        first, last = (int(bound[box]) for bound in self.boxes.owned[number])
+        lower = int(self.boxes.values[output.lower][box])
+        part = (slice(None),) * output.axis + (slice(first - lower, last - lower),)
+        return self._box(output.array, output.axis, first, last), part
+
+    def _submit_writes(
+        self, box: int, outputs: list[Array], writers: ThreadPoolExecutor
+    ) -> list[Future[None]]:
+        futures = []
+        for number, output, sinks, kept in self.written:
+            where, part = self._owned(number, output, box)
+            data = outputs[number][part]
+            if not data.size:
+                continue
+            for sink in sinks:
+                futures.append(writers.submit(self._write, sink, where, data, output.array))
+            if kept is not None:
+                futures.append(writers.submit(np.copyto, kept[where], data))
+        return futures
+
+    def _write(self, sink: Sink, box: Box, data: Array, name: str) -> None:
+        if not self.stopping.is_set():
+            start = perf_counter()
+            sink.write(box, data)
+            recorder = profile.recorder
+            if recorder is not None:
+                recorder.record(f"write {name}", "write", start, perf_counter(), data.nbytes)
+
+    def _is_done(self, box: int) -> bool:
+        return all(
+            sink.done(self._owned(number, output, box)[0])
+            for number, output, sinks, _ in self.written
+            for sink in sinks
+        )
+
+
+def _wait(futures: Sequence[Future[None]]) -> None:
+    for future in futures:
+        future.result()
+
+
+def _pieces(
+    lower: int, out: Array, axis: int, chunks: tuple[int, ...] | None
+) -> list[tuple[int, int]]:
+    """A window cut along its axis into pieces for several readers, at chunk borders."""
+    extent = out.shape[axis]
+    parts = max(1, min(_READERS, out.nbytes // _PIECE))
+    step = -(-extent // parts) if extent else 1
+    if chunks is not None:
+        step = max(-(-step // chunks[axis]), 1) * chunks[axis]
+    edges = [lower]
+    while edges[-1] < lower + extent:
+        aligned = (edges[-1] // step + 1) * step if chunks is not None else edges[-1] + step
+        edges.append(min(aligned, lower + extent))
+    return list(pairwise(edges))
