@@ -12,6 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.fun import nodes as fun
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.lower.segment import compile_segment
+from weft.mem.introduce import introduce
 from weft.plan.segment import Segment
 
 FLAGS = (
@@ -156,3 +161,44 @@ def run(
     segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1
 ) -> list[np.ndarray[Any, Any]]:
     return Launch(segment, arguments, sizes, threads)()
+
+
+def compiled(program: fun.Program, **layouts: Any) -> Segment:
+    return compile_segment(introduce(program, layouts))
+
+
+def sizes_of(program: fun.Program, arguments: Sequence[Any], extra: dict[str, int]) -> dict[str, int]:
+    sizes = dict(extra)
+    for param, argument in zip(program.params, arguments, strict=True):
+        if isinstance(param.type, fun.Array):
+            for extent, value in zip(param.type.shape, np.shape(argument), strict=True):
+                if extent.variable is not None:
+                    sizes.setdefault(extent.variable, value)
+    return sizes
+
+
+def agree(
+    program: fun.Program | str,
+    arguments: Sequence[Any],
+    rtol: float | None = None,
+    atol: float = 0.0,
+    segment: Segment | None = None,
+    **sizes: int,
+) -> list[np.ndarray[Any, Any]]:
+    """Compiled code gives what the interpreter gives; one thread and two the same bits."""
+    if isinstance(program, str):
+        program = parse(program)
+    expected = interpret(program, arguments, sizes)
+    segment = segment or compiled(program)
+    values = sizes_of(program, arguments, sizes)
+    got = run(segment, arguments, values)
+    again = run(segment, arguments, values, threads=2)
+    for one, two, want in zip(got, again, expected, strict=True):
+        assert one.dtype == np.asarray(want).dtype
+        assert one.tobytes() == two.tobytes(), "bits depend on threads"
+        if one.dtype.kind in "fc":
+            tolerance = rtol if rtol is not None else 64 * np.finfo(one.dtype).eps
+            np.testing.assert_allclose(one, want, rtol=tolerance, atol=atol)
+        else:
+            np.testing.assert_array_equal(one, want)
+    return got

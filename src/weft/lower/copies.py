@@ -7,6 +7,7 @@ from weft.imp import nodes as imp
 from weft.lmad import Lmad
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
+from weft.mem import layout
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
 from weft.sizes import Poly, Size, as_poly
@@ -33,13 +34,9 @@ def window(array: MemArray, dims: tuple[fun.Span | Size, ...]) -> MemArray:
     return MemArray(array.dtype, tuple(extent for extent, _ in kept), array.block, Lmad(offset, tuple(kept)))
 
 
-def same_memory(left: MemArray, right: MemArray) -> bool:
-    return left.block == right.block and left.index == right.index
-
-
 def copy(e: Emitter, source: MemArray, target: MemArray) -> None:
     """`target[...] = source[...]`, of one shape; nothing where they are one."""
-    if same_memory(source, target):
+    if layout.same(source, target):
         return
     fill(e, target, source)
 

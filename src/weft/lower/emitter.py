@@ -115,7 +115,7 @@ class Emitter:
     @contextmanager
     def index(self, name: str, value: imp.Expr, lower: Size, upper: Size) -> Iterator[None]:
         """Inside, the FUN index `name` has this value, within lower <= name < upper."""
-        self.scalars[name] = value
+        self.bind(name, value)
         self.ranges[name] = (lower, upper)
         yield
         del self.ranges[name]
@@ -163,6 +163,10 @@ class Emitter:
         return pointer
 
     def bind(self, name: str, value: imp.Expr) -> None:
+        """The FUN scalar `name` has this value from here on."""
+        if self.scalars.get(name, value) != value:
+            for key in [key for key in self.polynomials if name in key[1].variables()]:
+                del self.polynomials[key]
         self.scalars[name] = value
 
     def atom(self, atom: fun.Atom) -> imp.Expr:

@@ -42,7 +42,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                 return
             var = e.unit.integer("i")
             with e.loop(var, lower, upper):
-                e.scalars[lane] = var
+                e.bind(lane, var)
                 lower_results(e, let, kernel)
 
         if e.in_tile or e.serial:
@@ -122,7 +122,7 @@ def nest(e: Emitter, space: tuple[fun.Range, ...], inside: Callable[[], None]) -
         for r in space:
             var = e.unit.integer("i")
             loops.enter_context(e.loop(var, imp.ZERO, e.named(r.extent)))
-            e.scalars[r.index.name] = var
+            e.bind(r.index.name, var)
         inside()
 
 
@@ -131,10 +131,10 @@ def decode(e: Emitter, space: tuple[fun.Range, ...], row: imp.Expr) -> None:
     rest = row
     for r in reversed(space[1:]):
         extent = e.named(r.extent)
-        e.scalars[r.index.name] = e.declare(machine("%", rest, extent), "i")
+        e.bind(r.index.name, e.declare(machine("%", rest, extent), "i"))
         rest = e.declare(machine("/", rest, extent), "i")
     if space:
-        e.scalars[space[0].index.name] = rest
+        e.bind(space[0].index.name, rest)
 
 
 def parallel_rows(

@@ -1,6 +1,288 @@
+"""Reductions in a fixed tree, so that bits depend on extents alone.
+
+- The last reduced dimension is cut into grains of 1024 elements. Inside a grain, where the
+  operator is plainly commutative, lane l of 64 takes elements l, l + 64, ..., and lanes are
+  folded by halves; any other operator combines neighbours, level by level, in order.
+- Grains are combined by a binary counter: after grain g, while the low bits of g are 1,
+  with the top of the stack; the stack is flushed from its lowest level.
+- Rows (of other reduced dimensions) are combined by binary counters likewise.
+- A body that is not straight-line gives its elements to a left fold in grains of 32.
+- Small constant extents are folded from left to right.
+
+Reductions with kept dimensions are kernels over these around a reduction without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
 from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import rows, shapes
+from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.rows import LANES, simd
+from weft.ops.dtypes import DType
+from weft.sizes import ZERO
+
+GRAIN = 1024
+ROWS = 32
+LEVELS = 48  # of the stack: 2**48 grains
+
+Values = Sequence[imp.Expr]
 
 
 def lower_reduce(e: Emitter, let: fun.Let) -> None:
-    raise NotImplementedError
+    reduce = let.expr
+    assert isinstance(reduce, fun.Reduce)
+    kept = len(reduce.space) - reduce.reduced
+    if kept:
+        e.unit.statement(e, as_kernel(e, let))
+        return
+    with ExitStack() as scopes:
+        for r in reduce.space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        if shapes.is_unrolled(reduce):
+            results = unrolled(e, reduce)
+        else:
+            serial, e.serial = e.serial, True
+            results = _dimension(e, reduce, 0)
+            e.serial = serial
+    for var, value in zip(let.pattern, results, strict=True):
+        e.bind(var.name, value)
+
+
+def as_kernel(e: Emitter, let: fun.Let) -> fun.Let:
+    """`reduce (i < n, j < m) 1 ..` => `kernel (i < n) { let r = reduce (j < m) 1 .. in r }`."""
+    reduce = let.expr
+    assert isinstance(reduce, fun.Reduce)
+    kept = len(reduce.space) - reduce.reduced
+    inner = fun.Reduce(
+        reduce.space[kept:], reduce.reduced, reduce.body, reduce.operator, reduce.neutral, reduce.counter
+    )
+    names = tuple(
+        fun.Var(e.unit.fresh("reduced."), fun.Scalar(var.type.dtype)) for var in let.pattern
+    )
+    body = fun.Body((fun.Let(names, inner, let.place),), names)
+    return fun.Let(let.pattern, fun.Kernel(reduce.space[:kept], body), let.place)
+
+
+def unrolled(e: Emitter, reduce: fun.Reduce) -> list[imp.Expr]:
+    """A reduction over a few elements, as straight-line code."""
+    total: list[imp.Expr] | None = None
+
+    def element(position: int) -> None:
+        nonlocal total
+        if position < len(reduce.space):
+            r = reduce.space[position]
+            for value in range(r.extent.constant):
+                e.bind(r.index.name, imp.integer(value))
+                element(position + 1)
+            return
+        values = scalar_results(e, reduce.body)
+        total = values if total is None else combine(e, reduce.operator, total, values)
+
+    element(0)
+    return total if total is not None else [e.atom(atom) for atom in reduce.neutral]
+
+
+def combine(e: Emitter, operator: fun.Lambda, left: Values, right: Values) -> list[imp.Expr]:
+    return apply_lambda(e, operator, [*left, *right])
+
+
+# ---------------------------------------------------------------- the binary counter
+
+
+class Counter:
+    """A stack of subtree results, one for each set bit of the number of pushes."""
+
+    def __init__(self, e: Emitter, operator: fun.Lambda, neutral: Values) -> None:
+        self.e, self.operator, self.neutral = e, operator, neutral
+        self.count = e.mutable(DType.I64, imp.ZERO, "count")
+        self.stacks = [e.local(value.dtype, LEVELS, "stack") for value in neutral]
+
+    def push(self, values: Values) -> None:
+        e = self.e
+        state = [e.mutable(value.dtype, value) for value in values]
+        level = e.mutable(DType.I64, imp.ZERO, "level")
+        with while_(e, _bit(self.count, level)):
+            tops = [e.declare(imp.Load(stack, level), depth=e.depth) for stack in self.stacks]
+            with frozen(e, state) as right:
+                for var, value in zip(state, combine(e, self.operator, tops, right), strict=True):
+                    e.emit(imp.Assign(var, value))
+            e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+        for stack, var in zip(self.stacks, state, strict=True):
+            e.emit(imp.Store(stack, level, var))
+        e.emit(imp.Assign(self.count, machine("+", self.count, imp.ONE)))
+
+    def total(self) -> list[imp.Expr]:
+        """The stack combined from its lowest level; the neutral element if it is empty."""
+        e = self.e
+        state = [e.mutable(value.dtype, value) for value in self.neutral]
+        level = e.mutable(DType.I64, imp.ZERO, "level")
+        first = e.mutable(DType.BOOL, imp.Const(True, DType.BOOL), "first")
+        with while_(e, machine("!=", machine(">>", self.count, level), imp.ZERO)):
+            with e.branch(_bit(self.count, level)):
+                tops = [e.declare(imp.Load(stack, level), depth=e.depth) for stack in self.stacks]
+                with frozen(e, state) as right:
+                    results = combine(e, self.operator, tops, right)
+                    for var, top, value in zip(state, tops, results, strict=True):
+                        e.emit(imp.Assign(var, imp.Select(first, top, value)))
+                e.emit(imp.Assign(first, imp.Const(False, DType.BOOL)))
+            e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+        return list(state)
+
+
+def _bit(count: imp.Expr, level: imp.Expr) -> imp.Expr:
+    return machine("!=", machine("&", machine(">>", count, level), imp.ONE), imp.ZERO)
+
+
+@contextmanager
+def while_(e: Emitter, condition: imp.Expr) -> Iterator[None]:
+    with e.level() as body:
+        yield
+    e.emit(imp.While(condition, tuple(body)))
+
+
+@contextmanager
+def frozen(e: Emitter, state: Sequence[imp.Var]) -> Iterator[list[imp.Expr]]:
+    """The state's values at this point, for code that computes the next ones."""
+    values: list[imp.Expr] = []
+    for var in state:
+        now = e.unit.var("v", var.dtype)
+        e.emit(imp.Declare(now, var))
+        e.depths[now.name] = e.depth
+        values.append(now)
+    yield values
+
+
+# ---------------------------------------------------------------- dimensions and grains
+
+
+def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
+    """The reduction over the dimensions from `position` on, at the indices chosen so far."""
+    r = reduce.space[position]
+    extent = e.named(r.extent)
+    neutral = [e.atom(atom) for atom in reduce.neutral]
+    last = position == len(reduce.space) - 1
+    if last and not reduce.counter:
+        if not shapes.is_flat(reduce.body):
+            return _folded(e, reduce, extent, neutral)
+        return _grains(e, reduce, extent, neutral)
+    counter = Counter(e, reduce.operator, neutral)
+    var = e.unit.integer("i")
+    with e.loop(var, imp.ZERO, extent):
+        e.bind(r.index.name, var)
+        counter.push(scalar_results(e, reduce.body) if last else _dimension(e, reduce, position + 1))
+    return counter.total()
+
+
+def _folded(
+    e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """Left folds of 32 elements, combined by the counter."""
+    counter = Counter(e, reduce.operator, neutral)
+    start = e.unit.integer("i")
+    with e.loop(start, imp.ZERO, extent, step=ROWS):
+        state = [e.mutable(value.dtype, value) for value in neutral]
+        end = e.declare(machine("+", start, imp.integer(ROWS)))
+        end = e.declare(machine("min", extent, end))
+        var = e.unit.integer("i")
+        with e.loop(var, start, end):
+            e.bind(reduce.space[-1].index.name, var)
+            values = scalar_results(e, reduce.body)
+            with frozen(e, state) as left:
+                for slot, value in zip(state, combine(e, reduce.operator, left, values), strict=True):
+                    e.emit(imp.Assign(slot, value))
+        counter.push(state)
+    return counter.total()
+
+
+def _grains(
+    e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    counter = Counter(e, reduce.operator, neutral)
+    start = e.unit.integer("g")
+    grain = _lanes if shapes.is_commutative(reduce.operator) else _neighbours
+    with e.loop(start, imp.ZERO, extent, step=GRAIN):
+        left = e.declare(machine("-", extent, start))
+        size = e.declare(machine("min", imp.integer(GRAIN), left))
+        counter.push(grain(e, reduce, start, size, neutral))
+    return counter.total()
+
+
+def _lanes(
+    e: Emitter, reduce: fun.Reduce, start: imp.Expr, size: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """A grain in 64 lanes, folded by halves."""
+    lanes = [e.local(value.dtype, LANES, "lane") for value in neutral]
+    name = reduce.space[-1].index.name
+    width = imp.integer(LANES)
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, width):
+        for lane, value in zip(lanes, neutral, strict=True):
+            e.emit(imp.Store(lane, var, value))
+
+    def accumulate(first: imp.Expr, count: imp.Expr) -> None:
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, count):
+            e.bind(name, e.declare(machine("+", first, var)))
+            values = scalar_results(e, reduce.body)
+            left = [e.declare(imp.Load(lane, var), depth=e.depth) for lane in lanes]
+            for lane, value in zip(lanes, combine(e, reduce.operator, left, values), strict=True):
+                e.emit(imp.Store(lane, var, value))
+
+    whole = e.declare(machine("&", size, imp.integer(-LANES)))
+    end = e.declare(machine("+", start, whole))
+    block = e.unit.integer("i")
+    with e.loop(block, start, end, step=LANES, hoist=True):
+        accumulate(block, width)
+    accumulate(end, e.declare(machine("-", size, whole)))
+    half = LANES // 2
+    while half:
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, imp.integer(half)):
+            other = machine("+", var, imp.integer(half))
+            left = [e.declare(imp.Load(lane, var), depth=e.depth) for lane in lanes]
+            right = [e.declare(imp.Load(lane, other), depth=e.depth) for lane in lanes]
+            for lane, value in zip(lanes, combine(e, reduce.operator, left, right), strict=True):
+                e.emit(imp.Store(lane, var, value))
+        half //= 2
+    return [e.declare(imp.Load(lane, imp.ZERO), depth=e.depth) for lane in lanes]
+
+
+def _neighbours(
+    e: Emitter, reduce: fun.Reduce, start: imp.Expr, size: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """A grain in order: its values in a buffer, then pairs of neighbours, level by level."""
+    buffers = [e.local(value.dtype, GRAIN, "grain") for value in neutral]
+    name = reduce.space[-1].index.name
+    end = e.declare(machine("+", start, size))
+
+    def keep(values: list[imp.Expr]) -> None:
+        at = e.declare(machine("-", e.scalars[name], start))
+        for buffer, value in zip(buffers, values, strict=True):
+            e.emit(imp.Store(buffer, at, value))
+
+    rows.lower_row(e, name, start, end, reduce.body, keep)
+    count = e.mutable(DType.I64, size, "count")
+    with while_(e, machine(">", count, imp.ONE)):
+        e.depths[count.name] = e.depth
+        half = e.declare(machine(">>", count, imp.ONE))
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, half):
+            even = e.declare(machine("+", var, var))
+            odd = machine("+", even, imp.ONE)
+            left = [e.declare(imp.Load(b, even), depth=e.depth) for b in buffers]
+            right = [e.declare(imp.Load(b, odd), depth=e.depth) for b in buffers]
+            for buffer, value in zip(buffers, combine(e, reduce.operator, left, right), strict=True):
+                e.emit(imp.Store(buffer, var, value))
+        rest = e.declare(machine("&", count, imp.ONE))
+        with e.branch(machine("!=", rest, imp.ZERO)):
+            for buffer in buffers:
+                e.emit(imp.Store(buffer, half, imp.Load(buffer, machine("-", count, imp.ONE))))
+        e.emit(imp.Assign(count, machine("+", half, rest)))
+    return [e.declare(imp.Load(buffer, imp.ZERO), depth=e.depth) for buffer in buffers]
+

@@ -45,7 +45,7 @@ def lower_row(
         end = e.declare(imp.Select(machine("==", side, imp.ZERO), first, upper))
         var = e.unit.integer("j")
         with e.loop(var, begin, end, hoist=True):
-            e.scalars[lane] = var
+            e.bind(lane, var)
             store(scalar_results(e, body))
     _simd(e, lane, first, last, body, store, interior=True)
 
@@ -63,7 +63,7 @@ def _simd(
     var = e.unit.integer("j")
     with simd(e, var, lower, upper):
         e.interior, e.lane = interior, lane
-        e.scalars[lane] = var
+        e.bind(lane, var)
         store(scalar_results(e, body))
 
 
@@ -111,7 +111,7 @@ def _blocks(
             var = e.unit.integer("l")
             with simd(e, var, imp.ZERO, width):
                 e.interior, e.lane = cut is not None, lane
-                e.scalars[lane] = e.declare(machine("+", block, var))
+                e.bind(lane, e.declare(machine("+", block, var)))
                 store(scalar_results(e, body))
         with e.level(hoist=True) as careful:
             _careful(e, lane, block, valid, body, store)
@@ -126,14 +126,12 @@ def _careful(
     last = e.declare(machine("-", valid, imp.ONE))
     var = e.unit.integer("l")
     with simd(e, var, imp.ZERO, imp.integer(LANES)):
-        e.scalars[lane] = e.declare(
-            machine("+", block, e.declare(machine("min", var, last)))
-        )
+        e.bind(lane, e.declare(machine("+", block, e.declare(machine("min", var, last)))))
         for buffer, value in zip(results, scalar_results(e, body), strict=True):
             e.emit(imp.Store(buffer, var, value))
     var = e.unit.integer("l")
     with e.loop(var, imp.ZERO, valid):
-        e.scalars[lane] = e.declare(machine("+", block, var))
+        e.bind(lane, e.declare(machine("+", block, var)))
         store([imp.Load(buffer, var) for buffer in results])
 
 

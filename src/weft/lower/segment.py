@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.lower import bounds, copies, cpu
@@ -11,6 +13,7 @@ from weft.mem.nodes import MemArray, Program
 from weft.plan.segment import BoundsCheck, Failure, Layout, Segment, Slot
 from weft.printers import c
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+from weft.sizes.prove import Prover
 
 THREADS = "threads"
 
@@ -57,7 +60,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
     names = _integers(memory_program)
     unit = Unit(
         blocks=blocks,
-        nonnegative=bounds.nonnegative,
+        nonnegative=_prover(program),
         statement=cpu.lower_statement,
         sizes=frozenset(names),
     )
@@ -85,6 +88,25 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
     buffers = len(program.params) + len(memory_program.destinations)
     return imp.Program(name, buffers, tuple(integers), tuple(e.levels[0])), unit, workspace
+
+
+def _prover(program: fun.Program) -> Callable[[Poly], bool]:
+    """Whether a polynomial is proved >= 0; each is asked about once."""
+    prover: list[Prover] = []  # made when the simple cases end
+    answers: dict[Poly, bool] = {}
+
+    def nonnegative(poly: Poly) -> bool:
+        answer = answers.get(poly)
+        if answer is None:
+            answer = bounds.nonnegative(poly)
+            if not answer and (len(poly.terms) > 1 or not poly.is_constant):
+                if not prover:
+                    prover.append(Prover(program.facts, sizes=program.sizes, derived=program.derived))
+                answer = prover[0].nonnegative(poly)
+            answers[poly] = answer
+        return answer
+
+    return nonnegative
 
 
 def _integers(memory_program: Program) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 from weft.fun import nodes as fun
@@ -11,6 +12,7 @@ from weft.ops.dtypes import DType
 from weft.sizes import Poly, Size, as_poly, product
 
 WEIGHT = {"cheap": 1, "moderate": 4, "expensive": 12}
+UNROLLED = 128  # elements of a reduction that is written out
 ROUNDS = 64  # how many rounds a loop is guessed to take where nobody knows
 
 LAYOUT = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
@@ -33,8 +35,43 @@ def is_flat(body: fun.Body) -> bool:
                     return False
                 if not all(isinstance(var.type, fun.Scalar) for var in let.pattern):
                     return False
+            case fun.Reduce() as reduce:
+                if not is_unrolled(reduce):
+                    return False
             case _:
                 return False
+    return True
+
+
+def is_unrolled(reduce: fun.Reduce) -> bool:
+    """Whether a reduction is over so few elements that it is straight-line code."""
+    if reduce.reduced != len(reduce.space) or not all(r.extent.is_constant for r in reduce.space):
+        return False
+    extents = [r.extent.constant for r in reduce.space]
+    if not (max(extents) <= 16 and 0 < math.prod(extents) <= UNROLLED):
+        return False
+    return is_flat(reduce.body) and is_flat(reduce.operator.body)
+
+
+_COMMUTATIVE = frozenset(
+    "add multiply maximum minimum fmax fmin logical_and logical_or logical_xor"
+    " bitwise_and bitwise_or bitwise_xor".split()
+)
+
+
+def is_commutative(operator: fun.Lambda) -> bool:
+    """Whether the operator applies a commutative operation to each component."""
+    count = len(operator.params) // 2
+    statements, results = operator.body.statements, operator.body.results
+    if not len(statements) == len(results) == count:
+        return False
+    for k, (let, result) in enumerate(zip(statements, results, strict=True)):
+        expr = let.expr
+        if not isinstance(expr, fun.Apply) or expr.operation not in _COMMUTATIVE:
+            return False
+        pair = (operator.params[k], operator.params[k + count])
+        if let.pattern[0] != result or expr.arguments not in (pair, pair[::-1]):
+            return False
     return True
 
 

@@ -1,0 +1,61 @@
+"""Reductions: compiled code against the interpreter, at extents around grains and lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lower.harness import agree, compiled
+from weft.fun.parse import parse
+
+EXTENTS = [0, 1, 2, 63, 64, 65, 1023, 1024, 1025, 3000, 65537]
+
+SUM = """program sum(x: DT[n], y: DT[n]) sizes n {
+  let r: DT = reduce (; i < n) from ZERO {
+    let a: DT = x[i]
+    let b: DT = y[i]
+    let d: DT = subtract(a, b)
+    let s: DT = multiply(d, d)
+    in s
+  } with (l: DT, m: DT) { let t: DT = add(l, m) in t }
+  in r
+}"""
+
+ARGMAX = """program argmax(x: f32[n]) sizes n {
+  let v: f32, k: i64 = reduce (; i < n) from -inf_f32, 0 {
+    let a: f32 = x[i]
+    let p: i64 = size i
+    in a, p
+  } with (lv: f32, li: i64, rv: f32, ri: i64) {
+    let c: bool = greater_equal(lv, rv)
+    let v0: f32 = where(c, lv, rv)
+    let i0: i64 = where(c, li, ri)
+    in v0, i0
+  }
+  in v, k
+}"""
+
+
+def typed(text: str, dtype: str) -> str:
+    zero = {"f64": "0.0", "i64": "0"}.get(dtype, f"0.0_{dtype}" if dtype[0] == "f" else f"0_{dtype}")
+    return text.replace("DT", dtype).replace("ZERO", zero)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "u8", "i16"])
+def test_sum_of_squares(dtype: str) -> None:
+    program = parse(typed(SUM, dtype))
+    segment = compiled(program)
+    rng = np.random.default_rng(1)
+    for n in EXTENTS:
+        kind = program.params[0].type.dtype.numpy
+        x, y = (rng.uniform(0, 100, n).astype(kind) for _ in range(2))
+        agree(program, [x, y], segment=segment, n=n, rtol=1e-5)
+
+
+def test_argmax_keeps_the_first_of_equals() -> None:
+    program = parse(ARGMAX)
+    segment = compiled(program)
+    rng = np.random.default_rng(2)
+    for n in EXTENTS[1:]:
+        x = rng.integers(0, 50, n).astype(np.float32)
+        _, k = agree(program, [x], segment=segment, n=n)
+        assert k == x.argmax()
