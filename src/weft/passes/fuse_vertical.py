@@ -22,7 +22,7 @@ Ensures: no work beyond a few cheap operations is done twice; no producer is rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
@@ -35,10 +35,12 @@ from weft.sizes import Poly, Size
 
 # A producer is duplicated up to this much more work (in additions) for each element.
 _DUPLICATED = 24
-# In an inner loop, which reads each element many times, a body may be this much.
+# A body in an inner loop, which reads each element many times, may be this much work.
 _REPEATED = 2
 
 Rules: TypeAlias = tuple[fun.Boundary | None, ...]
+# Where a producer's element is needed: in which statement and body, at which index.
+Demand: TypeAlias = tuple[int, object, tuple[Size, ...], Rules]
 Instance: TypeAlias = tuple[str, tuple[Size, ...], Rules]  # a producer's first result, where
 
 
@@ -55,8 +57,11 @@ class _Producer:
     let: fun.Let
     kernel: fun.Kernel
     reads: Reads
-    demands: dict[tuple[object, ...], Site]  # where its elements are needed, in its roots' terms
+    demands: dict[Demand, Site]  # in terms of the statements that stay
     pinned: bool = False  # needed in memory anyway
+    # Of its body with the producers fused that only it reads, at one index:
+    work: float = 0
+    inputs: dict[str, int] = field(default_factory=dict)  # bytes read for each element
 
     @property
     def name(self) -> str:
@@ -228,19 +233,62 @@ def _producers(body: fun.Body) -> dict[str, _Producer]:
     return found
 
 
+def _reads(body: fun.Body, producers: dict[str, _Producer]) -> list[Reads]:
+    return [
+        producers[let.pattern[0].name].reads
+        if let.pattern[0].name in producers
+        else Reads.of(let.expr)
+        for let in body.statements
+    ]
+
+
+def _measure(producers: dict[str, _Producer], reads_of: list[Reads]) -> None:
+    """The work and the inputs of each producer."""
+    users: dict[str, set[object]] = {}
+    whole: set[str] = set()
+    for reads in reads_of:
+        whole |= reads.whole
+        for site in reads.sites:
+            if site.array.name in producers:
+                name = producers[site.array.name].name
+                users.setdefault(name, set()).add((site.scope, site.indices, site.boundary))
+    for name, producer in producers.items():
+        if name != producer.name:
+            continue
+        producer.work = work(producer.kernel.body)
+        own: set[str] = set()
+        for site in producer.reads.sites:
+            read = producers.get(site.array.name)
+            covering = covers(site.indices, producer.kernel.space)
+            if (
+                read is not None
+                and len(users[read.name]) == 1
+                and not ({var.name for var in read.let.pattern} & whole)
+            ):
+                if read.name not in own:
+                    producer.work += read.work - 1
+                    own.add(read.name)
+                if covering:
+                    producer.inputs.update(read.inputs)
+            elif covering:
+                producer.inputs[site.array.name] = site.array.type.dtype.itemsize
+
+
 def _choose(body: fun.Body, producers: dict[str, _Producer], fixed: set[str]) -> list[_Producer]:
     """The producers to fuse: decided from the last statement to the first.
 
     When a producer's turn comes, all that reads it has been decided, so it is known where
     its elements will be needed: `demands`, in terms of the statements that stay.
     """
+    reads_of = _reads(body, producers)
+    _measure(producers, reads_of)
     pinned = {a.name for a in body.results if isinstance(a, fun.Var)}
     arrays: dict[int, set[str]] = {}  # what each root reads
     chosen: list[_Producer] = []
     for root in range(len(body.statements) - 1, -1, -1):
         let = body.statements[root]
         producer = producers.get(let.pattern[0].name)
-        reads = producer.reads if producer is not None else Reads.of(let.expr)
+        reads = reads_of[root]
         pinned |= reads.whole
         if producer is not None:
             producer.pinned = any(var.name in pinned for var in let.pattern)
@@ -270,7 +318,7 @@ def _pass_on(
     for key, demand in producer.demands.items():
         values = dict(zip(names, demand.indices, strict=True))
         rules = dict(zip(names, demand.boundary, strict=True)) if demand.boundary else {}
-        arrays[key[0]].update(site.array.name for site in producer.reads.sites)  # type: ignore[index]
+        arrays[key[0]].update(site.array.name for site in producer.reads.sites)
         for site in producer.reads.sites:
             read = producers.get(site.array.name)
             if read is None:
@@ -296,41 +344,29 @@ def _pass_on(
 
 def _worth_fusing(producer: _Producer, arrays: dict[int, set[str]], fixed: set[str]) -> bool:
     demands = list(producer.demands.values())
-    if any(site.boundary and not _takes_rules(producer, site.boundary) for site in demands):
+    if any(bool(site.boundary) and not _takes_rules(producer, site.boundary) for site in demands):
         return False
     once = [each_at_most_once(s.indices, s.ranges, fixed) for s in demands]
     if len(demands) == 1 and once[0] and not producer.pinned:
         return True
-    amount = work(producer.kernel.body)
-    if amount == inf:
+    if producer.work == inf:
         return False
-    if not all(once) and not _is_trivial(producer):
+    # In an inner loop a body may be about what reading its result is.
+    trivial = producer.work <= _REPEATED and len(producer.inputs) <= 1
+    if not all(once) and not trivial:
         return False
     copies = len(demands) - 1 + producer.pinned
-    return amount * copies <= _DUPLICATED and _saves_bytes(producer, arrays)
-
-
-def _is_trivial(producer: _Producer) -> bool:
-    """A body that costs about as much as reading its result does."""
-    reads = len(producer.reads.sites)
-    return reads <= 1 and work(producer.kernel.body) <= _REPEATED
+    return producer.work * copies <= _DUPLICATED and _saves_bytes(producer, arrays)
 
 
 def _saves_bytes(producer: _Producer, arrays: dict[int, set[str]]) -> bool:
     """Whether recomputing reads no more bytes (for each element) than storing and loading."""
-    inputs = {
-        site.array.name: site.array.type.dtype.itemsize
-        for site in producer.reads.sites
-        if covers(site.indices, producer.kernel.space)
-    }
+    inputs = producer.inputs
     results = sum(var.type.dtype.itemsize for var in producer.let.pattern)
     roots = {key[0] for key in producer.demands}
-    recomputed = sum(
-        size
-        for root in roots
-        for name, size in inputs.items()
-        if name not in arrays[root]  # type: ignore[index]
-    )
+    recomputed = 0
+    for root in roots:
+        recomputed += sum(size for name, size in inputs.items() if name not in arrays[root])
     stored = results * len(roots)
     if not producer.pinned:
         # Written (which reads the cache line first), from inputs read once.

@@ -1,0 +1,210 @@
+"""split_reductions: a large reduction as tiles reduced independently, then combined.
+
+    let s = reduce[add, 0.0] (i < n) { x[i] }
+ => with T = 65536, c = ceil(n / T):
+    let p = kernel(t < c) {
+        let e = minimum(T, n - t*T); let q = reduce[add, 0.0] (i < e) { x[t*T + i] }; in q }
+    let s = reduce[add, 0.0; counter] (t < c) { p[t] }
+
+Tiles are aligned subtrees of the reduction's fixed tree (ARCHITECTURE.md, "Reductions"):
+65536 elements of the last reduced dimension; of each dimension outside it, the power of two
+of rows that makes up to 65536 elements. Where columns are added up side by side
+(`vector_dimension` "kept"), a tile is a power of two of rows, at least 32, that makes about
+2**20 elements, and its result a row.
+
+Removes: top-level reductions whose index space gives little parallelism otherwise.
+Adds: for each, a kernel over tiles and a reduction with `counter`; derived sizes.
+Requires: nothing. Reductions over data-dependent sizes stay as they are.
+Ensures: the same bits, by the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Builder, Names
+from weft.ops.dtypes import DType
+from weft.passes.vector_dimension import vector_dimension
+from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
+from weft.sizes.facts import SizeOperation
+
+TILE = 65536  # elements of a tile along the last reduced dimension
+COLUMN_ROWS = 32  # rows of a grain where columns are added up side by side
+COLUMN_TILE = 1 << 20  # elements of such a tile, about
+
+When: TypeAlias = Callable[[fun.Reduce], bool]
+
+
+def always(_: fun.Reduce) -> bool:
+    """Split every reduction."""
+    return True
+
+
+def unless_rows(reduce: fun.Reduce) -> bool:
+    """Split all but reductions of rows, whose kept dimensions are parallel already."""
+    return reduce.reduced == len(reduce.space) or vector_dimension(reduce) == "kept"
+
+
+def split_reductions(program: fun.Program, when: When = unless_rows) -> fun.Program:
+    """The program with those of its outermost reductions split for which `when` says so.
+
+    Parameters
+    ----------
+    program : fun.Program
+    when : callable
+        `unless_rows`, `always`, or a decision taken at launch.
+    """
+    if not any(isinstance(let.expr, fun.Reduce) for let in program.body.statements):
+        return program
+    split = _Split(program)
+    for let in program.body.statements:
+        expr = let.expr
+        if isinstance(expr, fun.Reduce) and not expr.counter and split.sized(expr) and when(expr):
+            split.reduce(let, expr)
+        else:
+            split.top.statements.append(let)
+    return replace(program, body=split.top.body(program.body.results), derived=tuple(split.derived))
+
+
+class _Split:
+    def __init__(self, program: fun.Program) -> None:
+        self.names = Names.of(program)
+        self.top = Builder(self.names)
+        self.derived = list(program.derived)
+        self.known = {(d.operation, d.left, d.right): Poly.var(d.name) for d in program.derived}
+        self.sizes = {*program.sizes, *(derived.name for derived in program.derived)}
+
+    def sized(self, reduce: fun.Reduce) -> bool:
+        """Whether the extents are known at launch."""
+        return all(r.extent.variables() <= self.sizes for r in reduce.space)
+
+    def derive(self, operation: SizeOperation, left: Size, right: Size, base: str) -> Size:
+        """A derived size, computed now where it is constant."""
+        if left.is_constant and right.is_constant:
+            return as_poly(Derived("", operation, left, right).evaluate({}))
+        key = (operation, left, right)
+        if key not in self.known:
+            name = self.names.fresh(base)
+            self.derived.append(Derived(name, operation, left, right))
+            self.sizes.add(name)
+            self.known[key] = Poly.var(name)
+        return self.known[key]
+
+    def ceildiv(self, size: Size, tile: Size) -> Size:
+        if tile == ONE:
+            return size
+        return self.derive("floordiv", size + tile - 1, tile, "tiles")
+
+    def pow2(self, elements: int, inner: Size, least: int) -> Size:
+        """The power of two of rows of `inner` elements that makes up to `elements`."""
+        divisor = self.derive("max", inner, ONE, "least")
+        rows = self.derive("floordiv", as_poly(elements), divisor, "rows")
+        if least > 1:
+            rows = self.derive("max", rows, as_poly(least), "rows")
+        return self.derive("pow2floor", rows, ZERO, "tile")
+
+    # ------------------------------------------------------------ one reduction
+
+    def reduce(self, let: fun.Let, reduce: fun.Reduce) -> None:
+        self.top.place = let.place
+        kept = len(reduce.space) - reduce.reduced
+        columns = vector_dimension(reduce) == "kept"
+        reduced = reduce.space[kept:]
+        if columns:
+            elements = product(r.extent for r in reduce.space[:kept])
+            sizes = [self.pow2(COLUMN_TILE, elements, COLUMN_ROWS)]
+        else:
+            sizes = [
+                self.pow2(TILE, product(r.extent for r in reduced[d + 1 :]), 1)
+                for d in range(len(reduced) - 1)
+            ] + [as_poly(TILE)]
+        counts = [self.ceildiv(r.extent, size) for r, size in zip(reduced, sizes, strict=True)]
+        if all(count == ONE for count in counts):
+            self.top.statements.append(let)
+            return
+        tiles = tuple(fun.Range(self.top.index("tile"), count) for count in counts)
+        # Columns stay together inside a tile; other kept dimensions are parallel themselves.
+        outer = () if columns else reduce.space[:kept]
+        partial = self.partial(reduce, let.pattern, outer, tiles, sizes)
+        self.combine(reduce, let, kept, counts, partial, columns)
+
+    def partial(
+        self,
+        reduce: fun.Reduce,
+        pattern: tuple[fun.Var, ...],
+        outer: tuple[fun.Range, ...],
+        tiles: tuple[fun.Range, ...],
+        sizes: list[Size],
+    ) -> tuple[fun.Var, ...]:
+        """`kernel(outer, tiles) { reduce(.., elements of the tile) }`."""
+        body = self.top.inner()
+        first = len(reduce.space) - reduce.reduced
+        shifted: dict[str, Size] = {}
+        space = list(reduce.space[len(outer) : first])
+        for old, tile, size in zip(reduce.space[first:], tiles, sizes, strict=True):
+            start = Poly.var(tile.index.name) * size
+            rest = body.scalar(old.extent - start)
+            whole = body.scalar(size)
+            extent = body.let(fun.Apply("minimum", (whole, rest)), fun.Scalar(DType.I64), "extent")
+            index = self.top.index()
+            shifted[old.index.name] = start + Poly.var(index.name)
+            space.append(fun.Range(index, Poly.var(extent.name)))
+        # The body's own index becomes the tile's; as an atom it is a statement of its own.
+        inner = self.shift(reduce.body, reduce.space[first:], shifted)
+        columns = tuple(r.extent for r in space[: len(space) - reduce.reduced])
+        tile_reduce = replace(reduce, space=tuple(space), body=inner)
+        types: list[fun.Type] = [
+            fun.Array(dtype, columns) if columns else fun.Scalar(dtype)
+            for dtype in (var.type.dtype for var in pattern)
+        ]
+        results = body.bind(tile_reduce, tuple(types), "tile")
+        shape = tuple(r.extent for r in (*outer, *tiles)) + columns
+        arrays = tuple(fun.Array(var.type.dtype, shape) for var in pattern)
+        return self.top.bind(fun.Kernel((*outer, *tiles), body.body(results)), arrays, "partial")
+
+    def shift(self, body: fun.Body, old: tuple[fun.Range, ...], to: dict[str, Size]) -> fun.Body:
+        """The body with indices replaced by polynomials."""
+        used = {
+            a.name
+            for let in walk.statements(body)
+            for a in walk.operands(let.expr)[0]
+            if isinstance(a, fun.Var)
+        } | {a.name for a in body.results if isinstance(a, fun.Var)}
+        head: list[fun.Let] = []
+        atoms: dict[str, fun.Atom] = {}
+        for range_ in old:
+            if range_.index.name in used:
+                var = self.top.index("at")
+                head.append(fun.Let((var,), fun.SizeValue(to[range_.index.name])))
+                atoms[range_.index.name] = var
+        shifted = walk.Substitution(atoms, to).body(body)
+        return fun.Body((*head, *shifted.statements), shifted.results)
+
+    def combine(
+        self,
+        reduce: fun.Reduce,
+        let: fun.Let,
+        kept: int,
+        counts: list[Size],
+        partial: tuple[fun.Var, ...],
+        columns: bool,
+    ) -> None:
+        """`reduce[counter] (kept, tiles) { partial[..] }`."""
+        body = self.top.inner()
+        outer = tuple(fun.Range(self.top.index(), r.extent) for r in reduce.space[:kept])
+        tiles = tuple(fun.Range(self.top.index("tile"), count) for count in counts)
+        order = (*tiles, *outer) if columns else (*outer, *tiles)
+        indices = tuple(Poly.var(r.index.name) for r in order)
+        values = [
+            body.let(fun.Index(array, indices), fun.Scalar(array.type.dtype)) for array in partial
+        ]
+        operator = walk.Substitution(fresh=self.names.fresh).function(reduce.operator)
+        final = fun.Reduce(
+            (*outer, *tiles), reduce.reduced, body.body(values), operator, reduce.neutral,
+            counter=True,
+        )  # fmt: skip
+        self.top.statements.append(fun.Let(let.pattern, final, let.place))

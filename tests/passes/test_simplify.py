@@ -1,0 +1,259 @@
+"""One rule a test: printed programs before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from passes.programs import agree, before_after
+
+from weft.fun.parse import parse
+from weft.passes.remove_dead import remove_dead
+from weft.passes.share import share
+from weft.passes.simplify import simplify
+
+Golden = Callable[[str], None]
+
+
+def scalar_program(types: str, *lets: str) -> str:
+    lines = "\n".join(f"  {let}" for let in lets)
+    last = lets[-1].split(":")[0].removeprefix("let ")
+    return f"program p({types}) {{\n{lines}\n  in {last}\n}}\n"
+
+
+SCALARS = {
+    "times one": ("x: f64", "let a: f64 = multiply(x, 1.0)"),
+    "one times": ("x: f64", "let a: f64 = multiply(1.0, x)"),
+    "times zero of floats stays": ("x: f64", "let a: f64 = multiply(x, 0.0)"),
+    "times zero of integers": ("x: i64", "let a: i64 = multiply(x, 0)"),
+    "plus zero stays": ("x: f64", "let a: f64 = add(x, 0.0)"),
+    "plus minus zero": ("x: f64", "let a: f64 = add(x, -0.0)"),
+    "minus zero": ("x: f64", "let a: f64 = subtract(x, 0.0)"),
+    "power 2": ("x: f64", "let a: f64 = pow(x, 2.0)"),
+    "power 3": ("x: f64", "let a: f64 = pow(x, 3.0)"),
+    "power half stays": ("x: f64", "let a: f64 = pow(x, 0.5)"),
+    "power minus 1": ("x: f64", "let a: f64 = pow(x, -1.0)"),
+    "negative twice": ("x: f64", "let b: f64 = negative(x)", "let a: f64 = negative(b)"),
+    "not twice": ("x: bool", "let b: bool = logical_not(x)", "let a: bool = logical_not(b)"),
+    "floor twice": ("x: f64", "let b: f64 = floor(x)", "let a: f64 = floor(b)"),
+    "floor of integer": ("x: i64", "let a: i64 = floor(x)"),
+    "where same": ("c: bool, x: f64", "let a: f64 = where(c, x, x)"),
+    "where true": ("x: f64, y: f64", "let a: f64 = where(True, x, y)"),
+    "where not": (
+        "c: bool, x: f64, y: f64", "let d: bool = logical_not(c)", "let a: f64 = where(d, x, y)",
+    ),
+    "constants": ("x: f64", "let b: f64 = exp(1.0)", "let a: f64 = multiply(x, b)"),
+    "cast to same": ("x: f64", "let a: f64 = f64(x)"),
+    "cast there and back": ("x: i16", "let b: f64 = f64(x)", "let a: i16 = i16(b)"),
+    "cast that loses stays": ("x: f64", "let b: f32 = f32(x)", "let a: f64 = f64(b)"),
+    "cast by way of wider": ("x: i16", "let b: i32 = i32(x)", "let a: f64 = f64(b)"),
+    "cast that wraps by way of float stays": (
+        "x: i32", "let b: f64 = f64(x)", "let a: i8 = i8(b)",
+    ),
+    "cast of constant": ("x: f32", "let b: f32 = f32(1)", "let a: f32 = add(x, b)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalar(name: str, golden: Golden) -> None:
+    types, *lets = SCALARS[name]
+    text = scalar_program(types, *lets)
+    golden(before_after(text, simplify, remove_dead))
+
+
+VALUES = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-310, 3.0]
+
+
+@pytest.mark.parametrize("name", [n for n, row in SCALARS.items() if row[0] == "x: f64"])
+@pytest.mark.parametrize("value", VALUES)
+def test_scalar_values(name: str, value: float) -> None:
+    types, *lets = SCALARS[name]
+    before = parse(scalar_program(types, *lets))
+    after = remove_dead(simplify(before))
+    agree(before, after, [np.float64(value)], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("view", "index", "type_"),
+    [
+        ("slice a [0 for n, 3 for k by 2]", "i, j", "n, k"),
+        ("slice a [5, m - 1 for k by -1]", "j", "k"),
+        ("permute a (1, 0)", "j, i", "m, n"),
+        ("broadcast a (b, n, m)", "1, i, j", "b, n, m"),
+        ("reshape a (n, 1, m)", "i, 0, j", "n, 1, m"),
+        ("reshape a (n*m)", "m*i + j", "n*m"),
+        ("reshape a (n*m)", "i + j", "n*m"),
+        ("copy a", "i, j", "n, m"),
+    ],
+)
+def test_read_through_view(view: str, index: str, type_: str, golden: Golden) -> None:
+    text = f"""
+    program p(a: f64[n, m]) sizes n, m, k, b {{
+      let v: f64[{type_}] = {view}
+      let r: f64[n, k] = kernel (i < n, j < k) {{
+        let x: f64 = v[{index}]
+        in x
+      }}
+      in r
+    }}"""
+    if index == "m*i + j":
+        text = text.replace("(i < n, j < k)", "(i < n, j < m)").replace("f64[n, k]", "f64[n, m]")
+    golden(before_after(text, simplify, remove_dead))
+
+
+def test_split_by_reshape(golden: Golden) -> None:
+    golden(before_after("""
+    program p(a: f64[n*m, k]) sizes n, m, k {
+      let v: f64[n, m, k] = reshape a (n, m, k)
+      let r: f64[n, m, k] = kernel (i < n, j < m, l < k) {
+        let x: f64 = v[i, j, l]
+        in x
+      }
+      in r
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_read_with_rule_through_slice(golden: Golden) -> None:
+    golden(before_after("""
+    program p(a: f64[n]) sizes n {
+      let v: f64[n - 2] = slice a [1 for n - 2]
+      let r: f64[n] = kernel (i < n) {
+        let x: f64 = v[i - 1 : edge (0, n - 2)]
+        in x
+      }
+      in r
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_views_of_views(golden: Golden) -> None:
+    golden(before_after("""
+    program p(a: f64[n, m]) sizes n, m {
+      let b: f64[m, n] = permute a (1, 0)
+      let c: f64[n, m] = permute b (1, 0)
+      let d: f64[n - 1, m] = slice c [1 for n - 1, 0 for m]
+      let e: f64[n - 3] = slice d [2 for n - 3, 7]
+      let f: f64[n*m] = reshape c (n*m)
+      let g: f64[m, n] = reshape f (m, n)
+      in c, e, g
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_constant_condition(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64) {
+      let c: bool = less(1.0, 2.0)
+      let a: f64 = if c { let b: f64 = exp(x) in b } else { in x }
+      in a
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_loop_of_one_round(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64, a: f64[n]) sizes n {
+      let r: f64 = loop (s: f64 = x) for i from n - 1 to n {
+        let v: f64 = a[i]
+        let t: f64 = add(s, v)
+        in t
+      }
+      in r
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_unchanging_loop_parameter(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64, y: f64) sizes n {
+      let r: f64, s: f64 = loop (a: f64 = x, b: f64 = y) for i from 0 to n {
+        let t: f64 = multiply(a, b)
+        in t, b
+      }
+      in r, s
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_extent_of_one(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64[n, 1]) sizes n {
+      let r: f64[n, 1] = kernel (i < n, j < 1) {
+        let v: f64 = x[i, j]
+        in v
+      }
+      in r
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_index_arithmetic(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64[n], at: i64[n]) sizes n {
+      let r: f64[n] = kernel (i < n) {
+        let j: i64 = size i
+        let o: i64 = size n - 1
+        let k: i64 = subtract(o, j)
+        let l: i64 = at[k]
+        let m: i64 = add(l, 1)
+        let v: f64 = x[m]
+        in v
+      }
+      in r
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_copy_of_fresh_array(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64[n]) sizes n {
+      let a: f64[n] = kernel (i < n) { let v: f64 = x[i] let w: f64 = exp(v) in w }
+      let b: f64[n] = copy a
+      let c: f64[n] = copy x
+      in b, c
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_share(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64[n], y: f64) sizes n {
+      let e: f64 = exp(y)
+      let a: f64[n] = kernel (i < n) {
+        let v: f64 = x[i]
+        let w: f64 = exp(y)
+        let s: f64 = add(v, w)
+        let t: f64 = add(w, v)
+        let u: f64 = multiply(s, t)
+        in u
+      }
+      let b: f64[n] = kernel (j < n) {
+        let v2: f64 = x[j]
+        let w2: f64 = exp(y)
+        let s2: f64 = add(v2, w2)
+        let t2: f64 = add(w2, v2)
+        let u2: f64 = multiply(s2, t2)
+        in u2
+      }
+      in a, b, e
+    }""", share))  # fmt: skip
+
+
+def test_dead_results(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64[n]) sizes n {
+      let a: f64[n], b: f64[n] = kernel (i < n) {
+        let v: f64 = x[i]
+        let w: f64 = exp(v)
+        in v, w
+      }
+      let s: f64, m: f64 = reduce (; i2 < n) from 0.0, -inf {
+        let v2: f64 = a[i2]
+        let w2: f64 = log(v2)
+        in v2, w2
+      } with (l1: f64, l2: f64, r1: f64, r2: f64) {
+        let o1: f64 = add(l1, r1)
+        let o2: f64 = maximum(l2, r2)
+        in o1, o2
+      }
+      let f: f64, g: f64, h: f64 = loop (p1: f64 = s, p2: f64 = s, p3: f64 = s) for k from 0 to n {
+        let q1: f64 = add(p1, p2)
+        let q2: f64 = exp(p2)
+        let q3: f64 = exp(p3)
+        in q1, q2, q3
+      }
+      in f
+    }""", remove_dead))  # fmt: skip
