@@ -1,0 +1,61 @@
+"""Place blocks: where each temporary block lies in the workspace of one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from weft.mem.nodes import Block, MemArray, Program
+from weft.sizes import ZERO, Poly, Size, product
+
+THREADS = "threads"
+"""The size variable that holds the number of threads of the pool."""
+
+_LINE = 64  # bytes of a cache line
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """A block from `offset` bytes on; that of thread t from `offset + t * stride` on."""
+
+    offset: Size
+    stride: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where blocks lie, and the bytes of the whole workspace (in sizes and "threads")."""
+
+    places: dict[str, BlockPlace]
+    workspace: Size
+
+
+def place_blocks(program: Program) -> Placement:
+    """Give each block an offset, one after another, a cache line apart.
+
+    Requires a workspace aligned to 64 bytes. Ensures that elements are aligned: what is
+    a multiple of more bytes comes first, so that no rounding is needed, and offsets stay
+    polynomials. No two threads' blocks share a cache line.
+    """
+    offset: Size = ZERO
+    places: dict[str, BlockPlace] = {}
+    for block in sorted(program.blocks, key=lambda b: -_alignment(b)):
+        stride = block.bytes + _LINE
+        places[block.name] = BlockPlace(offset, stride)
+        offset = offset + (stride * Poly.var(THREADS) if block.per_thread else stride)
+    return Placement(places, offset)
+
+
+def peak_bytes(program: Program) -> Size:
+    """The bytes that a call needs beside its arguments: workspace and results."""
+    total = place_blocks(program).workspace
+    for type_ in program.destinations:
+        shape = type_.shape if isinstance(type_, MemArray) else ()
+        total = total + product(shape) * type_.dtype.itemsize
+    return total
+
+
+def _alignment(block: Block) -> int:
+    """The largest power of two, up to a line, of which the block's size is a multiple."""
+    common = gcd(_LINE, *block.bytes.terms.values())
+    return common & -common
