@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
@@ -49,8 +50,11 @@ class Settings:
 
     @property
     def limit(self) -> int:
-        """The memory limit in bytes, the default one computed."""
-        return default_limit() if self.memory_limit is None else self.memory_limit
+        """The memory limit in bytes; the default one is fixed when it is first needed."""
+        return _default_limit() if self.memory_limit is None else self.memory_limit
+
+
+_default_limit = cache(default_limit)
 
 
 _base = Settings()

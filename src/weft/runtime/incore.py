@@ -91,18 +91,25 @@ def derive(sizes: Mapping[str, int], derived: Sequence[Derived]) -> dict[str, in
     return values
 
 
-def check_bounds(checks: Sequence[BoundsCheck], values: Mapping[str, int]) -> None:
-    """Raise `OutOfBoundsError` for an affine access that leaves its array."""
+def check_bounds(checks: Sequence[BoundsCheck], values: Mapping[str, Any]) -> None:
+    """Raise `OutOfBoundsError` for an affine access that leaves its array.
+
+    `values` gives an int, or an array with one element for each box, for every size.
+    """
     for check in checks:
-        if any(extent.evaluate(values) <= 0 for extent in check.nonempty):
-            continue
-        lower, upper = check.lower.evaluate(values), check.upper.evaluate(values)
-        extent = check.extent.evaluate(values)
-        if lower < 0 or upper >= extent:
+        used = np.asarray(True)
+        for count in check.nonempty:
+            used = used & (np.asarray(count.evaluate(values)) > 0)
+        lower, upper, extent = np.broadcast_arrays(
+            *(size.evaluate(values) for size in (check.lower, check.upper, check.extent)), used
+        )[:3]
+        outside = used & ((lower < 0) | (upper >= extent))
+        if outside.any():
+            first = np.unravel_index(int(outside.argmax()), outside.shape)
             raise OutOfBoundsError(
-                f"indices from {lower} to {upper} leave axis {check.axis} of {check.array}, "
-                f"which has {extent} elements",
-                f"0 <= index < {extent}",
+                f"indices from {lower[first]} to {upper[first]} leave axis {check.axis} of "
+                f"{check.array}, which has {extent[first]} elements",
+                f"0 <= index < {extent[first]}",
                 "guard the access with wf.where or wf.cond, or read with a boundary rule",
                 check.place,
             )
@@ -206,17 +213,17 @@ class InCore:
         """
         held: dict[str, Value] = dict(inputs)
         for step, dead in zip(self.steps, self.dead_after, strict=True):
+            results: Sequence[Value]
             if isinstance(step, Launch):
-                names = step.step
+                names = step.step.results
                 results = run_launch(
-                    step, [held[name] for name in names.params], pool, threads,
-                    [out.get(name) for name in names.results] if out else None,
+                    step, [held[name] for name in step.step.params], pool, threads,
+                    [out.get(name) for name in names] if out else None,
                 )  # fmt: skip
             else:
+                names = step.results
                 results = step.run([held[name] for name in step.params], self.values)
-                names = step  # type: ignore[assignment]
-            for name, result in zip(names.results, results, strict=True):
-                held[name] = result
+            held.update(zip(names, results, strict=True))
             for name in dead:
                 held.pop(name, None)
         return [held[name] for name in self.results]

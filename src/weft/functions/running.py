@@ -1,0 +1,207 @@
+"""Opening data, and running computations: to memory, to files, or not at all (`explain`)."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from weft import execute
+from weft.array import Array, asarray, source_array
+from weft.config import settings
+from weft.errors import ArgumentError, ArgumentTypeError, user_place
+from weft.frontend.graph import Node
+from weft.io.open import open_source
+from weft.io.sinks import Mode, open_sink
+from weft.plan.explain import Explanation
+from weft.progress import progress_bar
+
+Progress: TypeAlias = builtins.bool | Callable[[int, int], None]
+
+
+def open(
+    path_or_paths: Any,
+    component: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> Array:
+    """A lazy array over a file, several files, or an object that holds an array.
+
+    Parameters
+    ----------
+    path_or_paths : path, sequence of paths, or object
+        `.npy`, zarr, HDF5 or TIFF; a list of files (or a pattern) is a stack along a new
+        first axis.
+    component : str, optional
+        The path of the array inside a zarr group or an HDF5 file.
+    storage_options : dict, optional
+        For zarr's remote stores.
+
+    Raises
+    ------
+    SourceError
+        What is there cannot be read: missing, truncated, of an unknown format.
+
+    Notes
+    -----
+    Nothing is read but headers, until a computation runs.
+    """
+    return source_array(open_source(path_or_paths, component, storage_options))
+
+
+def compute(*arrays: Any) -> Any:
+    """Run several computations in one pass over their data.
+
+    Parameters
+    ----------
+    *arrays : weft.Array
+        Other values are given back as they are.
+
+    Returns
+    -------
+    ndarray, or tuple of ndarray
+        One for each argument (rank 0 for scalars); alone where there is one argument.
+    """
+    places = [k for k, array in enumerate(arrays) if isinstance(array, Array)]
+    values = execute.compute([arrays[k]._node for k in places]) if places else []
+    results = list(arrays)
+    for k, value in zip(places, values, strict=True):
+        results[k] = value
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def store(
+    sources: Any,
+    targets: Any,
+    *,
+    regions: Any = None,
+    chunks: tuple[int, ...] | None = None,
+    mode: Mode = "x",
+    resume: builtins.bool = False,
+    progress: Progress | None = None,
+) -> None:
+    """Run computations into files or arrays, under the memory limit, in one pass.
+
+    Parameters
+    ----------
+    sources : array or sequence of arrays
+    targets : path, array or object, or as many of them as there are sources
+        A path ending in `.npy`, `.zarr`, `.h5` or `.hdf5` (the last two may be followed by
+        ``::component``); a NumPy array or memmap; a zarr or h5py array; any object with
+        `shape`, `dtype` and `__setitem__`.
+    regions : tuple of slice, or as many of them, optional
+        The part of an existing target to write.
+    chunks : tuple of int, optional
+        Chunk extents of new zarr and HDF5 arrays.
+    mode : {"x", "w", "r+"}
+        Fail where a file exists; replace it; write into it.
+    resume : bool
+        Go on where an interrupted run stopped (chunked targets).
+    progress : bool or callable, optional
+        True for a bar; or a function of (bytes done, bytes in all). By default as
+        `wf.config(progress=...)` says.
+
+    Raises
+    ------
+    SinkError, SourceError, MemoryLimitError, ShapeError, DTypeError
+        Nothing appears under a target's name unless all of it is there.
+    """
+    one = not isinstance(sources, list | tuple)
+    given = [sources] if one else list(sources)
+    places = [targets] if one else _matching(targets, len(given), "targets")
+    parts = [regions] if one else _matching_regions(regions, len(given))
+    arrays = [source if isinstance(source, Array) else asarray(source) for source in given]
+    sinks = []
+    try:
+        for array, target, region in zip(arrays, places, parts, strict=True):
+            shape = tuple(int(n) for n in array.shape)
+            extents = _chunks(chunks, len(shape))
+            sinks.append(open_sink(target, shape, array.dtype, extents, mode, resume, region))
+    except BaseException:
+        for sink in sinks:
+            sink.abort()
+        raise
+    with ExitStack() as stack:
+        wanted = settings().progress if progress is None else progress
+        report = stack.enter_context(progress_bar("store")) if wanted is True else wanted or None
+        execute.store([array._node for array in arrays], sinks, report)
+
+
+def _chunks(chunks: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | None:
+    """Chunk extents go to the targets of their rank."""
+    return chunks if chunks is not None and len(chunks) == rank else None
+
+
+def _matching(values: Any, count: int, what: str) -> list[Any]:
+    if not isinstance(values, list | tuple):
+        raise ArgumentTypeError(
+            f"{count} sources and no sequence of {what}",
+            f"a sequence of {count} {what}",
+            place=user_place(),
+        )
+    if len(values) != count:
+        raise ArgumentError(
+            f"{count} sources and {len(values)} {what}", f"{count} {what}", place=user_place()
+        )
+    return list(values)
+
+
+def _matching_regions(regions: Any, count: int) -> list[Any]:
+    return [None] * count if regions is None else _matching(regions, count, "regions")
+
+
+def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
+    """How a computation would run: kernels, boxes, bytes moved, the predicted peak, and why.
+
+    Parameters
+    ----------
+    function : callable or weft.Array
+        A function, compiled or not, of the arguments; or lazy arrays themselves.
+    *arguments, **named
+        As the function takes them; NumPy arrays are taken as lazy ones.
+
+    Returns
+    -------
+    Explanation
+        Printable; `.html()`, `.peak_bytes`, `.bytes_moved`, `.kernels`.
+    """
+    if isinstance(function, Array):
+        results: Any = (function, *arguments)
+    elif callable(function):
+        lazy = [asarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        keywords = {k: asarray(a) if isinstance(a, np.ndarray) else a for k, a in named.items()}
+        results = function(*lazy, **keywords)
+    else:
+        raise ArgumentTypeError(
+            f"explain of a {type(function).__name__}", "a function or a lazy array",
+            place=user_place(),
+        )  # fmt: skip
+    nodes = _nodes(results)
+    if not nodes:
+        raise ArgumentTypeError(
+            "a function that gives no lazy array", "one whose result is a weft.Array",
+            place=user_place(),
+        )  # fmt: skip
+    return Explanation(execute.plan_nodes(nodes))
+
+
+def _nodes(results: Any) -> list[Node]:
+    """The lazy arrays in nested containers, in order."""
+    if isinstance(results, Array):
+        return [results._node]
+    if isinstance(results, dict):
+        results = list(results.values())
+    if isinstance(results, list | tuple):
+        return [node for result in results for node in _nodes(result)]
+    return []
+
+
+def devices() -> list[str]:
+    """The devices that `wf.config(devices=...)` can name, the default first."""
+    return ["cpu"]
+
+
+__all__ = ["compute", "devices", "explain", "open", "store"]
+
