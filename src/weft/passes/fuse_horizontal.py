@@ -27,6 +27,7 @@ from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.passes.order import Node, depends, in_order, nodes_of
 from weft.passes.reads import Reads, covers, is_own_index
 from weft.sizes import Poly
 
@@ -53,13 +54,11 @@ def _level(body: fun.Body) -> fun.Body:
 
 
 @dataclass(slots=True)
-class _Node:
-    """A statement, perhaps joined of several, among those of a body."""
+class _Alike:
+    """What decides whether a statement can be joined with another."""
 
-    let: fun.Let
-    key: object  # alike statements have the same; None where there is nothing to join
+    key: object  # equal for alike statements; None where there is nothing to join
     shared: frozenset[str]  # arrays read at every index
-    needs: set[int]  # the nodes that it uses directly
 
 
 def _join_statements(statements: list[fun.Let]) -> list[fun.Let]:
@@ -67,28 +66,17 @@ def _join_statements(statements: list[fun.Let]) -> list[fun.Let]:
     known = [key for key in keys if key is not None]
     if len(known) == len(set(known)):
         return statements
-    nodes: dict[int, _Node] = {}
-    owner: dict[str, int] = {}
-    for number, (let, key) in enumerate(zip(statements, keys, strict=True)):
-        used = _used(let)
-        needs = {owner[name] for name in used if name in owner}
-        nodes[number] = _Node(let, key, _shared(let.expr), needs)
-        owner.update((var.name, number) for var in let.pattern)
-    joined = False
-    for number in list(nodes):
-        first = _partner(nodes, number)
+    nodes = nodes_of(statements)
+    alike = {
+        number: _Alike(key, _shared(let.expr))
+        for number, (let, key) in enumerate(zip(statements, keys, strict=True))
+        if key is not None
+    }
+    for number in list(alike):
+        first = _partner(nodes, alike, number)
         if first is not None:
-            _join(nodes, first, number)
-            joined = True
-    return _in_order(nodes) if joined else statements
-
-
-def _used(let: fun.Let) -> set[str]:
-    used = set(walk.used_names(let.expr))
-    for var in let.pattern:
-        for size in walk.type_sizes(var.type):
-            used |= size.variables()
-    return used
+            _join(nodes, alike, first, number)
+    return in_order(nodes) if len(nodes) < len(statements) else statements
 
 
 def _key(expr: fun.Expr) -> object:
@@ -119,38 +107,22 @@ def _shared(expr: fun.Expr) -> frozenset[str]:
     )
 
 
-def _partner(nodes: dict[int, _Node], number: int) -> int | None:
+def _partner(nodes: dict[int, Node], alike: dict[int, _Alike], number: int) -> int | None:
     """An earlier node to join with: alike, reading an array in common, independent."""
-    node = nodes[number]
-    if node.key is None:
-        return None
-    for first, other in nodes.items():
+    node, mine = nodes[number], alike[number]
+    for first, other in alike.items():
         if first == number:
-            return None
-        if other.key != node.key:
+            break
+        if other.key != mine.key:
             continue
-        direct = first in node.needs
-        if direct and not _feeds(other.let, node.let):
+        if first in node.needs and not _feeds(nodes[first].let, node.let):
             continue
-        results = {var.name for var in other.let.pattern}
-        if not (node.shared & (other.shared | results)):
+        results = {var.name for var in nodes[first].let.pattern}
+        if not mine.shared & (other.shared | results):
             continue
-        if not any(_depends(nodes, need, first) for need in node.needs if need != first):
+        if not any(depends(nodes, need, first) for need in node.needs if need != first):
             return first
     return None
-
-
-def _depends(nodes: dict[int, _Node], number: int, on: int) -> bool:
-    """Whether there is a path of uses from one node to another."""
-    seen, stack = set(), [number]
-    while stack:
-        at = stack.pop()
-        if at == on:
-            return True
-        if at not in seen:
-            seen.add(at)
-            stack.extend(nodes[at].needs)
-    return False
 
 
 def _feeds(first: fun.Let, second: fun.Let) -> bool:
@@ -169,14 +141,14 @@ def _feeds(first: fun.Let, second: fun.Let) -> bool:
     )
 
 
-def _join(nodes: dict[int, _Node], first: int, second: int) -> None:
-    """Replace two nodes by one, which takes the place of the first in `nodes`."""
+def _join(nodes: dict[int, Node], alike: dict[int, _Alike], first: int, second: int) -> None:
+    """Replace two nodes by one, which takes the number of the first."""
     a, b = nodes[first], nodes.pop(second)
     pattern = a.let.pattern + b.let.pattern
     let = fun.Let(pattern, _joined(a.let, b.let), a.let.place or b.let.place)
-    shared = (a.shared | b.shared) - {var.name for var in a.let.pattern}
-    needs = (a.needs | b.needs) - {first, second}
-    nodes[first] = _Node(let, a.key, shared, needs)
+    nodes[first] = Node(let, (a.needs | b.needs) - {first, second})
+    shared = alike[first].shared | alike.pop(second).shared
+    alike[first].shared = shared - {var.name for var in a.let.pattern}
     for node in nodes.values():
         if second in node.needs:
             node.needs.remove(second)
@@ -231,18 +203,3 @@ class _Renamed(walk.Substitution):
             else:
                 statements.append(self.let(let))
         return fun.Body(tuple(statements), tuple(map(self.atom, body.results)))
-
-
-def _in_order(nodes: dict[int, _Node]) -> list[fun.Let]:
-    """The statements, each after those it needs, otherwise in the order they had."""
-    placed: dict[int, None] = {}
-
-    def place(number: int) -> None:
-        if number not in placed:
-            for need in sorted(nodes[number].needs):
-                place(need)
-            placed[number] = None
-
-    for number in nodes:
-        place(number)
-    return [nodes[number].let for number in placed]
