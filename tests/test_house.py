@@ -1,0 +1,130 @@
+"""Which room of the house may import which: the table of ARCHITECTURE.md, enforced."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "weft"
+
+FUN_AND_BELOW = {"errors", "ops", "sizes", "lmad", "fun"}
+COMPILER_AND_BELOW = FUN_AND_BELOW | {
+    "frontend", "passes", "plan", "mem", "imp", "lower", "printers", "compiler"
+}  # fmt: skip
+EXECUTE_AND_BELOW = COMPILER_AND_BELOW | {"runtime", "io", "execute"}
+USER_FACING = {"array", "functions", "jit", "kernel", "seq", "config", "launch", "progress"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "ops": {"errors"},
+    "sizes": {"errors"},
+    "lmad": {"sizes", "errors"},
+    "fun": {"ops", "sizes", "lmad", "errors"},
+    "frontend": FUN_AND_BELOW,
+    "passes": FUN_AND_BELOW,
+    "plan": FUN_AND_BELOW,
+    "mem": FUN_AND_BELOW,
+    "imp": {"ops", "errors"},
+    "lower": FUN_AND_BELOW | {"mem", "imp", "plan"},
+    "printers": {"imp", "ops", "errors"},
+    "compiler": COMPILER_AND_BELOW,
+    "runtime": {"plan", "sizes", "errors"},
+    "io": {"plan", "errors"},
+    "tune": COMPILER_AND_BELOW | {"runtime"},
+    "config": {"errors", "runtime"},
+    "progress": {"errors", "runtime"},
+    "launch": EXECUTE_AND_BELOW | {"config"},
+    "execute": EXECUTE_AND_BELOW | {"config", "launch", "progress"},
+}
+
+# The only modules of a room that others may see, where it is not the whole room.
+WINDOWS: dict[tuple[str, str], set[str]] = {
+    # Compiled segments, plans and protocols are data that several rooms hand on; those that
+    # hold them may evaluate the sizes in them.
+    ("runtime", "plan"): {"plan.segment", "plan.protocols", "plan.nodes"},
+    ("lower", "plan"): {"plan.segment"},
+    ("io", "plan"): {"plan.protocols"},
+}
+
+
+def rooms() -> list[Path]:
+    return sorted(path for path in SOURCE.rglob("*.py"))
+
+
+def room_of(name: str) -> str:
+    return name.split(".")[0]
+
+
+def imported(path: Path) -> Iterator[tuple[str, int]]:
+    """The modules below `weft` that a file imports, and the line of each import."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for test in ast.walk(tree)
+        if isinstance(test, ast.If) and ast.unparse(test.test) == "TYPE_CHECKING"
+        for node in ast.walk(test)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            module = node.module or ""
+            inside = SOURCE.joinpath(*module.split(".")[1:])
+            names = [
+                f"{module}.{alias.name}" if is_module(inside / alias.name) else module
+                for alias in node.names
+            ]
+        else:
+            continue
+        for name in names:
+            if name == "weft" or name.startswith("weft."):
+                yield name.removeprefix("weft").removeprefix("."), node.lineno
+
+
+def is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("path", rooms(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports(path: Path) -> None:
+    here = path.relative_to(SOURCE).with_suffix("").parts
+    room = here[0]
+    if room in ("__init__", "__main__", "cli", "demo"):
+        return
+    allowed = MAY_IMPORT.get(room)
+    if allowed is None:
+        assert room in USER_FACING, f"{room} is not in the table: add it there"
+        allowed = EXECUTE_AND_BELOW | USER_FACING
+    for name, line in imported(path):
+        target = room_of(name)
+        if target == room:
+            continue
+        assert name, f"{path}:{line}: import from the room, not from the package"
+        assert target in allowed, f"{path}:{line}: {room} may not import {target}"
+        seen = WINDOWS.get((room, target))
+        assert seen is None or name in seen, f"{path}:{line}: {room} may not import {name}"
+
+
+def test_the_table_names_rooms_that_exist() -> None:
+    existing = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in rooms()}
+    assert set(MAY_IMPORT) <= existing
+
+
+def test_no_room_is_called_utils() -> None:
+    assert not [path for path in rooms() if "util" in path.name]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in rooms() if path.name != "__init__.py"],
+    ids=lambda p: str(p.relative_to(SOURCE)),
+)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), f"{path} has no docstring"
