@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -95,15 +94,13 @@ class Emitter:
         upper: imp.Expr,
         *,
         step: int = 1,
-        simd: bool = False,
         hoist: bool = False,
-        reductions: tuple[tuple[Literal["min", "max", "|"], imp.Var], ...] = (),
     ) -> Iterator[None]:
         """`for var from lower to upper` around what is emitted inside."""
         with self.level(hoist=hoist) as body:
             self.depths[var.name] = self.depth
             yield
-        self.emit(imp.For(var, lower, upper, tuple(body), step, simd, reductions))
+        self.emit(imp.For(var, lower, upper, tuple(body), step))
 
     @contextmanager
     def branch(self, condition: imp.Expr) -> Iterator[None]:

@@ -9,7 +9,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import copies, rows, shapes
+from weft.lower import copies, rows, shapes, strips
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -22,9 +22,8 @@ TILE = 65536  # operations in a tile: enough to hide its cost, few enough to bal
 def lower_kernel(e: Emitter, let: fun.Let) -> None:
     kernel = let.expr
     assert isinstance(kernel, fun.Kernel)
-    flat = shapes.is_flat(kernel.body) and all(
-        isinstance(atom.type, fun.Scalar) for atom in kernel.body.results
-    )
+    scalars = all(isinstance(atom.type, fun.Scalar) for atom in kernel.body.results)
+    flat = scalars and shapes.is_flat(kernel.body)
     fused = _fusable(e, let, kernel) if flat else 1
     outer, inner = kernel.space[: len(kernel.space) - fused], kernel.space[-fused:]
     lane = inner[-1].index.name
@@ -37,6 +36,11 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
         def row(lower: imp.Expr, upper: imp.Expr) -> None:
             if flat:
                 rows.lower_row(
+                    e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
+                )
+                return
+            if scalars and strips.suits(kernel.body, lane):
+                strips.lower_row(
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
                 )
                 return

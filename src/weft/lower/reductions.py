@@ -107,7 +107,7 @@ class Counter:
         e = self.e
         state = [e.mutable(value.dtype, value) for value in values]
         level = e.mutable(DType.I64, imp.ZERO, "level")
-        with while_(e, _bit(self.count, level)):
+        with while_(e, is_set(self.count, level)):
             tops = [e.declare(imp.Load(stack, level), depth=e.depth) for stack in self.stacks]
             with frozen(e, state) as right:
                 for var, value in zip(state, combine(e, self.operator, tops, right), strict=True):
@@ -124,7 +124,7 @@ class Counter:
         level = e.mutable(DType.I64, imp.ZERO, "level")
         first = e.mutable(DType.BOOL, imp.Const(True, DType.BOOL), "first")
         with while_(e, machine("!=", machine(">>", self.count, level), imp.ZERO)):
-            with e.branch(_bit(self.count, level)):
+            with e.branch(is_set(self.count, level)):
                 tops = [e.declare(imp.Load(stack, level), depth=e.depth) for stack in self.stacks]
                 with frozen(e, state) as right:
                     results = combine(e, self.operator, tops, right)
@@ -135,7 +135,7 @@ class Counter:
         return list(state)
 
 
-def _bit(count: imp.Expr, level: imp.Expr) -> imp.Expr:
+def is_set(count: imp.Expr, level: imp.Expr) -> imp.Expr:
     return machine("!=", machine("&", machine(">>", count, level), imp.ONE), imp.ZERO)
 
 

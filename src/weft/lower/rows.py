@@ -68,7 +68,13 @@ def _simd(
 
 
 @contextmanager
-def simd(e: Emitter, var: imp.Var, lower: imp.Expr, upper: imp.Expr) -> Iterator[None]:
+def simd(
+    e: Emitter,
+    var: imp.Var,
+    lower: imp.Expr,
+    upper: imp.Expr,
+    combining: tuple[tuple[imp.ReductionOperator, imp.Var], ...] = (),
+) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it."""
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:
@@ -76,7 +82,7 @@ def simd(e: Emitter, var: imp.Var, lower: imp.Expr, upper: imp.Expr) -> Iterator
         yield
     watched, e.watched = e.watched, outer
     least, most = imp.integer(-(2**63)), imp.integer(2**63 - 1)
-    reductions = []
+    reductions = list(combining)
     for watch in watched:
         e.emit(imp.Declare(watch.lowest, most, mutable=True))
         e.emit(imp.Declare(watch.highest, least, mutable=True))

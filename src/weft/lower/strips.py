@@ -1,0 +1,391 @@
+"""Kernels whose lanes are their last index although their bodies are not straight-line.
+
+A strip is a run of lanes. Straight-line statements become simd loops over it; scalars that
+live from one of these to a later one are kept in small arrays. Between them stand, with
+all lanes of the strip side by side,
+
+- reductions (sums of columns): rows one after another, 32 of them to a grain, grains
+  combined by a binary counter of strips;
+- loops: in a `while`, lanes that have ended keep their values until the last one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from weft.errors import InternalError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import reductions, shapes
+from weft.lower.bodies import scalar_results
+from weft.lower.emitter import Emitter
+from weft.lower.rows import LANES, simd
+from weft.ops.dtypes import DType
+from weft.sizes import ZERO
+
+COLUMNS = 1024  # lanes of a strip where rows are added up
+LEVELS = 40
+UNROLL = 4  # rounds of a while loop between tests whether any lane goes on
+
+Store = Callable[[list[imp.Expr]], None]
+
+
+@dataclass(slots=True)
+class Strip:
+    """Lanes from `base` on: `count` of them, at most `width`."""
+
+    lane: str
+    base: imp.Expr
+    count: imp.Expr
+    width: int
+    clamped: bool  # `count` is the width; lanes past `last` repeat it
+    last: imp.Expr
+    varying: set[str]  # FUN scalars that differ between lanes
+    kept: dict[str, imp.Pointer] = field(default_factory=dict)  # those that are in arrays
+
+
+# ---------------------------------------------------------------- which kernels
+
+
+def suits(body: fun.Body, lane: str) -> bool:
+    """Whether lanes should be the kernel's last index: its columns are summed, or it iterates."""
+    return _possible(body) and _wanted(body, lane)
+
+
+def _possible(body: fun.Body) -> bool:
+    for let in body.statements:
+        match let.expr:
+            case fun.Reduce() as reduce if not shapes.is_unrolled(reduce):
+                if reduce.reduced != len(reduce.space):
+                    return False
+                if not (_possible(reduce.body) and shapes.is_flat(reduce.operator.body)):
+                    return False
+            case fun.Loop(params, _, form, inner):
+                if not all(isinstance(p.type, fun.Scalar) for p in params):
+                    return False
+                if isinstance(form, fun.While):
+                    if not (shapes.is_flat(form.condition) and shapes.is_flat(inner)):
+                        return False
+                    if _reads(form.condition) or _reads(inner):
+                        return False
+                elif not _possible(inner):
+                    return False
+            case _:
+                if not shapes.is_flat(fun.Body((let,), ())):
+                    return False
+    return True
+
+
+def _reads(body: fun.Body) -> bool:
+    return any(isinstance(let.expr, fun.Index) for let in walk.statements(body))
+
+
+def _wanted(body: fun.Body, lane: str) -> bool:
+    for let in walk.statements(body):
+        match let.expr:
+            case fun.Loop():
+                return True
+            case fun.Reduce() as reduce if not shapes.is_unrolled(reduce):
+                return _columns(reduce, lane)
+    return False
+
+
+def _columns(reduce: fun.Reduce, lane: str) -> bool:
+    """Whether the reads of the highest rank end in the lane, and in no reduced index."""
+    reads = [
+        let.expr for let in walk.statements(reduce.body) if isinstance(let.expr, fun.Index)
+    ]
+    rank = max((len(read.indices) for read in reads), default=0)
+    last = [read.indices[-1] for read in reads if len(read.indices) == rank]
+    reduced = {r.index.name for r in reduce.space}
+    return any(lane in index.variables() for index in last) and not any(
+        reduced & index.variables() for index in last
+    )
+
+
+def loops_freely(body: fun.Body) -> bool:
+    return any(
+        isinstance(let.expr, fun.Loop) and isinstance(let.expr.form, fun.While)
+        for let in walk.statements(body)
+    )
+
+
+# ---------------------------------------------------------------- one row, strip by strip
+
+
+def lower_row(
+    e: Emitter, lane: str, lower: imp.Expr, upper: imp.Expr, body: fun.Body, store: Store
+) -> None:
+    """The body for lower <= lane < upper; `store` writes its results at the lane."""
+    free = loops_freely(body)
+    clamped = free or shapes.has_vector_math(body)
+    width = LANES if clamped else COLUMNS
+    base = e.unit.integer("j")
+    with e.loop(base, lower, upper, step=width, hoist=True):
+        left = e.declare(machine("-", upper, base))
+        valid = e.declare(machine("min", imp.integer(width), left))
+        strip = Strip(
+            lane=lane,
+            base=base,
+            count=imp.integer(width) if clamped else valid,
+            width=width,
+            clamped=clamped,
+            last=e.declare(machine("-", valid, imp.ONE)),
+            varying={lane},
+        )
+        results = lower_body(e, strip, body)
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, valid):
+            e.bind(lane, e.declare(machine("+", base, var)))
+            store([_value(e, strip, atom, var) for atom in results])
+
+
+def lower_body(e: Emitter, strip: Strip, body: fun.Body) -> tuple[fun.Atom, ...]:
+    """The statements over the strip; results that vary are in the strip's arrays."""
+    results = {a.name for a in body.results if isinstance(a, fun.Var)}
+    needed: list[set[str]] = []  # names that later statements use
+    later = set(results)
+    for let in reversed(body.statements):
+        needed.append(set(later))
+        later |= walk.used_names(let.expr)
+    needed.reverse()
+    group: list[fun.Let] = []
+    for let, wanted in zip(body.statements, needed, strict=True):
+        e.place = let.place or e.place
+        used = walk.used_names(let.expr)
+        whole = isinstance(let.expr, fun.Reduce | fun.Loop) and not _straight(let)
+        if not whole and not used & strip.varying:
+            e.unit.statement(e, let)  # the same in all lanes
+            continue
+        strip.varying |= {var.name for var in let.pattern}
+        if not whole:
+            group.append(let)
+            continue
+        _phase(e, strip, group, used | wanted)
+        group = []
+        if isinstance(let.expr, fun.Reduce):
+            _reduce(e, strip, let, let.expr)
+        else:
+            assert isinstance(let.expr, fun.Loop)
+            _loop(e, strip, let, let.expr)
+    _phase(e, strip, group, results)
+    return body.results
+
+
+def _straight(let: fun.Let) -> bool:
+    return shapes.is_flat(fun.Body((let,), ()))
+
+
+def _lanes(e: Emitter, strip: Strip, var: imp.Var, names: Iterable[str]) -> None:
+    """Inside a simd loop over the strip: the lane's index, and its kept scalars."""
+    place: imp.Expr = var
+    if strip.clamped:
+        place = e.declare(machine("min", var, strip.last))
+    e.bind(strip.lane, e.declare(machine("+", strip.base, place)))
+    for name in sorted(names):
+        pointer = strip.kept.get(name)
+        if pointer is not None:
+            e.bind(name, e.declare(imp.Load(pointer, var), depth=e.depth))
+
+
+def _value(e: Emitter, strip: Strip, atom: fun.Atom, var: imp.Var) -> imp.Expr:
+    if isinstance(atom, fun.Var) and atom.name in strip.kept:
+        return e.declare(imp.Load(strip.kept[atom.name], var), depth=e.depth)
+    return e.atom(atom)
+
+
+def _keep(e: Emitter, strip: Strip, name: str, dtype: DType) -> imp.Pointer:
+    """An array for a scalar that varies; declared before the loop that fills it."""
+    pointer = strip.kept[name] = e.local(dtype, strip.width, "strip")
+    strip.varying.add(name)
+    return pointer
+
+
+def _phase(e: Emitter, strip: Strip, group: list[fun.Let], wanted: set[str]) -> None:
+    """Straight-line statements in one simd loop; what is wanted later is kept."""
+    used = set().union(*(walk.used_names(let.expr) for let in group)) if group else set()
+    made = [var for let in group for var in let.pattern if var.name in wanted]
+    arrays = {var.name: e.local(var.type.dtype, strip.width, "strip") for var in made}
+    if not arrays:
+        return
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, strip.count):
+        _lanes(e, strip, var, used)
+        for let in group:
+            e.place = let.place or e.place
+            e.unit.statement(e, let)
+        for name, pointer in arrays.items():
+            e.emit(imp.Store(pointer, var, e.scalars[name]))
+    strip.kept.update(arrays)
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
+    """Rows in order, 32 to a grain, grains by a binary counter of strips."""
+    dtypes = [var.type.dtype for var in let.pattern]
+    totals = [_keep(e, strip, var.name, var.type.dtype) for var in let.pattern]
+    stacks = [e.local(dtype, LEVELS * strip.width, "stack") for dtype in dtypes]
+    count = e.mutable(DType.I64, imp.ZERO, "count")
+    filled = e.mutable(DType.I64, imp.ZERO, "filled")
+    neutral = [e.atom(atom) for atom in reduce.neutral]
+    _fill(e, strip, totals, neutral)
+    width = imp.integer(strip.width)
+
+    def push() -> None:
+        level = e.mutable(DType.I64, imp.ZERO, "level")
+        with reductions.while_(e, reductions.is_set(count, level)):
+            e.depths[level.name] = e.depth
+            base = e.declare(machine("*", level, width))
+            _combine(e, strip, reduce.operator, stacks, base, totals)
+            e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+        top = e.unit.integer("top")
+        e.emit(imp.Declare(top, machine("*", level, width)))
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, strip.count):
+            for stack, total, value in zip(stacks, totals, neutral, strict=True):
+                e.emit(imp.Store(stack, machine("+", top, var), imp.Load(total, var)))
+                e.emit(imp.Store(total, var, value))
+        e.emit(imp.Assign(count, machine("+", count, imp.ONE)))
+        e.emit(imp.Assign(filled, imp.ZERO))
+
+    with ExitStack() as loops:
+        for r in reduce.space:
+            loops.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+            row = e.unit.integer("i")
+            loops.enter_context(e.loop(row, imp.ZERO, e.named(r.extent)))
+            e.bind(r.index.name, row)
+        _row(e, strip, reduce, totals)
+        e.emit(imp.Assign(filled, machine("+", filled, imp.ONE)))
+        grain = imp.integer(1 if reduce.counter else reductions.ROWS)
+        with e.branch(machine("==", filled, grain)):
+            push()
+    with e.branch(machine("!=", filled, imp.ZERO)):
+        push()
+    level = e.mutable(DType.I64, imp.ZERO, "level")
+    with reductions.while_(e, machine("!=", machine(">>", count, level), imp.ZERO)):
+        e.depths[level.name] = e.depth
+        with e.branch(reductions.is_set(count, level)):
+            base = e.declare(machine("*", level, width), depth=e.depth)
+            _combine(e, strip, reduce.operator, stacks, base, totals)
+        e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+
+
+def _row(e: Emitter, strip: Strip, reduce: fun.Reduce, totals: Sequence[imp.Pointer]) -> None:
+    """One row added to the totals: in one simd loop where the body is straight-line."""
+    flat = shapes.is_flat(reduce.body)
+    results: tuple[fun.Atom, ...] = ()
+    if not flat:
+        results = lower_body(e, strip, reduce.body)
+    used = walk.free_names(reduce.body)
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, strip.count):
+        _lanes(e, strip, var, used if flat else ())
+        if flat:
+            values = scalar_results(e, reduce.body)
+        else:
+            values = [_value(e, strip, atom, var) for atom in results]
+        left = [e.declare(imp.Load(total, var), depth=e.depth) for total in totals]
+        combined = reductions.combine(e, reduce.operator, left, values)
+        for total, value in zip(totals, combined, strict=True):
+            e.emit(imp.Store(total, var, value))
+
+
+def _combine(
+    e: Emitter,
+    strip: Strip,
+    operator: fun.Lambda,
+    stacks: Sequence[imp.Pointer],
+    base: imp.Expr,
+    totals: Sequence[imp.Pointer],
+) -> None:
+    """total = operator(stack at the level, total), lane by lane."""
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, strip.count):
+        at = machine("+", base, var)
+        left = [e.declare(imp.Load(stack, at), depth=e.depth) for stack in stacks]
+        right = [e.declare(imp.Load(total, var), depth=e.depth) for total in totals]
+        combined = reductions.combine(e, operator, left, right)
+        for total, value in zip(totals, combined, strict=True):
+            e.emit(imp.Store(total, var, value))
+
+
+def _fill(
+    e: Emitter, strip: Strip, pointers: Sequence[imp.Pointer], values: Sequence[imp.Expr]
+) -> None:
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, strip.count):
+        for pointer, value in zip(pointers, values, strict=True):
+            e.emit(imp.Store(pointer, var, value))
+
+
+# ---------------------------------------------------------------- loops
+
+
+def _loop(e: Emitter, strip: Strip, let: fun.Let, loop: fun.Loop) -> None:
+    """Parameters in arrays; a lane that has ended keeps its values."""
+    states = [e.local(param.type.dtype, strip.width, "state") for param in loop.params]
+    initial = {a.name for a in loop.initial if isinstance(a, fun.Var)}
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, strip.count):
+        _lanes(e, strip, var, initial)
+        for state, atom in zip(states, loop.initial, strict=True):
+            e.emit(imp.Store(state, var, e.atom(atom)))
+    for param, state in zip(loop.params, states, strict=True):
+        strip.kept[param.name] = state
+        strip.varying.add(param.name)
+    match loop.form:
+        case fun.For(index, lower, upper):
+            if (lower.variables() | upper.variables()) & strip.varying:
+                raise InternalError("lower: rounds of a loop that differ between lanes")
+            row = e.unit.integer("i")
+            with e.loop(row, e.named(lower), e.named(upper)), e.index(index.name, row, lower, upper):
+                results = lower_body(e, strip, loop.body)
+                var = e.unit.integer("l")
+                with simd(e, var, imp.ZERO, strip.count):
+                    values = [_value(e, strip, atom, var) for atom in results]
+                    for state, value in zip(states, values, strict=True):
+                        e.emit(imp.Store(state, var, value))
+        case fun.While(condition):
+            _while(e, strip, loop, condition, states)
+    for bound, state in zip(let.pattern, states, strict=True):
+        strip.kept[bound.name] = state
+        strip.varying.add(bound.name)
+
+
+def _while(
+    e: Emitter,
+    strip: Strip,
+    loop: fun.Loop,
+    condition: fun.Body,
+    states: Sequence[imp.Pointer],
+) -> None:
+    used = walk.free_names(condition) | walk.free_names(loop.body)
+    going = e.mutable(DType.I32, imp.Const(1, DType.I32), "going")
+    with reductions.while_(e, machine("!=", going, imp.Const(0, DType.I32))):
+        e.emit(imp.Poll())
+        e.emit(imp.Assign(going, imp.Const(0, DType.I32)))
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, strip.count, (("|", going),)):
+            _lanes(e, strip, var, used | {p.name for p in loop.params})
+            values = [e.scalars[param.name] for param in loop.params]
+            goes: imp.Expr = imp.Const(True, DType.BOOL)
+            for _ in range(UNROLL):
+                for param, value in zip(loop.params, values, strict=True):
+                    e.bind(param.name, value)
+                (goes,) = scalar_results(e, condition)
+                new = scalar_results(e, loop.body)
+                values = [
+                    e.declare(imp.Select(goes, after, before))
+                    for before, after in zip(values, new, strict=True)
+                ]
+            for state, value in zip(states, values, strict=True):
+                e.emit(imp.Store(state, var, value))
+            bit = imp.Select(goes, imp.Const(1, DType.I32), imp.Const(0, DType.I32))
+            e.emit(imp.Assign(going, machine("|", going, bit)))
+
