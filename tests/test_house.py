@@ -105,6 +105,8 @@ def test_imports(path: Path) -> None:
         target = room_of(name)
         if target == room:
             continue
+        if room == "array" and not name:
+            continue  # __array_namespace__ gives the package itself
         assert name, f"{path}:{line}: import from the room, not from the package"
         assert target in allowed, f"{path}:{line}: {room} may not import {target}"
         seen = WINDOWS.get((room, target))

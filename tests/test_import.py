@@ -18,7 +18,7 @@ print(*sorted(names - set(sys.stdlib_module_names)))
 def test_import_needs_numpy_alone() -> None:
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     third_parties = [name for name in run.stdout.split() if not name.startswith("__editable__")]
-    assert third_parties == ["weft"]
+    assert set(third_parties) <= {"numpy", "weft"}
 
 
 def test_import_leaves_slow_rooms_alone() -> None:
