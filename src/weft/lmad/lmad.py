@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.sizes import ZERO, Poly, Size, as_poly
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,84 @@ class Lmad:
             total = total + index * stride
         return total
 
+    # ------------------------------------------------------------ layout changes
+
+    def fix(self, indices: tuple[Size, ...]) -> Lmad:
+        """What is left when the first dimensions have these indices."""
+        offset = self.offset
+        for index, (_, stride) in zip(indices, self.dims, strict=False):
+            offset = offset + index * stride
+        return Lmad(offset, self.dims[len(indices) :])
+
+    def compose(self, offset: Size, dims: tuple[tuple[Size, Size], ...]) -> Lmad:
+        """The elements offset + {dims} of this, which has one dimension."""
+        ((_, unit),) = self.dims
+        steps = tuple((extent, stride * unit) for extent, stride in dims)
+        return Lmad(self.offset + offset * unit, steps)
+
+    def permute(self, axes: tuple[int, ...]) -> Lmad:
+        """Dimension d of the result is this one's axes[d]."""
+        return Lmad(self.offset, tuple(self.dims[axis] for axis in axes))
+
+    def unpermute(self, axes: tuple[int, ...]) -> Lmad:
+        """The index function whose `permute` by the axes is this one."""
+        dims = dict(zip(axes, self.dims, strict=True))
+        return Lmad(self.offset, tuple(dims[d] for d in range(len(axes))))
+
+    def broadcast(self, shape: tuple[Size, ...]) -> Lmad:
+        """Repeated to a shape, dimensions aligned on the right: strides of 0."""
+        missing = len(shape) - len(self.dims)
+        dims = [(extent, ZERO) for extent in shape[:missing]]
+        for extent, (old, stride) in zip(shape[missing:], self.dims, strict=True):
+            dims.append((extent, stride if old == extent else ZERO))
+        return Lmad(self.offset, tuple(dims))
+
+    def reshape(self, shape: tuple[Size, ...]) -> Lmad | None:
+        """The same elements, in row-major order, in another shape; None where no LMAD is.
+
+        Dimensions that are contiguous with each other are merged, then split anew.
+        """
+        groups = self._merged()
+        if len(groups) <= 1:  # one run of equal steps takes any shape
+            step = groups[0][1] if groups else ONE
+            return Lmad(self.offset, _split(shape, step))
+        dims: list[tuple[Size, Size]] = []
+        rest = list(shape)
+        for size, step in groups:
+            part: list[Size] = []
+            while rest and (not part or product(part) != size):
+                part.append(rest.pop(0))
+            if product(part) != size:
+                return None
+            dims += _split(tuple(part), step)
+        if any(extent != 1 for extent in rest):
+            return None
+        return Lmad(self.offset, (*dims, *((extent, ONE) for extent in rest)))
+
+    def _merged(self) -> list[tuple[Size, Size]]:
+        """The dimensions without units, neighbours that form one run of equal steps merged."""
+        merged: list[tuple[Size, Size]] = []
+        for extent, stride in self.dims:
+            if extent == 1:
+                continue
+            if merged and merged[-1][1] == extent * stride:
+                merged[-1] = (merged[-1][0] * extent, stride)
+            else:
+                merged.append((extent, stride))
+        return merged
+
+    def same(self, other: Lmad) -> bool:
+        """Whether both give the same offsets (strides of single elements do not matter)."""
+        return self.offset == other.offset and all(
+            mine == yours and (left == right or mine == 1)
+            for (mine, left), (yours, right) in zip(self.dims, other.dims, strict=True)
+        )
+
     def __str__(self) -> str:
         dims = ", ".join(f"({extent} : {stride})" for extent, stride in self.dims)
         return f"{self.offset} + {{{dims}}}"
+
+
+def _split(shape: tuple[Size, ...], step: Size) -> tuple[tuple[Size, Size], ...]:
+    """A run of equal steps as dimensions of a shape."""
+    return tuple((extent, stride * step) for extent, stride in Lmad.row_major(shape).dims)

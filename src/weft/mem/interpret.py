@@ -21,7 +21,6 @@ import numpy as np
 from weft.errors import InternalError, Place
 from weft.fun import access
 from weft.fun import nodes as fun
-from weft.mem import layout
 from weft.mem.nodes import MemArray, Program
 from weft.ops.table import cast_numpy, lookup
 from weft.sizes import Size, as_poly
@@ -331,7 +330,7 @@ class _Heap:
                 if isinstance(result.type, fun.Scalar):
                     self.write(outer, index, value)
                     continue
-                fixed = layout.fix(outer.index, tuple(map(as_poly, index)))
+                fixed = outer.index.fix(tuple(map(as_poly, index)))
                 inner = MemArray(outer.dtype, outer.shape[len(index) :], outer.block, fixed)
                 self.in_place(result, inner, "the result of an iteration")
         self.kernels.pop()

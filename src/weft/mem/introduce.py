@@ -186,10 +186,10 @@ class _Introduction:
             here = wanted.get(let.pattern[0].name) if let.pattern else None
             match let.expr:
                 case fun.Permute(array, axes) if here:
-                    index = layout.unpermute(here.index, axes)
+                    index = here.index.unpermute(axes)
                     wanted.setdefault(array.name, _moved(array.type, here, index))
                 case fun.Reshape(array, _) if here:
-                    found = layout.reshape(here.index, walk.type_sizes(array.type))
+                    found = here.index.reshape(walk.type_sizes(array.type))
                     if found is not None:
                         wanted.setdefault(array.name, _moved(array.type, here, found))
                 case fun.Update() | fun.LmadUpdate() | fun.Scatter():
@@ -283,7 +283,7 @@ class _Introduction:
         for result, memory in zip(body.results, memories, strict=True):
             assert memory is not None
             is_array = isinstance(result.type, fun.Array)
-            index = layout.fix(memory.index, indices)
+            index = memory.index.fix(indices)
             inner.append(_moved(result.type, memory, index) if is_array else None)
         done = self.body(body, inner)
         self.in_kernel = outside
@@ -299,13 +299,13 @@ class _Introduction:
             case fun.Slice(_, dims):
                 index = layout.slice_index(memory.index, dims)
             case fun.LmadSlice(_, offset, lmad_dims):
-                index = layout.lmad_slice(memory.index, offset, lmad_dims)
+                index = memory.index.compose(offset, lmad_dims)
             case fun.Permute(_, axes):
-                index = layout.permute(memory.index, axes)
+                index = memory.index.permute(axes)
             case fun.Broadcast(_, shape):
-                index = layout.broadcast(memory.index, shape)
+                index = memory.index.broadcast(shape)
             case fun.Reshape(_, shape):
-                found = layout.reshape(memory.index, shape)
+                found = memory.index.reshape(shape)
                 if found is None:
                     # reshape(a) => reshape(copy(a))
                     copy = self.copied(array, self.fresh(memory, array.name), done)
