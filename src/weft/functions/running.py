@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,10 +14,10 @@ from weft.array import Array, asarray, source_array
 from weft.config import settings
 from weft.errors import ArgumentError, ArgumentTypeError, user_place
 from weft.frontend.graph import Node
-from weft.io.open import open_source
-from weft.io.sinks import Mode, open_sink
-from weft.plan.explain import Explanation
-from weft.progress import progress_bar
+
+if TYPE_CHECKING:
+    from weft.io.sinks import Mode
+    from weft.plan.explain import Explanation
 
 Progress: TypeAlias = builtins.bool | Callable[[int, int], None]
 
@@ -48,6 +48,8 @@ def open(
     -----
     Nothing is read but headers, until a computation runs.
     """
+    from weft.io.open import open_source
+
     return source_array(open_source(path_or_paths, component, storage_options))
 
 
@@ -108,6 +110,9 @@ def store(
     SinkError, SourceError, MemoryLimitError, ShapeError, DTypeError
         Nothing appears under a target's name unless all of it is there.
     """
+    from weft.io.sinks import open_sink
+    from weft.progress import progress_bar
+
     one = not isinstance(sources, list | tuple)
     given = [sources] if one else list(sources)
     places = [targets] if one else _matching(targets, len(given), "targets")
@@ -167,6 +172,8 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
     Explanation
         Printable; `.html()`, `.peak_bytes`, `.bytes_moved`, `.kernels`.
     """
+    from weft.plan.explain import Explanation
+
     if isinstance(function, Array):
         results: Any = (function, *arguments)
     elif callable(function):

@@ -1,0 +1,234 @@
+"""Elementwise operations on nodes: promotion of dtypes, broadcasting of shapes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentTypeError, DTypeError, ShapeError, user_place
+from weft.frontend import graph
+from weft.frontend.extent import Extent, decide_equal, forget_guards, require_equal
+from weft.frontend.extent import constant as extent_constant
+from weft.frontend.graph import (
+    Cast, Constant, Elementwise, Leaf, Node, Shape, make, scalar_constant,
+)  # fmt: skip
+from weft.ops import table
+from weft.ops.dtypes import DType, from_numpy
+from weft.ops.promotion import default_dtype, promote, promote_with_python
+
+_PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+_ONE = extent_constant(1)
+_AS_INT8 = frozenset({"floor_divide", "remainder", "pow", "square"})  # of booleans, as NumPy
+_COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
+
+
+def scalar_node(value: Any) -> Node:
+    """A Python or NumPy scalar, or an extent, as a node; Python's are weak.
+
+    Raises
+    ------
+    ArgumentTypeError
+        For anything else.
+    """
+    if isinstance(value, Extent):
+        return graph.size_scalar(value, weak=True)
+    if isinstance(value, np.generic):
+        return scalar_constant(value.item(), from_numpy(value.dtype))
+    for python_type in (bool, int, float, complex):
+        if isinstance(value, python_type):
+            return _weak_constant(value, python_type)
+    raise ArgumentTypeError(
+        f"a {type(value).__name__} where an array or a number is needed",
+        "a weft.Array, NumPy array, or Python number",
+        place=user_place(),
+    )
+
+
+def _weak_constant(value: Any, python_type: type) -> Node:
+    dtype = default_dtype(python_type)
+    if python_type is int and not -(2**63) <= value < 2**63:
+        dtype = DType.U64 if 0 <= value < 2**64 else DType.F64
+    return scalar_constant(value, dtype, weak=True)
+
+
+# ---------------------------------------------------------------- dtypes
+
+
+def common_dtype(nodes: tuple[Node, ...]) -> DType:
+    """The dtype to which operands are promoted, Python scalars being weak."""
+    strong = [node.dtype for node in nodes if not node.weak]
+    if len(strong) == len(nodes):
+        first = strong[0]
+        return first if all(dtype is first for dtype in strong) else promote(*strong)
+    if not strong:
+        return promote(*(node.dtype for node in nodes))
+    common = promote(*strong)
+    for node in nodes:
+        if node.weak:
+            common = promote_with_python(common, _PYTHON[node.dtype.kind])
+    return common
+
+
+@cache
+def computed_in(operation: str, dtype: DType) -> DType:
+    """The dtype in which an operation on operands of a (common) dtype is computed.
+
+    Raises
+    ------
+    DTypeError
+        Where the operation has no meaning on the dtype.
+    """
+    accepts = table.lookup(operation).accepts
+    if dtype in accepts:
+        return dtype
+    if accepts == {DType.BOOL}:
+        return DType.BOOL
+    if dtype.kind in "biu":
+        if dtype is DType.BOOL and operation in _AS_INT8:
+            return DType.I8
+        if dtype is not DType.BOOL or not accepts & {DType.I8, DType.U8}:
+            return DType.F64
+    names = ", ".join(str(d.numpy) for d in DType if d in accepts)
+    raise DTypeError(f"{operation} of {dtype.numpy}", f"one of {names}")
+
+
+def python_value(node: Node) -> Any:
+    """The Python scalar that a weak node is, or None where its value is not known."""
+    if node.weak:
+        if isinstance(node.operation, Constant):
+            return node.operation.const.value
+        if isinstance(node.operation, Leaf) and not node.abstract:
+            return node.value
+    return None
+
+
+def cast(node: Node, dtype: DType) -> Node:
+    """The node with another dtype; constants and Python scalars are converted at once."""
+    value = python_value(node)
+    if value is not None:
+        if node.dtype is not dtype:
+            _check_range(value, dtype)
+            value = _converted(value, dtype)
+        if isinstance(node.operation, Constant):
+            return scalar_constant(value, dtype)
+        return graph.leaf(value, (), dtype)
+    if node.dtype is dtype and not node.weak:
+        return node
+    if isinstance(node.operation, Constant) and _exact(node.operation.const.value, dtype):
+        return scalar_constant(_converted(node.operation.const.value, dtype), dtype)
+    return make(Cast(dtype), (node,), node.shape, dtype)
+
+
+def _check_range(value: Any, dtype: DType) -> None:
+    if dtype.is_integer and isinstance(value, int) and not isinstance(value, bool):
+        info = np.iinfo(dtype.numpy)
+        if not info.min <= value <= info.max:
+            raise OverflowError(f"Python integer {value} out of bounds for {dtype.numpy}")
+
+
+def _exact(value: Any, dtype: DType) -> bool:
+    """Whether a constant can be converted without asking what a cast does at the edges."""
+    if dtype.is_integer:
+        return isinstance(value, int) and _fits(value, dtype)
+    return not isinstance(value, complex) or dtype.is_complex
+
+
+def _fits(value: int, dtype: DType) -> bool:
+    info = np.iinfo(dtype.numpy)
+    return bool(info.min <= value <= info.max)
+
+
+def _converted(value: Any, dtype: DType) -> Any:
+    return value if dtype.kind == "b" else dtype.numpy.type(value).item()
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def broadcast_shapes(shapes: list[Shape], what: str = "") -> Shape:
+    """The common shape.
+
+    Raises
+    ------
+    ShapeError
+        When the shapes do not fit together.
+    """
+    first = shapes[0]
+    if all(shape is first for shape in shapes):
+        return first
+    rank = max(map(len, shapes))
+    result = []
+    for axis in range(-rank, 0):
+        common: Extent | None = None
+        for shape in shapes:
+            if len(shape) < -axis:
+                continue
+            common = shape[axis] if common is None else _common(common, shape[axis])
+            if common is None:
+                forget_guards()
+                listed = " and ".join(str(tuple(e.value for e in s)) for s in shapes)
+                raise ShapeError(
+                    f"{what or 'an operation'} on arrays of shapes {listed}",
+                    "shapes that are equal or broadcast (aligned on the right, 1 repeats)",
+                    place=user_place(),
+                )
+        assert common is not None
+        result.append(common)
+    return tuple(result)
+
+
+def _common(left: Extent, right: Extent) -> Extent | None:
+    """The extent to which two dimensions broadcast; None where they do not."""
+    if left.poly == right.poly:
+        return left
+    if left.value == right.value:
+        return require_equal(left, right)
+    if left.value == 1:
+        decide_equal(left, _ONE)
+        return right
+    if right.value == 1:
+        decide_equal(right, _ONE)
+        return left
+    return None
+
+
+def apply(operation: str, *operands: Node) -> Node:
+    """A scalar operation of the table on arrays, promoted and broadcast."""
+    common = common_dtype(operands[1:]) if operation == "where" else common_dtype(operands)
+    try:
+        dtype = computed_in(operation, common)
+    except DTypeError as error:
+        raise DTypeError(error.found, error.expected, place=user_place()) from None
+    if operation in _COMPARISONS and dtype.is_integer:
+        dtype = _comparable(operands, dtype)
+    weak = all([node.weak for node in operands])
+    if operation == "where":
+        arguments: tuple[Node, ...] = (
+            as_dtype(operands[0], DType.BOOL), *(as_dtype(x, dtype) for x in operands[1:]),
+        )  # fmt: skip
+    else:
+        arguments = tuple([x if x.dtype is dtype else as_dtype(x, dtype) for x in operands])
+    shape = broadcast_shapes([x.shape for x in arguments], operation)
+    result = _gives(operation, dtype)
+    return make(Elementwise(operation), arguments, shape, result, weak=weak)
+
+
+@cache
+def _gives(operation: str, dtype: DType) -> DType:
+    return table.lookup(operation).gives(dtype)
+
+
+def as_dtype(node: Node, dtype: DType) -> Node:
+    """`cast`, where nothing is done for a node that has the dtype already."""
+    return node if node.dtype is dtype else cast(node, dtype)
+
+
+def _comparable(operands: tuple[Node, ...], dtype: DType) -> DType:
+    """A dtype that also holds Python ints which the arrays' own does not."""
+    for node in operands:
+        value = python_value(node)
+        if isinstance(value, int) and not _fits(value, dtype):
+            return DType.I64 if _fits(value, DType.I64) and dtype is not DType.U64 else DType.F64
+    return dtype

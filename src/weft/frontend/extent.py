@@ -1,0 +1,448 @@
+"""Extents: concrete integers that know how they came about.
+
+An `Extent` is the length of a dimension, or an int given to a compiled function: its value
+in this call, and a polynomial over size variables that is valid for every call of the same
+pattern. Whatever is decided from the value alone becomes a `Guard`: the program that is
+being traced holds only where the guard does.
+
+A size variable's name ends in ":" and its value, so that a graph needs no table of values.
+Sizes that no polynomial expresses (a division) are variables too, each with a `Derived`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from weft.errors import ArgumentError
+from weft.sizes import Derived, Fact, Poly
+from weft.sizes.facts import Relation, SizeOperation
+
+_counter = itertools.count()
+_SMALL = 16  # literals up to this are constants of the program, larger ones size variables
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A fact under which the graph was built, and the derived sizes that it names.
+
+    `implied`: it follows from the structure of the graph (two extents that an operation
+    requires to be equal), so it takes no part in telling graphs apart.
+    """
+
+    fact: Fact
+    derived: tuple[Derived, ...] = ()
+    implied: bool = False
+
+
+class _Recording(threading.local):
+    """Guards since the last node was made, or since tracing began, in this thread."""
+
+    def __init__(self) -> None:
+        self.guards: list[Guard] = []
+        self.depth = 0  # of compiled functions and combinators being traced
+
+
+_recording = _Recording()
+
+
+def tracing() -> bool:
+    """Whether a function is being traced: shapes are then extents, not ints."""
+    return _recording.depth > 0
+
+
+@contextmanager
+def recording() -> Iterator[list[Guard]]:
+    """Trace a function: guards are collected in the list, for the whole of the block."""
+    outer = _recording.guards
+    guards: list[Guard] = []
+    _recording.guards = guards
+    _recording.depth += 1
+    try:
+        yield guards
+    finally:
+        _recording.guards = outer
+        _recording.depth -= 1
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Outside any tracing, for computing a value in the middle of it."""
+    outer, depth = _recording.guards, _recording.depth
+    _recording.guards, _recording.depth = [], 0
+    try:
+        yield
+    finally:
+        _recording.guards, _recording.depth = outer, depth
+
+
+def record(guards: list[Guard]) -> None:
+    """Add guards to those being collected."""
+    _recording.guards.extend(guards)
+
+
+def take_guards() -> tuple[Guard, ...]:
+    """The guards that belong to the node being made (none while a function is traced)."""
+    if _recording.depth or not _recording.guards:
+        return ()
+    guards = tuple(_recording.guards)
+    _recording.guards.clear()
+    return guards
+
+
+def forget_guards() -> None:
+    """Drop what a failed operation recorded."""
+    if not _recording.depth:
+        _recording.guards.clear()
+
+
+class Extent:
+    """An int in this call, a polynomial in every call of the pattern."""
+
+    __slots__ = ("derived", "poly", "value")
+
+    def __init__(self, value: int, poly: Poly, derived: tuple[Derived, ...] = ()) -> None:
+        self.value = value
+        self.poly = poly
+        self.derived = derived
+
+    @property
+    def is_constant(self) -> bool:
+        return self.poly.is_constant
+
+    # ------------------------------------------------------------ arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            other = constant(other)
+        elif not isinstance(other, Extent):
+            return _as_scalar(operator.add, self, other)
+        return Extent(self.value + other.value, self.poly + other.poly, _merge(self, other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            other = constant(other)
+        elif not isinstance(other, Extent):
+            return _as_scalar(operator.sub, self, other)
+        return Extent(self.value - other.value, self.poly - other.poly, _merge(self, other))
+
+    def __rsub__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            return constant(other) - self
+        return _as_scalar(operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            other = constant(other)
+        elif not isinstance(other, Extent):
+            if isinstance(other, list | tuple | str):
+                return other * operator.index(self)
+            return _as_scalar(operator.mul, self, other)
+        return Extent(self.value * other.value, self.poly * other.poly, _merge(self, other))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Extent:
+        return Extent(-self.value, -self.poly, self.derived)
+
+    def __pos__(self) -> Extent:
+        return self
+
+    def __abs__(self) -> Extent:
+        return self if self >= 0 else -self
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, int | Extent):
+            return divide(self, as_extent(other))
+        return _as_scalar(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            return divide(constant(other), self)
+        return _as_scalar(operator.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        if isinstance(other, int | Extent):
+            return remainder(self, as_extent(other))
+        return _as_scalar(operator.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            return remainder(constant(other), self)
+        return _as_scalar(operator.mod, other, self)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __truediv__(self, other: Any) -> Any:
+        return _as_scalar(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _as_scalar(operator.truediv, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and 0 <= other <= _SMALL:
+            power: Any = constant(1)
+            for _ in range(other):
+                power = power * self
+            return power
+        return _as_scalar(operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _as_scalar(operator.pow, other, self)
+
+    # ------------------------------------------------------------ decisions: guards
+
+    def __index__(self) -> int:
+        """The value, for good: the program now holds for this value only."""
+        if not self.is_constant:
+            _guard("==0", self - self.value)
+        return self.value
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __bool__(self) -> bool:
+        if self.is_constant:
+            return self.value != 0
+        _guard("!=0" if self.value else "==0", self)
+        return self.value != 0
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, int | Extent):
+            if isinstance(other, float):
+                return self.__index__() == other
+            return NotImplemented
+        return decide_equal(self, as_extent(other))
+
+    def __ne__(self, other: object) -> Any:
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
+    def __lt__(self, other: Any) -> Any:
+        if not isinstance(other, int | Extent):
+            return self.__index__() < other
+        return not at_least(self, as_extent(other))
+
+    def __le__(self, other: Any) -> Any:
+        if not isinstance(other, int | Extent):
+            return self.__index__() <= other
+        return at_least(as_extent(other), self)
+
+    def __gt__(self, other: Any) -> Any:
+        if not isinstance(other, int | Extent):
+            return self.__index__() > other
+        return not at_least(as_extent(other), self)
+
+    def __ge__(self, other: Any) -> Any:
+        if not isinstance(other, int | Extent):
+            return self.__index__() >= other
+        return at_least(self, as_extent(other))
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+
+Dimension: TypeAlias = int | Extent
+"""What users give and get as a length: an int, or (while tracing) an extent."""
+
+_constants = {value: Extent(value, Poly.const(value)) for value in range(-_SMALL, 257)}
+
+
+def constant(value: int) -> Extent:
+    """An extent that is the same in every call."""
+    found = _constants.get(value)
+    return Extent(int(value), Poly.const(value)) if found is None else found
+
+
+def variable(value: int) -> Extent:
+    """A fresh size variable; 0 and 1 are constants, negative values negated variables."""
+    if value < 0:
+        return -variable(-value)
+    if value < 2:
+        return _constants[value]
+    return Extent(value, Poly.var(f"n{next(_counter)}:{value}"))
+
+
+def as_extent(value: Dimension) -> Extent:
+    return value if isinstance(value, Extent) else constant(value)
+
+
+def literal(value: Any) -> Extent:
+    """An int that the user wrote.
+
+    In a traced function it is a constant of the program; elsewhere it may be different on
+    the next round of the user's loop, so all but small ones are size variables.
+    """
+    if isinstance(value, Extent):
+        return value
+    value = operator.index(value)
+    if _recording.depth or -_SMALL <= value <= _SMALL:
+        return constant(value)
+    return variable(value)
+
+
+def variable_value(name: str) -> int:
+    """The value of a size variable, which its name holds."""
+    return int(name[name.index(":") + 1 :])
+
+
+# ---------------------------------------------------------------- decisions
+
+
+def decide_equal(left: Extent, right: Extent) -> bool:
+    """Whether two extents are equal; what is not so for all sizes becomes a guard."""
+    equal = left.value == right.value
+    if left is right or left.poly == right.poly:
+        return True
+    difference = left - right
+    if not difference.is_constant:
+        _guard("==0" if equal else "!=0", difference)
+    return equal
+
+
+def at_least(left: Extent, right: Extent) -> bool:
+    """Whether left >= right, guarded unless it is so for all sizes."""
+    difference = left - right
+    if difference.value >= 0:
+        if not _never_negative(difference.poly):
+            _guard(">=0", difference)
+        return True
+    opposite = -difference - 1
+    if not _never_negative(opposite.poly):
+        _guard(">=0", opposite)
+    return False
+
+
+def require_equal(left: Extent, right: Extent) -> Extent:
+    """The one length of two dimensions whose values were found equal."""
+    if left is right or left.poly == right.poly:
+        return left
+    if left.is_constant:
+        left, right = right, left
+    difference = left.poly - right.poly
+    _recording.guards.append(Guard(Fact("==0", difference), _merge(left, right), implied=True))
+    return right if right.is_constant else left
+
+
+def _guard(relation: Relation, extent: Extent) -> None:
+    _recording.guards.append(Guard(Fact(relation, extent.poly), extent.derived))
+
+
+def _never_negative(poly: Poly) -> bool:
+    """Whether poly >= 0 is plain, given that plain size variables are at least 2."""
+    least = 0
+    for monomial, factor in poly.terms.items():
+        if not monomial:
+            least += factor
+        elif factor < 0 or any(name[0] == "(" for name in monomial):
+            return False
+        else:
+            least += factor << len(monomial)
+    return least >= 0
+
+
+# ---------------------------------------------------------------- division
+
+
+def divide(left: Extent, right: Extent) -> Extent:
+    """left // right."""
+    if right.value == 0:
+        raise ZeroDivisionError("integer division of a size by zero")
+    if right.is_constant:
+        exact = _exact_quotient(left.poly, right.value)
+        if exact is not None:
+            return Extent(left.value // right.value, exact, left.derived)
+    return _derive("floordiv", left, right, left.value // right.value)
+
+
+def remainder(left: Extent, right: Extent) -> Extent:
+    """left % right."""
+    if right.value == 0:
+        raise ZeroDivisionError("integer remainder of a size by zero")
+    if right.is_constant and _exact_quotient(left.poly, right.value) is not None:
+        return constant(0)
+    return _derive("mod", left, right, left.value % right.value)
+
+
+def smaller(left: Extent, right: Extent) -> Extent:
+    """min(left, right), without deciding which."""
+    if left.poly == right.poly:
+        return left
+    return _derive("min", left, right, min(left.value, right.value))
+
+
+def _exact_quotient(poly: Poly, divisor: int) -> Poly | None:
+    if divisor and all(factor % divisor == 0 for factor in poly.terms.values()):
+        return Poly({monomial: factor // divisor for monomial, factor in poly.terms.items()})
+    return None
+
+
+def _derive(operation: SizeOperation, left: Extent, right: Extent, value: int) -> Extent:
+    if left.is_constant and right.is_constant:
+        return constant(value)
+    name = f"({operation} {left.poly}, {right.poly})"
+    derived = _merge(left, right)
+    entry = Derived(name, operation, left.poly, right.poly)
+    if entry not in derived:
+        derived = (*derived, entry)
+    return Extent(value, Poly.var(name), derived)
+
+
+def _merge(left: Extent, right: Extent) -> tuple[Derived, ...]:
+    if not right.derived:
+        return left.derived
+    if not left.derived or left.derived == right.derived:
+        return right.derived
+    return (*left.derived, *(entry for entry in right.derived if entry not in left.derived))
+
+
+def product(extents: tuple[Extent, ...]) -> Extent:
+    total = _constants[1]
+    for extent in extents:
+        total = extent if total.poly == 1 else total * extent
+    return total
+
+
+# ---------------------------------------------------------------- extents as scalars
+
+scalar_of: Callable[[Extent], Any] | None = None
+"""Makes a weak scalar array of an extent; set by `weft.array`, which knows arrays."""
+
+
+def _as_scalar(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """`operation` on what is no int: extents that are not constant become scalar arrays."""
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, Extent):
+            return value
+        if value.is_constant:
+            return value.value
+        assert scalar_of is not None
+        return scalar_of(value)
+
+    return operation(plain(left), plain(right))
+
+
+def as_length(value: Any, what: str = "a length") -> Extent:
+    """A length that the user gave, not negative."""
+    extent = literal(value)
+    if extent.value < 0:
+        raise ArgumentError(f"{what} is {extent.value}", "0 or more")
+    at_least(extent, _constants[0])
+    return extent

@@ -1,0 +1,519 @@
+"""The graph: what lazy arrays and traced functions are made of.
+
+    node      = operation, inputs, sizes, lambdas, shape, dtype
+    lambda    = params, results            -- a sub-graph, called by an operation
+    operation = Leaf | Constant | SizeScalar | Param | Pick                -- where values come from
+              | Elementwise | Cast | Iota | Element                        -- scalar by scalar
+              | Slice | Permute | Reshape | Broadcast | LmadSlice          -- layout changes
+              | Gather | Generate | Reduce | Scan | Scatter | Concat       -- data parallelism
+              | Update | LmadUpdate | Call | If | For | While              -- the rest
+
+An operation is plain data without sizes: extents that it needs are in the node's `sizes`, so
+that graphs which differ in sizes alone look the same (`weft.frontend.key`). An operation
+with several results makes a node without dtype, whose results are taken by `Pick`.
+
+A node belongs to a scope: the innermost function among those being traced whose parameters
+it depends on (or whose branch it must stay in). It is computed there, once.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from weft.errors import Place
+from weft.frontend.extent import Extent, Guard, take_guards
+from weft.fun import nodes as fun
+from weft.ops.dtypes import DType
+
+# ---------------------------------------------------------------- operations
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """Data: an array, a source, or (while a function is traced) an argument.
+
+    `pattern` has for each dimension 0, 1, or -1 for a size variable; `dtype` is the value's.
+    """
+
+    dtype: DType
+    pattern: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A scalar that is part of the program; equal only to one of the same bits."""
+
+    const: fun.Const
+
+
+@dataclass(frozen=True, slots=True)
+class SizeScalar:
+    """`sizes[0]` as an int64 scalar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a lambda. `index`: it is an index of an index space, or of a loop."""
+
+    name: str
+    index: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One result of an operation that has several."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """A scalar operation of the table on inputs of one dtype, broadcast to the shape."""
+
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Iota:
+    """At each element its index along one axis; sizes: the shape."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of inputs[0] at the scalar indices inputs[1:].
+
+    `boundary` is empty, or has for each dimension a boundary's kind (None: must be inside)
+    and the constant outside (None but for "constant").
+    """
+
+    boundary: tuple[tuple[fun.BoundaryKind, fun.Const | None] | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A dimension of a slice: start and extent are the next two sizes."""
+
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MovingSpan:
+    """A dimension of a slice: its start is the next scalar input, its extent the next size."""
+
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A dimension of a slice that is fixed and dropped: its index is the next size."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovingPoint:
+    """A dimension that is fixed and dropped: its index is the next scalar input."""
+
+
+SliceDim: TypeAlias = Span | MovingSpan | Point | MovingPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    dims: tuple[SliceDim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """To the node's shape; sizes: the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """To the node's shape; sizes: the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class LmadSlice:
+    """inputs: array, then scalars: offset, and extent and stride of each dimension.
+
+    sizes: the shape, where it can be told.
+    """
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """inputs[0] read at index arrays, inputs[1:], of one shape of rank `rank`.
+
+    `axes` are the dimensions that they index; the other dimensions are kept. The result has
+    dimensions `before` kept ones, the index arrays', then the other kept ones.
+    """
+
+    axes: tuple[int, ...]
+    rank: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """lambdas[0] at every index of the space of extents `sizes`."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Inputs combined over the axes: k elements (arrays of one shape, or scalars), k neutrals.
+
+    `operator` names a scalar operation (k = 1), or is empty: lambdas[0].
+    """
+
+    axes: tuple[int, ...]
+    count: int
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Running combinations along the last axis: k elements, k initial values."""
+
+    count: int
+    operator: str
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """inputs: k destinations, k values, index arrays for the first dimensions.
+
+    Values have the shape of the index arrays, of rank `rank`, then that of the other
+    dimensions. `operator` names a scalar operation, or "lambda", or is None: last wins.
+    """
+
+    count: int
+    rank: int
+    operator: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """inputs[0] with inputs[1] in a slice; the slice's scalar inputs follow."""
+
+    dims: tuple[SliceDim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LmadUpdate:
+    """inputs: array, value, then the scalars of `LmadSlice`."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A library routine; sizes: those of the result that no input tells."""
+
+    routine: str
+    options: tuple[tuple[str, bool | int | float | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """lambdas[0] where the scalar inputs[0] holds, else lambdas[1]; they take no parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """From inputs[0] to before inputs[1]; inputs[2:] are what lambdas[0] carries on."""
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """While lambdas[0] holds of what lambdas[1] carries on; inputs: the initial values."""
+
+
+Operation: TypeAlias = (
+    Leaf | Constant | SizeScalar | Param | Pick
+    | Elementwise | Cast | Iota | Element
+    | Slice | Permute | Reshape | Broadcast | LmadSlice
+    | Gather | Generate | Reduce | Scan | Scatter | Concat
+    | Update | LmadUpdate | Call | If | For | While
+)  # fmt: skip
+
+# ---------------------------------------------------------------- nodes
+
+
+class Scope:
+    """The body of a function being traced.
+
+    `fixed`: what is made in it stays in it (a branch: it may not run at all), while
+    elsewhere what does not depend on the parameters is computed outside.
+    """
+
+    __slots__ = ("depth", "fixed", "outer", "params")
+
+    def __init__(self, outer: Scope | None, fixed: bool = False) -> None:
+        self.outer = outer
+        self.depth = 1 if outer is None else outer.depth + 1
+        self.fixed = fixed
+        self.params: tuple[Node, ...] = ()
+
+
+Shape: TypeAlias = tuple[Extent, ...]
+
+
+class Node:
+    """One operation, never changed. Compared by identity."""
+
+    __slots__ = (
+        "abstract", "dtype", "guards", "inputs", "lambdas", "line", "operation", "scope",
+        "shape", "sizes", "types", "value", "weak",
+    )  # fmt: skip
+
+    operation: Operation
+    inputs: tuple[Node, ...]
+    sizes: tuple[Extent, ...]
+    lambdas: tuple[Lambda, ...]
+    shape: Shape
+    dtype: DType  # absent where `types` is given
+    types: tuple[tuple[Shape, DType], ...] | None  # of several results
+    weak: bool  # made of Python scalars alone: takes the other operand's dtype
+    abstract: bool  # depends on an argument or parameter: has no value yet
+    scope: Scope | None
+    value: Any  # of a leaf
+    guards: tuple[Guard, ...]
+    line: tuple[Any, int] | None  # code object and line number
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def place(self) -> Place | None:
+        if self.line is None:
+            return None
+        code, line = self.line
+        return Place(code.co_filename, line, code.co_name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lambda:
+    """A sub-graph: what it gives for its parameters."""
+
+    params: tuple[Node, ...]
+    results: tuple[Node, ...]
+    scope: Scope
+
+
+_PACKAGE = sys.modules["weft"].__path__[0]
+_inside: dict[str, bool] = {}  # file -> whether it is Weft's own
+
+
+def user_line() -> tuple[Any, int] | None:
+    """Code object and line of the innermost frame outside Weft."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        file = code.co_filename
+        inside = _inside.get(file)
+        if inside is None:
+            inside = _inside[file] = file.startswith(_PACKAGE)
+        if not inside:
+            return code, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+class _Open(threading.local):
+    """The scopes being traced in this thread: all of them, and the fixed ones."""
+
+    def __init__(self) -> None:
+        self.all: list[Scope] = []
+        self.fixed: list[Scope] = []
+
+
+_open = _Open()
+
+
+def make(
+    operation: Operation,
+    inputs: tuple[Node, ...],
+    shape: Shape,
+    dtype: DType | None,
+    sizes: tuple[Extent, ...] = (),
+    lambdas: tuple[Lambda, ...] = (),
+    types: tuple[tuple[Shape, DType], ...] | None = None,
+    weak: bool = False,
+) -> Node:
+    """A new node, placed at the user's line, in the scope that its inputs require."""
+    node = Node.__new__(Node)
+    node.operation = operation
+    node.inputs = inputs
+    node.sizes = sizes
+    node.lambdas = lambdas
+    node.shape = shape
+    if dtype is not None:
+        node.dtype = dtype
+    node.types = types
+    node.weak = weak
+    node.guards = take_guards()
+    node.line = user_line()
+    scope = _open.fixed[-1] if _open.fixed else None
+    abstract = False
+    for source in inputs:
+        if source.abstract:
+            abstract = True
+            inner = source.scope
+            if inner is not None and (scope is None or inner.depth > scope.depth):
+                scope = inner
+    node.scope = scope
+    node.abstract = abstract
+    if lambdas:
+        _settle(node, lambdas)
+    return node
+
+
+def _settle(node: Node, lambdas: tuple[Lambda, ...]) -> None:
+    """The scope of a node with lambdas: also that of what they capture."""
+    for function in lambdas:
+        for captured in captures(function):
+            node.abstract = node.abstract or captured.abstract
+            inner = captured.scope
+            if inner is not None and (node.scope is None or inner.depth > node.scope.depth):
+                node.scope = inner
+
+
+def captures(function: Lambda) -> list[Node]:
+    """The nodes outside a lambda that its inside uses."""
+    depth = function.scope.depth
+    found: list[Node] = []
+    seen: set[Node] = set()
+    stack = list(function.results)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.scope is None or node.scope.depth < depth:
+            found.append(node)
+            continue
+        stack.extend(node.inputs)
+        for inner in node.lambdas:
+            stack.extend(inner.results)
+    return found
+
+
+def leaf(value: Any, shape: Shape, dtype: DType, *, weak: bool = False, abstract: bool = False) -> Node:
+    """Data. `shape`: constants 0 and 1, or fresh size variables."""
+    pattern = tuple([e.value if e.is_constant else -1 for e in shape])
+    node = make(Leaf(dtype, pattern), (), shape, dtype, weak=weak)
+    node.value = value
+    node.abstract = abstract
+    node.scope = None
+    return node
+
+
+def scalar_constant(value: Any, dtype: DType, *, weak: bool = False) -> Node:
+    """A scalar that is part of the program."""
+    if dtype.kind == "b":
+        value = bool(value)
+    elif dtype.is_integer:
+        value = int(value)
+    elif dtype.is_float:
+        value = float(value)
+    else:
+        value = complex(value)
+    return make(Constant(fun.Const(value, dtype)), (), (), dtype, weak=weak)
+
+
+def size_scalar(extent: Extent, *, weak: bool = False) -> Node:
+    """An extent as an int64 scalar."""
+    if extent.is_constant:
+        return scalar_constant(extent.value, DType.I64, weak=weak)
+    return make(SizeScalar(), (), (), DType.I64, sizes=(extent,), weak=weak)
+
+
+def parameter(name: str, shape: Shape, dtype: DType, scope: Scope, *, index: bool = False) -> Node:
+    """A parameter of the function whose body is `scope`."""
+    node = make(Param(name, index), (), shape, dtype)
+    node.scope = scope
+    node.abstract = True
+    return node
+
+
+def pick(node: Node, number: int) -> Node:
+    """One result of a node that has several."""
+    assert node.types is not None
+    shape, dtype = node.types[number]
+    return make(Pick(number), (node,), shape, dtype)
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Make nodes that belong to no function being traced: lambdas that are kept and shared."""
+    all_, fixed = _open.all, _open.fixed
+    _open.all, _open.fixed = [], []
+    try:
+        yield
+    finally:
+        _open.all, _open.fixed = all_, fixed
+
+
+class Tracing:
+    """`with Tracing(fixed) as scope`: what is made inside belongs to a function's body."""
+
+    def __init__(self, fixed: bool = False) -> None:
+        self.scope = Scope(_open.all[-1] if _open.all else None, fixed)
+
+    def __enter__(self) -> Scope:
+        _open.all.append(self.scope)
+        if self.scope.fixed:
+            _open.fixed.append(self.scope)
+        return self.scope
+
+    def __exit__(self, *error: object) -> None:
+        _open.all.pop()
+        if self.scope.fixed:
+            _open.fixed.pop()
+
+
+def is_index(node: Node) -> bool:
+    """Whether a scalar is computed from indices, sizes and constants by + - * alone.
+
+    Such an index is affine: it does not count from the end when negative.
+    """
+    operation = node.operation
+    if isinstance(operation, Param):
+        return operation.index
+    if isinstance(operation, Constant | SizeScalar):
+        return True
+    if isinstance(operation, Elementwise):
+        return operation.operation in ("add", "subtract", "multiply", "negative") and all(
+            map(is_index, node.inputs)
+        )
+    return False
+
+
+def depends_on_tracing(nodes: Sequence[Node]) -> bool:
+    return any(node.abstract for node in nodes)

@@ -1,0 +1,323 @@
+"""Indexing of nodes: what `x[key]`, `x[key] = v` and `x.at[key]` mean.
+
+A key is resolved in two steps: a slice (ints, slices, new dimensions), and, where there are
+index arrays, a gather from it. Masks are index arrays already (`weft.array` computes them).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError, user_place
+from weft.frontend import graph
+from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
+from weft.frontend.extent import Extent, literal
+from weft.frontend.graph import (
+    MovingPoint, Node, Point, Shape, SliceDim, Span, is_index, make, size_scalar,
+)  # fmt: skip
+from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_bounds, values
+from weft.ops.dtypes import DType
+
+
+@dataclass(slots=True)
+class Basic:
+    """The slice of a key: of an array of some shape, giving `shape` without new dimensions.
+
+    `new`: the result's dimensions that the key adds, by position; `full` is the shape with them.
+    """
+
+    dims: tuple[SliceDim, ...]
+    sizes: tuple[Extent, ...]
+    scalars: tuple[Node, ...]
+    shape: Shape
+    full: Shape
+    identity: bool
+
+
+@dataclass(slots=True)
+class Advanced:
+    """The index arrays of a key, by axis of the basic result; `before` kept dimensions."""
+
+    axes: tuple[int, ...]
+    arrays: tuple[Node, ...]
+    before: int
+
+
+def expand_key(key: Any, rank: int) -> list[Any]:
+    """The entries of a key, with `...` spelt out: one for each dimension, and None.
+
+    Raises
+    ------
+    OutOfBoundsError
+        When there are more entries than dimensions.
+    """
+    entries = list(key) if isinstance(key, tuple) else [key]
+    ellipses = [n for n, entry in enumerate(entries) if entry is Ellipsis]
+    if len(ellipses) > 1:
+        raise OutOfBoundsError("an index with more than one '...'", "one", place=user_place())
+    used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
+    if used > rank:
+        raise OutOfBoundsError(
+            f"{used} indices into an array of {rank} dimensions", f"{rank} or fewer",
+            place=user_place(),
+        )  # fmt: skip
+    at = ellipses[0] if ellipses else len(entries)
+    entries[at : at + 1] = [slice(None)] * (rank - used)
+    return entries
+
+
+def resolve(key: Any, shape: Shape) -> tuple[Basic, Advanced | None]:
+    """The slice and the gather that a key is. Index arrays in it are nodes of int dtypes."""
+    entries = expand_key(key, len(shape))
+    arrays = any(isinstance(entry, Node) and entry.shape for entry in entries)
+    dims: list[SliceDim] = []
+    sizes: list[Extent] = []
+    scalars: list[Node] = []
+    own: list[Extent] = []
+    full: list[Extent] = []
+    gathered: dict[int, Node] = {}
+    positions: list[int] = []
+    extents = iter(shape)
+    axis = -1
+    for number, entry in enumerate(entries):
+        if entry is None:
+            full.append(ONE)
+            continue
+        extent = next(extents)
+        axis += 1
+        if isinstance(entry, slice):
+            _slice(entry, extent, dims, sizes, own)
+            full.append(own[-1])
+        elif isinstance(entry, Node) and (arrays or entry.shape):
+            _check_integer(entry)
+            positions.append(number)
+            gathered[len(full)] = _from_start(entry, extent)
+            _slice(slice(None), extent, dims, sizes, own)
+            full.append(extent)
+        elif isinstance(entry, Node):
+            _check_integer(entry)
+            dims.append(MovingPoint())
+            scalars.append(_from_start(entry, extent))
+        elif arrays:
+            positions.append(number)
+            gathered[len(full)] = size_scalar(_position(entry, extent, axis))
+            _slice(slice(None), extent, dims, sizes, own)
+            full.append(extent)
+        else:
+            dims.append(Point())
+            sizes.append(_position(entry, extent, axis))
+    identity = all(isinstance(entry, slice) and entry == slice(None) for entry in entries if entry is not None)  # fmt: skip
+    identity = identity or (arrays and all(
+        isinstance(entry, Node | int | Extent) or entry == slice(None)
+        for entry in entries if entry is not None
+    ))  # fmt: skip
+    basic = Basic(tuple(dims), tuple(sizes), tuple(scalars), tuple(own), tuple(full), identity)
+    if not gathered:
+        return basic, None
+    adjacent = positions[-1] - positions[0] == len(positions) - 1
+    before = min(gathered) if adjacent else 0
+    return basic, Advanced(tuple(gathered), tuple(gathered.values()), before)
+
+
+def _slice(entry: slice, extent: Extent, dims: list[SliceDim], sizes: list[Extent], own: list[Extent]) -> None:  # fmt: skip
+    if entry.start is None and entry.stop is None and entry.step is None:
+        start, count, step = ZERO, extent, 1
+    else:
+        start, count, step = slice_bounds(entry, extent)
+    dims.append(Span(step))
+    sizes += [start, count]
+    own.append(count)
+
+
+def _position(entry: Any, extent: Extent, axis: int) -> Extent:
+    """An int index, counted from the start."""
+    try:
+        index = literal(entry)
+    except TypeError:
+        raise OutOfBoundsError(
+            f"an index of type {type(entry).__name__}",
+            "ints, slices, None, ..., and arrays of ints or booleans",
+            place=user_place(),
+        ) from None
+    position = index + extent if index.value < 0 else index
+    if not 0 <= position.value < extent.value:
+        raise OutOfBoundsError(
+            f"index {index.value} is out of bounds for axis {axis} with size {extent.value}",
+            f"an index from {-extent.value} to {extent.value - 1}" if extent.value else "",
+            place=user_place(),
+        )
+    return position
+
+
+def _check_integer(node: Node) -> None:
+    if not node.dtype.is_integer:
+        raise _IndexDTypeError(
+            f"an index array of {node.dtype.numpy}", "integers or booleans", place=user_place()
+        )
+
+
+class _IndexDTypeError(DTypeError, OutOfBoundsError):
+    """An index of a dtype that does not index: NumPy raises IndexError."""
+
+
+def _from_start(index: Node, extent: Extent) -> Node:
+    """Indices counted from the start (those of index spaces are so already)."""
+    index = as_dtype(index, DType.I64) if index.dtype.is_signed else index
+    if not index.dtype.is_signed:
+        return as_dtype(index, DType.I64)
+    if not index.shape and is_index(index):
+        return index
+    zero = graph.scalar_constant(0, DType.I64)
+    wrapped = apply("add", index, size_scalar(extent))
+    return apply("where", apply("less", index, zero), wrapped, index)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def get(node: Node, key: Any) -> Node:
+    """node[key]."""
+    basic, advanced = resolve(key, node.shape)
+    result = _sliced(node, basic)
+    if advanced is not None:
+        result = gather(result, advanced.axes, advanced.arrays, advanced.before)
+    return result
+
+
+def _sliced(node: Node, basic: Basic) -> Node:
+    result = node
+    if not basic.identity:
+        result = make(
+            graph.Slice(basic.dims), (node, *basic.scalars), basic.shape, node.dtype,
+            sizes=basic.sizes,
+        )  # fmt: skip
+    if len(basic.full) != len(basic.shape):
+        result = make(graph.Reshape(), (result,), basic.full, node.dtype, sizes=basic.full)
+    return result
+
+
+def gather(node: Node, axes: Sequence[int], arrays: Sequence[Node], before: int) -> Node:
+    """The elements of a node at index arrays of some axes.
+
+    The result has `before` of the other dimensions, those of the index arrays (broadcast),
+    then the rest of the others.
+    """
+    shape = broadcast_shapes([array.shape for array in arrays], "indexing")
+    if not shape:
+        where = [broadcast(reshape(array, ()), (ONE,)) for array in arrays]
+        return reshape(gather(node, axes, where, before), _without(node, axes))
+    kept = _without(node, axes)
+    result = (*kept[:before], *shape, *kept[before:])
+    operation = graph.Gather(tuple(axes), len(shape), before)
+    return make(operation, (node, *arrays), result, node.dtype)
+
+
+def _without(node: Node, axes: Sequence[int]) -> Shape:
+    return tuple(extent for axis, extent in enumerate(node.shape) if axis not in axes)
+
+
+# ---------------------------------------------------------------- updating
+
+
+def put(node: Node, key: Any, value: Node, combine: str | None = None) -> Node:
+    """The node with `value` (combined by a scalar operation with what is there) at a key."""
+    value = as_dtype(value, node.dtype)
+    basic, advanced = resolve(key, node.shape)
+    if advanced is not None:
+        return _put_at_arrays(node, basic, advanced, value, combine)
+    value = _fitted(value, basic)
+    if combine is not None:
+        value = as_dtype(apply(combine, _sliced_shape(node, basic), value), node.dtype)
+    if basic.identity:
+        return broadcast(value, node.shape) if value.shape or not node.shape else _filled(value, node)
+    return make(
+        graph.Update(basic.dims), (node, value, *basic.scalars), node.shape, node.dtype,
+        sizes=basic.sizes,
+    )  # fmt: skip
+
+
+def _filled(value: Node, node: Node) -> Node:
+    return make(graph.Broadcast(), (value,), node.shape, node.dtype, sizes=node.shape)
+
+
+def _sliced_shape(node: Node, basic: Basic) -> Node:
+    """The slice without the key's new dimensions."""
+    if basic.identity:
+        return node
+    return make(
+        graph.Slice(basic.dims), (node, *basic.scalars), basic.shape, node.dtype, sizes=basic.sizes
+    )
+
+
+def _fitted(value: Node, basic: Basic) -> Node:
+    """A value of the slice's shape, without new dimensions; scalars stay scalars."""
+    if not value.shape:
+        return value
+    while len(value.shape) > len(basic.full) and value.shape[0].value == 1:
+        value = reshape(value, value.shape[1:])
+    if len(value.shape) > len(basic.full):
+        raise ShapeError(
+            f"a value of shape {values(value.shape)} for a slice of shape {values(basic.full)}",
+            "a shape that broadcasts to the slice's",
+            place=user_place(),
+        )
+    fitted = broadcast(value, basic.full)
+    return fitted if len(basic.full) == len(basic.shape) else reshape(fitted, basic.shape)
+
+
+def _put_at_arrays(node: Node, basic: Basic, advanced: Advanced, value: Node, combine: str | None) -> Node:  # fmt: skip
+    if not basic.identity or len(basic.full) != len(basic.shape):
+        return _put_through(node, basic, advanced, value, combine)
+    rank = len(node.shape)
+    kept = [axis for axis in range(rank) if axis not in advanced.axes]
+    order = [*advanced.axes, *kept]
+    shape = broadcast_shapes([array.shape for array in advanced.arrays], "indexing")
+    where = [broadcast(array, shape) if len(advanced.arrays) > 1 else array for array in advanced.arrays]  # fmt: skip
+    if not shape:
+        shape = (ONE,)
+        where = [broadcast(array, shape) for array in where]
+        value_shape = tuple(node.shape[axis] for axis in kept)
+        value = reshape(broadcast(value, value_shape), (ONE, *value_shape)) if value.shape else value
+    if value.shape:
+        before = advanced.before
+        rest = tuple(node.shape[axis] for axis in kept)
+        value = broadcast(value, (*rest[:before], *shape, *rest[before:]))
+        moved = range(before, before + len(shape))
+        value = permute(value, [*moved, *(a for a in range(len(value.shape)) if a not in moved)])
+    scattered = scatter(permute(node, order), where, value, shape, combine)
+    return permute(scattered, [order.index(axis) for axis in range(rank)])
+
+
+def _put_through(node: Node, basic: Basic, advanced: Advanced, value: Node, combine: str | None) -> Node:  # fmt: skip
+    """Index arrays mixed with other slices: update the slice, and put it back."""
+    part = _sliced(node, basic)
+    inner = Basic(
+        tuple(Span() for _ in part.shape), (), (), part.shape, part.shape, identity=True
+    )
+    part = _put_at_arrays(part, inner, advanced, value, combine)
+    if len(basic.full) != len(basic.shape):
+        part = reshape(part, basic.shape)
+    if basic.identity:
+        return part
+    return make(
+        graph.Update(basic.dims), (node, part, *basic.scalars), node.shape, node.dtype,
+        sizes=basic.sizes,
+    )  # fmt: skip
+
+
+def scatter(node: Node, where: Sequence[Node], value: Node, shape: Shape, combine: str | None) -> Node:  # fmt: skip
+    """Values at index arrays (of one shape) of the first dimensions."""
+    operation = graph.Scatter(1, len(shape), combine)
+    inputs = (node, value, *where)
+    return make(operation, inputs, node.shape, node.dtype, sizes=shape)
+
+
+def index_node(value: Any) -> Node:
+    """An int, extent or scalar node as an int64 index."""
+    node = value if isinstance(value, Node) else scalar_node(operator.index(value) if not isinstance(value, Extent) else value)  # fmt: skip
+    if node.shape or not node.dtype.is_integer:
+        raise ArgumentError("an index that is no integer scalar", "an int", place=user_place())
+    return as_dtype(node, DType.I64)

@@ -1,0 +1,218 @@
+"""Layout changes of nodes: reshape, permute, broadcast, slice, and dimensions of one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from weft.errors import ArgumentError, OutOfBoundsError, ShapeError, user_place
+from weft.frontend import graph
+from weft.frontend.extent import (
+    Extent, at_least, constant, decide_equal, divide, forget_guards, literal, product,
+    require_equal,
+)  # fmt: skip
+from weft.frontend.graph import Node, Shape, Span, make
+
+ONE = constant(1)
+ZERO = constant(0)
+
+
+def values(shape: Shape) -> tuple[int, ...]:
+    return tuple([extent.value for extent in shape])
+
+
+def axis_number(axis: int, rank: int) -> int:
+    """An axis counted from the start.
+
+    Raises
+    ------
+    OutOfBoundsError
+        For an axis that the array does not have (it is a `ValueError` too, as NumPy's).
+    """
+    if not -rank <= axis < rank:
+        raise AxisError(
+            f"axis {axis} of an array of {rank} dimensions",
+            f"an axis from {-rank} to {rank - 1}" if rank else "no axis",
+            place=user_place(),
+        )
+    return axis + rank if axis < 0 else axis
+
+
+class AxisError(OutOfBoundsError, ArgumentError):
+    """An axis that the array does not have."""
+
+
+def permute(node: Node, axes: Sequence[int]) -> Node:
+    """Result dimension d is dimension axes[d]."""
+    order = tuple(axes)
+    if order == tuple(range(len(order))):
+        return node
+    return make(graph.Permute(order), (node,), tuple([node.shape[a] for a in order]), node.dtype)
+
+
+def same_shape(left: Shape, right: Shape) -> bool:
+    """Whether two shapes are equal for all sizes."""
+    return len(left) == len(right) and all(
+        a is b or a.poly == b.poly for a, b in zip(left, right, strict=True)
+    )
+
+
+def broadcast(node: Node, shape: Shape) -> Node:
+    """The node repeated to a shape (of equal or higher rank).
+
+    Raises
+    ------
+    ShapeError
+        When the node's shape does not broadcast to it.
+    """
+    if same_shape(node.shape, shape):
+        return node
+    fits = len(node.shape) <= len(shape)
+    aligned = shape[len(shape) - len(node.shape) :]
+    for own, wanted in zip(node.shape, aligned, strict=False):
+        if own.poly == wanted.poly:
+            continue
+        if own.value == wanted.value:
+            require_equal(own, wanted)
+        elif own.value == 1:
+            decide_equal(own, ONE)
+        else:
+            fits = False
+    if not fits:
+        forget_guards()
+        raise ShapeError(
+            f"an array of shape {values(node.shape)} where {values(shape)} is needed",
+            f"a shape that broadcasts to {values(shape)}",
+            place=user_place(),
+        )
+    if len(node.shape) == len(shape) and values(node.shape) == values(shape):
+        return node
+    return make(graph.Broadcast(), (node,), shape, node.dtype, sizes=shape)
+
+
+def reshape(node: Node, shape: Sequence[Extent]) -> Node:
+    """The same elements in row-major order; at most one extent is -1.
+
+    Raises
+    ------
+    ShapeError
+        When the numbers of elements differ.
+    """
+    wanted = list(shape)
+    unknown = [axis for axis, extent in enumerate(wanted) if extent.value == -1]
+    total = product(node.shape)
+    if len(unknown) == 1:
+        rest = product(tuple(e for axis, e in enumerate(wanted) if axis != unknown[0]))
+        if rest.value == 0 or total.value % rest.value:
+            raise _misfit(node, wanted)
+        wanted[unknown[0]] = quotient(node, wanted, unknown[0], total, rest)
+    elif unknown or any(extent.value < 0 for extent in wanted):
+        raise _misfit(node, wanted)
+    new = tuple(wanted)
+    if same_shape(node.shape, new):
+        return node
+    count = product(new)
+    if count.value != total.value:
+        raise _misfit(node, wanted)
+    require_equal(count, total)
+    return make(graph.Reshape(), (node,), new, node.dtype, sizes=new)
+
+
+def quotient(node: Node, wanted: Sequence[Extent], at: int, total: Extent, rest: Extent) -> Extent:
+    """total / rest: by cancelling equal dimensions, else by dividing."""
+    own = [extent for extent in node.shape if extent.poly != 1]
+    for axis, extent in enumerate(wanted):
+        if axis == at or extent.poly == 1:
+            continue
+        match = next((x for x in own if x.poly == extent.poly), None)
+        if match is None:
+            return divide(total, rest)
+        own.remove(match)
+    return product(tuple(own))
+
+
+def _misfit(node: Node, wanted: Sequence[Extent]) -> ShapeError:
+    forget_guards()
+    return ShapeError(
+        f"reshape of an array of shape {values(node.shape)} to {values(tuple(wanted))}",
+        f"a shape of {product(node.shape).value} elements",
+        place=user_place(),
+    )
+
+
+def expand(node: Node, axis: int) -> Node:
+    """A dimension of one at an axis of the result."""
+    shape = (*node.shape[:axis], ONE, *node.shape[axis:])
+    return make(graph.Reshape(), (node,), shape, node.dtype, sizes=shape)
+
+
+def squeeze(node: Node, axes: Sequence[int]) -> Node:
+    """Without dimensions of one."""
+    for axis in axes:
+        decide_equal(node.shape[axis], ONE)
+    shape = tuple(e for axis, e in enumerate(node.shape) if axis not in axes)
+    return make(graph.Reshape(), (node,), shape, node.dtype, sizes=shape) if axes else node
+
+
+def take_slice(node: Node, axis: int, start: Extent, extent: Extent, step: int = 1) -> Node:
+    """The elements start + k * step of one axis."""
+    dims: list[graph.SliceDim] = []
+    sizes: list[Extent] = []
+    shape: list[Extent] = []
+    for number, own in enumerate(node.shape):
+        here = number == axis
+        dims.append(Span(step if here else 1))
+        sizes += [start, extent] if here else [ZERO, own]
+        shape.append(extent if here else own)
+    return make(graph.Slice(tuple(dims)), (node,), tuple(shape), node.dtype, sizes=tuple(sizes))
+
+
+def point(node: Node, axis: int, index: Extent) -> Node:
+    """The sub-array at an index (inside) of one axis."""
+    dims: list[graph.SliceDim] = []
+    sizes: list[Extent] = []
+    for number, own in enumerate(node.shape):
+        if number == axis:
+            dims.append(graph.Point())
+            sizes.append(index)
+        else:
+            dims.append(Span())
+            sizes += [ZERO, own]
+    shape = (*node.shape[:axis], *node.shape[axis + 1 :])
+    return make(graph.Slice(tuple(dims)), (node,), shape, node.dtype, sizes=tuple(sizes))
+
+
+def flip(node: Node, axis: int) -> Node:
+    extent = node.shape[axis]
+    if extent.value == 0:
+        return node
+    return take_slice(node, axis, extent - 1, extent, -1)
+
+
+def slice_bounds(key: slice, extent: Extent) -> tuple[Extent, Extent, int]:
+    """Start, extent and step of a Python slice of a dimension."""
+    step = 1 if key.step is None else operator.index(key.step)
+    if step == 0:
+        raise ArgumentError("a slice of step 0", "any other step", place=user_place())
+    lowest, highest = (ZERO, extent) if step > 0 else (constant(-1), extent - 1)
+
+    def bound(value: object, default: Extent) -> Extent:
+        if value is None:
+            return default
+        position = literal(value)
+        if position.value < 0:
+            position = position + extent
+            return position if at_least(position, lowest) else lowest
+        return position if at_least(highest, position) else highest
+
+    start = bound(key.start, lowest if step > 0 else highest)
+    stop = bound(key.stop, highest if step > 0 else lowest)
+    reach = stop - start if step > 0 else start - stop
+    if not at_least(reach, ONE):
+        return ZERO, ZERO, step
+    stride = abs(step)
+    if stride == 1:
+        return start, reach, step
+    if reach.is_constant:
+        return start, constant(-(-reach.value // stride)), step
+    return start, divide(reach + (stride - 1), constant(stride)), step

@@ -1,0 +1,69 @@
+"""What functions make of their arguments: nodes, dtypes, axes, shapes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from weft.array import Array, node_of
+from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, user_place
+from weft.frontend.extent import Extent, as_length
+from weft.frontend.graph import Node
+from weft.frontend.layout import axis_number
+from weft.ops.dtypes import DType, from_numpy
+
+DEFAULT_FLOAT = DType.F64
+DEFAULT_INTEGER = DType.I64
+
+
+def array_node(value: Any) -> Node:
+    """An array argument; a Python scalar becomes a scalar of its default dtype."""
+    if isinstance(value, Array):
+        return value._node
+    return node_of(value)
+
+
+def dtype_of(dtype: Any, default: DType) -> DType:
+    return default if dtype is None else from_numpy(dtype)
+
+
+def check_device(device: Any) -> None:
+    if device not in (None, "cpu"):
+        raise ArgumentError(f"device {device!r}", '"cpu"', place=user_place())
+
+
+def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+    """Axes counted from the start, in order; None is all of them.
+
+    Raises
+    ------
+    ArgumentError
+        For an axis that the array does not have, or one given twice.
+    """
+    if axis is None:
+        return tuple(range(rank))
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = tuple(axis_number(operator.index(a), rank) for a in given)
+    if len(set(axes)) != len(axes):
+        raise ArgumentError(f"axes {axis}, of which some are equal", "each once", place=user_place())
+    return axes
+
+
+def one_axis(axis: Any, rank: int) -> int:
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise ArgumentTypeError(f"axis {axis!r}", "an int", place=user_place()) from None
+    return axis_number(number, rank)
+
+
+def shape_of(shape: Any) -> tuple[Extent, ...]:
+    """A shape that the user gave: an int, or a sequence of them."""
+    given: Sequence[Any] = shape if isinstance(shape, tuple | list) else (shape,)
+    return tuple(as_length(n) for n in given)
+
+
+def require_numeric(node: Node, what: str) -> None:
+    if node.dtype is DType.BOOL:
+        raise DTypeError(f"{what} of booleans", "a numeric dtype", place=user_place())

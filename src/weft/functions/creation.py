@@ -1,0 +1,238 @@
+"""Creation functions."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, asarray, node_of
+from weft.errors import ArgumentError, ShapeError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout
+from weft.frontend.elementwise import apply, as_dtype, scalar_node
+from weft.frontend.extent import Extent, constant
+from weft.frontend.graph import Node, make
+from weft.functions.arguments import array_node, check_device, dtype_of, shape_of
+from weft.ops.dtypes import DType, from_numpy
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
+    "linspace", "meshgrid", "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
+]  # fmt: skip
+
+
+def iota(shape: tuple[Extent, ...], axis: int) -> Node:
+    """At each element its index along an axis."""
+    return make(graph.Iota(axis), (), shape, DType.I64, sizes=shape)
+
+
+def filled(value: Node, shape: tuple[Extent, ...]) -> Node:
+    """A scalar repeated to a shape."""
+    if not shape:
+        return value
+    return make(graph.Broadcast(), (value,), shape, value.dtype, sizes=shape)
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array of one value."""
+    check_device(device)
+    value = node_of(fill_value)
+    if value.shape:
+        raise ShapeError("a fill value with dimensions", "a scalar", place=user_place())
+    if dtype is None and not value.weak:
+        return Array(filled(value, shape_of(shape)))
+    return Array(filled(strong(value, dtype_of(dtype, value.dtype)), shape_of(shape)))
+
+
+def strong(value: Node, dtype: DType) -> Node:
+    """A scalar of a dtype, no longer weak."""
+    from weft.array import _strong
+
+    return _strong(value, dtype)
+
+
+def _constant(shape: Any, value: int, dtype: Any) -> Array:
+    return Array(filled(graph.scalar_constant(value, dtype_of(dtype, DType.F64)), shape_of(shape)))
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array of zeros, float64 unless `dtype` says otherwise."""
+    check_device(device)
+    return _constant(shape, 0, dtype)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array of ones, float64 unless `dtype` says otherwise."""
+    check_device(device)
+    return _constant(shape, 1, dtype)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array whose values do not matter (zeros)."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def _like(x: Any, value: Any, dtype: Any, device: Any) -> Array:
+    check_device(device)
+    node = array_node(x)
+    wanted = dtype_of(dtype, node.dtype)
+    return Array(filled(strong(node_of(value), wanted), node.shape))
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """Zeros of the shape and dtype of `x`."""
+    return _like(x, 0, dtype, device)
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """Ones of the shape and dtype of `x`."""
+    return _like(x, 1, dtype, device)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+    """An array of the shape and dtype of `x` whose values do not matter (zeros)."""
+    return _like(x, 0, dtype, device)
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    """One value in the shape and dtype of `x`."""
+    return _like(x, fill_value, dtype, device)
+
+
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+) -> Array:
+    """start, start + step, ... before stop.
+
+    Raises
+    ------
+    ArgumentError
+        For a step of 0.
+    """
+    check_device(device)
+    if stop is None:
+        start, stop = 0, start
+    numbers = (start, stop, step)
+    if step == 0:
+        raise ArgumentError("arange with a step of 0", "any other step", place=user_place())
+    whole = all(isinstance(n, builtins.int | np.integer | Extent) for n in numbers)
+    wanted = dtype_of(dtype, DType.I64 if whole else DType.F64)
+    count = _arange_count(start, stop, step, whole)
+    index = iota((count,), 0)
+    computed = DType.I64 if whole and not wanted.kind == "c" else DType.F64
+    first, by = (as_dtype(scalar_node(_plain(n)), computed) for n in (start, step))
+    values = apply("add", as_dtype(first, computed), apply("multiply", as_dtype(index, computed), by))  # fmt: skip
+    return Array(as_dtype(values, wanted))
+
+
+def _plain(number: Any) -> Any:
+    return number.item() if isinstance(number, np.generic) else number
+
+
+def _arange_count(start: Any, stop: Any, step: Any, whole: bool) -> Extent:
+    if whole and (isinstance(start, Extent) or isinstance(stop, Extent)):
+        step = int(step)
+        reach = extents.as_extent(stop) - start if step > 0 else extents.as_extent(start) - stop
+        if not extents.at_least(reach, constant(1)):
+            return constant(0)
+        return extents.divide(reach + (abs(step) - 1), constant(abs(step)))
+    if whole:
+        count = len(range(int(start), int(stop), int(step)))
+    else:
+        count = max(0, math.ceil((float(stop) - float(start)) / float(step)))
+    return extents.as_length(count)
+
+
+def linspace(
+    start: Any, stop: Any, /, num: Any, *, dtype: Any = None, device: Any = None,
+    endpoint: bool = True,
+) -> Array:  # fmt: skip
+    """`num` evenly spaced values from start to stop."""
+    check_device(device)
+    count = extents.as_length(num)
+    complexes = isinstance(start, builtins.complex) or isinstance(stop, builtins.complex)
+    wanted = dtype_of(dtype, DType.C128 if complexes else DType.F64)
+    computed = DType.C128 if complexes or wanted.is_complex else DType.F64
+    first, last = (as_dtype(node_of(n), computed) for n in (start, stop))
+    index = iota((count,), 0)
+    steps = count - 1 if endpoint else count
+    if steps.value <= 0:
+        return Array(as_dtype(filled(first, (count,)), wanted))
+    divisor = as_dtype(graph.size_scalar(steps), computed)
+    by = apply("divide", apply("subtract", last, first), divisor)
+    values = apply("add", apply("multiply", as_dtype(index, computed), by), first)
+    if endpoint:  # exactly `stop`, whatever the rounding
+        at_end = apply("equal", index, graph.size_scalar(steps))
+        values = apply("where", at_end, last, values)
+    if wanted.is_integer:
+        values = apply("floor", values)
+    return Array(as_dtype(values, wanted))
+
+
+def eye(
+    n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> Array:
+    """Ones on diagonal k, zeros elsewhere."""
+    check_device(device)
+    rows = extents.as_length(n_rows)
+    shape = (rows, rows if n_cols is None else extents.as_length(n_cols))
+    on_diagonal = apply("equal", _diagonal(shape), graph.scalar_constant(k, DType.I64))
+    return Array(as_dtype(on_diagonal, dtype_of(dtype, DType.F64)))
+
+
+def _diagonal(shape: tuple[Extent, ...]) -> Node:
+    """Column minus row, of the last two dimensions."""
+    rank = len(shape)
+    return apply("subtract", iota(shape, rank - 1), iota(shape, rank - 2))
+
+
+def _triangle(x: Any, k: Any, comparison: str) -> Array:
+    node = array_node(x)
+    if len(node.shape) < 2:
+        raise ShapeError(
+            f"a triangle of an array of {len(node.shape)} dimensions", "2 or more",
+            place=user_place(),
+        )  # fmt: skip
+    kept = apply(comparison, _diagonal(node.shape[-2:]), as_dtype(node_of(k), DType.I64))
+    return Array(apply("where", kept, node, graph.scalar_constant(0, node.dtype)))
+
+
+def tril(x: Any, /, *, k: int = 0) -> Array:
+    """The part on and below diagonal k; zeros above."""
+    return _triangle(x, k, "less_equal")
+
+
+def triu(x: Any, /, *, k: int = 0) -> Array:
+    """The part on and above diagonal k; zeros below."""
+    return _triangle(x, k, "greater_equal")
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
+    """Coordinate arrays of coordinate vectors."""
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"indexing {indexing!r}", '"xy" or "ij"', place=user_place())
+    nodes = [array_node(x) for x in arrays]
+    nodes = [layout.expand(x, 0) if not x.shape else x for x in nodes]
+    swap = indexing == "xy" and len(nodes) > 1
+    order = list(range(len(nodes)))
+    if swap:
+        order[0], order[1] = 1, 0
+    shape = tuple(nodes[order.index(axis)].shape[0] for axis in range(len(nodes)))
+    grids = []
+    for number, node in enumerate(nodes):
+        own = tuple(node.shape[0] if axis == order[number] else layout.ONE for axis in range(len(nodes)))  # fmt: skip
+        grids.append(Array(layout.broadcast(layout.reshape(node, own), shape)))
+    return tuple(grids)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """A lazy array over an object with DLPack."""
+    check_device(device)
+    if isinstance(x, Array):
+        return asarray(x, copy=copy)
+    data = np.from_dlpack(x)
+    from_numpy(data.dtype)
+    return asarray(np.array(data) if copy else data)

@@ -1,0 +1,176 @@
+"""Elementwise functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.array import Array, node_of
+from weft.errors import ArgumentError, DTypeError, user_place
+from weft.frontend import layout
+from weft.frontend.elementwise import apply, as_dtype, common_dtype
+from weft.ops.dtypes import DType
+
+__all__ = [
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "cbrt", "ceil", "clip", "conj", "copysign", "cos", "cosh", "divide", "equal", "erf",
+    "erfc", "exp", "exp2", "expm1", "floor", "floor_divide", "fmax", "fmin", "greater",
+    "greater_equal", "hypot", "imag", "isfinite", "isinf", "isnan", "less", "less_equal",
+    "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter", "not_equal",
+    "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin",
+    "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc", "where",
+]  # fmt: skip
+
+
+def _unary(name: str) -> Callable[[Any], Array]:
+    def function(x: Any, /) -> Array:
+        return Array(apply(name, node_of(x)))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""`{name}` of each element.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    weft.Array
+        Of the shape of `x`.
+
+    Raises
+    ------
+    DTypeError
+        For a dtype on which `{name}` has no meaning.
+    """
+    return function
+
+
+def _binary(name: str) -> Callable[[Any, Any], Array]:
+    def function(x1: Any, x2: Any, /) -> Array:
+        return Array(apply(name, node_of(x1), node_of(x2)))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""`{name}` of each pair of elements.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+        Of shapes that broadcast; dtypes are promoted, Python scalars are weak.
+
+    Returns
+    -------
+    weft.Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        When shapes do not broadcast, or dtypes have no such operation.
+    """
+    return function
+
+
+abs = _unary("abs")
+acos = _unary("acos")
+acosh = _unary("acosh")
+asin = _unary("asin")
+asinh = _unary("asinh")
+atan = _unary("atan")
+atanh = _unary("atanh")
+bitwise_invert = _unary("bitwise_invert")
+cbrt = _unary("cbrt")
+ceil = _unary("ceil")
+conj = _unary("conj")
+cos = _unary("cos")
+cosh = _unary("cosh")
+erf = _unary("erf")
+erfc = _unary("erfc")
+exp = _unary("exp")
+exp2 = _unary("exp2")
+expm1 = _unary("expm1")
+floor = _unary("floor")
+imag = _unary("imag")
+isfinite = _unary("isfinite")
+isinf = _unary("isinf")
+isnan = _unary("isnan")
+log = _unary("log")
+log1p = _unary("log1p")
+log2 = _unary("log2")
+log10 = _unary("log10")
+logical_not = _unary("logical_not")
+negative = _unary("negative")
+positive = _unary("positive")
+real = _unary("real")
+reciprocal = _unary("reciprocal")
+round = _unary("round")
+sign = _unary("sign")
+signbit = _unary("signbit")
+sin = _unary("sin")
+sinh = _unary("sinh")
+square = _unary("square")
+sqrt = _unary("sqrt")
+tan = _unary("tan")
+tanh = _unary("tanh")
+trunc = _unary("trunc")
+
+add = _binary("add")
+atan2 = _binary("atan2")
+bitwise_and = _binary("bitwise_and")
+bitwise_left_shift = _binary("bitwise_left_shift")
+bitwise_or = _binary("bitwise_or")
+bitwise_right_shift = _binary("bitwise_right_shift")
+bitwise_xor = _binary("bitwise_xor")
+copysign = _binary("copysign")
+divide = _binary("divide")
+equal = _binary("equal")
+floor_divide = _binary("floor_divide")
+fmax = _binary("fmax")
+fmin = _binary("fmin")
+greater = _binary("greater")
+greater_equal = _binary("greater_equal")
+hypot = _binary("hypot")
+less = _binary("less")
+less_equal = _binary("less_equal")
+logaddexp = _binary("logaddexp")
+logical_and = _binary("logical_and")
+logical_or = _binary("logical_or")
+logical_xor = _binary("logical_xor")
+maximum = _binary("maximum")
+minimum = _binary("minimum")
+multiply = _binary("multiply")
+nextafter = _binary("nextafter")
+not_equal = _binary("not_equal")
+pow = _binary("pow")
+remainder = _binary("remainder")
+subtract = _binary("subtract")
+
+
+def where(condition: Any, x1: Any, x2: Any, /) -> Array:
+    """x1 where the condition holds, else x2."""
+    test = node_of(condition)
+    if test.dtype is not DType.BOOL:
+        raise DTypeError(f"a condition of {test.dtype.numpy}", "booleans", place=user_place())
+    return Array(apply("where", test, node_of(x1), node_of(x2)))
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:
+    """x, but min where it is less, and max where it is greater; NaN stays.
+
+    The result has the dtype of `x`.
+    """
+    node = node_of(x)
+    dtype = node.dtype
+    for bound, operation in ((min, "maximum"), (max, "minimum")):
+        if bound is None:
+            continue
+        limit = node_of(bound)
+        if dtype.is_complex:
+            raise ArgumentError("clip of complex numbers", "real ones", place=user_place())
+        if limit.weak and limit.dtype.kind == "f" and dtype.is_integer:
+            node = apply(operation, as_dtype(node, DType.F64), as_dtype(limit, DType.F64))
+        else:
+            wide = common_dtype((node, limit))
+            node = apply(operation, as_dtype(node, wide), as_dtype(limit, wide))
+    return Array(as_dtype(layout.broadcast(node, node.shape), dtype))

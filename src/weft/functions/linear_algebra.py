@@ -1,0 +1,162 @@
+"""Linear algebra: products."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from weft.array import Array
+from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout
+from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
+from weft.frontend.graph import Node, make
+from weft.functions.arguments import array_node, one_axis
+from weft.functions.statistical import sum_node
+from weft.ops.dtypes import DType
+
+__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vecdot"]
+
+
+@cache
+def _product_dtype(dtype: DType) -> DType:
+    if dtype is DType.BOOL:
+        raise DTypeError("a product of booleans", "a numeric dtype")
+    return dtype
+
+
+def promoted(*arrays: Any) -> tuple[Node, ...]:
+    nodes = tuple(array_node(x) for x in arrays)
+    dtype = _product_dtype(common_dtype(nodes))
+    return tuple(as_dtype(x, dtype) for x in nodes)
+
+
+def _misfit(what: str, left: Node, right: Node, expected: str) -> ShapeError:
+    extents.forget_guards()
+    shapes = f"{layout.values(left.shape)} and {layout.values(right.shape)}"
+    return ShapeError(f"{what} of shapes {shapes}", expected, place=user_place())
+
+
+def sum_of_products(left: Node, right: Node) -> Node:
+    """The sum over the last axis of a product that broadcasts."""
+    product = apply("multiply", left, right)
+    return sum_node(product, (len(product.shape) - 1,))
+
+
+def matmul(x1: Any, x2: Any, /) -> Array:
+    """The matrix product: of the last two dimensions, the others broadcast.
+
+    A product with a vector is one fused pass; one of matrices is BLAS's.
+
+    Raises
+    ------
+    ShapeError
+        For scalars, and where columns and rows differ in number.
+    """
+    left, right = promoted(x1, x2)
+    if not left.shape or not right.shape:
+        raise _misfit("matmul", left, right, "arrays of at least one dimension")
+    inner = right.shape[-2] if len(right.shape) > 1 else right.shape[0]
+    if left.shape[-1].value != inner.value:
+        raise _misfit("matmul", left, right, "as many columns on the left as rows on the right")
+    if len(right.shape) == 1:
+        return Array(sum_of_products(left, right))
+    if len(left.shape) == 1:
+        turned = layout.permute(right, _turned(len(right.shape)))
+        return Array(sum_of_products(left, turned))
+    extents.require_equal(left.shape[-1], inner)
+    if _inside_function(left) or _inside_function(right):
+        return Array(_in_one_kernel(left, right))
+    batch = broadcast_shapes([left.shape[:-2], right.shape[:-2]], "matmul")
+    shape = (*batch, left.shape[-2], right.shape[-1])
+    return Array(make(graph.Call("matmul"), (left, right), shape, left.dtype))
+
+
+def _turned(rank: int) -> list[int]:
+    return [*range(rank - 2), rank - 1, rank - 2]
+
+
+def _inside_function(node: Node) -> bool:
+    """Whether a node is computed for every index of a traced combinator: no library call."""
+    return node.scope is not None
+
+
+def _in_one_kernel(left: Node, right: Node) -> Node:
+    rows = layout.expand(left, len(left.shape) - 1)
+    columns = layout.permute(right, _turned(len(right.shape)))
+    columns = layout.expand(columns, len(columns.shape) - 2)
+    return sum_of_products(rows, columns)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
+    """Sums of products along an axis (of the conjugate of `x1`)."""
+    left, right = promoted(x1, x2)
+    for node in (left, right):
+        if not -len(node.shape) <= axis < 0 and len(left.shape) != len(right.shape):
+            raise ArgumentError(f"axis {axis}", "a negative axis of both", place=user_place())
+    moved = []
+    for node in (left, right):
+        along = one_axis(axis, len(node.shape))
+        order = [a for a in range(len(node.shape)) if a != along] + [along]
+        moved.append(layout.permute(node, order))
+    left, right = moved
+    if left.shape[-1].value != right.shape[-1].value:
+        raise _misfit("vecdot", left, right, "equal lengths along the axis")
+    if left.dtype.is_complex:
+        left = apply("conj", left)
+    return Array(sum_of_products(left, right))
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
+    """The sum of products over axes of both arrays."""
+    left, right = promoted(x1, x2)
+    if isinstance(axes, int):
+        first = tuple(range(len(left.shape) - axes, len(left.shape)))
+        second = tuple(range(axes))
+    else:
+        pairs = [a if isinstance(a, tuple | list) else (a,) for a in axes]
+        first, second = (
+            tuple(one_axis(a, len(node.shape)) for a in given)
+            for given, node in zip(pairs, (left, right), strict=True)
+        )
+    if len(first) != len(second) or any(
+        left.shape[a].value != right.shape[b].value for a, b in zip(first, second, strict=False)
+    ):
+        raise _misfit("tensordot", left, right, "axes of equal lengths")
+    for a, b in zip(first, second, strict=True):
+        extents.require_equal(left.shape[a], right.shape[b])
+    rows = [a for a in range(len(left.shape)) if a not in first]
+    columns = [a for a in range(len(right.shape)) if a not in second]
+    shape = (*(left.shape[a] for a in rows), *(right.shape[a] for a in columns))
+    inner = extents.product(tuple(left.shape[a] for a in first))
+    outer = extents.product(tuple(left.shape[a] for a in rows))
+    across = extents.product(tuple(right.shape[a] for a in columns))
+    flat_left = layout.reshape(layout.permute(left, [*rows, *first]), (outer, inner))
+    flat_right = layout.reshape(layout.permute(right, [*second, *columns]), (inner, across))
+    product = matmul(Array(flat_left), Array(flat_right))._node
+    return Array(layout.reshape(product, shape))
+
+
+def outer(x1: Any, x2: Any, /) -> Array:
+    """The product of every pair of elements of two vectors."""
+    left, right = promoted(x1, x2)
+    flat = [layout.reshape(x, (extents.product(x.shape),)) for x in (left, right)]
+    return Array(apply("multiply", layout.expand(flat[0], 1), layout.expand(flat[1], 0)))
+
+
+def dot(x1: Any, x2: Any, /) -> Array:
+    """NumPy's dot: a product with a scalar, else a sum over the last axis of `x1`."""
+    left, right = promoted(x1, x2)
+    if not left.shape or not right.shape:
+        return Array(apply("multiply", left, right))
+    if len(right.shape) <= 2 and len(left.shape) <= 2:
+        return matmul(x1, x2)
+    return tensordot(x1, x2, axes=((len(left.shape) - 1,), (max(len(right.shape) - 2, 0),)))
+
+
+def inner(x1: Any, x2: Any, /) -> Array:
+    """NumPy's inner: the sum over the last axes of both."""
+    left, right = promoted(x1, x2)
+    if not left.shape or not right.shape:
+        return Array(apply("multiply", left, right))
+    return tensordot(x1, x2, axes=((len(left.shape) - 1,), (len(right.shape) - 1,)))

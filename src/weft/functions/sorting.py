@@ -1,0 +1,113 @@
+"""Sorting functions, and sets: by library calls."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.array import Array, asarray
+from weft.errors import DTypeError, ShapeError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout
+from weft.frontend.elementwise import apply, as_dtype, common_dtype
+from weft.frontend.graph import Node, make
+from weft.functions.arguments import array_node, one_axis
+from weft.functions.searching import known_values
+from weft.functions.statistical import reduce_node
+from weft.ops.dtypes import DType
+
+__all__ = [
+    "argsort", "isin", "sort", "unique", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values",
+]  # fmt: skip
+
+
+def _sorted(routine: str, x: Any, axis: int, descending: bool, stable: bool) -> Array:
+    node = array_node(x)
+    if node.dtype.is_complex:
+        raise DTypeError("sorting of complex numbers", "real ones", place=user_place())
+    if not node.shape:
+        raise ShapeError("sorting of a scalar", "one dimension or more", place=user_place())
+    along = one_axis(axis, len(node.shape))
+    options = (("axis", along), ("descending", bool(descending)), ("stable", bool(stable)))
+    dtype = node.dtype if routine == "sort" else DType.I64
+    return Array(make(graph.Call(routine, options), (node,), node.shape, dtype))
+
+
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The elements along an axis in order."""
+    return _sorted("sort", x, axis, descending, stable)
+
+
+def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The indices that sort along an axis."""
+    return _sorted("argsort", x, axis, descending, stable)
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Array
+    inverse_indices: Array
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """Distinct values in order, where each is first, where each went, how often (computes x)."""
+    values = known_values(x, "unique_all()")
+    found, first, inverse, counts = np.unique(
+        values, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    inverse = inverse.reshape(values.shape)
+    return UniqueAll(*(asarray(part) for part in (found, first, inverse, counts)))
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """Distinct values in order, and how often each is there (computes `x` now)."""
+    values = known_values(x, "unique_counts()")
+    return UniqueCounts(*map(asarray, np.unique(values, return_counts=True, equal_nan=False)))
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """Distinct values in order, and where each element went (computes `x` now)."""
+    values = known_values(x, "unique_inverse()")
+    found, inverse = np.unique(values, return_inverse=True, equal_nan=False)
+    return UniqueInverse(asarray(found), asarray(inverse.reshape(values.shape)))
+
+
+def unique_values(x: Any, /) -> Array:
+    """Distinct values in order (computes `x` now)."""
+    return asarray(np.unique(known_values(x, "unique_values()"), equal_nan=False))
+
+
+def unique(x: Any, **options: Any) -> Any:
+    """NumPy's unique (computes `x` now)."""
+    found = np.unique(known_values(x, "unique()"), **options)
+    return tuple(map(asarray, found)) if isinstance(found, tuple) else asarray(found)
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
+    """Whether each element of `x1` is one of `x2`."""
+    left, right = array_node(x1), array_node(x2)
+    dtype = common_dtype((left, right))
+    candidates = layout.reshape(as_dtype(right, dtype), (extents.product(right.shape),))
+    each = layout.expand(as_dtype(left, dtype), len(left.shape))
+    found: Node = apply("equal", each, candidates)
+    found = reduce_node(found, (len(left.shape),), "logical_or", False)
+    return Array(apply("logical_not", found) if invert else found)

@@ -1,0 +1,304 @@
+"""Statistical and utility functions: reductions and running combinations."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, node_of
+from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout
+from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
+from weft.functions.arguments import array_node, axes_of, dtype_of, one_axis
+from weft.functions.creation import filled
+from weft.ops.dtypes import DType
+from weft.ops.promotion import accumulator
+
+__all__ = [
+    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean",
+    "min", "prod", "std", "sum", "var",
+]  # fmt: skip
+
+
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    return tuple(e for axis, e in enumerate(shape) if axis not in axes)
+
+
+def count_of(shape: Shape, axes: tuple[int, ...]) -> extents.Extent:
+    """How many elements are combined into each."""
+    return extents.product(tuple(shape[axis] for axis in axes))
+
+
+def keep_dimensions(node: Node, shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Node:
+    """A reduction's result, with dimensions of one where `keepdims` asks for them."""
+    if not keepdims:
+        return node
+    kept = tuple(layout.ONE if axis in axes else e for axis, e in enumerate(shape))
+    return layout.reshape(node, kept)
+
+
+def reduce_node(node: Node, axes: tuple[int, ...], operator: str, neutral: Any) -> Node:
+    """An array combined over axes by a scalar operation; over no axis, itself."""
+    if not axes:
+        return node
+    start = scalar_constant(neutral, node.dtype)
+    operation = graph.Reduce(axes, 1, operator)
+    return make(operation, (node, start), kept_shape(node.shape, axes), node.dtype)
+
+
+def sum_node(node: Node, axes: tuple[int, ...]) -> Node:
+    if count_of(node.shape, axes).value == 0:
+        return filled(scalar_constant(0, node.dtype), kept_shape(node.shape, axes))
+    # -0.0 is what changes no float, -0.0 itself included.
+    zero: Any = -0.0 if node.dtype.is_float else complex(-0.0, -0.0) if node.dtype.is_complex else 0
+    return reduce_node(node, axes, "add", zero)
+
+
+def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The sum over axes (all of them by default).
+
+    Small integers and booleans are summed in 64 bits. Floats are summed in a fixed tree, so
+    at least as accurately as NumPy's pairwise sum.
+    """
+    return _total(x, axis, dtype, keepdims, "add")
+
+
+def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The product over axes (all of them by default)."""
+    return _total(x, axis, dtype, keepdims, "multiply")
+
+
+def _total(x: Any, axis: Any, dtype: Any, keepdims: bool, operator: str) -> Array:
+    node = array_node(x)
+    axes = axes_of(axis, len(node.shape))
+    wanted = dtype_of(dtype, accumulator(node.dtype))
+    computed = wanted if wanted is not DType.BOOL else DType.I64
+    source = as_dtype(node, computed)
+    if operator == "add":
+        total = sum_node(source, axes)
+    else:
+        total = reduce_node(source, axes, operator, 1)
+    return Array(keep_dimensions(as_dtype(total, wanted), node.shape, axes, keepdims))
+
+
+def _extreme(x: Any, axis: Any, keepdims: bool, operator: str) -> Array:
+    node = array_node(x)
+    axes = axes_of(axis, len(node.shape))
+    if node.dtype.is_complex:
+        raise DTypeError(f"{operator} of complex numbers", "real numbers", place=user_place())
+    if count_of(node.shape, axes).value == 0:
+        raise ShapeError(
+            f"the {operator} of no elements (shape {layout.values(node.shape)})",
+            "at least one element",
+            place=user_place(),
+        )
+    lowest = least(node.dtype) if operator == "maximum" else greatest(node.dtype)
+    result = reduce_node(node, axes, operator, lowest)
+    return Array(keep_dimensions(result, node.shape, axes, keepdims))
+
+
+def least(dtype: DType) -> Any:
+    """What every value is at least."""
+    if dtype is DType.BOOL:
+        return False
+    return float("-inf") if dtype.is_float else int(np.iinfo(dtype.numpy).min)
+
+
+def greatest(dtype: DType) -> Any:
+    """What every value is at most."""
+    if dtype is DType.BOOL:
+        return True
+    return float("inf") if dtype.is_float else int(np.iinfo(dtype.numpy).max)
+
+
+def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """The maximum over axes; NaN where there is one.
+
+    Raises
+    ------
+    ShapeError
+        Of no elements.
+    """
+    return _extreme(x, axis, keepdims, "maximum")
+
+
+def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """The minimum over axes; NaN where there is one."""
+    return _extreme(x, axis, keepdims, "minimum")
+
+
+def divided_by_count(total: Node, count: extents.Extent, less: float = 0) -> Node:
+    """total / (count - less); NaN for no elements, as NumPy's."""
+    number = as_dtype(graph.size_scalar(count), total.dtype.real)
+    if less:
+        number = apply("subtract", number, scalar_constant(less, total.dtype.real))
+        number = apply("maximum", number, scalar_constant(0, total.dtype.real))
+    return apply("divide", total, as_dtype(number, total.dtype))
+
+
+def as_inexact(node: Node) -> Node:
+    """Floats and complex numbers as they are, others as float64."""
+    return node if node.dtype.kind in "fc" else as_dtype(node, DType.F64)
+
+
+def mean_node(node: Node, axes: tuple[int, ...]) -> Node:
+    return divided_by_count(sum_node(node, axes), count_of(node.shape, axes))
+
+
+def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """The mean over axes; of integers in float64."""
+    node = as_inexact(array_node(x))
+    axes = axes_of(axis, len(node.shape))
+    return Array(keep_dimensions(mean_node(node, axes), node.shape, axes, keepdims))
+
+
+# ---------------------------------------------------------------- variance
+
+
+@cache
+def _merge_moments(dtype: DType) -> Lambda:
+    """Joins (count, mean, sum of squared deviations) of two sets, after Chan et al."""
+    with graph.apart():
+        scope = Scope(None)
+        names = ("n", "mean", "squares")
+        params = tuple(parameter(name, (), dtype, scope) for name in names * 2)
+        count, mean_left, squares, other, mean_right, more = params
+        zero = scalar_constant(0, dtype)
+        total = apply("add", count, other)
+        part = apply("where", apply("equal", total, zero), zero, apply("divide", other, total))
+        apart = apply("subtract", mean_right, mean_left)
+        middle = apply("add", mean_left, apply("multiply", apart, part))
+        # (n * part) first: it is 0 beside an empty set, where apart * apart may overflow.
+        spread = apply("multiply", apply("multiply", apart, apply("multiply", count, part)), apart)
+        return Lambda(params, (total, middle, apply("add", apply("add", squares, more), spread)), scope)
+
+
+def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
+    """The variance by one pass over the data."""
+    if node.dtype.is_complex:
+        parts = (apply(part, node) for part in ("real", "imag"))
+        return apply("add", *(var_node(part, axes, correction) for part in parts))
+    kept = kept_shape(node.shape, axes)
+    if count_of(node.shape, axes).value == 0:
+        return filled(scalar_constant(float("nan"), node.dtype), kept)
+    if not axes:
+        squares = apply("multiply", apply("subtract", node, node), node)
+        return divided_by_count(squares, layout.ONE, correction)
+    one, zero = (scalar_constant(value, node.dtype) for value in (1, 0))
+    moments = make(
+        graph.Reduce(axes, 3, ""), (one, node, zero, zero, zero, zero), (), None,
+        lambdas=(_merge_moments(node.dtype),), types=((kept, node.dtype),) * 3,
+    )  # fmt: skip
+    return divided_by_count(graph.pick(moments, 2), count_of(node.shape, axes), correction)
+
+
+def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    """The variance over axes: squared deviations over (count - correction), in one pass."""
+    node = as_inexact(array_node(x))
+    axes = axes_of(axis, len(node.shape))
+    result = var_node(node, axes, float(correction))
+    return Array(keep_dimensions(result, node.shape, axes, keepdims))
+
+
+def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+    """The standard deviation over axes: the square root of `var`."""
+    variance = var(x, axis=axis, correction=correction, keepdims=keepdims)
+    return Array(apply("sqrt", variance._node))
+
+
+# ---------------------------------------------------------------- truth
+
+
+def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """Whether all elements along axes are true (not zero)."""
+    return _truth(x, axis, keepdims, "logical_and", True)
+
+
+def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """Whether any element along axes is true (not zero)."""
+    return _truth(x, axis, keepdims, "logical_or", False)
+
+
+def _truth(x: Any, axis: Any, keepdims: bool, operator: str, neutral: bool) -> Array:
+    node = array_node(x)
+    axes = axes_of(axis, len(node.shape))
+    result = reduce_node(as_dtype(node, DType.BOOL), axes, operator, neutral)
+    return Array(keep_dimensions(result, node.shape, axes, keepdims))
+
+
+def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+    """How many elements along axes are not zero."""
+    node = array_node(x)
+    axes = axes_of(axis, len(node.shape))
+    ones = as_dtype(as_dtype(node, DType.BOOL), DType.I64)
+    return Array(keep_dimensions(sum_node(ones, axes), node.shape, axes, keepdims))
+
+
+# ---------------------------------------------------------------- running combinations
+
+
+def last_axis(node: Node, axis: int) -> tuple[Node, list[int]]:
+    """The node with an axis moved to the end, and the order that moves it back."""
+    rank = len(node.shape)
+    order = [a for a in range(rank) if a != axis] + [axis]
+    return layout.permute(node, order), [order.index(a) for a in range(rank)]
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
+    """Running sums along an axis (which may be left out of one dimension alone)."""
+    return _cumulative(x, axis, dtype, include_initial, "add", 0)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
+    """Running products along an axis (which may be left out of one dimension alone)."""
+    return _cumulative(x, axis, dtype, include_initial, "multiply", 1)
+
+
+def _cumulative(x: Any, axis: int | None, dtype: Any, include_initial: bool, operator: str, initial: int) -> Array:  # fmt: skip
+    node = array_node(x)
+    if not node.shape:
+        node = layout.reshape(node, (layout.ONE,))
+    if axis is None and len(node.shape) != 1:
+        raise ArgumentError(
+            f"no axis, of an array of {len(node.shape)} dimensions", "axis=...", place=user_place()
+        )
+    along = one_axis(0 if axis is None else axis, len(node.shape))
+    wanted = dtype_of(dtype, accumulator(node.dtype))
+    moved, back = last_axis(as_dtype(node, wanted), along)
+    start = scalar_constant(initial, wanted)
+    scanned = make(graph.Scan(1, operator, False), (moved, start), moved.shape, wanted)
+    result = layout.permute(scanned, back)
+    if include_initial:
+        shape = tuple(layout.ONE if a == along else e for a, e in enumerate(node.shape))
+        whole = tuple(e + 1 if a == along else e for a, e in enumerate(node.shape))
+        result = make(graph.Concat(along), (filled(start, shape), result), whole, wanted)
+    return Array(result)
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
+    """The n-th differences of neighbours along an axis."""
+    from weft.functions.manipulation import concat
+
+    node = array_node(x)
+    along = one_axis(axis, len(node.shape))
+    if prepend is not None or append is not None:
+        given = [None if part is None else node_of(part) for part in (prepend, append)]
+        parts = [part for part in (given[0], node, given[1]) if part is not None]
+        node = concat([Array(part) for part in parts], axis=along)._node
+    operation = "not_equal" if node.dtype is DType.BOOL else "subtract"
+    for _ in range(n):
+        extent = node.shape[along]
+        if not extents.at_least(extent, layout.ONE):
+            break
+        later = layout.take_slice(node, along, layout.ONE, extent - 1)
+        earlier = layout.take_slice(node, along, layout.ZERO, extent - 1)
+        node = apply(operation, later, earlier)
+    return Array(node)
