@@ -84,6 +84,8 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
         case fun.If(condition, then, otherwise):
             return fun.If(to.atom(condition), to.body(then), to.body(otherwise))
         case fun.Loop(params, initial, form, body):
+            initial = tuple(map(to.atom, initial))
+            params = tuple(map(to.binder, params))  # before a while's condition, which uses them
             new_form: fun.For | fun.While
             match form:
                 case fun.For(index, lower, upper):
@@ -92,9 +94,7 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
                     new_form = fun.While(to.body(while_condition))
                 case _:
                     assert_never(form)
-            return fun.Loop(
-                tuple(map(to.binder, params)), tuple(map(to.atom, initial)), new_form, to.body(body)
-            )
+            return fun.Loop(params, initial, new_form, to.body(body))
         case fun.Call(routine, arguments, options):
             return fun.Call(routine, tuple(map(to.atom, arguments)), options)
         case _:
