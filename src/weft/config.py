@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from weft.errors import ArgumentError, ArgumentTypeError
-from weft.runtime.memory import default_limit, parse_bytes
 
 ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]
@@ -54,7 +53,11 @@ class Settings:
         return _default_limit() if self.memory_limit is None else self.memory_limit
 
 
-_default_limit = cache(default_limit)
+@cache
+def _default_limit() -> int:
+    from weft.runtime.memory import default_limit
+
+    return default_limit()
 
 
 _base = Settings()
@@ -130,7 +133,7 @@ def _checked(name: str, value: Any) -> Any:
                     f"implicit_compute is {value!r}", 'one of "allow", "warn", "raise"'
                 )
         case "interpret_below":
-            return parse_bytes(value)
+            return _bytes(value)
         case _:
             known = ", ".join(field.name for field in fields(Settings))
             raise ArgumentError(f"there is no setting {name!r}", f"one of {known}")
@@ -147,7 +150,7 @@ def _checked_limit(value: Any) -> int | None:
         value = next(iter(value.values()), None)
     if value is None:
         return None
-    limit = parse_bytes(value)
+    limit = _bytes(value)
     if limit <= 0:
         raise ArgumentError(f"memory_limit is {value!r}", "a positive number of bytes")
     return limit
@@ -159,3 +162,9 @@ def _checked_devices(value: Any) -> tuple[str, ...]:
     if unknown or not devices:
         raise ArgumentError(f"devices is {value!r}", f"a list out of {', '.join(_DEVICES)}")
     return devices
+
+
+def _bytes(value: Any) -> int:
+    from weft.runtime.memory import parse_bytes
+
+    return parse_bytes(value)

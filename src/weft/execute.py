@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,14 @@ from weft.errors import MemoryLimitError
 from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
-from weft.frontend.trace import trace
-from weft.io.open import open_source
-from weft.launch import Computation, have_compiler, stage_code
 from weft.ops.dtypes import DType, from_numpy
-from weft.plan.nodes import Plan
-from weft.plan.planner import plan_program
 from weft.plan.protocols import Sink, Source
-from weft.runtime import threads as runtime_threads
-from weft.runtime.executor import execute
+
+# The compiler and the runtime are imported when something is first run, so that
+# `import weft` stays quick.
+if TYPE_CHECKING:
+    from weft.launch import Computation
+    from weft.plan.nodes import Plan
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
@@ -42,6 +41,9 @@ def computation_of(outputs: Sequence[Node]) -> tuple[Computation, Walk]:
     walk = graph_key(outputs)
     found = _computations.get(walk.key)
     if found is None:
+        from weft.frontend.trace import trace
+        from weft.launch import Computation
+
         with _making:
             found = _computations.get(walk.key)
             if found is None:
@@ -79,6 +81,8 @@ def run(
         One for each parameter.
     out : sequence of ndarray or None, optional
     """
+    from weft.launch import have_compiler
+
     current = settings()
     arrays = addressable(computation, inputs)
     if arrays is not None:
@@ -90,6 +94,8 @@ def run(
                 return computation.run_in_core(sizes, arrays, out, current)
             except MemoryLimitError:
                 pass  # what does not fit in core is cut into boxes
+    from weft.runtime.executor import execute
+
     plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
     results = [np.asarray(value) for value in execute(plan)]
     for k, given in enumerate(out or ()):
@@ -107,6 +113,10 @@ def plan_of(
     current: Settings,
 ) -> Plan:
     """How the computation is streamed through boxes."""
+    from weft.launch import stage_code
+    from weft.plan.planner import plan_program
+    from weft.runtime import threads as runtime_threads
+
     program = computation.streamed()
     named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
     threads = current.threads or runtime_threads.threads()
@@ -147,6 +157,8 @@ def store(
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Run nodes into sinks, all in one pass; see `weft.store`."""
+    from weft.runtime.executor import execute
+
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
     try:
@@ -168,4 +180,6 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
 
 def as_source(value: Any) -> Source:
     """A source over a path, several paths, or an object that holds an array."""
+    from weft.io.open import open_source
+
     return open_source(value)
