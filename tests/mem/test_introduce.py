@@ -66,7 +66,7 @@ def of(name: str) -> Program:
         ("chain", 0, 4),
         ("softmax", 0, 1),  # the exponentials; the row itself is the result's
         ("histogram", 1, 0),  # of the parameter
-        ("cumulative", 0, 2),
+        ("cumulative", 0, 0),
         ("update_loop", 2, 1),  # turning in place needs a copy, and back
         ("column_sums", 0, 0),
     ],

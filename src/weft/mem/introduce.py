@@ -8,8 +8,8 @@ in c                            in c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from weft.errors import InternalError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
@@ -19,7 +19,7 @@ from weft.mem.aliases import Liveness, looked_at
 from weft.mem.bound import Bounds
 from weft.mem.layout import Layout
 from weft.mem.nodes import Block, MemArray, Program
-from weft.sizes import Poly, product
+from weft.sizes import ZERO, Poly, product
 
 
 def introduce(
@@ -69,7 +69,7 @@ class _Introduction:
         self.blocks: list[Block] = []
         self.bounds = Bounds()
         self.in_kernel = False
-        self.pending: set[str] = set()  # blocks of loops that are yet to be allocated
+        self.pending: set[str] = set()  # blocks that are yet to be allocated
         params = tuple(self._parameter(p, layouts.get(p.name, "contiguous")) for p in source.params)
         destinations = tuple(
             _placed(type_, f"result_{k}", results[k] if k < len(results) else "contiguous")
@@ -109,7 +109,15 @@ class _Introduction:
         """Where a statement makes an array (None: a scalar)."""
         if isinstance(var.type, fun.Scalar):
             return None
-        return wanted.get(var.name) or self.fresh(var.type, var.name)
+        place = wanted.get(var.name) or self.fresh(var.type, var.name)
+        self.settle(place)
+        return place
+
+    def settle(self, place: MemArray) -> None:
+        """Allocate a block that was only reserved so far."""
+        if place.block in self.pending:
+            self.pending.remove(place.block)
+            self.allocate(place)
 
     def bound(self, var: fun.Var, memory: MemArray) -> fun.Var:
         self.memory[var.name] = memory
@@ -192,6 +200,8 @@ class _Introduction:
                     found = here.index.reshape(walk.type_sizes(array.type))
                     if found is not None:
                         wanted.setdefault(array.name, _moved(array.type, here, found))
+                case fun.Concat(arrays, axis):
+                    self.part_wishes(let.pattern[0], arrays, axis, position, live, wanted)
                 case fun.Update() | fun.LmadUpdate() | fun.Scatter():
                     for target, var, others in _targets(let.expr, let.pattern):
                         place = wanted.get(var.name)
@@ -203,6 +213,29 @@ class _Introduction:
                     pass
         return wanted
 
+    def part_wishes(
+        self, var: fun.Var, arrays: Sequence[fun.Var], axis: int, position: int, live: Liveness,
+        wanted: dict[str, MemArray],
+    ) -> None:  # fmt: skip
+        """What is joined is made in its part of the whole, if nothing overwrites it later."""
+        whole = self.wish(var, wanted)
+        start = ZERO
+        for array in arrays:
+            extent = walk.type_sizes(array.type)[axis]
+            if live.dies(array, position, ()):
+                index = layout.of_part(whole.index, axis, start, extent)
+                wanted.setdefault(array.name, _moved(array.type, whole, index))
+            start = start + extent
+
+    def wish(self, var: fun.Var, wanted: dict[str, MemArray]) -> MemArray:
+        """Where an array is wanted: if nowhere yet, in a block of its own."""
+        place = wanted.get(var.name)
+        if place is None:
+            assert isinstance(var.type, fun.Array)
+            place = wanted[var.name] = self.reserved(var.type, var.name)
+            self.pending.add(place.block)
+        return place
+
     def loop_wishes(
         self, let: fun.Let, initial: Sequence[fun.Atom], position: int, live: Liveness,
         wanted: dict[str, MemArray],
@@ -212,10 +245,7 @@ class _Introduction:
         for number, var in enumerate(let.pattern):
             if not isinstance(var.type, fun.Array):
                 continue
-            place = wanted.get(var.name)
-            if place is None:
-                place = wanted[var.name] = self.reserved(var.type, var.name)
-                self.pending.add(place.block)
+            place = self.wish(var, wanted)
             first = initial[number]
             rest = (*initial[:number], *initial[number + 1 :])
             others = used_inside | {a.name for a in rest if isinstance(a, fun.Var)}
@@ -231,10 +261,10 @@ class _Introduction:
         expr = let.expr
         match expr:
             case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape():
-                self.view(let, done)
+                self.view(let, expr, done)
                 return
             case fun.Broadcast() if looked_at(expr) is not None:
-                self.view(let, done)
+                self.view(let, expr, done)
                 return
             case fun.Update() | fun.LmadUpdate() | fun.Scatter():
                 self.update(let, position, live, wanted, done)
@@ -289,32 +319,18 @@ class _Introduction:
         self.in_kernel = outside
         return done
 
-    def view(self, let: fun.Let, done: list[fun.Let]) -> None:
-        expr = let.expr
-        (var,) = let.pattern
+    def view(self, let: fun.Let, expr: fun.LayoutExpr, done: list[fun.Let]) -> None:
         array = looked_at(expr)
         assert array is not None
         memory = self.memory[array.name]
-        match expr:
-            case fun.Slice(_, dims):
-                index = layout.slice_index(memory.index, dims)
-            case fun.LmadSlice(_, offset, lmad_dims):
-                index = memory.index.compose(offset, lmad_dims)
-            case fun.Permute(_, axes):
-                index = memory.index.permute(axes)
-            case fun.Broadcast(_, shape):
-                index = memory.index.broadcast(shape)
-            case fun.Reshape(_, shape):
-                found = memory.index.reshape(shape)
-                if found is None:
-                    # reshape(a) => reshape(copy(a))
-                    copy = self.copied(array, self.fresh(memory, array.name), done)
-                    memory = self.memory[copy.name]
-                    expr = fun.Reshape(copy, shape)
-                    found = Lmad.row_major(shape)
-                index = found
-            case _:
-                raise InternalError(f"introduce memory: not a view: {let}")
+        index = layout.of_view(expr, memory.index)
+        if index is None:
+            # reshape(a) => reshape(copy(a))
+            copy = self.copied(array, self.fresh(memory, array.name), done)
+            memory, expr = self.memory[copy.name], replace(expr, array=copy)
+            index = layout.of_view(expr, memory.index)
+            assert index is not None
+        (var,) = let.pattern
         new = self.bound(var, _moved(var.type, memory, index))
         done.append(fun.Let((new,), self.rebuilt(expr, self.inner), let.place))
 
@@ -351,9 +367,8 @@ class _Introduction:
         """Parameters and results share memory; each round's results are copied there."""
         places = [wanted.get(var.name) for var in let.pattern]
         for place in places:
-            if place and place.block in self.pending:
-                self.pending.remove(place.block)
-                self.allocate(place)
+            if place:
+                self.settle(place)
         initial = tuple(
             self.atom(self.at(atom, place, done))
             for atom, place in zip(expr.initial, places, strict=True)

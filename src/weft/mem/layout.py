@@ -1,8 +1,8 @@
-"""Where arguments lie, and what slices of arrays are: index functions from FUN's terms."""
+"""Index functions of arguments and of views."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from weft.fun import nodes as fun
 from weft.lmad import Lmad
@@ -23,8 +23,24 @@ def of_parameter(name: str, shape: tuple[Size, ...], layout: Layout) -> Lmad:
     return Lmad(ZERO, tuple(zip(shape, strides, strict=True)))
 
 
-def slice_index(index: Lmad, dims: tuple[fun.Span | Size, ...]) -> Lmad:
-    """The index function of a slice."""
+def of_view(expr: fun.LayoutExpr, index: Lmad) -> Lmad | None:
+    """The index function of a view of the array at `index`; None where no LMAD is one."""
+    match expr:
+        case fun.Slice(_, dims):
+            return of_slice(dims, index)
+        case fun.LmadSlice(_, offset, lmad_dims):
+            return index.compose(offset, lmad_dims)
+        case fun.Permute(_, axes):
+            return index.permute(axes)
+        case fun.Reshape(_, shape):
+            return index.reshape(shape)
+        case fun.Broadcast(_, shape):
+            return index.broadcast(shape)
+        case _:
+            assert_never(expr)
+
+
+def of_slice(dims: tuple[fun.Span | Size, ...], index: Lmad) -> Lmad:
     offset, kept = index.offset, []
     for dim, (_, stride) in zip(dims, index.dims, strict=True):
         if isinstance(dim, fun.Span):
@@ -33,6 +49,15 @@ def slice_index(index: Lmad, dims: tuple[fun.Span | Size, ...]) -> Lmad:
         else:
             offset = offset + dim * stride
     return Lmad(offset, tuple(kept))
+
+
+def of_part(index: Lmad, axis: int, start: Size, extent: Size) -> Lmad:
+    """The index function of `extent` elements of one dimension, from `start` on."""
+    dims = tuple(
+        fun.Span(start, extent) if d == axis else fun.Span(ZERO, old)
+        for d, old in enumerate(index.shape)
+    )
+    return of_slice(dims, index)
 
 
 def same(left: MemArray, right: MemArray) -> bool:
