@@ -7,7 +7,6 @@ from weft.imp import nodes as imp
 from weft.lmad import Lmad
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
-from weft.mem import layout
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
 from weft.sizes import Poly, Size, as_poly
@@ -34,9 +33,19 @@ def window(array: MemArray, dims: tuple[fun.Span | Size, ...]) -> MemArray:
     return MemArray(array.dtype, tuple(extent for extent, _ in kept), array.block, Lmad(offset, tuple(kept)))
 
 
+def same_memory(left: MemArray, right: MemArray) -> bool:
+    """Whether two arrays of one shape are the same memory, element by element."""
+    if left.block != right.block or left.index.offset != right.index.offset:
+        return False
+    return all(
+        a == b or extent == 1
+        for extent, a, b in zip(left.shape, left.index.strides, right.index.strides, strict=True)
+    )
+
+
 def copy(e: Emitter, source: MemArray, target: MemArray) -> None:
     """`target[...] = source[...]`, of one shape; nothing where they are one."""
-    if layout.same(source, target):
+    if same_memory(source, target):
         return
     fill(e, target, source)
 

@@ -170,7 +170,7 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
     if last and not reduce.counter:
         if not shapes.is_flat(reduce.body):
             return _folded(e, reduce, extent, neutral)
-        return _grains(e, reduce, extent, neutral)
+        return grains(e, reduce, imp.ZERO, extent, neutral)
     counter = Counter(e, reduce.operator, neutral)
     var = e.unit.integer("i")
     with e.loop(var, imp.ZERO, extent):
@@ -200,14 +200,15 @@ def _folded(
     return counter.total()
 
 
-def _grains(
-    e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values
+def grains(
+    e: Emitter, reduce: fun.Reduce, begin: imp.Expr, end: imp.Expr, neutral: Values
 ) -> list[imp.Expr]:
+    """The straight-line body reduced over begin <= last index < end, grain by grain."""
     counter = Counter(e, reduce.operator, neutral)
     start = e.unit.integer("g")
     grain = _lanes if shapes.is_commutative(reduce.operator) else _neighbours
-    with e.loop(start, imp.ZERO, extent, step=GRAIN):
-        left = e.declare(machine("-", extent, start))
+    with e.loop(start, begin, end, step=GRAIN):
+        left = e.declare(machine("-", end, start))
         size = e.declare(machine("min", imp.integer(GRAIN), left))
         counter.push(grain(e, reduce, start, size, neutral))
     return counter.total()

@@ -1,6 +1,326 @@
+"""Scans: one pass over the data, in tiles that hand the carry on to the next.
+
+A tile of 65536 elements is cut into 8 streams. First the total of each stream is reduced,
+which brings the tile into the cache; then the tile takes the carry from its predecessor,
+hands its own on, and scans its 8 streams side by side, each from its own carry: eight
+independent chains where a plain scan has one. The carry is a left fold over the totals of
+streams, so bits depend on extents alone.
+
+Where neighbours in memory belong to different scans (along an outer axis), strips of
+columns are scanned row by row instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import numpy as np
+
 from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import kernels, reductions, shapes
+from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.rows import simd
+from weft.lower.unit import memory
+from weft.ops.dtypes import DType
+from weft.sizes import ONE, ZERO, Poly, Size, product
+
+TILE = 65536
+STREAMS = 8
+SHORT = 4096  # shorter tiles are one stream
+COLUMNS = 1024
+
+_NEUTRAL = {
+    "add": 0, "multiply": 1, "logical_or": False, "logical_and": True, "logical_xor": False,
+    "bitwise_or": 0, "bitwise_xor": 0, "bitwise_and": -1,
+}  # fmt: skip
 
 
 def lower_scan(e: Emitter, let: fun.Let) -> None:
-    raise NotImplementedError
+    scan = let.expr
+    assert isinstance(scan, fun.Scan)
+    outer, last = scan.space[:-1], scan.space[-1]
+    with ExitStack() as scopes:
+        for r in scan.space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        if outer and shapes.is_flat(scan.body) and _across(let, scan):
+            _columns(e, let, scan)
+        elif e.in_tile or e.serial or not shapes.is_flat(scan.body):
+            _serial(e, let, scan, outer, last)
+        else:
+            _parallel(e, let, scan, outer, last)
+    for var in let.pattern:
+        e.depths["@" + var.name] = e.depth
+
+
+def _store(e: Emitter, let: fun.Let, scan: fun.Scan, values: Sequence[imp.Expr]) -> None:
+    indices = tuple(Poly.var(r.index.name) for r in scan.space)
+    for var, value in zip(let.pattern, values, strict=True):
+        e.store(memory(var), indices, value)
+
+
+# ---------------------------------------------------------------- along rows
+
+
+def _serial(
+    e: Emitter, let: fun.Let, scan: fun.Scan, outer: tuple[fun.Range, ...], last: fun.Range
+) -> None:
+    """Row after row, each from its first tile to its last."""
+    initial = [e.atom(atom) for atom in scan.initial]
+
+    def row() -> None:
+        extent = e.named(last.extent)
+        carry = [e.mutable(value.dtype, value, "carry") for value in initial]
+        if not shapes.is_flat(scan.body):
+            serial, e.serial = e.serial, True
+            var = e.unit.integer("i")
+            with e.loop(var, imp.ZERO, extent):
+                e.bind(last.index.name, var)
+                _step(e, let, scan, carry)
+            e.serial = serial
+            return
+        start = e.unit.integer("i")
+        with e.loop(start, imp.ZERO, extent, step=TILE):
+            left = e.declare(machine("-", extent, start))
+            size = e.declare(machine("min", imp.integer(TILE), left))
+            tile = _Tile(e, let, scan, start, size)
+            tile.total()
+            with reductions.frozen(e, carry) as before:
+                for var, value in zip(carry, tile.carries(before), strict=True):
+                    e.emit(imp.Assign(var, value))
+            tile.scan()
+
+    kernels.nest(e, outer, row)
+
+
+def _parallel(
+    e: Emitter, let: fun.Let, scan: fun.Scan, outer: tuple[fun.Range, ...], last: fun.Range
+) -> None:
+    """Tiles over the pool; each waits for the carry of the one before it in its row."""
+    extent = e.named(last.extent)
+    rows = e.named(product(r.extent for r in outer))
+    parts = e.declare(machine("/", machine("+", extent, imp.integer(TILE - 1)), imp.integer(TILE)))
+    length = e.declare(machine("max", imp.ONE, extent))
+    several = e.declare(machine("max", imp.ONE, e.declare(machine("/", imp.integer(TILE), length))))
+    groups = e.declare(
+        machine("/", e.declare(machine("-", machine("+", rows, several), imp.ONE)), several)
+    )
+    dtypes = [DType.I64, *(var.type.dtype for var in let.pattern)]
+    pointers = [e.pointer(e.unit.scratch(), dtype) for dtype in dtypes]
+    e.emit(imp.Store(pointers[0], imp.ZERO, imp.ZERO))
+    tiles = e.declare(machine("*", groups, parts))
+    label = kernels.describe("scan", scan.space, let.pattern)
+    with kernels.parallel(e, tiles, label) as number:
+        part = e.declare(machine("%", number, parts))
+        group = e.declare(machine("/", number, parts))
+        start = e.declare(machine("*", part, imp.integer(TILE)))
+        left = e.declare(machine("-", extent, start))
+        size = e.declare(machine("min", imp.integer(TILE), left))
+        first = e.declare(machine("*", group, several))
+        end = e.declare(machine("min", rows, e.declare(machine("+", first, several))))
+        row = e.unit.integer("row")
+        with e.loop(row, first, end):
+            kernels.decode(e, outer, row)
+            tile = _Tile(e, let, scan, start, size)
+            tile.total()
+            before = _handed(e, scan, parts, part, number, pointers)
+            after = tile.carries(before)
+            with e.branch(machine(">", parts, imp.ONE)):
+                for pointer, value in zip(pointers[1:], after, strict=True):
+                    e.emit(imp.Store(pointer, imp.ZERO, value))
+                e.emit(imp.Publish(pointers[0], imp.ZERO, machine("+", number, imp.ONE)))
+            tile.scan()
+
+
+def _handed(
+    e: Emitter,
+    scan: fun.Scan,
+    parts: imp.Expr,
+    part: imp.Expr,
+    number: imp.Expr,
+    pointers: Sequence[imp.Pointer],
+) -> list[imp.Expr]:
+    """The carry into a tile: the initial value, or what the tile before it hands on."""
+    carry = [e.mutable(atom.type.dtype, e.atom(atom), "carry") for atom in scan.initial]
+    with e.branch(machine(">", parts, imp.ONE)):
+        e.emit(imp.Await(pointers[0], imp.ZERO, number))
+        with e.branch(machine(">", part, imp.ZERO)):
+            for var, pointer in zip(carry, pointers[1:], strict=True):
+                e.emit(imp.Assign(var, imp.Load(pointer, imp.ZERO)))
+    return list(carry)
+
+
+class _Tile:
+    """The scan of start <= index < start + size."""
+
+    def __init__(
+        self, e: Emitter, let: fun.Let, scan: fun.Scan, start: imp.Expr, size: imp.Expr
+    ) -> None:
+        self.e, self.let, self.scan_, self.start, self.size = e, let, scan, start, size
+        self.name = scan.space[-1].index.name
+        # A whole number of cache lines, but no power of two: streams share no cache set.
+        eighth = machine("/", machine("+", size, imp.integer(STREAMS - 1)), imp.integer(STREAMS))
+        odd = machine("|", machine("&", machine("+", eighth, imp.integer(15)), imp.integer(-32)), imp.integer(16))
+        long = machine(">=", size, imp.integer(SHORT))
+        self.length = e.declare(imp.Select(long, odd, size))
+        self.count = e.declare(imp.Select(long, imp.integer(STREAMS), imp.ONE))
+        self.totals = [e.local(var.type.dtype, STREAMS, "total") for var in let.pattern]
+        self.carry = [e.local(var.type.dtype, STREAMS, "from") for var in let.pattern]
+
+    def total(self) -> None:
+        """The total of each stream."""
+        e, scan = self.e, self.scan_
+        neutral = [_neutral(e, scan.operator, k) for k in range(len(self.totals))]
+        reduce = fun.Reduce((scan.space[-1],), 1, scan.body, scan.operator, scan.initial)
+        stream = e.unit.integer("s")
+        with e.loop(stream, imp.ZERO, self.count):
+            begin = e.declare(machine("+", self.start, machine("*", stream, self.length)))
+            end = e.declare(machine("+", begin, self.length))
+            end = e.declare(machine("min", e.declare(machine("+", self.start, self.size)), end))
+            values = reductions.grains(e, reduce, begin, end, neutral)
+            for total, value in zip(self.totals, values, strict=True):
+                e.emit(imp.Store(total, stream, value))
+
+    def carries(self, before: Sequence[imp.Expr]) -> list[imp.Expr]:
+        """The carry into each stream; the result is the one out of the tile."""
+        e = self.e
+        state = [e.mutable(value.dtype, value, "carry") for value in before]
+        stream = e.unit.integer("s")
+        with e.loop(stream, imp.ZERO, self.count), reductions.frozen(e, state) as now:
+            for carry, value in zip(self.carry, now, strict=True):
+                e.emit(imp.Store(carry, stream, value))
+            totals = [e.declare(imp.Load(total, stream), depth=e.depth) for total in self.totals]
+            for var, value in zip(
+                state, reductions.combine(e, self.scan_.operator, now, totals), strict=True
+            ):
+                e.emit(imp.Assign(var, value))
+        return list(state)
+
+    def scan(self) -> None:
+        """All streams side by side as far as the last one goes, then the rest of the others."""
+        e = self.e
+        with e.level() as several:
+            others = e.declare(machine("*", self.length, imp.integer(STREAMS - 1)))
+            least = e.declare(machine("-", self.size, others))
+            self._steps(imp.ZERO, least, STREAMS)
+            self._steps(least, self.length, STREAMS - 1)
+        with e.level() as one:
+            self._steps(imp.ZERO, self.size, 1)
+        e.emit(imp.If(machine(">", self.count, imp.ONE), tuple(several), tuple(one)))
+
+    def _steps(self, lower: imp.Expr, upper: imp.Expr, streams: int) -> None:
+        """Steps of the first streams: each carry goes on from where it is."""
+        e = self.e
+        state = [
+            [e.mutable(c.dtype, imp.Load(c, imp.integer(k)), "carry") for c in self.carry]
+            for k in range(streams)
+        ]
+        step = e.unit.integer("i")
+        with e.loop(step, lower, upper):
+            for k in range(streams):
+                offset = machine("*", self.length, imp.integer(k))
+                base = e.declare(machine("+", self.start, offset))
+                e.bind(self.name, e.declare(machine("+", base, step)))
+                _step(e, self.let, self.scan_, state[k])
+        for k in range(streams):
+            for carry, var in zip(self.carry, state[k], strict=True):
+                e.emit(imp.Store(carry, imp.integer(k), var))
+
+
+def _step(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) -> None:
+    """One element: combined into the carry, and stored before or after."""
+    values = scalar_results(e, scan.body)
+    with reductions.frozen(e, carry) as before:
+        after = reductions.combine(e, scan.operator, before, values)
+        _store(e, let, scan, before if scan.exclusive else after)
+        for var, value in zip(carry, after, strict=True):
+            e.emit(imp.Assign(var, value))
+
+
+def _neutral(e: Emitter, operator: fun.Lambda, position: int) -> imp.Expr:
+    """A neutral element where lanes need one: of plainly commutative operators."""
+    dtype = operator.params[position].type.dtype
+    if not shapes.is_commutative(operator):
+        return imp.Const(0, dtype)
+    expr = operator.body.statements[position].expr
+    assert isinstance(expr, fun.Apply)
+    if expr.operation in _NEUTRAL:
+        value = _NEUTRAL[expr.operation]
+        if dtype is DType.BOOL:
+            return imp.Const(bool(value), dtype)
+        return imp.Const(int(dtype.numpy.type(value)) if value != -1 else _ones(dtype), dtype)
+    least = expr.operation in ("maximum", "fmax")
+    if dtype.is_float:
+        return imp.Const(-np.inf if least else np.inf, dtype)
+    if dtype is DType.BOOL:
+        return imp.Const(not least, dtype)
+    limits = np.iinfo(dtype.numpy)
+    return imp.Const(int(limits.min if least else limits.max), dtype)
+
+
+def _ones(dtype: DType) -> int:
+    return -1 if dtype.is_signed else int(np.iinfo(dtype.numpy).max)
+
+
+# ---------------------------------------------------------------- along columns
+
+
+def _across(let: fun.Let, scan: fun.Scan) -> bool:
+    """Whether memory goes along the last outer index, in the results or in what is read."""
+    lane, along = scan.space[-2].index.name, scan.space[-1].index.name
+    indices = tuple(Poly.var(r.index.name) for r in scan.space)
+    written = [memory(var).index.apply(indices) for var in let.pattern]
+    read = [
+        memory(inner.expr.array).index.apply(inner.expr.indices)
+        for inner in walk.statements(scan.body)
+        if isinstance(inner.expr, fun.Index)
+    ]
+    unit = sum(1 if address.coefficient(lane) == ONE else 0 for address in (*written, *read))
+    plain = sum(1 if address.coefficient(along) == ONE else 0 for address in (*written, *read))
+    return unit > plain
+
+
+def _columns(e: Emitter, let: fun.Let, scan: fun.Scan) -> None:
+    outer, lane, along = scan.space[:-2], scan.space[-2], scan.space[-1]
+
+    def row(lower: imp.Expr, upper: imp.Expr) -> None:
+        base = e.unit.integer("j")
+        with e.loop(base, lower, upper, step=COLUMNS, hoist=True):
+            left = e.declare(machine("-", upper, base))
+            count = e.declare(machine("min", imp.integer(COLUMNS), left))
+            _strip(e, let, scan, base, count)
+
+    if e.in_tile or e.serial:
+        kernels.nest(e, outer, lambda: row(imp.ZERO, e.named(lane.extent)))
+        return
+    weight: Size = along.extent * (shapes.cost(scan.body) + shapes.cost(scan.operator.body))
+    label = kernels.describe("scan", scan.space, let.pattern)
+    kernels.parallel_rows(e, outer, lane.extent, weight, label, row)
+
+
+def _strip(
+    e: Emitter, let: fun.Let, scan: fun.Scan, base: imp.Expr, count: imp.Expr
+) -> None:
+    lane, along = scan.space[-2], scan.space[-1]
+    carry = [e.local(atom.type.dtype, COLUMNS, "carry") for atom in scan.initial]
+    initial = [e.atom(atom) for atom in scan.initial]
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, count):
+        for pointer, value in zip(carry, initial, strict=True):
+            e.emit(imp.Store(pointer, var, value))
+    row = e.unit.integer("i")
+    with e.loop(row, imp.ZERO, e.named(along.extent)):
+        e.bind(along.index.name, row)
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, count):
+            e.bind(lane.index.name, e.declare(machine("+", base, var)))
+            values = scalar_results(e, scan.body)
+            before = [e.declare(imp.Load(pointer, var), depth=e.depth) for pointer in carry]
+            after = reductions.combine(e, scan.operator, before, values)
+            _store(e, let, scan, before if scan.exclusive else after)
+            for pointer, value in zip(carry, after, strict=True):
+                e.emit(imp.Store(pointer, var, value))

@@ -63,6 +63,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
         nonnegative=_prover(program),
         statement=cpu.lower_statement,
         sizes=frozenset(names),
+        scratch_start=workspace,
     )
     e = Emitter(unit)
     integers = []
@@ -87,7 +88,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
             pointer = e.pointer(f"result_{k}", target.dtype)
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
     buffers = len(program.params) + len(memory_program.destinations)
-    return imp.Program(name, buffers, tuple(integers), tuple(e.levels[0])), unit, workspace
+    return imp.Program(name, buffers, tuple(integers), tuple(e.levels[0])), unit, workspace + 64 * unit.scratch_lines + 64
 
 
 def _prover(program: fun.Program) -> Callable[[Poly], bool]:

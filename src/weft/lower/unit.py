@@ -11,7 +11,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
-from weft.sizes import Poly, Size
+from weft.sizes import ZERO, Poly, Size
 
 if TYPE_CHECKING:
     from weft.lower.emitter import Emitter
@@ -57,6 +57,8 @@ class Unit:
     nonnegative: Callable[[Poly], bool]
     statement: Callable[[Emitter, fun.Let], None]
     sizes: frozenset[str]  # what a launch knows
+    scratch_start: Size = ZERO  # where the workspace's blocks end
+    scratch_lines: int = 0
     checks: dict[Bounds, None] = field(default_factory=dict)
     failures: dict[IndexFailure, int] = field(default_factory=dict)
     kernels: list[str] = field(default_factory=list)
@@ -76,6 +78,13 @@ class Unit:
 
     def pointer(self, prefix: str, dtype: DType) -> imp.Pointer:
         return imp.Pointer(self.fresh(prefix), dtype)
+
+    def scratch(self) -> str:
+        """A cache line of the workspace's end that all threads share, as a block."""
+        name = self.fresh("scratch.")
+        self.blocks[name] = Placed(-1, self.scratch_start + 64 * self.scratch_lines, alone=False)
+        self.scratch_lines += 1
+        return name
 
     def failure(self, array: str, axis: int, place: Place | None) -> int:
         key = IndexFailure(array, axis, place)

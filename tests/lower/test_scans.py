@@ -1,0 +1,64 @@
+"""Scans along rows and columns, in tiles and streams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lower.harness import agree, compiled
+from weft.fun.parse import parse
+
+ROWS = """program cumulate(x: DT[r, n], c: DT) sizes r, n {
+  let y: DT[r, n] = scan KIND (i < r, j < n) from c {
+    let a: DT = x[i, j]
+    in a
+  } with (l: DT, m: DT) { let t: DT = add(l, m) in t }
+  in y
+}"""
+
+COLUMNS = """program cumulate(x: f64[n, r]) sizes r, n {
+  let y: f64[r, n] = scan (j < r, i < n) from 0.0 {
+    let a: f64 = x[i, j]
+    in a
+  } with (l: f64, m: f64) { let t: f64 = add(l, m) in t }
+  let z: f64[n, r] = permute y (1, 0)
+  in z
+}"""
+
+LAST_NONZERO = """program last(x: i64[n]) sizes n {
+  let y: i64[n] = scan (i < n) from -1 {
+    let a: i64 = x[i]
+    in a
+  } with (l: i64, m: i64) {
+    let c: bool = not_equal(m, 0)
+    let t: i64 = where(c, m, l)
+    in t
+  }
+  in y
+}"""
+
+
+@pytest.mark.parametrize("kind", ["", "exclusive"])
+@pytest.mark.parametrize("dtype", ["i64", "f32"])
+def test_rows(dtype: str, kind: str) -> None:
+    program = parse(ROWS.replace("DT", dtype).replace("KIND", kind))
+    segment = compiled(program)
+    rng = np.random.default_rng(3)
+    for r, n in [(1, 1), (1, 0), (3, 65), (70, 1000), (1, 4095), (2, 4099), (1, 65536), (3, 65537), (1, 200_001)]:
+        x = rng.integers(-9, 9, (r, n)).astype(program.params[0].type.dtype.numpy)
+        agree(program, [x, x.dtype.type(5)], segment=segment, r=r, n=n, rtol=1e-4)
+
+
+def test_columns() -> None:
+    program = parse(COLUMNS)
+    segment = compiled(program)
+    for n, r in [(1, 1), (5, 3), (70, 1030), (1000, 7)]:
+        agree(program, [np.random.default_rng(4).normal(size=(n, r))], segment=segment, r=r, n=n, atol=1e-10)
+
+
+def test_an_operator_that_does_not_commute() -> None:
+    program = parse(LAST_NONZERO)
+    segment = compiled(program)
+    rng = np.random.default_rng(5)
+    for n in [1, 7, 5000, 140_000]:
+        x = rng.integers(0, 50, n) * (rng.random(n) < 0.05)
+        agree(program, [x], segment=segment, n=n)
