@@ -222,7 +222,10 @@ class _Maker:
             for name in freed:
                 del alive[name]
             planned.append(
-                replace(stage, freed=freed, loads=tuple(n for n in stage.loads if n in loads))
+                replace(
+                    stage, freed=freed, loads=tuple(n for n in stage.loads if n in loads),
+                    bytes_read=stage.bytes_read + sum(loads.values()),
+                )  # fmt: skip
             )
         return planned
 

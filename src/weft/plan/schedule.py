@@ -124,16 +124,18 @@ class Scheduler:
         if self.draft is None:
             one = Boxes(1, {name: np.array([v]) for name, v in self.windowed.fixed.items()},
                         tuple((np.array([0]), np.array([0])) for _ in self.stage.outputs))  # fmt: skip
-            return self._fitting([(one, 0)])
+            return self._fitting(one, lambda: None)
         total, unit = self.draft.total, self._unit()
         extent = self._useful_extent(total, unit)
-        candidates = []
-        while True:
-            candidates.append(extent)
+
+        def smaller() -> Boxes | None:
+            nonlocal extent
             if extent <= unit:
-                break
+                return None
             extent = max(unit, extent // 2 // unit * unit)
-        return self._fitting([(self.boxes(extent), extent) for extent in candidates])
+            return self.boxes(extent)
+
+        return self._fitting(self.boxes(extent), smaller)
 
     def boxes(self, extent: int) -> Boxes:
         """Boxes of `extent` coordinate units."""
@@ -241,10 +243,12 @@ class Scheduler:
         """Bytes read of each window, and written of each output, in all boxes together."""
         read = []
         for window, where in zip(self.stage.windows, self.where, strict=True):
-            size = int(self._window_bytes(window, boxes).sum())
-            if where == "resident" or window.array not in self.setting.inputs:
-                size = 0
-            read.append(size)
+            size = self._window_bytes(window, boxes)
+            if where == "resident" or not self.analysis.shapes[window.array]:
+                # What is loaded is counted when it is; scalars are nothing.
+                read.append(0)
+            else:  # an array that every box may read is moved once
+                read.append(int(size.max(initial=0) if window.axis is None else size.sum()))
         written = []
         for number, output in enumerate(self.stage.outputs):
             places = len(self.setting.sinks.get(output.array, ()))
@@ -259,11 +263,11 @@ class Scheduler:
         values["threads"] = self.setting.threads
         if polynomial is not None:
             return int(np.max(polynomial.evaluate(values), initial=0))
-        given = {output.array for output in self.stage.outputs}
+        # An interpreter makes every array, the results too, before they are copied out.
         total = np.zeros(boxes.count, np.int64)
         for let in self.stage.program.body.statements:
             for var in let.pattern:
-                if isinstance(var.type, fun.Array) and var.name not in given:
+                if isinstance(var.type, fun.Array):
                     count: Any = var.type.dtype.itemsize
                     for size in var.type.shape:
                         count = count * size.evaluate(values)
@@ -272,18 +276,22 @@ class Scheduler:
 
     # ------------------------------------------------------------ what fits
 
-    def _fitting(self, candidates: list[tuple[Boxes, int]]) -> PlannedStage:
-        planned = None
-        for boxes, _ in candidates:
+    def _fitting(self, boxes: Boxes, smaller: Callable[[], Boxes | None]) -> PlannedStage:
+        while True:
+            following: Boxes | None = None
             for depth in range(min(DEPTH, max(boxes.count, 1)), 0, -1):
-                if depth == 1 and boxes.count > 1 and boxes is not candidates[-1][0]:
-                    continue  # smaller boxes that overlap are better
+                if depth == 1 and boxes.count > 1:
+                    following = smaller()
+                    if following is not None:
+                        break  # smaller boxes that overlap are better
                 planned = self._with_depth(boxes, depth)
                 if planned.peak_bytes <= self.setting.limit:
                     self.code.check({**self.analysis.sizes, **boxes.values})
                     return planned
-        assert planned is not None
-        raise self._refusal(planned)
+            following = following or smaller()
+            if following is None:
+                raise self._refusal(planned)
+            boxes = following
 
     def _with_depth(self, boxes: Boxes, depth: int) -> PlannedStage:
         stage = self.stage
