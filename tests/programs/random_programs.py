@@ -51,8 +51,14 @@ class Case:
     def __repr__(self) -> str:
         from weft.fun.show import show
 
-        shown = "\n".join(f"{np.asarray(a)!r}" for a in self.arguments)
+        shown = "\n".join(_array_text(argument) for argument in self.arguments)
         return f"Case: sizes {self.sizes}\n{show(self.program)}{shown}"
+
+
+def _array_text(array: Any) -> str:
+    if array.size > 100:
+        return f"{array.dtype} {array.shape}, beginning {array.ravel()[:20].tolist()}"
+    return f"{array.dtype} {array.shape} {array.tolist()}"
 
 
 @dataclass
@@ -231,9 +237,7 @@ class Generator:
         tail = shape[len(shape) - len(own) :]
         return all(a == b or a == 1 for a, b in zip(own, tail, strict=True))
 
-    def operator(
-        self, names: tuple[str, ...], types: tuple[fun.Scalar, ...]
-    ) -> fun.Lambda:
+    def operator(self, names: tuple[str, ...], types: tuple[fun.Scalar, ...]) -> fun.Lambda:
         """An operator that applies a scalar operation to each component."""
         left = [self.builder.var("l", type_) for type_ in types]
         right = [self.builder.var("r", type_) for type_ in types]

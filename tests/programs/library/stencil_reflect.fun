@@ -1,0 +1,11 @@
+program stencil_reflect(a: f64[n])
+  sizes n
+{
+  let r: f64[n] = kernel (i < n) {
+    let x: f64 = a[i - 2 : reflect(0, n)]
+    let y: f64 = a[i + 9 : reflect(0, n)]
+    let z: f64 = add(x, y)
+    in z
+  }
+  in r
+}
