@@ -69,6 +69,9 @@ def of(name: str) -> Program:
         ("cumulative", 0, 0),
         ("update_loop", 2, 1),  # turning in place needs a copy, and back
         ("column_sums", 0, 0),
+        ("stencil_loop", 2, 1),  # the parameter, and the last round's buffer
+        ("while_loop", 2, 1),
+        ("kernel_loop", 2, 1),
     ],
 )
 def test_nothing_is_copied_that_need_not_be(name: str, count: int, blocks: int) -> None:
@@ -91,3 +94,15 @@ def test_free_strides_are_named() -> None:
     type_ = program.program.params[0].type
     assert isinstance(type_, MemArray)
     assert str(type_.index) == "0 + {(n : a.stride0), (m : 1)}"
+
+
+def test_loops_alternate_between_two_buffers() -> None:
+    program = of("stencil_loop")
+    (block,) = program.blocks
+    assert str(block.bytes) == "16*n"
+    (loop,) = [s.expr for s in program.program.body.statements if isinstance(s.expr, fun.Loop)]
+    assert [let.expr for let in loop.body.statements if isinstance(let.expr, fun.Copy)] == []
+    before, after = loop.params[0].type, loop.body.results[0].type
+    assert isinstance(before, MemArray)
+    assert isinstance(after, MemArray)
+    assert str(before.index.offset + after.index.offset) == "n"

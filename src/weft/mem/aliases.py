@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from weft.fun import nodes as fun
@@ -78,3 +78,48 @@ class Liveness:
             and self.last[name] <= position
             and all(self.class_of(other) != name for other in others)
         )
+
+
+def is_made(body: fun.Body, result: fun.Atom, live: Liveness) -> bool:
+    """Whether a statement of the body makes the array in fresh memory.
+
+    Not so where the result is, or is made in place of, what the body was given.
+    """
+    made = {var.name: (n, let) for n, let in enumerate(body.statements) for var in let.pattern}
+    while isinstance(result, fun.Var):
+        if result.name not in made:
+            return False
+        position, let = made[result.name]
+        match let.expr:
+            case fun.Permute(array) | fun.Reshape(array):
+                result = array
+            case fun.Slice() | fun.LmadSlice() | fun.Broadcast(array=fun.Var(type=fun.Array())):
+                return False
+            case fun.Update() | fun.LmadUpdate() | fun.Scatter():
+                for target, var, others in overwritten(let.expr, let.pattern):
+                    if var.name == result.name and live.dies(target, position, others):
+                        result = target
+                        break
+                else:
+                    return True
+            case _:
+                return True
+    return False
+
+
+def overwritten(
+    expr: fun.Update | fun.LmadUpdate | fun.Scatter, pattern: Sequence[fun.Var]
+) -> list[tuple[fun.Var, fun.Var, frozenset[str]]]:
+    """Each array that an update changes, what it becomes, and the other names used."""
+    match expr:
+        case fun.Update(array, _, value) | fun.LmadUpdate(array, _, _, value):
+            others = frozenset({value.name} if isinstance(value, fun.Var) else ())
+            return [(array, pattern[0], others)]
+        case fun.Scatter(destinations, _, body, operator):
+            inside = walk.free_names(body)
+            if operator is not None:
+                inside |= walk.free_names(operator.body)
+            return [
+                (array, var, inside | {d.name for j, d in enumerate(destinations) if j != k})
+                for k, (array, var) in enumerate(zip(destinations, pattern, strict=True))
+            ]

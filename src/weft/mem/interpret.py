@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product as cartesian
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from weft.ops.table import cast_numpy, lookup
 from weft.sizes import Size, as_poly
 
 _NOISE = 0xA5
+
+_Whereabouts: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -131,7 +133,7 @@ class _Heap:
             values, self.mem.program.body.results, self.mem.destinations, strict=True
         ):
             if isinstance(wanted, MemArray):
-                self.in_place(atom, wanted, "a result")
+                self.in_place(self.where(atom), wanted, "a result")
                 results.append(self.whole(wanted))
             else:
                 results.append(value)
@@ -206,17 +208,19 @@ class _Heap:
             return atom.type
         raise InternalError(f"an array without memory: {atom}")
 
-    def in_place(self, atom: fun.Atom, wanted: MemArray, what: str) -> None:
+    def where(self, atom: fun.Atom) -> _Whereabouts:
+        """Where an array lies now, as numbers: block, shape, offset and strides."""
+        type_ = self.memory(atom)
+        return type_.block, self.shape(type_), self.function(type_)
+
+    def in_place(self, found: _Whereabouts, wanted: MemArray, what: str) -> None:
         """Reject an array that is not in its destination."""
-        found = self.memory(atom)
-        shape = self.shape(wanted)
-        same = found.block == wanted.block and self.shape(found) == shape
-        for extent, left, right in zip(
-            (2, *shape), self.function(found), self.function(wanted), strict=True
-        ):
+        block, shape, function = found
+        same = block == wanted.block and shape == self.shape(wanted)
+        for extent, left, right in zip((2, *shape), function, self.function(wanted), strict=True):
             same = same and (left == right or extent == 1)
         if not same and 0 not in shape:
-            raise InternalError(f"{what} is at {found.block} + {found.index}", f"{wanted}")
+            raise InternalError(f"{what} is at {block} + {function}", f"{wanted}")
 
     # ------------------------------------------------------------ bodies and statements
 
@@ -275,7 +279,7 @@ class _Heap:
                 values = self.body(chosen)
                 for result, var in zip(chosen.results, pattern, strict=True):
                     if isinstance(var.type, MemArray):
-                        self.in_place(result, var.type, "the result of a branch")
+                        self.in_place(self.where(result), var.type, "the result of a branch")
                 return values
             case fun.Loop():
                 return self.loop(expr, pattern)
@@ -332,7 +336,7 @@ class _Heap:
                     continue
                 fixed = outer.index.fix(tuple(map(as_poly, index)))
                 inner = MemArray(outer.dtype, outer.shape[len(index) :], outer.block, fixed)
-                self.in_place(result, inner, "the result of an iteration")
+                self.in_place(self.where(result), inner, "the result of an iteration")
         self.kernels.pop()
         return [None] * len(pattern)
 
@@ -366,7 +370,7 @@ class _Heap:
     def scatter(self, expr: fun.Scatter, pattern: tuple[fun.Var, ...]) -> list[Any]:
         types = [self.memory(var) for var in pattern]
         for destination, type_ in zip(expr.destinations, types, strict=True):
-            self.in_place(destination, type_, "the destination of a scatter")
+            self.in_place(self.where(destination), type_, "the destination of a scatter")
         rank = types[0].rank
         for _ in self.points(expr.space):
             values = self.body(expr.body)
@@ -382,7 +386,7 @@ class _Heap:
 
     def update(self, expr: fun.Update | fun.LmadUpdate, pattern: tuple[fun.Var, ...]) -> list[Any]:
         type_ = self.memory(pattern[0])
-        self.in_place(expr.array, type_, "the array of an update")
+        self.in_place(self.where(expr.array), type_, "the array of an update")
         ranges: list[range] = []
         if isinstance(expr, fun.LmadUpdate):
             offset = self.size(expr.offset)
@@ -423,16 +427,18 @@ class _Heap:
                     self.bind(expr.params, expr.body.results, values, "the result of a round")
             case _:
                 assert_never(expr.form)
-        for var, param in zip(pattern, expr.params, strict=True):
-            if isinstance(var.type, MemArray):
-                self.in_place(param, var.type, "the result of a loop")
+        self.bind(pattern, expr.params, values, "the result of a loop")
         return values
 
     def bind(
         self, params: Sequence[fun.Var], atoms: Sequence[fun.Atom], values: list[Any], what: str
     ) -> None:
-        for param, atom, value in zip(params, atoms, values, strict=True):
-            if isinstance(param.type, MemArray):
-                self.in_place(atom, param.type, what)
-            else:
+        """Give values to scalars; what is in memory must be where the parameter is then."""
+        places = [self.where(a) if isinstance(a.type, fun.Array) else None for a in atoms]
+        for param, value in zip(params, values, strict=True):
+            if isinstance(param.type, fun.Scalar):
                 self.values[param.name] = value
+        for param, place in zip(params, places, strict=True):
+            if isinstance(param.type, MemArray):
+                assert place is not None
+                self.in_place(place, param.type, what)

@@ -15,11 +15,12 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.lmad import Lmad
 from weft.mem import layout
-from weft.mem.aliases import Liveness, looked_at
+from weft.mem.aliases import Liveness, is_made, looked_at, overwritten
 from weft.mem.bound import Bounds
 from weft.mem.layout import Layout
 from weft.mem.nodes import Block, MemArray, Program
-from weft.sizes import ZERO, Poly, product
+from weft.ops.dtypes import DType
+from weft.sizes import ZERO, Poly, Size, product
 
 
 def introduce(
@@ -38,6 +39,8 @@ def introduce(
       whoever lowers a body has nothing left to copy;
     - `Update`, `LmadUpdate` and `Scatter` happen in place: their pattern names the memory
       of their operand;
+    - an array that a loop makes anew in each round has two buffers in one block, and an
+      int64 parameter of the loop, "buffer_k", says which of them holds it;
     - arrays in the bodies of kernels are in `per_thread` blocks, of a size known before.
 
     Parameters
@@ -55,6 +58,7 @@ def introduce(
     return _Introduction(program, layouts or {}, result_layouts).program
 
 
+_I64 = fun.Scalar(DType.I64)
 _UPDATES = (fun.Update, fun.LmadUpdate, fun.Scatter)
 
 
@@ -70,6 +74,7 @@ class _Introduction:
         self.bounds = Bounds()
         self.in_kernel = False
         self.pending: set[str] = set()  # blocks that are yet to be allocated
+        self.doubled: dict[str, MemArray] = {}  # results of loops -> their first buffer
         params = tuple(self._parameter(p, layouts.get(p.name, "contiguous")) for p in source.params)
         destinations = tuple(
             _placed(type_, f"result_{k}", results[k] if k < len(results) else "contiguous")
@@ -101,8 +106,9 @@ class _Introduction:
         name = self.names.fresh(f"mem_{base}")
         return MemArray(type_.dtype, type_.shape, name, Lmad.row_major(type_.shape))
 
-    def allocate(self, memory: MemArray) -> None:
-        size = self.bounds.bound(product(memory.shape)) * memory.dtype.itemsize
+    def allocate(self, memory: MemArray, copies: int = 1) -> None:
+        count = self.bounds.bound(product(memory.shape)) * copies
+        size = count * memory.dtype.itemsize
         self.blocks.append(Block(memory.block, size, self.in_kernel))
 
     def created(self, var: fun.Var, wanted: Mapping[str, MemArray]) -> MemArray | None:
@@ -203,12 +209,12 @@ class _Introduction:
                 case fun.Concat(arrays, axis):
                     self.part_wishes(let.pattern[0], arrays, axis, position, live, wanted)
                 case fun.Update() | fun.LmadUpdate() | fun.Scatter():
-                    for target, var, others in _targets(let.expr, let.pattern):
+                    for target, var, others in overwritten(let.expr, let.pattern):
                         place = wanted.get(var.name)
                         if place is not None and live.dies(target, position, others):
                             wanted.setdefault(target.name, place)
-                case fun.Loop(_, initial, _, _):
-                    self.loop_wishes(let, initial, position, live, wanted)
+                case fun.Loop():
+                    self.loop_wishes(let, let.expr, position, live, wanted)
                 case _:
                     pass
         return wanted
@@ -237,18 +243,25 @@ class _Introduction:
         return place
 
     def loop_wishes(
-        self, let: fun.Let, initial: Sequence[fun.Atom], position: int, live: Liveness,
+        self, let: fun.Let, expr: fun.Loop, position: int, live: Liveness,
         wanted: dict[str, MemArray],
     ) -> None:  # fmt: skip
-        """A loop's parameters live where its results are wanted; so may their initial values."""
-        used_inside = walk.used_names(_without_initial(let.expr))
+        """A loop's parameters live where its results are wanted; so may their initial values.
+
+        What each round makes anew has two buffers, and ends in the one or in the other.
+        """
+        inside = Liveness.of(expr.body, expr.params)
+        used = walk.used_names(_without_initial(expr))
         for number, var in enumerate(let.pattern):
             if not isinstance(var.type, fun.Array):
                 continue
-            place = self.wish(var, wanted)
-            first = initial[number]
-            rest = (*initial[:number], *initial[number + 1 :])
-            others = used_inside | {a.name for a in rest if isinstance(a, fun.Var)}
+            if is_made(expr.body, expr.body.results[number], inside):
+                place = self.doubled[var.name] = self.reserved(var.type, var.name)
+            else:
+                place = self.wish(var, wanted)
+            first = expr.initial[number]
+            rest = (*expr.initial[:number], *expr.initial[number + 1 :])
+            others = used | {a.name for a in rest if isinstance(a, fun.Var)}
             if isinstance(first, fun.Var) and live.dies(first, position, others):
                 wanted.setdefault(first.name, place)
 
@@ -341,7 +354,7 @@ class _Introduction:
         """Updates happen in place, in the operand itself or in a copy of it."""
         expr, targets = let.expr, []
         assert isinstance(expr, _UPDATES)
-        for target, var, others in _targets(expr, let.pattern):
+        for target, var, others in overwritten(expr, let.pattern):
             if not live.dies(target, position, others):
                 assert isinstance(var.type, fun.Array)
                 place = wanted.get(var.name) or self.fresh(var.type, var.name)
@@ -364,19 +377,25 @@ class _Introduction:
     def loop(
         self, let: fun.Let, expr: fun.Loop, wanted: Mapping[str, MemArray], done: list[fun.Let]
     ) -> None:
-        """Parameters and results share memory; each round's results are copied there."""
-        places = [wanted.get(var.name) for var in let.pattern]
-        for place in places:
-            if place:
-                self.settle(place)
+        """Parameters and results share memory, where each round's results come to lie.
+
+        loop (p @ m = a) { let q = kernel .. in q }
+            =>  loop (p @ m + b*n = a, b = 0) { let q @ m + (1 - b)*n = kernel .. in q, 1 - b }
+        """
+        buffers = [self.doubled.get(var.name) for var in let.pattern]
+        starts = [b or wanted.get(v.name) for b, v in zip(buffers, let.pattern, strict=True)]
+        for start, buffer in zip(starts, buffers, strict=True):
+            if buffer:
+                self.allocate(buffer, copies=2)
+            elif start:
+                self.settle(start)
         initial = tuple(
-            self.atom(self.at(atom, place, done))
-            for atom, place in zip(expr.initial, places, strict=True)
+            self.atom(self.at(atom, start, done))
+            for atom, start in zip(expr.initial, starts, strict=True)
         )
-        params = tuple(
-            self.bound(param, place) if place else param
-            for param, place in zip(expr.params, places, strict=True)
-        )
+        turn, end = (fun.Var(self.names.fresh("buffer"), _I64) for _ in range(2))
+        here, there, after = Poly.var(turn.name), 1 - Poly.var(turn.name), Poly.var(end.name)
+        params = self.buffered(expr.params, starts, buffers, here)
         form: fun.For | fun.While
         match expr.form:
             case fun.For(index, lower, upper):
@@ -384,18 +403,38 @@ class _Introduction:
                 form = expr.form
             case fun.While(condition):
                 form = fun.While(self.body(condition, (None,)))
-        body = self.loop_body(expr, params, places)
-        pattern = tuple(
-            self.bound(var, place) if place else var
-            for var, place in zip(let.pattern, places, strict=True)
-        )
+        ends = [buffer and _buffer(buffer, there) for buffer in buffers]
+        body = self.loop_body(expr, params, ends)
+        pattern = self.buffered(let.pattern, starts, buffers, after)
+        if any(buffers):
+            other = fun.Var(self.names.fresh("buffer"), _I64)
+            flip = fun.Apply("subtract", (fun.Const(1, DType.I64), turn))
+            body = fun.Body((*body.statements, fun.Let((other,), flip)), (*body.results, other))
+            params, pattern = (*params, turn), (*pattern, end)
+            initial = (*initial, fun.Const(0, DType.I64))
         done.append(fun.Let(pattern, fun.Loop(params, initial, form, body), let.place))
 
+    def buffered(
+        self, pattern: Sequence[fun.Var], starts: Sequence[MemArray | None],
+        buffers: Sequence[MemArray | None], turn: Size,
+    ) -> tuple[fun.Var, ...]:  # fmt: skip
+        """Variables of a loop in their memory, or in the buffer whose turn it is."""
+        bound = []
+        for var, start, buffer in zip(pattern, starts, buffers, strict=True):
+            place = _buffer(buffer, turn) if buffer else start
+            bound.append(self.bound(var, place) if place else var)
+        return tuple(bound)
+
     def loop_body(
-        self, expr: fun.Loop, params: Sequence[fun.Var], places: Sequence[MemArray | None]
+        self, expr: fun.Loop, params: Sequence[fun.Var], ends: Sequence[MemArray | None]
     ) -> fun.Body:
-        body = self.body(expr.body, (None,) * len(places), params)
+        """A loop's body, its results in the other buffers or (None) in the parameters."""
+        body = self.body(expr.body, ends, params)
         done = list(body.statements)
+        places = [
+            param.type if end is None and isinstance(param.type, MemArray) else None
+            for param, end in zip(params, ends, strict=True)
+        ]
         blocks = {place.block for place in places if place}
         results = list(body.results)
         # First what is in the parameters' memory is brought out of each other's way.
@@ -409,6 +448,11 @@ class _Introduction:
         for number, (result, place) in enumerate(zip(results, places, strict=True)):
             results[number] = self.at(result, place, done)
         return fun.Body(tuple(done), tuple(map(self.atom, results)))
+
+
+def _buffer(first: MemArray, turn: Size) -> MemArray:
+    """The first or (turn = 1) the second of an array's two buffers."""
+    return replace(first, index=Lmad(turn * product(first.shape), first.index.dims))
 
 
 def _placed(type_: fun.Type, block: str, kind: Layout) -> fun.Type:
@@ -439,21 +483,3 @@ def _without_initial(expr: fun.Expr) -> fun.Expr:
     assert isinstance(expr, fun.Loop)
     nothing = tuple(fun.Const(0, param.type.dtype) for param in expr.params)
     return fun.Loop(expr.params, nothing, expr.form, expr.body)
-
-
-def _targets(
-    expr: fun.Update | fun.LmadUpdate | fun.Scatter, pattern: Sequence[fun.Var]
-) -> list[tuple[fun.Var, fun.Var, frozenset[str]]]:
-    """Each array that is overwritten, what it becomes, and the other names used."""
-    match expr:
-        case fun.Update(array, _, value) | fun.LmadUpdate(array, _, _, value):
-            others = frozenset({value.name} if isinstance(value, fun.Var) else ())
-            return [(array, pattern[0], others)]
-        case fun.Scatter(destinations, _, body, operator):
-            inside = walk.free_names(body)
-            if operator is not None:
-                inside |= walk.free_names(operator.body)
-            return [
-                (array, var, inside | {d.name for j, d in enumerate(destinations) if j != k})
-                for k, (array, var) in enumerate(zip(destinations, pattern, strict=True))
-            ]
