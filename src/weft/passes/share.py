@@ -39,9 +39,9 @@ class _Share:
             if new is not None:
                 statements.append(new)
         self.known.pop()
-        if not changed:
-            return body
         results = tuple(map(self.renamed.atom, body.results))
+        if not changed and results == body.results:
+            return body
         return fun.Body(tuple(statements), results)
 
     def let(self, let: fun.Let) -> fun.Let | None:
