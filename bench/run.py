@@ -1,0 +1,44 @@
+"""Weft beside its peers: `python bench/run.py in-core | out-of-core | overheads | all`."""
+
+from __future__ import annotations
+
+import argparse
+
+import in_core
+import out_of_core
+import overheads
+import programs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("in-core", "out-of-core", "overheads", "all"))
+    parser.add_argument("names", nargs="*", help="programs; all where none is named")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the in-core sizes")
+    parser.add_argument("--only", default="", help="contenders, separated by commas")
+    parser.add_argument("--limit-mib", type=int, default=64, help="out of core: the limit")
+    parser.add_argument("--directory", help="out of core: where the files are made")
+    given = parser.parse_args()
+    chosen = given.only.lower().split(",") if given.only else []
+    known = {"in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES)}
+    for name in given.names:
+        if name not in known.get(given.what, ()):
+            parser.error(f"{name} is none of {', '.join(known.get(given.what, ('no names',)))}")
+    names = tuple(given.names)
+    if given.what in ("in-core", "all"):
+        contenders = tuple(
+            c for c in in_core.CONTENDERS if not chosen or in_core.label(c).lower() in chosen
+        )
+        in_core.run(names, given.scale, given.rounds, contenders)
+    if given.what in ("out-of-core", "all"):
+        contenders = [c for c in out_of_core.RUNNERS if not chosen or c in chosen]
+        print()
+        out_of_core.run(names, given.limit_mib << 20, given.rounds, given.directory, contenders)
+    if given.what in ("overheads", "all"):
+        print()
+        overheads.run()
+
+
+if __name__ == "__main__":
+    main()
