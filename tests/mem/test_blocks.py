@@ -8,6 +8,7 @@ from mem.test_introduce import agree, of, sizes_of
 
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret as by_value
+from weft.mem.check import check
 from weft.mem.interpret import interpret as by_heap
 from weft.mem.introduce import introduce
 from weft.mem.last_use import last_uses, lifetimes
@@ -21,7 +22,9 @@ from weft.sizes import as_poly
 def test_reuse_changes_no_meaning(name: str) -> None:
     program, arguments = CASES[name]()
     wanted = by_value(program, arguments, sizes_of(name))
-    agree(by_heap(reuse_blocks(introduce(program)), arguments, sizes_of(name)), wanted)
+    reused = reuse_blocks(introduce(program))
+    check(reused)
+    agree(by_heap(reused, arguments, sizes_of(name)), wanted)
 
 
 def test_a_chain_needs_two_blocks() -> None:

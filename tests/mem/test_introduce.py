@@ -11,6 +11,7 @@ from mem.programs import CASES
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret as by_value
+from weft.mem.check import check
 from weft.mem.erase import erase
 from weft.mem.interpret import interpret as by_heap
 from weft.mem.introduce import introduce
@@ -32,6 +33,7 @@ def test_heap_agrees_with_value(name: str) -> None:
     program, arguments = CASES[name]()
     wanted = by_value(program, arguments, sizes_of(name))
     with_memory = introduce(program)
+    check(with_memory)
     agree(by_heap(with_memory, arguments, sizes_of(name)), wanted)
     agree(by_value(erase(with_memory), arguments, sizes_of(name)), wanted)
 
