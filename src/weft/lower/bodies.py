@@ -7,11 +7,10 @@ from typing import assert_never
 
 from weft.errors import InternalError
 from weft.fun import nodes as fun
-from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import boundaries, bounds, copies
-from weft.lower.emitter import Emitter, Watch
+from weft.lower import boundaries, bounds
+from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.ops import table
 from weft.ops.dtypes import DType
@@ -97,16 +96,11 @@ def _dynamic(
     """Checks an index here: at once, or in a simd loop by what is true after it."""
     value, limit = e.named(index), e.named(extent)
     inside = bounds.within(e, value, limit)
-    code = e.unit.failure(array, axis, e.place)
     if e.watched is None:
-        with e.level() as body:
-            e.emit(imp.Fail(code, value, limit))
-        e.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), tuple(body)))
+        fail = imp.Fail(e.unit.failure(array, axis, e.place), value, limit)
+        e.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), (fail,)))
         return None
-    watch = Watch(e.unit.integer("low"), e.unit.integer("high"), limit, code)
-    e.watched.append(watch)
-    for var, operator in ((watch.lowest, "min"), (watch.highest, "max")):
-        e.emit(imp.Assign(var, machine(operator, var, value)))
+    e.watch(value, limit, array, axis)
     return inside
 
 
@@ -201,17 +195,16 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
     branches = []
     for body, facts in ((expr.then, true), (expr.otherwise, false)):
         conditional, ranges = e.conditional, e.ranges
-        e.ranges = bounds.refine(e, facts)
+        refined = bounds.refine(e, facts)
         with e.level() as statements:
-            e.conditional = e.conditional or not affine
+            # What the ranges do not say is still a condition.
+            e.conditional = e.conditional or not affine or not bounds.refines(e, facts)
+            e.ranges = refined
             e.known = e.known + facts
             results = lower_body(e, body)
-            for var, slot, result in zip(let.pattern, slots, results, strict=True):
+            for slot, result in zip(slots, results, strict=True):
                 if slot is not None:
                     e.emit(imp.Assign(slot, e.atom(result)))
-                else:
-                    assert isinstance(result, fun.Var)
-                    copies.copy(e, memory(result), memory(var))
         e.conditional, e.ranges = conditional, ranges
         branches.append(tuple(statements))
     e.emit(imp.If(condition, branches[0], branches[1]))
@@ -269,8 +262,6 @@ def lower_loop(e: Emitter, let: fun.Let) -> None:
             e.bind(param.name, state)
             states.append(state)
         else:
-            assert isinstance(initial, fun.Var)
-            copies.copy(e, memory(initial), memory(param))
             states.append(None)
     ranges = e.ranges
     match loop.form:
@@ -297,11 +288,10 @@ def lower_loop(e: Emitter, let: fun.Let) -> None:
     for state in states:
         if state is not None:
             e.depths[state.name] = e.depth
-    for var_, param, state in zip(let.pattern, loop.params, states, strict=True):
+    for var_, state in zip(let.pattern, states, strict=True):
         if state is not None:
             e.bind(var_.name, state)
         else:
-            copies.copy(e, memory(param), memory(var_))
             e.depths["@" + var_.name] = e.depth
 
 
@@ -315,15 +305,12 @@ def _round(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
             e.depths[state.name] = e.depth
     results = lower_body(e, loop.body)
     pending: list[imp.Stmt] = []
-    for state, param, result in zip(states, loop.params, results, strict=True):
+    for state, result in zip(states, results, strict=True):
         if state is not None:
             value = e.atom(result)
             if value in states and value != state:
                 value = _snapshot(e, value)
             pending.append(imp.Assign(state, value))
-        else:
-            assert isinstance(result, fun.Var)
-            copies.copy(e, memory(result), memory(param))
     for statement in pending:
         e.emit(statement)
 
@@ -334,6 +321,3 @@ def _snapshot(e: Emitter, value: imp.Expr) -> imp.Expr:
     e.depths[var.name] = e.depth
     return var
 
-
-def uses_only_scalars(let: fun.Let) -> bool:
-    return all(isinstance(var.type, fun.Scalar) for var in let.pattern) and not walk.bodies(let.expr)

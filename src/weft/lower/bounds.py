@@ -146,6 +146,11 @@ def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size
     return ranges
 
 
+def refines(e: Emitter, conditions: Iterable[Size]) -> bool:
+    """Whether ranges can say all of the conditions."""
+    return all(refine(e, (condition,)) != e.ranges for condition in conditions)
+
+
 def within(e: Emitter, index: imp.Expr, extent: imp.Expr) -> imp.Expr:
     return machine("&&", machine(">=", index, imp.ZERO), machine("<", index, extent))
 

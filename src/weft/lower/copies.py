@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from weft.fun import nodes as fun
-from weft.imp import nodes as imp
 from weft.lmad import Lmad
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
 from weft.sizes import Poly, Size, as_poly
-
-
-def element(array: MemArray, indices: tuple[Size, ...]) -> MemArray:
-    """The sub-array at the first indices."""
-    count = len(indices)
-    lead = Lmad(array.index.offset, array.index.dims[:count])
-    rest = Lmad(lead.apply(indices), array.index.dims[count:])
-    return MemArray(array.dtype, array.shape[count:], array.block, rest)
 
 
 def window(array: MemArray, dims: tuple[fun.Span | Size, ...]) -> MemArray:
@@ -77,6 +68,7 @@ def lower_copy(e: Emitter, let: fun.Let) -> None:
     (var,) = let.pattern
     match let.expr:
         case fun.Copy(array):
+            e.unit.originals[var.name] = e.unit.originals.get(array.name, array.name)
             copy(e, memory(array), memory(var))
         case fun.Reshape(array, shape):
             _reshape(e, memory(array), memory(var))
@@ -125,10 +117,6 @@ def lower_update(e: Emitter, let: fun.Let) -> None:
     else:
         fill(e, part, update.value)
     e.depths["@" + let.pattern[0].name] = e.depth
-
-
-def scalar_result(e: Emitter, target: MemArray, value: imp.Expr) -> None:
-    e.store(target, (), value)
 
 
 def is_view(let: fun.Let) -> bool:

@@ -214,6 +214,15 @@ class Emitter:
         """The polynomial as a variable or constant."""
         return self.declare(self.poly(poly), "k")
 
+    def watch(self, index: imp.Expr, extent: imp.Expr, array: str, axis: int) -> None:
+        """In a simd loop: after it, fails if any lane's index was outside."""
+        assert self.watched is not None
+        code = self.unit.failure(array, axis, self.place)
+        watch = Watch(self.unit.integer("low"), self.unit.integer("high"), extent, code)
+        self.watched.append(watch)
+        self.emit(imp.Assign(watch.lowest, machine("min", watch.lowest, index)))
+        self.emit(imp.Assign(watch.highest, machine("max", watch.highest, index)))
+
     # ------------------------------------------------------------ memory
 
     def pointer(self, block: str, dtype: DType) -> imp.Pointer:
@@ -229,17 +238,11 @@ class Emitter:
         return found
 
     def _view(self, pointer: imp.Pointer, placed: Placed) -> imp.View:
-        offset = self._aligned(placed.offset)
+        offset = self._sum(placed.offset, imp.ZERO)
         if placed.per_thread is not None:
-            offset = machine("+", offset, machine("*", self.thread, self._aligned(placed.per_thread)))
+            share = machine("*", self.thread, self._sum(placed.per_thread, imp.ZERO))
+            offset = machine("+", offset, share)
         return imp.View(pointer, placed.buffer, offset, placed.alone)
-
-    def _aligned(self, size: Size) -> imp.Expr:
-        """A number of bytes, rounded up to whole cache lines."""
-        bytes_ = self._sum(size, imp.ZERO)
-        if isinstance(bytes_, imp.Const):
-            return imp.integer(-(-int(bytes_.value.real) // 64) * 64)
-        return machine("&", machine("+", bytes_, imp.integer(63)), imp.integer(-64))
 
     def address(self, array: MemArray, indices: tuple[Size, ...]) -> tuple[imp.Pointer, imp.Expr]:
         return self.pointer(array.block, array.dtype), self.poly(array.index.apply(indices))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import copies, rows, shapes, strips
+from weft.lower import rows, shapes, strips
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -63,12 +63,9 @@ def lower_results(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
     results = lower_body(e, kernel.body)
     indices = tuple(Poly.var(r.index.name) for r in kernel.space)
     for var, result in zip(let.pattern, results, strict=True):
-        target = memory(var)
+        # Memory has been introduced so that arrays are made where they are wanted.
         if isinstance(result.type, fun.Scalar):
-            e.store(target, indices, e.atom(result))
-        else:
-            assert isinstance(result, fun.Var)
-            copies.copy(e, memory(result), copies.element(target, indices))
+            e.store(memory(var), indices, e.atom(result))
 
 
 def _store(e: Emitter, let: fun.Let, values: list[imp.Expr]) -> None:
@@ -148,16 +145,20 @@ def parallel_rows(
     weight: Size,
     label: str,
     row: Callable[[imp.Expr, imp.Expr], None],
+    *,
+    tile_work: int = TILE,
+    around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
 ) -> None:
     """`row(lower, upper)` for every row of the outer space, cut into tiles.
 
-    A tile is some rows, or a part of one long row: about `TILE` operations.
+    A tile is some rows, or a part of one long row: about `tile_work` operations.
+    `around` stands around what each tile does.
     """
     length = e.named(extent)
     count = e.named(product(r.extent for r in outer))
     work = e.named(weight if weight.variables() <= e.scalars.keys() else as_poly(1024))
     one = imp.ONE
-    target = e.declare(machine("max", one, e.declare(machine("/", imp.integer(TILE), work))))
+    target = e.declare(machine("max", one, e.declare(machine("/", imp.integer(tile_work), work))))
     parts = e.declare(_ceil(e, length, target))
     even = e.declare(_ceil(e, length, e.declare(machine("max", one, parts))))
     chunk = e.declare(machine("<<", machine(">>", machine("+", even, imp.integer(63)), imp.integer(6)), imp.integer(6)))
@@ -168,7 +169,10 @@ def parallel_rows(
         tiles = e.declare(machine("*", _ceil(e, count, group), chunks))
     else:
         tiles = chunks
-    with parallel(e, tiles, label) as tile:
+    with ExitStack() as inside:
+        tile = inside.enter_context(parallel(e, tiles, label))
+        if around is not None:
+            inside.enter_context(around(tile))
         last = e.declare(machine("max", one, chunks)) if outer else chunks
         part = e.declare(machine("%", tile, last)) if outer else tile
         lower = e.declare(machine("*", part, chunk), "lower")

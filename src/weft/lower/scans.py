@@ -174,14 +174,14 @@ class _Tile:
     def total(self) -> None:
         """The total of each stream."""
         e, scan = self.e, self.scan_
-        neutral = [_neutral(e, scan.operator, k) for k in range(len(self.totals))]
+        neutrals = [neutral(scan.operator, k) for k in range(len(self.totals))]
         reduce = fun.Reduce((scan.space[-1],), 1, scan.body, scan.operator, scan.initial)
         stream = e.unit.integer("s")
         with e.loop(stream, imp.ZERO, self.count):
             begin = e.declare(machine("+", self.start, machine("*", stream, self.length)))
             end = e.declare(machine("+", begin, self.length))
             end = e.declare(machine("min", e.declare(machine("+", self.start, self.size)), end))
-            values = reductions.grains(e, reduce, begin, end, neutral)
+            values = reductions.grains(e, reduce, begin, end, neutrals)
             for total, value in zip(self.totals, values, strict=True):
                 e.emit(imp.Store(total, stream, value))
 
@@ -241,7 +241,7 @@ def _step(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) ->
             e.emit(imp.Assign(var, value))
 
 
-def _neutral(e: Emitter, operator: fun.Lambda, position: int) -> imp.Expr:
+def neutral(operator: fun.Lambda, position: int) -> imp.Expr:
     """A neutral element where lanes need one: of plainly commutative operators."""
     dtype = operator.params[position].type.dtype
     if not shapes.is_commutative(operator):

@@ -1,6 +1,301 @@
+"""Scatters: indices of a block are computed in vector lanes, then written one by one.
+
+At the top, a scatter is spread over the pool
+
+- into few elements, with a commutative operator whose neutral element is known: each tile
+  has copies of its own, merged into the destination tile after tile, so that the bits of
+  float sums depend on extents alone;
+- into many elements: each thread goes through all indices and writes those in its own
+  range of the destination, which keeps their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
 from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import bounds, kernels, reductions, scans, shapes
+from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.rows import simd
+from weft.lower.unit import memory
+from weft.ops.dtypes import DType
+from weft.sizes import ZERO, Poly, as_poly, product
+
+BLOCK = 1024
+PRIVATE = 8192  # elements of a tile's own copies, at most
+COPIES = 4  # of a small destination: equal indices in a row need not wait for each other
+TILE = 1 << 18
+WORTH = 1 << 16  # elements below which one thread does it all
 
 
 def lower_scatter(e: Emitter, let: fun.Let) -> None:
-    raise NotImplementedError
+    scatter = let.expr
+    assert isinstance(scatter, fun.Scatter)
+    with ExitStack() as scopes:
+        for r in scatter.space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        if e.in_tile or e.serial or not shapes.is_flat(scatter.body):
+            _serial(e, let, scatter)
+        elif scatter.operator is not None and shapes.is_commutative(scatter.operator):
+            size = e.named(product(memory(let.pattern[0]).shape))
+            with e.level() as few:
+                _private(e, let, scatter, size)
+            with e.level() as many:
+                _ranges(e, let, scatter)
+            e.emit(imp.If(machine("<=", size, imp.integer(PRIVATE)), tuple(few), tuple(many)))
+        else:
+            _ranges(e, let, scatter)
+    for var in let.pattern:
+        e.depths["@" + var.name] = e.depth
+
+
+def _serial(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
+    outer, last = scatter.space[:-1], scatter.space[-1]
+
+    def row() -> None:
+        if shapes.is_flat(scatter.body):
+            _row(e, let, scatter, imp.ZERO, e.named(last.extent), lambda write, _: write())
+            return
+        var = e.unit.integer("i")
+        serial, e.serial = e.serial, True
+        with e.loop(var, imp.ZERO, e.named(last.extent)):
+            e.bind(last.index.name, var)
+            values = [e.atom(atom) for atom in lower_body(e, scatter.body)]
+            _check(e, let, scatter, values)
+            _write(e, let, scatter, _addresses(e, let, values), values[_rank(let) :])
+        e.serial = serial
+
+    kernels.nest(e, outer, row)
+
+
+def _rank(let: fun.Let) -> int:
+    return len(memory(let.pattern[0]).shape)
+
+
+def _check(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
+    for axis, extent in enumerate(memory(let.pattern[0]).shape):
+        limit = e.named(extent)
+        code = e.unit.failure(scatter.destinations[0].name, axis, e.place)
+        inside = bounds.within(e, values[axis], limit)
+        fail = imp.Fail(code, values[axis], limit)
+        e.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), (fail,)))
+
+
+def _addresses(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> list[imp.Expr]:
+    """The element of each destination's block that the index names."""
+    found = []
+    for var in let.pattern:
+        index = memory(var).index
+        total = e.poly(index.offset)
+        for value, stride in zip(values, index.strides, strict=False):
+            total = machine("+", total, machine("*", value, e.poly(stride)))
+        found.append(e.declare(total, depth=e.depth))
+    return found
+
+
+def _write(
+    e: Emitter,
+    let: fun.Let,
+    scatter: fun.Scatter,
+    addresses: Sequence[imp.Expr],
+    values: Sequence[imp.Expr],
+) -> None:
+    pointers = [e.pointer(memory(var).block, var.type.dtype) for var in let.pattern]
+    if scatter.operator is not None:
+        old = [
+            e.declare(imp.Load(pointer, address), depth=e.depth)
+            for pointer, address in zip(pointers, addresses, strict=True)
+        ]
+        values = reductions.combine(e, scatter.operator, old, values)
+    for pointer, address, value in zip(pointers, addresses, values, strict=True):
+        e.emit(imp.Store(pointer, address, value))
+
+
+# ---------------------------------------------------------------- rows in blocks
+
+
+def _blocks(
+    e: Emitter,
+    let: fun.Let,
+    scatter: fun.Scatter,
+    lower: imp.Expr,
+    upper: imp.Expr,
+    addresses: Callable[[Sequence[imp.Expr]], list[imp.Expr]],
+    width: int,
+    dtype: DType,
+    consume: Callable[[imp.Var, list[imp.Expr], list[imp.Expr]], None],
+) -> None:
+    """Blocks of a row: `width` addresses made of the checked indices, and values, in lanes;
+    then `consume(lane, addresses, values)` one after another."""
+    name = scatter.space[-1].index.name
+    rank = _rank(let)
+    block = e.unit.integer("i")
+    with e.loop(block, lower, upper, step=BLOCK):
+        e.emit(imp.Poll())
+        left = e.declare(machine("-", upper, block))
+        count = e.declare(machine("min", imp.integer(BLOCK), left))
+        constants: dict[int, imp.Expr] = {}
+        results = scatter.body.results[rank:]
+        buffers = [
+            None if isinstance(atom, fun.Const) else e.local(atom.type.dtype, BLOCK, "value")
+            for atom in results
+        ]
+        places = [e.local(dtype, BLOCK, "at") for _ in range(width)]
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, count):
+            e.bind(name, e.declare(machine("+", block, var)))
+            values = scalar_results(e, scatter.body)
+            _watch(e, let, scatter, values)
+            for pointer, address in zip(places, addresses(values), strict=True):
+                e.emit(imp.Store(pointer, var, imp.Cast(dtype, address)))
+            for k, (buffer, value) in enumerate(zip(buffers, values[rank:], strict=True)):
+                if buffer is None:
+                    constants[k] = value
+                else:
+                    e.emit(imp.Store(buffer, var, value))
+        var = e.unit.integer("l")
+        with e.loop(var, imp.ZERO, count):
+            at = [
+                e.declare(imp.Cast(DType.I64, imp.Load(pointer, var)), depth=e.depth)
+                for pointer in places
+            ]
+            read = [
+                constants[k] if buffer is None else e.declare(imp.Load(buffer, var), depth=e.depth)
+                for k, buffer in enumerate(buffers)
+            ]
+            consume(var, at, read)
+
+
+def _watch(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
+    for axis, extent in enumerate(memory(let.pattern[0]).shape):
+        e.watch(values[axis], e.named(extent), scatter.destinations[0].name, axis)
+
+
+def _row(
+    e: Emitter,
+    let: fun.Let,
+    scatter: fun.Scatter,
+    lower: imp.Expr,
+    upper: imp.Expr,
+    guard: Callable[[Callable[[], None], Sequence[imp.Expr]], None],
+) -> None:
+    """Writes of one row, in order, each as `guard` lets it."""
+
+    def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
+        guard(lambda: _write(e, let, scatter, at, values), at)
+
+    _blocks(e, let, scatter, lower, upper, lambda v: _addresses(e, let, v), len(let.pattern), DType.I64, consume)
+
+
+# ---------------------------------------------------------------- into many elements
+
+
+def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
+    """Each thread writes a range of the first destination's memory, where it is row-major."""
+    target = memory(let.pattern[0])
+    same = all(memory(var).index == target.index for var in let.pattern)
+    cheap = shapes.cost(scatter.body)
+    small = cheap.is_constant and cheap.constant <= 32
+    label = kernels.describe("scatter", scatter.space, let.pattern)
+    points = e.named(product(r.extent for r in scatter.space))
+    span = e.named(target.index.offset + sum(
+        ((extent - 1) * stride for extent, stride in target.index.dims), as_poly(1)
+    ))
+    positive = all(e.unit.nonnegative(stride) for stride in target.index.strides)
+    tiles: imp.Expr = imp.ONE
+    if same and small and positive:
+        threads = e.poly(Poly.var("threads"))
+        worth = machine(">=", points, imp.integer(WORTH))
+        tiles = e.declare(imp.Select(worth, threads, imp.ONE))
+    outer, last = scatter.space[:-1], scatter.space[-1]
+    with kernels.parallel(e, tiles, label) as tile:
+        share = e.declare(machine("+", machine("/", span, tiles), imp.ONE))
+        lower = e.declare(machine("*", tile, share))
+        upper = e.declare(machine("+", lower, share))
+
+        def guard(write: Callable[[], None], at: Sequence[imp.Expr]) -> None:
+            with e.branch(machine("&&", machine(">=", at[0], lower), machine("<", at[0], upper))):
+                write()
+
+        kernels.nest(e, outer, lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent), guard))
+
+
+# ---------------------------------------------------------------- into few elements
+
+
+def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> None:
+    """Tiles with copies of their own, merged in turn."""
+    operator = scatter.operator
+    assert operator is not None
+    outer, last = scatter.space[:-1], scatter.space[-1]
+    turn = e.pointer(e.unit.scratch(), DType.I64)
+    e.emit(imp.Store(turn, imp.ZERO, imp.ZERO))
+    label = kernels.describe("scatter", scatter.space, let.pattern)
+    neutral = [scans.neutral(operator, k) for k in range(len(let.pattern))]
+    few = e.declare(machine("<=", size, imp.integer(PRIVATE // COPIES)))
+    copies = e.declare(imp.Select(few, imp.integer(COPIES), imp.ONE))
+    total = e.declare(machine("*", size, copies))
+    arrays: list[imp.Pointer] = []
+
+    @contextmanager
+    def around(tile: imp.Var) -> Iterator[None]:
+        arrays[:] = [e.local(var.type.dtype, PRIVATE, "mine") for var in let.pattern]
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, total):
+            for array, value in zip(arrays, neutral, strict=True):
+                e.emit(imp.Store(array, var, value))
+        yield
+        e.emit(imp.Await(turn, imp.ZERO, tile))
+        _merge(e, let, scatter, size, copies, arrays)
+        e.emit(imp.Publish(turn, imp.ZERO, machine("+", tile, imp.ONE)))
+
+    def row(lower: imp.Expr, upper: imp.Expr) -> None:
+        mask = e.declare(machine("-", copies, imp.ONE))
+
+        def consume(lane: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
+            own = e.declare(machine("+", machine("*", machine("&", lane, mask), size), at[0]), depth=e.depth)
+            old = [e.declare(imp.Load(array, own), depth=e.depth) for array in arrays]
+            for array, value in zip(arrays, reductions.combine(e, operator, old, values), strict=True):
+                e.emit(imp.Store(array, own, value))
+
+        _blocks(e, let, scatter, lower, upper, lambda v: [_dense(e, let, v)], 1, DType.I32, consume)
+
+    kernels.parallel_rows(e, outer, last.extent, as_poly(1), label, row, tile_work=TILE, around=around)
+
+
+def _dense(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> imp.Expr:
+    """The index as a row-major element number."""
+    total: imp.Expr = imp.ZERO
+    for value, extent in zip(values, memory(let.pattern[0]).shape, strict=False):
+        total = machine("+", machine("*", total, e.named(extent)), value)
+    return e.declare(total, depth=e.depth)
+
+
+def _merge(
+    e: Emitter,
+    let: fun.Let,
+    scatter: fun.Scatter,
+    size: imp.Expr,
+    copies: imp.Expr,
+    arrays: Sequence[imp.Pointer],
+) -> None:
+    """destination = operator(destination, copy), copy after copy."""
+    operator = scatter.operator
+    assert operator is not None
+    targets = [memory(var) for var in let.pattern]
+    copy, element = e.unit.integer("copy"), e.unit.integer("i")
+    with e.loop(copy, imp.ZERO, copies), e.loop(element, imp.ZERO, size):
+        rest: imp.Expr = element
+        indices: list[imp.Expr] = []
+        for extent in reversed(targets[0].shape[1:]):
+            limit = e.named(extent)
+            indices.insert(0, e.declare(machine("%", rest, limit)))
+            rest = e.declare(machine("/", rest, limit))
+        indices.insert(0, rest)
+        own = e.declare(machine("+", machine("*", copy, size), element))
+        values = [e.declare(imp.Load(array, own), depth=e.depth) for array in arrays]
+        _write(e, let, scatter, _addresses(e, let, indices), values)

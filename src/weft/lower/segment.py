@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.imp import nodes as imp
-from weft.lower import bounds, copies, cpu
+from weft.lower import bounds, cpu
 from weft.lower.emitter import Emitter
-from weft.lower.unit import Placed, Unit, memory
+from weft.lower.unit import Placed, Unit
 from weft.mem.nodes import MemArray, Program
+from weft.mem.place_blocks import THREADS, place_blocks
+from weft.ops.dtypes import DType
 from weft.plan.segment import BoundsCheck, Failure, Layout, Segment, Slot
 from weft.printers import c
-from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+from weft.sizes import ONE, ZERO, Poly, Size
 from weft.sizes.prove import Prover
-
-THREADS = "threads"
 
 
 def compile_segment(memory_program: Program, name: str = "weft_entry") -> Segment:
@@ -81,10 +82,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
     for k, (result, target) in enumerate(
         zip(program.body.results, memory_program.destinations, strict=True)
     ):
-        if isinstance(target, MemArray):
-            assert isinstance(result, fun.Var)
-            copies.copy(e, memory(result), target)
-        else:
+        if isinstance(target, fun.Scalar):
             pointer = e.pointer(f"result_{k}", target.dtype)
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
     buffers = len(program.params) + len(memory_program.destinations)
@@ -124,14 +122,19 @@ def _place(memory_program: Program) -> tuple[dict[str, Placed], Size]:
         placed[param.name] = Placed(k, ZERO)
     for k in range(len(memory_program.destinations)):
         placed[f"result_{k}"] = Placed(len(program.params) + k, ZERO)
-    offset: Size = as_poly(0)
+    placement = place_blocks(memory_program)
+    dtypes: dict[str, DType] = {}
+    shared: set[str] = set()  # seen as elements of several dtypes
+    for let in walk.statements(program.body):
+        for var in let.pattern:
+            if isinstance(var.type, MemArray):
+                if dtypes.setdefault(var.type.block, var.type.dtype) is not var.type.dtype:
+                    shared.add(var.type.block)
     for block in memory_program.blocks:
-        copies_ = Poly.var(THREADS) if block.per_thread else ONE
-        placed[block.name] = Placed(
-            -1, offset, block.bytes if block.per_thread else None, alone=False
-        )
-        offset = offset + (block.bytes + 64) * copies_ + 64  # the slack is for alignment
-    return placed, offset
+        place = placement.places[block.name]
+        stride = place.stride if block.per_thread else None
+        placed[block.name] = Placed(-1, place.offset, stride, block.name not in shared)
+    return placed, placement.workspace
 
 
 def _slot(name: str, type_: fun.Type) -> Slot:

@@ -63,6 +63,7 @@ class Unit:
     failures: dict[IndexFailure, int] = field(default_factory=dict)
     kernels: list[str] = field(default_factory=list)
     dtypes: dict[str, set[DType]] = field(default_factory=dict)
+    originals: dict[str, str] = field(default_factory=dict)  # copies that memory needed: of what
     counters: dict[str, int] = field(default_factory=dict)
 
     def fresh(self, prefix: str) -> str:
@@ -87,6 +88,7 @@ class Unit:
         return name
 
     def failure(self, array: str, axis: int, place: Place | None) -> int:
+        array = self.originals.get(array, array)
         key = IndexFailure(array, axis, place)
         return self.failures.setdefault(key, FIRST_FAILURE + len(self.failures))
 

@@ -1,0 +1,65 @@
+"""Scatters: with and without operators, into few elements and into many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lower.harness import IndexFailure, agree, compiled, run
+from weft.fun.parse import parse
+
+ADD = """program histogram(d: DT[m], k: i64[n], v: DT[n]) sizes m, n {
+  let h: DT[m] = scatter d over (i < n) {
+    let a: i64 = k[i]
+    let b: DT = v[i]
+    in a, b
+  } with (l: DT, r: DT) { let t: DT = OP(l, r) in t }
+  in h
+}"""
+
+SET = """program assign(d: f32[m, p], k: i64[n], v: f32[n]) sizes m, n, p {
+  let h: f32[m, p] = scatter d over (i < n, j < p) {
+    let a: i64 = k[i]
+    let b: i64 = size j
+    let c: f32 = v[i]
+    in a, b, c
+  }
+  in h
+}"""
+
+
+@pytest.mark.parametrize(("dtype", "operation"), [("i64", "add"), ("f64", "add"), ("f32", "maximum")])
+def test_combined(dtype: str, operation: str) -> None:
+    program = parse(ADD.replace("DT", dtype).replace("OP", operation))
+    segment = compiled(program)
+    kind = program.params[0].type.dtype.numpy
+    rng = np.random.default_rng(6)
+    for m, n in [(1, 10), (10, 0), (1000, 300_000), (3000, 70_000), (9000, 1000), (9000, 100_000)]:
+        k = rng.integers(0, m, n)
+        v = rng.integers(-9, 9, n).astype(kind)
+        d = rng.integers(0, 9, m).astype(kind)
+        agree(program, [d, k, v], segment=segment, m=m, n=n, atol=1e-9)
+
+
+def test_the_last_one_wins() -> None:
+    program = parse(SET)
+    segment = compiled(program)
+    rng = np.random.default_rng(7)
+    for m, n, p in [(3, 1000, 3), (20, 5000, 40), (1, 1, 1)]:
+        agree(
+            program,
+            [np.zeros((m, p), np.float32), rng.integers(0, m, n), rng.random(n, np.float32)],
+            segment=segment, m=m, n=n, p=p,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [-1, 10, 2**40])
+def test_an_index_outside_is_reported(wrong: int) -> None:
+    for text, extra in ((ADD.replace("DT", "i64").replace("OP", "add"), {}), (SET, {"p": 2})):
+        program = parse(text)
+        segment = compiled(program)
+        k = np.arange(10)
+        k[7] = wrong
+        first = np.zeros((10, 2) if extra else 10)
+        with pytest.raises(IndexFailure) as failure:
+            run(segment, [first, k, np.ones(10)], {"m": 10, "n": 10, **extra})
+        assert failure.value.args == ("d", 0, wrong, 10)
