@@ -243,7 +243,9 @@ class Checker:
             case fun.Call():
                 return self.call(expr, let)
             case _:
-                return (self.layout(expr),)
+                result = self.layout(expr)
+                self.type(result)
+                return (result,)
 
     def index(self, expr: fun.Index) -> Types:
         array = self.array(expr.array, len(expr.indices))
