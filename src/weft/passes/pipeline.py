@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
+from weft.passes import nest as nesting
+from weft.passes import split_reductions as splitting
+from weft.passes.collapse import collapse
 from weft.passes.fuse import fuse
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
@@ -17,21 +21,54 @@ Pass: TypeAlias = Callable[[fun.Program], fun.Program]
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What the passes are told of the arrays and sizes that a program will run on."""
+    """What is decided outside of the passes: from layouts, and from sizes at launch.
+
+    Attributes
+    ----------
+    nest : callable or None
+        Which groups of `nest_candidates` become kernels over rows; None for no group.
+    contiguous : frozenset of str
+        The array parameters that are contiguous, for `collapse`; None leaves it out.
+    split : callable or None
+        Which reductions are split into tiles (`unless_rows`, `always`); None for none.
+    """
+
+    nest: nesting.When | None = None
+    contiguous: frozenset[str] | None = None
+    split: splitting.When | None = None
+
+
+FUSION: list[tuple[Pass, str]] = [
+    (simplify, "first, so that reads go through views straight to what they read"),
+    (share, "before fusion, which must not see one producer as two"),
+    (remove_dead, "before fusion, which counts the uses of a producer"),
+    (fuse, "once every statement is in its simplest form"),
+]
 
 
 def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     """The pipeline for these decisions: each pass, and why it stands there."""
-    return [
-        (simplify, "first, so that reads go straight to what they read, through views"),
-        (share, "before fusion, which must not see one producer as two"),
-        (remove_dead, "before fusion counts the uses of a producer"),
-        (fuse, "once every statement is in its simplest form"),
-    ]
+    steps = list(FUSION)
+    if decisions.nest is not None:
+        nest = partial(nesting.nest, when=decisions.nest)
+        steps.append((nest, "after fusion, which leaves few statements to group"))
+    if decisions.contiguous is not None:
+        merge = partial(collapse, contiguous=decisions.contiguous)
+        steps.append((merge, "after nesting, which needs rows apart"))
+    if decisions.split is not None:
+        split = partial(splitting.split_reductions, when=decisions.split)
+        steps.append((split, "last, since a reduction in two steps is hard to fuse"))
+    if len(steps) > len(FUSION):
+        steps += [
+            (simplify, "what the last passes left: views of views, sizes written out"),
+            (share, "reshapes and sizes that several of their statements made"),
+            (remove_dead, "and what that made unused"),
+        ]
+    return steps
 
 
 def optimise(program: fun.Program, decisions: Decisions | None = None) -> fun.Program:
-    """The program after all passes."""
+    """The program after all passes (without decisions: simplified and fused)."""
     for pass_, _ in passes(decisions or Decisions()):
         program = pass_(program)
     return program

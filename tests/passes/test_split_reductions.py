@@ -1,0 +1,148 @@
+"""Reductions in tiles: the tiles, and the fixed tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from passes.programs import agree
+from passes.unfused import Unfused, expressions, top
+
+from weft.fun import nodes as fun
+from weft.fun.check import check
+from weft.fun.show import show
+from weft.passes import split_reductions as split
+from weft.passes.pipeline import optimise
+from weft.passes.simplify import simplify
+from weft.passes.vector_dimension import vector_dimension
+
+Golden = Callable[[str], None]
+RNG = np.random.default_rng(0)
+
+
+def reduction(axes: list[int], rank: int = 2) -> fun.Program:
+    u = Unfused("n", "m", "k")
+    x = u.param("x", *("n", "m", "k")[:rank])
+    return optimise(u.program(u.reduce("add", u.map("multiply", x, x), axes)))
+
+
+@pytest.mark.parametrize("axes", [[0, 1], [0], [1]], ids=["all", "columns", "rows"])
+def test_golden(axes: list[int], golden: Golden) -> None:
+    golden(show(simplify(split.split_reductions(reduction(axes), split.always))))
+
+
+def test_rows_stay_unless_asked() -> None:
+    rows = reduction([1])
+    assert top(split.split_reductions(rows)) == ["Reduce"]
+    assert top(split.split_reductions(rows, split.always)) == ["Kernel", "Reduce"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [([0, 1], "reduced"), ([1], "reduced"), ([0], "kept")],
+)
+def test_vector_dimension(axes: list[int], expected: str) -> None:
+    (reduce,) = expressions(reduction(axes), fun.Reduce)
+    assert isinstance(reduce, fun.Reduce)
+    assert vector_dimension(reduce) == expected
+
+
+def test_short_reductions_stay() -> None:
+    u = Unfused("n")
+    x = u.param("x", "n", 100)
+    before = optimise(u.program(u.reduce("add", x, [1])))
+    assert top(split.split_reductions(before, split.always)) == ["Reduce"]
+
+
+@pytest.mark.parametrize("axes", [[0, 1, 2], [0, 1], [1, 2], [0], [2]])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 4, 9), (17, 2, 3), (2, 17, 1), (5, 1, 33)])
+def test_values(axes: list[int], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "TILE", 8)
+    monkeypatch.setattr(split, "COLUMN_TILE", 16)
+    monkeypatch.setattr(split, "COLUMN_ROWS", 2)
+    before = reduction(axes, 3)
+    after = split.split_reductions(before, split.always)
+    check(after)
+    check(simplify(after))
+    agree(before, after, [RNG.random(shape)])
+    agree(before, simplify(after), [RNG.random(shape)])
+
+
+def test_results_stay_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "TILE", 4)
+    u = Unfused("n")
+    x = u.param("x", "n")
+    before = optimise(u.program(u.reduce("add", x, [0]), u.reduce("maximum", x, [0])))
+    after = split.split_reductions(before)
+    assert top(after) == ["Kernel", "Reduce"]
+    check(after)
+    agree(before, after, [RNG.random(11)])
+
+
+# ---------------------------------------------------------------- the tree
+
+
+def counter(items: list[Any]) -> Any:
+    """Items combined by a binary counter, as text with its parentheses."""
+    stack: list[Any] = []
+    for number, item in enumerate(items):
+        while number & 1:
+            item = f"({stack.pop()} {item})"
+            number >>= 1
+        stack.append(item)
+    while len(stack) > 1:
+        right = stack.pop()
+        stack.append(f"({stack.pop()} {right})")
+    return stack[0]
+
+
+def tree(shape: tuple[int, ...], start: tuple[int, ...], grain: int) -> Any:
+    """The fixed tree of a reduction over a box: grains, then counters, dimension by dimension."""
+    if len(shape) == 1:
+        cuts = range(0, shape[0], grain)
+        return counter([f"{(*start, c)}+{min(grain, shape[0] - c)}" for c in cuts])
+    return counter([tree(shape[1:], (*start, row), grain) for row in range(shape[0])])
+
+
+def tiled(shape: tuple[int, ...], tile: int, grain: int) -> Any:
+    """The tree that tiles and the counter over them make."""
+    sizes = [tile]
+    inner = shape[-1]
+    for extent in reversed(shape[:-1]):
+        sizes.insert(0, 1 << (max(tile // max(inner, 1), 1).bit_length() - 1))
+        inner *= extent
+
+    def box(done: tuple[tuple[int, int], ...], rest: tuple[int, ...], level: int) -> Any:
+        if not rest:
+            return leaf(done)
+        count = -(-rest[0] // sizes[level])
+        return counter([
+            box((*done, (t * sizes[level], min(sizes[level], rest[0] - t * sizes[level]))),
+                rest[1:], level + 1)
+            for t in range(count)
+        ])  # fmt: skip
+
+    def leaf(ranges: tuple[tuple[int, int], ...]) -> Any:
+        def inside(start: tuple[int, ...], left: tuple[tuple[int, int], ...]) -> Any:
+            (low, extent), *more = left
+            if not more:
+                cuts = range(low, low + extent, grain)
+                return counter([f"{(*start, c)}+{min(grain, low + extent - c)}" for c in cuts])
+            return counter([inside((*start, low + row), tuple(more)) for row in range(extent)])
+
+        return inside((), ranges)
+
+    return box((), shape, 0)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(1,), (15,), (16,), (17,), (65,), (100,), (7, 3), (9, 4), (40, 3), (5, 33), (3, 5, 7),
+     (9, 2, 3), (2, 17, 16), (17, 1, 1), (6, 5, 1)],
+)  # fmt: skip
+def test_tiles_are_subtrees(shape: tuple[int, ...]) -> None:
+    """The split reduction combines the same things in the same order: the same bits."""
+    grain, tile = 4, 16
+    assert tiled(shape, tile, grain) == tree(shape, (), grain)
