@@ -163,17 +163,17 @@ CASES = [
     ),
     Case(
         "running_sums",
-        f"""program scans(x: i64[n]) sizes n {{
-          let c: i64[n] = scan (i < n) from 10 {{ let a: i64 = x[i] in a }}
-            with (u: i64, v: i64) {{ let w: i64 = add(u, v) in w }}
-          let d: i64[n] = scan exclusive (j < n) from 0 {{ let b: i64 = c[j] in b }}
-            with (u1: i64, v1: i64) {{ let w1: i64 = maximum(u1, v1) in w1 }}
-          let e: i64[n] = kernel (k < n) {{
+        """program scans(x: i64[n]) sizes n {
+          let c: i64[n] = scan (i < n) from 10 { let a: i64 = x[i] in a }
+            with (u: i64, v: i64) { let w: i64 = add(u, v) in w }
+          let d: i64[n] = scan exclusive (j < n) from 0 { let b: i64 = c[j] in b }
+            with (u1: i64, v1: i64) { let w1: i64 = maximum(u1, v1) in w1 }
+          let e: i64[n] = kernel (k < n) {
             let f: i64 = c[k]
             let g: i64 = d[k - 1: edge(0, n)]
             let h: i64 = subtract(f, g)
-            in h }}
-          in c, d, e }}""",
+            in h }
+          in c, d, e }""",
         {"n": 3 * 65536 + 17}, lambda: {"x": _random.integers(-9, 10, 3 * 65536 + 17)},
     ),
     Case(

@@ -152,8 +152,8 @@ class PlannedStage:
         How many boxes have staging buffers at once.
     peak_bytes : int
         All that is allocated while this stage runs, resident arrays included.
-    bytes_read, bytes_written : int
-        Moved from sources and to sinks.
+    bytes_written : int
+        Moved to results.
     integers : ndarray of int64, (boxes, len(code.integers))
     loads : tuple of str
         Inputs without an address that are read whole before the stage begins.
@@ -163,6 +163,10 @@ class PlannedStage:
         Arrays in memory that no later stage needs.
     kernels : tuple of str
         One line for each, for `explain`.
+    read : mapping of str to int
+        Bytes moved from each input.
+    held : int
+        Bytes of the arrays that are in memory whole.
     """
 
     stage: Stage
@@ -174,13 +178,18 @@ class PlannedStage:
     workspace: int
     depth: int
     peak_bytes: int
-    bytes_read: int
     bytes_written: int
     integers: npt.NDArray[np.int64]
     loads: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     freed: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
+    read: Mapping[str, int] = field(default_factory=dict)
+    held: int = 0
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(self.read.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ ALLOWANCE = 24 << 20
 """Bytes that a run may take besides arrays: code, stacks, Python objects."""
 
 _SMALL = 4 << 20
+_SCALAR = 16  # bytes of the largest scalar
 
 
 def plan_program(
@@ -216,16 +217,19 @@ class _Maker:
                 if output.carry and self._carry_bytes(output.array):
                     alive[output.array] = self._carry_bytes(output.array)
             freed = tuple(
-                name for name in alive
+                name
+                for name in alive
                 if self.last_use.get(name, -1) <= number and not self._is_memory_result(name)
-            )  # fmt: skip
+            )
             for name in freed:
                 del alive[name]
             planned.append(
                 replace(
-                    stage, freed=freed, loads=tuple(n for n in stage.loads if n in loads),
-                    bytes_read=stage.bytes_read + sum(loads.values()),
-                )  # fmt: skip
+                    stage,
+                    freed=freed,
+                    loads=tuple(n for n in stage.loads if n in loads),
+                    read={**loads, **{n: c + loads.get(n, 0) for n, c in stage.read.items()}},
+                )
             )
         return planned
 
@@ -272,7 +276,7 @@ class _Maker:
         return name in self.setting.inputs and direct_array(self.setting.inputs[name]) is None
 
     def _carry_bytes(self, name: str) -> int:
-        return self.analysis.bytes(name) if name in self.analysis.arrays else 0
+        return self.analysis.bytes(name) if name in self.analysis.arrays else 2 * _SCALAR
 
     def values(self) -> dict[str, Value]:
         """Every parameter and result of a statement, with its dtype and actual shape."""

@@ -122,8 +122,9 @@ class Scheduler:
             When not even the smallest boxes fit.
         """
         if self.draft is None:
-            one = Boxes(1, {name: np.array([v]) for name, v in self.windowed.fixed.items()},
-                        tuple((np.array([0]), np.array([0])) for _ in self.stage.outputs))  # fmt: skip
+            fixed = {name: np.array([value]) for name, value in self.windowed.fixed.items()}
+            nothing = np.array([0]), np.array([0])
+            one = Boxes(1, fixed, (nothing,) * len(self.stage.outputs))
             return self._fitting(one, lambda: None)
         total, unit = self.draft.total, self._unit()
         extent = self._useful_extent(total, unit)
@@ -189,8 +190,8 @@ class Scheduler:
         return min(unit, max(draft.total, 1))
 
     def _useful_extent(self, total: int, unit: int) -> int:
-        whole = self._moved(self.boxes(max(total, 1)))
-        touched = sum(map(sum, whole)) or 1
+        read, written = self._moved(self.boxes(max(total, 1)))
+        touched = sum(read.values()) + written or 1
         extent = total if touched <= self.setting.box_bytes else (
             total * self.setting.box_bytes // touched
         )  # fmt: skip
@@ -239,21 +240,21 @@ class Scheduler:
         others = math.prod(shape[:axis]) * math.prod(shape[axis + 1 :])
         return self.analysis.types[array].dtype.itemsize * others
 
-    def _moved(self, boxes: Boxes) -> tuple[list[int], list[int]]:
-        """Bytes read of each window, and written of each output, in all boxes together."""
-        read = []
+    def _moved(self, boxes: Boxes) -> tuple[dict[str, int], int]:
+        """Bytes read of each input, and bytes written, in all boxes together."""
+        read: dict[str, int] = {}
         for window, where in zip(self.stage.windows, self.where, strict=True):
             size = self._window_bytes(window, boxes)
             if where == "resident" or not self.analysis.shapes[window.array]:
-                # What is loaded is counted when it is; scalars are nothing.
-                read.append(0)
-            else:  # an array that every box may read is moved once
-                read.append(int(size.max(initial=0) if window.axis is None else size.sum()))
-        written = []
+                continue  # what is loaded is counted when it is; scalars are nothing
+            # An array that every box may read is moved once.
+            count = int(size.max(initial=0) if window.axis is None else size.sum())
+            read[window.array] = read.get(window.array, 0) + count
+        written = 0
         for number, output in enumerate(self.stage.outputs):
             places = len(self.setting.sinks.get(output.array, ()))
             size = self._output_bytes(output, boxes, number, True)
-            written.append(places * int(size.max(initial=0) if output.carry else size.sum()))
+            written += places * int(size.max(initial=0) if output.carry else size.sum())
         return read, written
 
     def _workspace(self, boxes: Boxes) -> int:
@@ -320,8 +321,8 @@ class Scheduler:
         return PlannedStage(
             stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
             self.resident + staging * depth + workspace,
-            sum(read), sum(written), self._integers(boxes), loads, tuple(sorted(self.kept)),
-            kernels=self.code.kernels,
+            written, self._integers(boxes), loads, tuple(sorted(self.kept)),
+            kernels=self.code.kernels, read=read, held=self.resident,
         )  # fmt: skip
 
     def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:

@@ -195,7 +195,9 @@ class _Windower:
         fixed: dict[str, int] = {}
         for array, axes in hulls.items():
             shape = analysis.shapes[array]
-            share = [(high - low) / n if n else 1.0 for (low, high), n in zip(axes, shape, strict=True)]
+            share = [
+                (high - low) / n if n else 1.0 for (low, high), n in zip(axes, shape, strict=True)
+            ]
             axis = share.index(min(share))
             if share[axis] > 0.5 or any(node is None for _, _, node in keys[array]):
                 continue

@@ -1,0 +1,218 @@
+"""A plan told to people: what runs in which order, on what, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from weft.plan.nodes import Plan, PlannedStage, memory_sink
+from weft.plan.protocols import Sink, Source
+
+_WHERE = {
+    "direct": "read where it lies",
+    "staged": "read ahead into buffers",
+    "resident": "in memory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of an explanation; `depth` 0 is the heading."""
+
+    depth: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A plan as text (`str`) or HTML, and its numbers.
+
+    Attributes
+    ----------
+    plan : Plan
+    peak_bytes : int
+        An upper bound of what running it allocates.
+    bytes_moved : int
+        Read from inputs and written to results.
+    kernels : tuple of str
+        Every compiled kernel, one line each, in the order in which they run.
+    passes : dict of str to float
+        For each input, how often it is read in full.
+    """
+
+    plan: Plan
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.plan.peak_bytes
+
+    @property
+    def bytes_moved(self) -> int:
+        return self.plan.bytes_moved
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        return tuple(kernel for stage in self.plan.stages for kernel in stage.kernels)
+
+    @property
+    def passes(self) -> dict[str, float]:
+        return passes(self.plan)
+
+    def lines(self) -> list[Line]:
+        """The explanation, line by line."""
+        plan = self.plan
+        return [*_heading(plan), *_inputs(plan), *_stages(plan), *_results(plan)]
+
+    def __str__(self) -> str:
+        return "\n".join("  " * line.depth + line.text for line in self.lines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def html(self) -> str:
+        """The same as nested lists, in HTML."""
+        pieces: list[str] = ['<div class="weft-plan">']
+        depth = -1
+        for line in self.lines():
+            while depth < line.depth:
+                pieces.append("<ul>")
+                depth += 1
+            while depth > line.depth:
+                pieces.append("</ul>")
+                depth -= 1
+            pieces.append(f"<li>{escape(line.text)}</li>")
+        pieces.append("</ul>" * (depth + 1) + "</div>")
+        return "\n".join(pieces)
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def explain(plan: Plan) -> Explanation:
+    """The plan, as text, HTML and numbers."""
+    return Explanation(plan)
+
+
+def passes(plan: Plan) -> dict[str, float]:
+    """For each input, how many times it is read in full."""
+    read = dict.fromkeys(plan.inputs, 0)
+    for stage in plan.stages:
+        for name, count in stage.read.items():
+            read[name] += count
+    return {
+        name: count / plan.values[name].bytes
+        for name, count in read.items()
+        if plan.values[name].shape and plan.values[name].bytes
+    }
+
+
+def size_text(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
+
+
+def _heading(plan: Plan) -> Iterator[Line]:
+    count = len(plan.stages)
+    yield Line(0, f"{plan.name}: {count} stage{'s' * (count != 1)}, {plan.threads} threads")
+    yield Line(
+        1, f"peak at most {size_text(plan.peak_bytes)} of a limit of {size_text(plan.limit)}"
+    )
+    yield Line(
+        1,
+        f"moves {size_text(plan.bytes_moved)}: reads {size_text(plan.bytes_read)}, "
+        f"writes {size_text(plan.bytes_written)}",
+    )
+
+
+def _inputs(plan: Plan) -> Iterator[Line]:
+    often = passes(plan)
+    if often:
+        yield Line(1, "inputs")
+    for name, count in often.items():
+        value, given = plan.values[name], plan.inputs[name]
+        origin = given.describe() if isinstance(given, Source) else "memory"
+        chunks = getattr(given, "chunks", None)
+        text = f"{name}: {value.dtype} {list(value.shape)}, {size_text(value.bytes)}, {origin}"
+        if chunks is not None:
+            text += f", chunks {list(chunks)}"
+        yield Line(2, f"{text}; read {_times(count)}")
+
+
+def _times(count: float) -> str:
+    return "once" if abs(count - 1) < 0.005 else f"{count:.2f} times".replace(".00", "")
+
+
+def _stages(plan: Plan) -> Iterator[Line]:
+    for number, stage in enumerate(plan.stages, start=1):
+        yield Line(1, f"stage {number}: {stage.stage.reason}")
+        yield Line(2, _boxes(stage))
+        yield Line(
+            2,
+            f"peak {size_text(stage.peak_bytes)}: whole arrays {size_text(stage.held)}, "
+            f"buffers {size_text(stage.peak_bytes - stage.held - stage.workspace)}, "
+            f"workspace {size_text(stage.workspace)}",
+        )
+        for name in stage.loads:
+            yield Line(2, f"reads {name} whole: {size_text(plan.values[name].bytes)}")
+        yield from _windows(plan, stage)
+        for kernel in stage.kernels:
+            yield Line(2, f"kernel {kernel}")
+        for name in stage.kept:
+            if plan.values[name].shape:
+                yield Line(2, f"gives {name} in memory: {size_text(plan.values[name].bytes)}")
+
+
+def _boxes(stage: PlannedStage) -> str:
+    boxes = stage.boxes
+    moved = f"reads {size_text(stage.bytes_read)}, writes {size_text(stage.bytes_written)}"
+    if boxes.count == 1:
+        return f"one box; {moved}"
+    flight = f"{stage.depth} in flight" if stage.depth > 1 else "one after another"
+    return f"{boxes.count} boxes of {boxes.extent} along {boxes.unit}, {flight}; {moved}"
+
+
+def _windows(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
+    for window, where, most in zip(
+        stage.stage.windows, stage.where, stage.input_bytes, strict=True
+    ):
+        if not plan.values[window.array].shape:
+            continue
+        if window.axis is None:
+            yield Line(2, f"window of {window.array}: whole, {_WHERE[where]}")
+            continue
+        rows = stage.boxes.values[window.upper] - stage.boxes.values[window.lower]
+        yield Line(
+            2,
+            f"window of {window.array}: up to {int(np.max(rows, initial=0))} along axis "
+            f"{window.axis} ({size_text(most)}), {_WHERE[where]}",
+        )
+
+
+def _results(plan: Plan) -> Iterator[Line]:
+    yield Line(1, "results")
+    sinks: dict[str, list[Sink | None]] = {}
+    for name, sink in zip(plan.results, plan.sinks, strict=True):
+        sinks.setdefault(name, []).append(sink)
+    for name, places in sinks.items():
+        value = plan.values.get(name)
+        shape = "constant"
+        if value is not None:
+            shape = f"{value.dtype} {list(value.shape)}, {size_text(value.bytes)}"
+        yield Line(2, f"{name}: {shape} to {', '.join(map(_place, places))}{_how(places)}")
+
+
+def _place(sink: Sink | None) -> str:
+    return "a new array" if sink is None else sink.describe()
+
+
+def _how(places: Sequence[Sink | None]) -> str:
+    if all(sink is None for sink in places):
+        return ""
+    return ", computed in place" if memory_sink(places) is not None else ", written behind"
