@@ -25,11 +25,11 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-bench
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python bench/run.py $(or $(ARGS),all)
 
 # Writes the expected texts of golden tests anew; look at the difference before committing it.
 golden: $(VENV)/installed-test
-	WEFT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q --update-golden $(ARGS)
 
 clean:
 	rm -rf $(VENV) demo-data build dist .pytest_cache .mypy_cache .ruff_cache

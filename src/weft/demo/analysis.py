@@ -131,7 +131,8 @@ def _surrounded(dem: Array, down: slice, across: slice) -> Array:
     """A window with `RADIUS` cells around it, the border's cells repeated outside the model."""
     i = np.clip(np.arange(down.start - RADIUS, down.stop + RADIUS), 0, dem.shape[0] - 1)
     j = np.clip(np.arange(across.start - RADIUS, across.stop + RADIUS), 0, dem.shape[1] - 1)
-    return np.asarray(dem[i[0] : i[-1] + 1])[i - i[0]][:, j]
+    rows: Array = dem[i[0] : i[-1] + 1]
+    return np.asarray(rows[i - i[0]][:, j])
 
 
 def _check_statistics(dem: Array, results: Mapping[str, Any], rows: Array) -> float:

@@ -1,0 +1,136 @@
+"""What the `weft` command can do. (Imported only where click is installed.)"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from weft.errors import ArgumentError, SourceError, WeftError
+
+
+class Group(click.Group):
+    """Commands whose errors are messages, not tracebacks."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except WeftError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="weft")
+def weft() -> None:
+    """NumPy-style array programs, compiled, on data of any size."""
+
+
+@weft.command()
+def devices() -> None:
+    """List the devices that programs can run on, and the compiler."""
+    import weft as wf
+    from weft.runtime.memory import default_limit, format_bytes
+    from weft.runtime.threads import threads
+    from weft.runtime.toolchain import find_compiler
+
+    for device in wf.devices():
+        click.echo(device)
+    compiler = find_compiler()
+    found = "none: programs are interpreted" if compiler is None else compiler.describe()
+    click.echo(f"  compiler       {found}")
+    click.echo(f"  threads        {threads()}")
+    click.echo(f"  memory limit   {format_bytes(default_limit())} by default")
+
+
+@weft.command()
+@click.argument("program")
+@click.argument("inputs", nargs=-1)
+@click.option("--memory", default=None, help='The limit, such as "256 MiB".')
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page instead.")
+def explain(program: str, inputs: tuple[str, ...], memory: str | None, html: str | None) -> None:
+    """Show how FILE.PY:FUNCTION would run on some files. Nothing runs.
+
+    \b
+    For instance: weft explain analysis.py:slope elevation.npy
+    Parts of a zarr or HDF5 file: measurements.h5::group/name
+    """
+    import weft as wf
+
+    function = _load_function(program)
+    arrays = [wf.open(*name.split("::", 1)) for name in inputs]
+    settings = {} if memory is None else {"memory_limit": memory}
+    with wf.config(**settings):
+        explanation = wf.explain(function, *arrays)
+    if html is None:
+        click.echo(str(explanation))
+    else:
+        Path(html).write_text(explanation.html(), encoding="utf-8")
+
+
+def _load_function(program: str) -> Callable[..., Any]:
+    """The function that `file.py:name` names."""
+    file, colon, name = program.rpartition(":")
+    if not colon:
+        raise ArgumentError(f"{program!r}", "FILE.PY:FUNCTION", "name the function too")
+    if not os.path.isfile(file):
+        raise SourceError(f"{file} does not exist", "a Python file")
+    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    function = getattr(module, name, None)
+    if not callable(function):
+        names = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise ArgumentError(
+            f"{file} has no function {name!r}", "one of " + (", ".join(names) or "none")
+        )
+    return function  # type: ignore[no-any-return]
+
+
+@weft.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def bench(arguments: tuple[str, ...]) -> None:
+    """Run Weft beside its peers (in a checkout of Weft)."""
+    script = Path("bench/run.py")
+    if not script.is_file():
+        raise ArgumentError("no bench/run.py here", "a checkout of Weft", "clone it and go there")
+    raise SystemExit(subprocess.call([sys.executable, str(script), *(arguments or ("all",))]))
+
+
+@weft.command()
+@click.option("--clear", is_flag=True, help="Remove all compiled code.")
+def cache(clear: bool) -> None:
+    """Show where compiled code is kept, and how much of it; or remove it."""
+    from weft.runtime.cache import open_cache
+    from weft.runtime.memory import format_bytes
+
+    found = open_cache()
+    info = found.clear() if clear else found.info()
+    what = "removed " if clear else ""
+    click.echo(f"{info.directory}: {what}{info.files} files, {format_bytes(info.bytes)}")
+
+
+@weft.command()
+@click.option("--gib", default=2.0, show_default=True, help="Size of the terrain.")
+@click.option(
+    "--memory", default="256 MiB", show_default=True, help="Limit of what Weft allocates."
+)
+@click.option("--out", default="demo-data", show_default=True, help="Where the files go.")
+def demo(gib: float, memory: str, out: str) -> None:
+    """Analyse a terrain larger than the memory limit, in one streamed pass."""
+    from weft.demo.run import demo as run
+
+    if gib <= 0:
+        raise ArgumentError(f"--gib {gib}", "a positive number")
+    run(gib, memory, out, click.echo, sys.stderr.isatty())
