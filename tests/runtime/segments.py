@@ -59,6 +59,7 @@ typedef struct { int64_t *x; _Atomic int32_t *used; } closure;
 static void tile(void *given, int64_t tile, int32_t thread) {
     closure *c = given;
     if (atomic_fetch_add(&c->used[thread], 1) != 0) c->x[0] = -1;  /* the index is not unique */
+    if (thread > 0) c->x[1] = thread;
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
     do clock_gettime(CLOCK_MONOTONIC, &now);
@@ -105,5 +106,5 @@ def gather() -> Segment:
 
 
 def spin() -> Segment:
-    """Tiles of a millisecond, counted in p0[0]; integers tiles, threads."""
+    """Tiles of a millisecond, counted in p0[0], p0[1] a thread that helped; tiles, threads."""
     return segment(SPIN, 1, ("tiles", "threads"))

@@ -111,25 +111,16 @@ def test_every_tile_runs_once(device: CpuDevice, n: int, tile: int, count: int) 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_thread_indices_are_unique(device: CpuDevice, count: int) -> None:
-    cell = np.zeros(1, np.int64)
+    cell = np.zeros(2, np.int64)
     device.load(segments.spin()).call((60, count), (cell.ctypes.data, 0))
     assert cell[0] == 60  # -1 if two running tiles shared an index
 
 
 def test_workers_share_the_tiles(device: CpuDevice) -> None:
-    cell = np.zeros(1, np.int64)
-    spin = device.load(segments.spin())
-    spin.call((1, 2), (cell.ctypes.data, 0))
-    if (os.cpu_count() or 1) < 2:
-        pytest.skip("one CPU")
-    best = float("inf")
-    for _ in range(10):
-        start = time.perf_counter()
-        spin.call((40, 2), (cell.ctypes.data, 0))
-        best = min(best, time.perf_counter() - start)
-    # Tiles take a millisecond of wall time each, so two threads halve it even on a busy machine.
-    assert best < 0.035
-    assert threads.pool().workers() >= 1
+    cell = np.zeros(2, np.int64)
+    device.load(segments.spin()).call((400, 3), (cell.ctypes.data, 0))
+    assert cell[1] in (1, 2)
+    assert threads.pool().workers() >= 2
 
 
 def test_calls_from_many_threads(device: CpuDevice) -> None:
@@ -163,7 +154,7 @@ def test_a_failure_names_array_index_and_place(device: CpuDevice) -> None:
 
 
 def test_a_flag_cancels_from_another_thread(device: CpuDevice) -> None:
-    cell = np.zeros(1, np.int64)
+    cell = np.zeros(2, np.int64)
     flag = CancelFlag()
     timer = threading.Timer(0.1, flag.set)
     timer.start()
@@ -183,7 +174,7 @@ INTERRUPTED = """
     import numpy as np
     from runtime import segments
     from weft.runtime.devices.cpu import CpuDevice
-    cell = np.zeros(1, np.int64)
+    cell = np.zeros(2, np.int64)
     spin = CpuDevice().load(segments.spin())
     spin.call((4, 2), (cell.ctypes.data, 0))
     {setup}
@@ -236,7 +227,7 @@ def test_interrupt_outside_a_call_is_python_s_own() -> None:
         import numpy as np
         from runtime import segments
         from weft.runtime.devices.cpu import CpuDevice
-        cell = np.zeros(1, np.int64)
+        cell = np.zeros(2, np.int64)
         CpuDevice().load(segments.spin()).call((4, 2), (cell.ctypes.data, 0))
         try:
             os.kill(os.getpid(), signal.SIGINT)
@@ -258,7 +249,7 @@ def test_forked_children_work_also_while_a_job_runs() -> None:
         from runtime import segments
         from weft.runtime.devices.cpu import CpuDevice
         device = CpuDevice()
-        cell = np.zeros(1, np.int64)
+        cell = np.zeros(2, np.int64)
         spin, double = device.load(segments.spin()), device.load(segments.double())
         busy = threading.Thread(target=lambda: spin.call((600, 2), (cell.ctypes.data, 0)))
         busy.start()
@@ -271,7 +262,7 @@ def test_forked_children_work_also_while_a_job_runs() -> None:
                     y[:] = 0
                     double.call((1000, 10, 2), (x.ctypes.data, y.ctypes.data, 0))
                     if not (y == 2 * x).all(): os._exit(1)
-                mine = np.zeros(1, np.int64)
+                mine = np.zeros(2, np.int64)
                 spin.call((20, 2), (mine.ctypes.data, 0))
                 os._exit(0 if mine[0] == 20 else 2)
             assert os.waitpid(child, 0)[1] == 0
@@ -287,7 +278,7 @@ def test_a_child_forked_by_a_thread_during_a_call_can_be_interrupted() -> None:
         import numpy as np
         from runtime import segments
         from weft.runtime.devices.cpu import CpuDevice
-        cell = np.zeros(1, np.int64)
+        cell = np.zeros(2, np.int64)
         spin = CpuDevice().load(segments.spin())
         spin.call((1, 1), (cell.ctypes.data, 0))
         status = []
