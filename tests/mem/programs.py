@@ -354,6 +354,14 @@ def kernel_loop() -> Case:
     return p.program(kernel(b, (N,), row)), [numbers(3, 4)]
 
 
+def joined_view() -> Case:
+    """A temporary made in its part of a larger one, of which a part is the result."""
+    p = Maker(("a", array(N)))
+    (a,), b = p.params, p.build
+    whole = b.let(fun.Concat((a, doubled(b, a)), 0), array(2 * N))
+    return p.program(b.let(fun.Slice(whole, (fun.Span(ONE, N),)), array(N))), [numbers(4)]
+
+
 def column_sums() -> Case:
     """A reduction that keeps a dimension, and one over all."""
     p = Maker(("a", array(N, M)))
@@ -373,6 +381,6 @@ CASES: dict[str, Callable[[], Case]] = {
         views, view_results, transposed_result, reshape_copies, chain, softmax,
         inner_view_result, triangle, updates, repeated_update, histogram, cumulative,
         stencil_loop, swapping_loop, update_loop, while_loop, branches, kernel_loop,
-        column_sums,
+        column_sums, joined_view,
     )
 }  # fmt: skip

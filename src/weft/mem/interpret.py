@@ -291,6 +291,7 @@ class _Heap:
     def index(self, expr: fun.Index) -> Any:
         type_ = self.memory(expr.array)
         index = [self.size(i) for i in expr.indices]
+        outside: fun.Const | None = None
         for axis, rule in enumerate(expr.boundary):
             if rule is None:
                 continue
@@ -298,10 +299,10 @@ class _Heap:
             if lower <= index[axis] < upper:
                 continue
             if rule.kind == "constant":
-                assert rule.value is not None
-                return self.atom(rule.value)
-            index[axis] = int(access.reflect_index(rule.kind, index[axis], lower, upper))
-        return self.read(type_, index)
+                outside = rule.value
+            else:
+                index[axis] = int(access.reflect_index(rule.kind, index[axis], lower, upper))
+        return self.atom(outside) if outside is not None else self.read(type_, index)
 
     # ------------------------------------------------------------ data parallelism
 

@@ -73,7 +73,7 @@ class _Introduction:
         self.blocks: list[Block] = []
         self.bounds = Bounds()
         self.in_kernel = False
-        self.pending: set[str] = set()  # blocks that are yet to be allocated
+        self.pending: dict[str, MemArray] = {}  # arrays whose blocks are yet to be allocated
         self.doubled: dict[str, MemArray] = {}  # results of loops -> their first buffer
         params = tuple(self._parameter(p, layouts.get(p.name, "contiguous")) for p in source.params)
         destinations = tuple(
@@ -120,9 +120,9 @@ class _Introduction:
         return place
 
     def settle(self, place: MemArray) -> None:
-        """Allocate a block that was only reserved so far."""
-        if place.block in self.pending:
-            self.pending.remove(place.block)
+        """Allocate a block that was only reserved so far (`place` may be but a part of it)."""
+        if self.pending.get(place.block) is place:
+            del self.pending[place.block]
             self.allocate(place)
 
     def bound(self, var: fun.Var, memory: MemArray) -> fun.Var:
@@ -239,7 +239,7 @@ class _Introduction:
         if place is None:
             assert isinstance(var.type, fun.Array)
             place = wanted[var.name] = self.reserved(var.type, var.name)
-            self.pending.add(place.block)
+            self.pending[place.block] = place
         return place
 
     def loop_wishes(
