@@ -12,11 +12,13 @@ from weft.fun import nodes as fun
 from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.passes import split_reductions as split
+from weft.passes.collapse import collapse
+from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
 from weft.passes.fuse_horizontal import fuse_horizontal
 from weft.passes.fuse_vertical import fuse_vertical
 from weft.passes.nest import nest
-from weft.passes.pipeline import optimise
+from weft.passes.pipeline import Decisions, optimise
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
 from weft.passes.simplify import simplify
@@ -25,6 +27,9 @@ SETTINGS = settings(
     max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 Pass = Callable[[fun.Program], fun.Program]
+
+
+PASSES = [simplify, share, remove_dead, flatten, fuse_vertical, fuse_horizontal]
 
 
 def holds(case: Case, *passes: Pass) -> None:
@@ -36,7 +41,7 @@ def holds(case: Case, *passes: Pass) -> None:
     assert_agree(interpret(program, case.arguments, case.sizes), expected)
 
 
-@pytest.mark.parametrize("pass_", [simplify, share, remove_dead, fuse_vertical, fuse_horizontal])
+@pytest.mark.parametrize("pass_", PASSES)
 @given(case=programs())
 @SETTINGS
 def test_one_pass(pass_: Pass, case: Case) -> None:
@@ -67,3 +72,27 @@ def test_split(case: Case) -> None:
         patch.setattr(split, "COLUMN_ROWS", 2)
         patch.setattr(split, "COLUMN_TILE", 8)
         holds(case, optimise, tiles_of_a_few, simplify, share, remove_dead)
+
+
+@given(case=programs())
+@SETTINGS
+def test_collapsed(case: Case) -> None:
+    def merge(program: fun.Program) -> fun.Program:
+        return collapse(program, {param.name for param in program.params}, reduced=True)
+
+    holds(case, merge, simplify, share, remove_dead, fuse, merge, simplify, remove_dead)
+
+
+@given(case=programs())
+@SETTINGS
+def test_everything(case: Case) -> None:
+    decisions = Decisions(
+        nest=lambda _: True,
+        contiguous=frozenset(param.name for param in case.program.params),
+        split=split.always,
+    )
+
+    def whole(program: fun.Program) -> fun.Program:
+        return optimise(program, decisions)
+
+    holds(case, whole)

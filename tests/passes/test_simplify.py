@@ -176,7 +176,8 @@ def test_extent_of_one(golden: Golden) -> None:
     program p(x: f64[n, 1]) sizes n {
       let r: f64[n, 1] = kernel (i < n, j < 1) {
         let v: f64 = x[i, j]
-        in v
+        let w: f64 = exp(v)
+        in w
       }
       in r
     }""", simplify, remove_dead))  # fmt: skip
@@ -205,6 +206,15 @@ def test_copy_of_fresh_array(golden: Golden) -> None:
       let b: f64[n] = copy a
       let c: f64[n] = copy x
       in b, c
+    }""", simplify, remove_dead))  # fmt: skip
+
+
+def test_kernel_that_copies(golden: Golden) -> None:
+    golden(before_after("""
+    program p(x: f64[n, m]) sizes n, m {
+      let a: f64[n, m] = kernel (i < n, j < m) { let v: f64 = x[i, j] in v }
+      let b: f64[m, n] = kernel (k < m, l < n) { let w: f64 = a[l, k] in w }
+      in a, b
     }""", simplify, remove_dead))  # fmt: skip
 
 

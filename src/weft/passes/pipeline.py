@@ -11,6 +11,7 @@ from weft.fun import nodes as fun
 from weft.passes import nest as nesting
 from weft.passes import split_reductions as splitting
 from weft.passes.collapse import collapse
+from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
@@ -40,6 +41,7 @@ class Decisions:
 
 FUSION: list[tuple[Pass, str]] = [
     (simplify, "first, so that reads go through views straight to what they read"),
+    (flatten, "before fusion, which has no producers with rows for elements"),
     (share, "before fusion, which must not see one producer as two"),
     (remove_dead, "before fusion, which counts the uses of a producer"),
     (fuse, "once every statement is in its simplest form"),

@@ -24,6 +24,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes import algebra, layouts
+from weft.passes.reads import is_own_index
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
 _I64 = fun.Scalar(DType.I64)
@@ -257,8 +258,11 @@ class _Simplifier:
                 # if c then { a } else { a } => a
                 plain = not then.statements and not otherwise.statements
                 return then.results if plain and then.results == otherwise.results else expr
+            case fun.Kernel(space, body):
+                whole = _whole_array(space, body)
+                return expr if whole is None else (whole,)
             case (
-                fun.Kernel() | fun.Reduce() | fun.Scan() | fun.Scatter()
+                fun.Reduce() | fun.Scan() | fun.Scatter()
                 | fun.Update() | fun.LmadUpdate() | fun.Loop() | fun.Call()
             ):  # fmt: skip
                 return expr
@@ -291,6 +295,18 @@ class _Simplifier:
         if layouts.is_identity(view):
             return (view.array,)
         return view
+
+
+def _whole_array(space: tuple[fun.Range, ...], body: fun.Body) -> fun.Var | None:
+    """The array that a kernel only copies: kernel(i < n) { let x = a[i]; in x } => a."""
+    if len(body.statements) != 1 or len(body.results) != 1:
+        return None
+    (let,) = body.statements
+    read = let.expr
+    if not isinstance(read, fun.Index) or any(read.boundary) or let.pattern != body.results:
+        return None
+    same = walk.type_sizes(read.array.type) == tuple(r.extent for r in space)
+    return read.array if same and is_own_index(read.indices, space) else None
 
 
 def _same(left: tuple[fun.Let, ...], right: tuple[fun.Let, ...]) -> bool:
