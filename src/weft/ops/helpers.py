@@ -109,25 +109,29 @@ _FLOAT = {
         "f",
         "@T(@T a, @T b)",
         """
-    return (a >= b) | (a != a) ? a : b;""",
+    @T best = a > b ? a : b; /* the processor's own instruction */
+    return a != a ? a : best;""",
     ),
     "minimum": (
         "f",
         "@T(@T a, @T b)",
         """
-    return (a <= b) | (a != a) ? a : b;""",
+    @T best = a < b ? a : b;
+    return a != a ? a : best;""",
     ),
     "fmax": (
         "f",
         "@T(@T a, @T b)",
         """
-    return (a >= b) | (b != b) ? a : b;""",
+    @T best = a > b ? a : b;
+    return b != b ? a : best;""",
     ),
     "fmin": (
         "f",
         "@T(@T a, @T b)",
         """
-    return (a <= b) | (b != b) ? a : b;""",
+    @T best = a < b ? a : b;
+    return b != b ? a : best;""",
     ),
     "sign": (
         "f",
