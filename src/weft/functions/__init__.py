@@ -1,15 +1,37 @@
 """The functions of the namespace, grouped as the Array API standard groups them."""
 
 from weft.array import Array
+from weft.functions import (
+    combinators, control, creation, data_types, elementwise, linear_algebra, lmads, manipulation,
+    nan_reductions, searching, sorting, statistical, stencils,
+)  # fmt: skip
+from weft.functions.combinators import *  # noqa: F403
+from weft.functions.control import *  # noqa: F403
 from weft.functions.creation import *  # noqa: F403
 from weft.functions.data_types import *  # noqa: F403
-from weft.functions.data_types import __array_namespace_info__
 from weft.functions.elementwise import *  # noqa: F403
 from weft.functions.linear_algebra import *  # noqa: F403
+from weft.functions.lmads import *  # noqa: F403
 from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
 from weft.functions.statistical import *  # noqa: F403
+from weft.functions.stencils import *  # noqa: F403
 
 __array_api_version__ = "2025.12"
+
+__all__ = ["Array", "__array_api_version__"]  # noqa: PLE0604
+__all__ += combinators.__all__
+__all__ += control.__all__
+__all__ += creation.__all__
+__all__ += data_types.__all__
+__all__ += elementwise.__all__
+__all__ += linear_algebra.__all__
+__all__ += lmads.__all__
+__all__ += manipulation.__all__
+__all__ += nan_reductions.__all__
+__all__ += searching.__all__
+__all__ += sorting.__all__
+__all__ += statistical.__all__
+__all__ += stencils.__all__

@@ -273,7 +273,8 @@ def _cumulative(x: Any, axis: int | None, dtype: Any, include_initial: bool, ope
     along = one_axis(0 if axis is None else axis, len(node.shape))
     wanted = dtype_of(dtype, accumulator(node.dtype))
     moved, back = last_axis(as_dtype(node, wanted), along)
-    start = scalar_constant(initial, wanted)
+    # -0.0 + x is x for every float, -0.0 itself included.
+    start = scalar_constant(-0.0 if wanted.is_float and initial == 0 else initial, wanted)
     scanned = make(graph.Scan(1, operator, False), (moved, start), moved.shape, wanted)
     result = layout.permute(scanned, back)
     if include_initial:

@@ -1,0 +1,47 @@
+"""Nested tuples, lists, dictionaries and dataclasses, as flat lists and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+Structure: TypeAlias = Any
+"""Hashable: None for one value, or (kind, its parts' structures)."""
+
+
+def flatten(value: Any, leaves: list[Any]) -> Structure:
+    """Append the values inside containers to `leaves`; the structure builds them again."""
+    if isinstance(value, tuple):
+        return (type(value), tuple([flatten(part, leaves) for part in value]))
+    if isinstance(value, list):
+        return (list, tuple([flatten(part, leaves) for part in value]))
+    if isinstance(value, dict):
+        return (dict, tuple([(key, flatten(part, leaves)) for key, part in value.items()]))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [(f.name, flatten(getattr(value, f.name), leaves)) for f in dataclasses.fields(value)]
+        return (type(value), tuple(parts))
+    leaves.append(value)
+    return None
+
+
+def unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
+    """The containers of a structure around values."""
+    if structure is None:
+        return next(leaves)
+    kind, parts = structure
+    if kind is dict:
+        return {key: unflatten(part, leaves) for key, part in parts}
+    if dataclasses.is_dataclass(kind):
+        return kind(**{name: unflatten(part, leaves) for name, part in parts})
+    values = [unflatten(part, leaves) for part in parts]
+    if kind is list or kind is tuple:
+        return kind(values)
+    return kind(*values)  # a named tuple
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """The containers with a function applied to each value."""
+    leaves: list[Any] = []
+    structure = flatten(value, leaves)
+    return unflatten(structure, iter([function(leaf) for leaf in leaves]))

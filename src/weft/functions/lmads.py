@@ -1,0 +1,97 @@
+"""LMADs by hand: views of flat arrays as offset + {(size : stride), ...}."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.array import Array, node_of
+from weft.errors import ShapeError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import graph, indexing, layout
+from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.graph import Node, Shape, make
+from weft.functions.arguments import array_node
+
+__all__ = ["lmad"]
+
+
+def lmad(x: Any, offset: Any, dims: Sequence[tuple[Any, Any]], /) -> Array:
+    """The elements offset + i * stride + ... of a flat array, as an array.
+
+    Parameters
+    ----------
+    x : array_like
+        Of one dimension.
+    offset : int or integer scalar
+    dims : sequence of (size, stride)
+        Sizes are ints; strides may be integer scalars.
+
+    Raises
+    ------
+    OutOfBoundsError
+        When it is computed, where the LMAD leaves the array.
+    """
+    node = _flat(array_node(x))
+    inputs, shape = _parts(offset, dims)
+    if not shape:
+        return Array(indexing.get(node, inputs[0]))
+    operation = graph.LmadSlice(len(shape))
+    return Array(make(operation, (node, *inputs), shape, node.dtype, sizes=shape))
+
+
+def _flat(node: Node) -> Node:
+    if len(node.shape) != 1:
+        raise ShapeError(
+            f"an LMAD of an array of shape {layout.values(node.shape)}", "one dimension",
+            "x.reshape(-1)", place=user_place(),
+        )  # fmt: skip
+    return node
+
+
+def _parts(offset: Any, dims: Sequence[tuple[Any, Any]]) -> tuple[tuple[Node, ...], Shape]:
+    """Offset and strides as scalars, and the shape."""
+    scalars = [_scalar(offset)]
+    shape = []
+    for size, stride in dims:
+        shape.append(extents.as_length(size))
+        scalars.append(_scalar(stride))
+    return tuple(scalars), tuple(shape)
+
+
+def _scalar(value: Any) -> Node:
+    if isinstance(value, Array):
+        return indexing.index_node(value._node)
+    return indexing.index_node(extents.literal(value))
+
+
+class AtLmad:
+    """`x.at_lmad(offset, dims)`: the array with something done at an LMAD, as a new array.
+
+    The LMAD meets no element twice.
+    """
+
+    __slots__ = ("_array", "_dims", "_offset")
+
+    def __init__(self, array: Array, offset: Any, dims: Sequence[tuple[Any, Any]]) -> None:
+        self._array = array
+        self._offset = offset
+        self._dims = dims
+
+    def get(self) -> Array:
+        return lmad(self._array, self._offset, self._dims)
+
+    def set(self, value: Any) -> Array:
+        node = _flat(self._array._node)
+        inputs, shape = _parts(self._offset, self._dims)
+        new = as_dtype(node_of(value), node.dtype)
+        if not shape:
+            return Array(indexing.put(node, inputs[0], new))
+        new = layout.broadcast(new, shape)
+        return Array(make(graph.LmadUpdate(len(shape)), (node, new, *inputs), node.shape, node.dtype, sizes=shape))  # fmt: skip
+
+    def add(self, value: Any) -> Array:
+        return self.set(Array(apply("add", self.get()._node, node_of(value))))
+
+    def multiply(self, value: Any) -> Array:
+        return self.set(Array(apply("multiply", self.get()._node, node_of(value))))

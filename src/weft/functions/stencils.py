@@ -1,0 +1,180 @@
+"""Stencils: functions of a cell's neighbourhood."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from weft.array import Array
+from weft.errors import ArgumentError, ShapeError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout
+from weft.frontend.elementwise import apply, as_dtype, scalar_node
+from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant, size_scalar
+from weft.fun import nodes as fun
+from weft.functions import traced
+from weft.functions.arguments import array_node
+from weft.ops.dtypes import DType
+
+__all__ = ["stencil"]
+
+_KINDS = ("edge", "reflect", "symmetric", "wrap")
+Rule = tuple[fun.BoundaryKind, fun.Const | None] | None
+
+
+class Neighbourhood:
+    """One array as a stencil's function sees it: `s[-1, 0]` is the neighbour above."""
+
+    __slots__ = ("_indices", "_node", "_reach", "_rules")
+
+    def __init__(self, node: Node, indices: Sequence[Node], rules: Sequence[Rule], reach: list[list[int]]) -> None:  # fmt: skip
+        self._node = node
+        self._indices = indices
+        self._rules = rules
+        self._reach = reach
+
+    def __getitem__(self, offsets: Any) -> Array:
+        given = offsets if isinstance(offsets, tuple) else (offsets,)
+        if len(given) != len(self._indices):
+            raise ShapeError(
+                f"{len(given)} offsets of an array of {len(self._indices)} dimensions",
+                "one for each dimension",
+                place=user_place(),
+            )
+        indices, rules = [], []
+        for axis, offset in enumerate(map(operator.index, given)):
+            reach = self._reach[axis]
+            reach[0], reach[1] = min(reach[0], offset), max(reach[1], offset)
+            index = self._indices[axis]
+            if offset:
+                index = apply("add", index, scalar_constant(offset, DType.I64))
+            indices.append(index)
+            rules.append(self._rules[axis] if offset else None)
+        boundary = tuple(rules) if any(rule is not None for rule in rules) else ()
+        element = graph.Element(boundary)
+        return Array(make(element, (self._node, *indices), (), self._node.dtype))
+
+    @property
+    def indices(self) -> tuple[Array, ...]:
+        """The indices of the cell."""
+        return tuple(Array(index) for index in self._indices)
+
+
+def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge") -> Any:
+    """The function of each cell's neighbourhood.
+
+    Parameters
+    ----------
+    function : callable
+        Of one accessor for each array: `s[-1, 0]` is the value one row above the cell. It
+        gives a scalar, or containers of scalars.
+    *arrays : array_like
+        Of one shape.
+    boundary : str, number, or sequence of them
+        What neighbours outside are, for all axes or for each: "edge", "reflect", "symmetric"
+        and "wrap" as for `numpy.pad`, or a constant. "keep": cells that have neighbours
+        outside keep the value of the first array.
+
+    Returns
+    -------
+    weft.Array, or containers of them
+        Of the arrays' shape.
+
+    Raises
+    ------
+    ShapeError
+        For arrays of different shapes, and scalars.
+    """
+    nodes = [array_node(x) for x in arrays]
+    if not nodes or not nodes[0].shape:
+        raise ShapeError("a stencil of scalars", "arrays of one dimension or more", place=user_place())  # fmt: skip
+    shape = nodes[0].shape
+    for node in nodes[1:]:
+        if layout.values(node.shape) != layout.values(shape):
+            raise ShapeError(
+                f"a stencil of shapes {layout.values(shape)} and {layout.values(node.shape)}",
+                "one shape",
+                place=user_place(),
+            )
+        for own, other in zip(shape, node.shape, strict=True):
+            extents.require_equal(own, other)
+    rules = _rules(boundary, len(shape))
+    kept = [axis for axis, rule in enumerate(rules) if rule == "keep"]
+    reach = [[0, 0] for _ in shape]
+
+    def parameters(scope: Scope) -> list[Node]:
+        return [traced.index_parameter(scope, name) for name in "ijklmnop"[: len(shape)]]
+
+    found: list[Any] = [None]
+
+    def call(indices: Sequence[Array]) -> Any:
+        places = [array._node for array in indices]
+        views = [
+            Neighbourhood(node, places, [_rule(rule, node) for rule in rules], reach)
+            for node in nodes
+        ]
+        if not kept:
+            return function(*views)
+        inside, structure = traced.trace(function, lambda scope: (), lambda _: function(*views), fixed=True)  # fmt: skip
+        found[0] = structure
+        return _kept(inside, nodes[0], places, [(axis, *reach[axis]) for axis in kept])
+
+    body, structure = traced.trace(function, parameters, call)
+    if any(node.shape for node in body.results):
+        raise ShapeError("a stencil's function that gives arrays", "scalars", place=user_place())
+    body = traced.settled(body, [node.dtype for node in body.results])
+    types = tuple((shape, dtype) for _, dtype in traced.types_of(body))
+    node = make(graph.Generate(len(shape)), (), (), None, sizes=shape, lambdas=(body,), types=types)  # fmt: skip
+    return traced.picked(node, found[0] if kept else structure)
+
+
+def _kept(inside: Lambda, first: Node, indices: Sequence[Node], reaches: list[tuple[int, int, int]]) -> list[Array]:  # fmt: skip
+    """The function's results inside, the first array's value in cells at the border."""
+    tests = []
+    for axis, lowest, highest in reaches:
+        index, extent = indices[axis], first.shape[axis]
+        if lowest:
+            tests.append(apply("greater_equal", index, scalar_constant(-lowest, DType.I64)))
+        if highest:
+            tests.append(apply("less", index, size_scalar(extent - highest)))
+    if not tests:
+        tests = [scalar_constant(True, DType.BOOL)]
+    test = tests[0]
+    for other in tests[1:]:
+        test = apply("logical_and", test, other)
+    dtypes = [node.dtype for node in inside.results]
+
+    def border(_: Any) -> list[Array]:
+        value = make(graph.Element(), (first, *indices), (), first.dtype)
+        return [Array(as_dtype(value, dtype)) for dtype in dtypes]
+
+    outside, _ = traced.trace(border, lambda scope: (), border, fixed=True)
+    branches = (traced.settled(inside, dtypes), outside)
+    types = tuple(((), dtype) for dtype in dtypes)
+    node = make(graph.If(), (test,), (), None, lambdas=branches, types=types)
+    return [Array(graph.pick(node, k)) for k in range(len(types))]
+
+
+def _rules(boundary: Any, rank: int) -> list[Any]:
+    given = list(boundary) if isinstance(boundary, tuple | list) else [boundary] * rank
+    if len(given) != rank:
+        raise ArgumentError(f"{len(given)} boundaries of {rank} axes", "one for each", place=user_place())  # fmt: skip
+    for rule in given:
+        if isinstance(rule, str) and rule != "keep" and rule not in _KINDS:
+            raise ArgumentError(
+                f"boundary {rule!r}", f"a number, or one of keep, {', '.join(_KINDS)}",
+                place=user_place(),
+            )  # fmt: skip
+    return given
+
+
+def _rule(rule: Any, node: Node) -> Rule:
+    if rule == "keep":
+        return None
+    if isinstance(rule, str):
+        return cast(fun.BoundaryKind, rule), None
+    value = as_dtype(scalar_node(rule), node.dtype)
+    if not isinstance(value.operation, graph.Constant):
+        raise ArgumentError(f"boundary {rule!r}", "a number", place=user_place())
+    return "constant", value.operation.const

@@ -1,0 +1,608 @@
+"""`weft.jit`: functions on arrays, traced once for each pattern of arguments.
+
+A call goes one of two ways. With any `weft.Array` among its arguments it is lazy: the
+function runs on them, and gives lazy arrays. Otherwise its arguments are data: the function
+is traced on placeholders, once for each *pattern* (containers, dtypes, ranks, dimensions of
+0 and 1, static values), compiled, and run at once. What tracing decided from sizes alone
+are facts of the variant, checked once for each set of exact shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import execute
+from weft.array import Array, asarray
+from weft.config import settings
+from weft.errors import (
+    ArgumentError, ArgumentTypeError, DTypeError, MemoryLimitError, ShapeError, UnsupportedError,
+    user_place,
+)  # fmt: skip
+from weft.frontend import extent as extents
+from weft.frontend import graph
+from weft.frontend.containers import Structure, flatten, unflatten
+from weft.frontend.extent import Extent, Guard
+from weft.frontend.graph import Node
+from weft.frontend.trace import Walk, graph_key, trace
+from weft.fun import nodes as fun
+from weft.ops.dtypes import DType, from_numpy
+from weft.sizes import Derived, Fact
+
+if TYPE_CHECKING:
+    from weft.launch import Computation
+
+F = TypeVar("F", bound=Callable[..., Any])
+Origin: TypeAlias = tuple[int, int] | int
+"""Of a size variable: (argument, axis), or its fixed value as an int."""
+
+_FEW = 4096  # exact shapes remembered for each function
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What stands for an argument while a function is traced."""
+
+    number: int
+
+    def describe(self) -> str:
+        return f"argument {self.number}"
+
+
+@dataclass(slots=True)
+class Variant:
+    """A traced program, and when it holds.
+
+    `origins` say for each size variable of the graph where its value comes from;
+    `inputs` for each parameter the number of the argument, or the data itself.
+    """
+
+    computation: Computation
+    origins: dict[str, Origin]
+    derived: tuple[Derived, ...]
+    facts: tuple[Fact, ...]
+    inputs: tuple[Any, ...]
+    structure: Structure
+    outputs: tuple[Any, ...]  # _Result, or what a function gave that is no array
+
+    def sizes(self, arguments: Sequence[Any]) -> dict[str, int] | None:
+        """The size variables for some arguments, or None where a fact does not hold."""
+        values: dict[str, int] = {}
+        for name, origin in self.origins.items():
+            if isinstance(origin, int):
+                values[name] = origin
+            else:
+                number, axis = origin
+                argument = arguments[number]
+                values[name] = abs(argument) if axis < 0 else argument.shape[axis]
+        known = dict(values)
+        try:
+            for entry in self.derived:
+                known[entry.name] = entry.evaluate(known)
+        except ZeroDivisionError:
+            return None
+        return values if all(fact.holds(known) for fact in self.facts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A place in the results that the program computes."""
+
+    is_int: bool = False
+
+
+@dataclass(slots=True)
+class Ready:
+    """A variant for one set of exact shapes."""
+
+    variant: Variant
+    sizes: dict[str, int]
+    scalars: tuple[tuple[int, int, np.dtype[Any]], ...]  # input, argument, dtype
+    arrays: tuple[tuple[int, int], ...]
+    template: list[Any]
+
+    def call(self, arguments: Sequence[Any], out: list[Any] | None) -> Any:
+        inputs = self.template.copy()
+        for place, number in self.arrays:
+            inputs[place] = arguments[number]
+        for place, number, dtype in self.scalars:
+            inputs[place] = np.asarray(arguments[number], dtype)
+        variant = self.variant
+        values = launch(variant.computation, self.sizes, inputs, out)
+        if variant.structure is None and out is None:
+            value = values[0]
+            return value if value.shape else value[()]
+        return self._rebuilt(values, out)
+
+    def _rebuilt(self, values: list[Any], out: list[Any] | None) -> Any:
+        computed = iter(values)
+        results = []
+        for output in self.variant.outputs:
+            if not isinstance(output, _Result):
+                results.append(output)
+                continue
+            value = next(computed)
+            if output.is_int:
+                results.append(int(value))
+            else:
+                results.append(value if value.shape or out is not None else value[()])
+        return unflatten(self.variant.structure, iter(results))
+
+
+def launch(
+    computation: Computation, sizes: dict[str, int], inputs: list[Any], out: Any
+) -> list[Any]:
+    """Run compiled code on data in memory, however small it is."""
+    from weft.launch import have_compiler
+
+    if have_compiler():
+        try:
+            return computation.run_in_core(sizes, inputs, out, settings())
+        except MemoryLimitError:
+            pass  # in boxes then
+    return execute.run(computation, sizes, inputs, out)
+
+
+class Jitted:
+    """A function that `weft.jit` compiles; see there."""
+
+    def __init__(self, function: Callable[..., Any], static_argnames: Iterable[str]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)  # fmt: skip
+        self.signature = inspect.signature(function)
+        unknown = [name for name in self.static if name not in self.signature.parameters]
+        if unknown:
+            raise ArgumentError(
+                f"static_argnames {unknown}", f"parameters of {function.__name__}", place=user_place()
+            )
+        self._exact: dict[Any, Ready] = {}
+        self._variants: dict[Any, list[Variant]] = {}
+        self._lock = threading.RLock()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.function, self.static)
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if not kwargs and not self.static:
+            key = []
+            for value in args:
+                if type(value) is np.ndarray:
+                    key.append((value.shape, value.dtype))
+                elif type(value) is float:
+                    key.append(float)  # type: ignore[arg-type]
+                elif type(value) is int:
+                    key.append(value)  # type: ignore[arg-type]
+                else:
+                    break
+            else:
+                ready = self._exact.get(tuple(key))
+                if ready is not None and out is None:
+                    return ready.call(args, None)
+                if ready is None:
+                    ready = self._remember(tuple(key), list(args), (tuple, (None,) * len(args)), ())
+                return ready.call(args, _destinations(out, ready.variant))
+        return self._general(args, kwargs, out)
+
+    # ------------------------------------------------------------ calls of any kind
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        leaves, structure, static = self._flat(args, kwargs)
+        leaves = [_as_data(leaf) for leaf in leaves]
+        kinds = [leaf for leaf in leaves if isinstance(leaf, _Foreign)]
+        leaves = [leaf.data if isinstance(leaf, _Foreign) else leaf for leaf in leaves]
+        if any(isinstance(leaf, Array | Extent) for leaf in leaves):
+            return self._lazy(leaves, structure, static, out)
+        key = (structure, static, *map(_exact_key, leaves))
+        ready = self._exact.get(key) or self._remember(key, leaves, structure, static)
+        result = ready.call(leaves, _destinations(out, ready.variant))
+        return kinds[0].restore(result) if kinds else result
+
+    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Structure, Any]:  # fmt: skip
+        """The arguments' values, their containers, and (name, value) of static ones."""
+        static: list[tuple[str, Any]] = []
+        if self.static:
+            bound = self.signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            for name in self.static:
+                value = bound.arguments[name]
+                try:
+                    hash(value)
+                except TypeError:
+                    raise ArgumentTypeError(
+                        f"static argument {name} of type {type(value).__name__}",
+                        "a hashable value",
+                        place=user_place(),
+                    ) from None
+                static.append((name, value))
+                bound.arguments[name] = _STATIC
+            args, kwargs = bound.args, bound.kwargs
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        return leaves, structure, tuple(static)
+
+    def _run(self, leaves: Sequence[Any], structure: Structure, static: Any) -> Any:
+        """The function itself, on values in the containers of its arguments."""
+        if structure[0] is tuple and all(part is None for part in structure[1]):
+            return self.function(*leaves)
+        args, kwargs = unflatten(structure, iter(leaves))
+        if static:
+            names = dict(static)
+            bound = self.signature.bind(*args, **kwargs)
+            for name, value in bound.arguments.items():
+                if value is _STATIC:
+                    bound.arguments[name] = names[name]
+            args, kwargs = bound.args, bound.kwargs
+        return self.function(*args, **kwargs)
+
+    def _lazy(self, leaves: list[Any], structure: Structure, static: Any, out: Any) -> Any:
+        if out is not None:
+            raise ArgumentError(
+                "out= with lazy arguments", "NumPy arguments", "wf.store(f(x), target)",
+                place=user_place(),
+            )  # fmt: skip
+        values = [asarray(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+        with extents.recording() as guards:
+            result = self._run(values, structure, static)
+        if extents.tracing():
+            extents.record(guards)
+            return result
+        given: list[Any] = []
+        containers = flatten(result, given)
+        for value in given:
+            if isinstance(value, Array) and not isinstance(value._node.operation, graph.Leaf):
+                value._node.guards = (*value._node.guards, *guards)
+        return unflatten(containers, iter(given))
+
+    # ------------------------------------------------------------ tracing
+
+    def _remember(self, key: Any, leaves: list[Any], structure: Structure, static: Any) -> Ready:
+        with self._lock:
+            variant, sizes = self._variant(leaves, structure, static)
+            template = [None if isinstance(i, Argument) else i for i in variant.inputs]
+            arrays, scalars = [], []
+            params = variant.computation.program.params
+            for place, source in enumerate(variant.inputs):
+                if not isinstance(source, Argument):
+                    continue
+                value = leaves[source.number]
+                if isinstance(value, np.ndarray):
+                    arrays.append((place, source.number))
+                else:
+                    scalars.append((place, source.number, params[place].type.dtype.numpy))
+            ready = Ready(variant, sizes, tuple(scalars), tuple(arrays), template)
+            if len(self._exact) >= _FEW:
+                self._exact.clear()
+            self._exact[key] = ready
+            return ready
+
+    def _variant(self, leaves: list[Any], structure: Structure, static: Any) -> tuple[Variant, dict[str, int]]:  # fmt: skip
+        pattern = (structure, static, *map(_pattern_key, leaves))
+        variants = self._variants.setdefault(pattern, [])
+        for variant in variants:
+            sizes = variant.sizes(leaves)
+            if sizes is not None:
+                return variant, sizes
+        variant = self._trace(leaves, structure, static)
+        variants.append(variant)
+        sizes = variant.sizes(leaves)
+        assert sizes is not None, "a trace's own sizes satisfy its facts"
+        return variant, sizes
+
+    def _trace(self, leaves: list[Any], structure: Structure, static: Any) -> Variant:
+        placed = [_placeholder(leaf, number) for number, leaf in enumerate(leaves)]
+        with extents.recording() as guards:
+            result = self._run([p.value for p in placed], structure, static)
+            given: list[Any] = []
+            containers = flatten(result, given)
+            nodes: list[Node] = []
+            outputs = tuple(_output(value, nodes) for value in given)
+        from weft.launch import Computation
+
+        names = self._parameter_names(structure, placed)
+        walk = graph_key(nodes)
+        name = self.function.__name__
+        program = trace(
+            nodes, name if name.isidentifier() else "main", guards, names, walk
+        ).program  # fmt: skip
+        origins = _origins(walk, placed)
+        inputs = tuple(
+            leaf.value if isinstance(leaf.value, Argument) else _data(leaf) for leaf in walk.leaves
+        )
+        facts = _facts(walk, guards)
+        return Variant(
+            Computation(program), origins, tuple(walk.derived), facts, inputs, containers,
+            outputs,
+        )  # fmt: skip
+
+    def _parameter_names(self, structure: Structure, placed: list[_Placed]) -> dict[Node, str]:
+        """Names of plain positional arguments, for programs that are read."""
+        names = list(self.signature.parameters)
+        if structure[0] is tuple and all(part is None for part in structure[1]):
+            return {p.node: n for p, n in zip(placed, names, strict=False) if p.node is not None}
+        return {}
+
+    # ------------------------------------------------------------ looking inside
+
+    def trace(self, *args: Any, **kwargs: Any) -> fun.Program:
+        """The FUN program of a call, before any pass."""
+        leaves, structure, static = self._flat(args, kwargs)
+        leaves = [_concrete(_as_data(leaf)) for leaf in leaves]
+        return self._variant(leaves, structure, static)[0].computation.program
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The program of a call at each stage of compilation; nothing runs.
+
+        Returns
+        -------
+        Lowered
+            With `.fun`, `.funmem`, `.imp` (printed IR) and `.source("c")`.
+        """
+        from weft.lowered import Lowered
+
+        return Lowered(self.trace(*args, **kwargs))
+
+    def explain(self, *args: Any, **kwargs: Any) -> Any:
+        """The plan that a call would follow, as `weft.explain` gives it; nothing runs."""
+        from weft.functions.running import explain
+
+        return explain(self, *args, **kwargs)
+
+
+def jit(function: F | None = None, /, *, static_argnames: str | Iterable[str] = ()) -> Any:
+    """Compile a function on arrays.
+
+    The function is traced: called with arrays that have shapes and dtypes but no values.
+    It is traced once for each pattern of arguments, and what it does to them is compiled.
+
+    Parameters
+    ----------
+    function : callable
+        Of arrays, Python numbers, and containers of them; gives arrays in containers.
+    static_argnames : str or sequence of str
+        Parameters whose values are part of the program: traced again for each value.
+
+    Returns
+    -------
+    Jitted
+        Called with NumPy arrays, it computes and gives NumPy arrays (into `out=`, if
+        given); with any `weft.Array` it is lazy; with arrays that have DLPack it gives
+        arrays of their kind. `f.lower(*args)` and `f.explain(*args)` look inside.
+
+    Raises
+    ------
+    TracingError
+        When called, where the function needs a value: `if` on an array, `float(x)`, ...
+
+    Examples
+    --------
+    >>> @jit
+    ... def normalise(x):
+    ...     return (x - x.mean(axis=0)) / x.std(axis=0)
+    """
+    if function is None:
+        return lambda f: Jitted(f, static_argnames)
+    return Jitted(function, static_argnames)
+
+
+def _rebuild(function: Any, static: tuple[str, ...]) -> Jitted:
+    return function if isinstance(function, Jitted) else Jitted(function, static)
+
+
+# ---------------------------------------------------------------- arguments
+
+
+class _Static:
+    """Stands for a static argument among the others."""
+
+    def __repr__(self) -> str:
+        return "static"
+
+
+_STATIC = _Static()
+
+
+@dataclass(slots=True)
+class _Foreign:
+    """An argument of another array library, and how to give results of its kind."""
+
+    data: npt.NDArray[Any]
+    namespace: Any
+
+    def restore(self, result: Any) -> Any:
+        leaves: list[Any] = []
+        structure = flatten(result, leaves)
+        make = self.namespace.from_dlpack
+        return unflatten(structure, iter([
+            make(np.asarray(leaf)) if isinstance(leaf, np.ndarray | np.generic) else leaf
+            for leaf in leaves
+        ]))  # fmt: skip
+
+
+def _as_data(leaf: Any) -> Any:
+    """An argument as a NumPy array, lazy array, Python scalar, or static value."""
+    if isinstance(leaf, np.ndarray):
+        from_numpy(leaf.dtype)
+        return leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("="))
+    if isinstance(leaf, np.generic):
+        return np.asarray(leaf)
+    if isinstance(leaf, Array | Extent | bool | int | float | complex | str | None | _Static):
+        return leaf
+    if hasattr(leaf, "__dlpack__"):
+        if leaf.__dlpack_device__()[0] != 1:
+            raise UnsupportedError(
+                f"an argument on device {leaf.__dlpack_device__()}", "arrays on the CPU",
+                place=user_place(),
+            )  # fmt: skip
+        return _Foreign(np.from_dlpack(leaf), _namespace(leaf))
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return asarray(leaf)
+    try:
+        hash(leaf)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"an argument of type {type(leaf).__name__}",
+            "arrays, numbers, and containers of them",
+            "name it in static_argnames, if it is hashable",
+            place=user_place(),
+        ) from None
+    return leaf
+
+
+def _namespace(leaf: Any) -> Any:
+    import sys
+
+    if hasattr(leaf, "__array_namespace__"):
+        return leaf.__array_namespace__()
+    return sys.modules[type(leaf).__module__.split(".")[0]]
+
+
+def _concrete(leaf: Any) -> Any:
+    """Data of the shape and dtype of a lazy array, taking no memory, for tracing alone."""
+    if isinstance(leaf, _Foreign):
+        return leaf.data
+    if isinstance(leaf, Array):
+        shape = tuple(e.value for e in leaf._node.shape)
+        return np.broadcast_to(np.zeros((), leaf.dtype), shape)
+    return leaf
+
+
+def _exact_key(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return leaf.shape, leaf.dtype
+    if isinstance(leaf, float | complex):
+        return type(leaf)
+    return type(leaf), leaf
+
+
+def _pattern_key(leaf: Any) -> Any:
+    """What of an argument one trace serves."""
+    if isinstance(leaf, np.ndarray):
+        return leaf.dtype, tuple([n if n < 2 else -1 for n in leaf.shape])
+    if isinstance(leaf, float | complex):
+        return type(leaf)
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
+        return int, leaf if -2 < leaf < 2 else "some" if leaf > 0 else "negative"
+    return type(leaf), leaf
+
+
+@dataclass(slots=True)
+class _Placed:
+    """An argument's stand-in: what the function gets, and where sizes come from."""
+
+    value: Any
+    node: Node | None = None
+    extent: Extent | None = None
+
+
+def _placeholder(leaf: Any, number: int) -> _Placed:
+    if isinstance(leaf, np.ndarray):
+        shape = tuple([extents.variable(n) for n in leaf.shape])
+        node = graph.leaf(Argument(number), shape, from_numpy(leaf.dtype), abstract=True)
+        return _Placed(Array(node), node)
+    if isinstance(leaf, float | complex):
+        dtype = DType.F64 if isinstance(leaf, float) else DType.C128
+        node = graph.leaf(Argument(number), (), dtype, weak=True, abstract=True)
+        return _Placed(Array(node), node)
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
+        extent = extents.variable(leaf)
+        return _Placed(leaf if extent.is_constant else extent, extent=extent)
+    return _Placed(leaf)
+
+
+def _origins(walk: Walk, placed: list[_Placed]) -> dict[str, Origin]:
+    """Where the value of each size variable of a graph comes from."""
+    found: dict[str, Origin] = {}
+    for number, place in enumerate(placed):
+        if place.node is not None:
+            for axis, extent in enumerate(place.node.shape):
+                name = extent.poly.variable
+                if name is not None:
+                    found[name] = (number, axis)
+        elif place.extent is not None:
+            for name in place.extent.poly.variables():
+                found[name] = (number, -1)
+    return {
+        renamed: found.get(name, walk.values[renamed])
+        for name, renamed in walk.names.items()
+        if renamed in walk.values
+    }
+
+
+def _facts(walk: Walk, guards: Sequence[Guard]) -> tuple[Fact, ...]:
+    """All that must hold of a call's sizes for the trace to be the same."""
+    every = [guard for node in walk.nodes for guard in node.guards] + list(guards)
+    facts = []
+    for guard in every:
+        walk.add_derived(guard.derived)
+        fact = guard.fact
+        facts.append(Fact(fact.relation, walk.rename(fact.poly), fact.divisor))
+    return tuple(dict.fromkeys(facts))
+
+
+def _data(leaf: Node) -> Any:
+    """The data of a leaf that the function holds itself."""
+    value = leaf.value
+    return value if isinstance(value, np.ndarray) or hasattr(value, "read") else np.asarray(value, leaf.dtype.numpy)  # fmt: skip
+
+
+# ---------------------------------------------------------------- results
+
+
+def _output(value: Any, nodes: list[Node]) -> Any:
+    """A place for a result that is an array; other results are given as they are."""
+    if isinstance(value, Array):
+        nodes.append(value._node)
+        return _Result()
+    if isinstance(value, np.ndarray):
+        nodes.append(asarray(value)._node)
+        return _Result()
+    if isinstance(value, Extent):
+        if value.is_constant:
+            return value.value
+        nodes.append(graph.size_scalar(value))
+        return _Result(is_int=True)
+    return value
+
+
+def _destinations(out: Any, variant: Variant) -> list[Any] | None:
+    """The arrays of `out=`, one for each result, checked."""
+    if out is None:
+        return None
+    given: list[Any] = []
+    flatten(out, given)
+    results = variant.computation.program.body.results
+    if len(given) != len(results):
+        raise ArgumentError(
+            f"out= of {len(given)} arrays for {len(results)} results", "as many", place=user_place()
+        )
+    for array, result in zip(given, results, strict=True):
+        if array is None:
+            continue
+        if not isinstance(array, np.ndarray):
+            raise ArgumentTypeError(
+                f"out= holds a {type(array).__name__}", "NumPy arrays", place=user_place()
+            )
+        if array.dtype != result.type.dtype.numpy:
+            raise DTypeError(
+                f"out= of {array.dtype}", f"{result.type.dtype.numpy}", place=user_place()
+            )
+        if not array.flags.writeable:
+            raise ArgumentError("out= is read-only", "a writable array", place=user_place())
+    return given
+
+
+def check_out_shape(array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise unless an array of `out=` has a result's shape."""
+    if array.shape != shape:
+        raise ShapeError(f"out= of shape {array.shape}", f"shape {shape}", place=user_place())
