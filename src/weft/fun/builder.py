@@ -67,7 +67,9 @@ class Builder:
     def index(self, base: str = "i") -> fun.Var:
         return self.var(base, fun.Scalar(DType.I64))
 
-    def bind(self, expr: fun.Expr, types: tuple[fun.Type, ...], base: str = "t") -> tuple[fun.Var, ...]:
+    def bind(
+        self, expr: fun.Expr, types: tuple[fun.Type, ...], base: str = "t"
+    ) -> tuple[fun.Var, ...]:
         """`let fresh names : types = expr`."""
         pattern = tuple(self.var(base, type_) for type_ in types)
         self.statements.append(fun.Let(pattern, expr, self.place))

@@ -50,6 +50,7 @@ class Parser:
             match = _TOKEN.match(text, position)
             if match is None:
                 self.tokens.append(("end", text[position], position))
+                self.at = len(self.tokens) - 1
                 raise self.error("a token")
             if match.lastgroup is not None:
                 kind = next(k for k in ("number", "name", "string", "symbol") if match[k])

@@ -5,6 +5,7 @@ Every pass goes through these few functions, so a new expression form is added h
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -42,8 +43,8 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
             return fun.Index(
                 to.var(array),
                 tuple(map(to.size, indices)),
-                tuple(b and replace(b, lower=to.size(b.lower), upper=to.size(b.upper)) for b in boundary),
-            )  # fmt: skip
+                tuple(rule and _map_rule(rule, to) for rule in boundary),
+            )
         case fun.Slice(array, dims):
             return fun.Slice(to.var(array), _map_dims(dims, to))
         case fun.LmadSlice(array, offset, lmad_dims):
@@ -101,6 +102,10 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
             assert_never(expr)
 
 
+def _map_rule(rule: fun.Boundary, to: Mapper) -> fun.Boundary:
+    return replace(rule, lower=to.size(rule.lower), upper=to.size(rule.upper))
+
+
 def _map_dims(dims: tuple[fun.Span | Size, ...], to: Mapper) -> tuple[fun.Span | Size, ...]:
     return tuple(
         fun.Span(to.size(dim.start), to.size(dim.extent), dim.step)
@@ -154,23 +159,35 @@ def statements(body: fun.Body) -> Iterator[fun.Let]:
 
 def operands(expr: fun.Expr) -> tuple[list[fun.Atom], list[Size], list[fun.Var]]:
     """Atoms and sizes that an expression itself names, and the variables that it binds."""
+    match expr:  # the frequent forms directly, the others through `map_expr`
+        case fun.Apply(_, arguments):
+            return list(arguments), [], []
+        case fun.Cast(_, argument):
+            return [argument], [], []
+        case fun.SizeValue(size):
+            return [], [size], []
+        case fun.Index(array, indices, ()):
+            return [array], list(indices), []
+        case fun.Kernel(space, _):
+            return [], [r.extent for r in space], [r.index for r in space]
     atoms: list[fun.Atom] = []
     sizes: list[Size] = []
     binders: list[fun.Var] = []
 
-    def atom(a: fun.Atom) -> fun.Atom:
-        atoms.append(a)
-        return a
+    # Each gives back what it is given, so that `map_expr` rebuilds the same expression.
+    def collect_atom(atom: fun.Atom) -> fun.Atom:
+        atoms.append(atom)
+        return atom
 
-    def size(s: Size) -> Size:
-        sizes.append(s)
-        return s
+    def collect_size(size: Size) -> Size:
+        sizes.append(size)
+        return size
 
-    def binder(v: fun.Var) -> fun.Var:
-        binders.append(v)
-        return v
+    def collect_binder(var: fun.Var) -> fun.Var:
+        binders.append(var)
+        return var
 
-    map_expr(expr, Mapper(atom, size, lambda body: body, binder))
+    map_expr(expr, Mapper(collect_atom, collect_size, lambda body: body, collect_binder))
     return atoms, sizes, binders
 
 
@@ -180,24 +197,47 @@ def type_sizes(type_: fun.Type) -> tuple[Size, ...]:
 
 def used_names(expr: fun.Expr) -> frozenset[str]:
     """Names free in an expression: of variables, and of the variables of its sizes."""
+    used: set[str] = set()
+    _use(expr, used)
+    return frozenset(used)
+
+
+def _use(expr: fun.Expr, used: set[str]) -> None:
+    """Add the names free in an expression to `used`."""
     atoms, sizes, binders = operands(expr)
-    used = {a.name for a in atoms if isinstance(a, fun.Var)}
-    for size in sizes:
-        used |= size.variables()
-    for body in bodies(expr):
+    inner = bodies(expr)
+    if binders:  # what they hide is hidden in the expression alone
+        own: set[str] = set()
+        _use_operands(atoms, sizes, own)
+        for body in inner:
+            own |= free_names(body)
+        own.difference_update(var.name for var in binders)
+        used |= own
+        return
+    _use_operands(atoms, sizes, used)
+    for body in inner:
         used |= free_names(body)
-    return frozenset(used - {v.name for v in binders})
+
+
+def _use_operands(atoms: list[fun.Atom], sizes: list[Size], used: set[str]) -> None:
+    for atom in atoms:
+        if isinstance(atom, fun.Var):
+            used.add(atom.name)
+    for size in sizes:
+        for monomial in size.terms:
+            used.update(monomial)
 
 
 def free_names(body: fun.Body) -> frozenset[str]:
     """Names that a body uses and does not bind (size variables included)."""
     used: set[str] = {a.name for a in body.results if isinstance(a, fun.Var)}
     for let in reversed(body.statements):
-        used -= {v.name for v in let.pattern}
-        used |= used_names(let.expr)
         for var in let.pattern:
-            for size in type_sizes(var.type):
-                used |= size.variables()
+            used.discard(var.name)
+        _use(let.expr, used)
+        for var in let.pattern:
+            if isinstance(var.type, fun.Array):
+                _use_operands([], list(var.type.shape), used)
     return frozenset(used)
 
 
@@ -223,6 +263,7 @@ class Substitution:
         self.atoms: dict[str, fun.Atom] = dict(atoms or {})
         self.sizes: dict[str, Size] = dict(sizes or {})
         self.fresh = fresh
+        self._mapper = Mapper(self.atom, self.size, self.body, self.binder)
         for name, atom in self.atoms.items():
             if name not in self.sizes:
                 self._also_as_size(name, atom)
@@ -244,7 +285,10 @@ class Substitution:
     def type(self, type_: fun.Type) -> fun.Type:
         if isinstance(type_, fun.Scalar) or not self.sizes:
             return type_
-        return replace(type_, shape=tuple(map(self.size, type_.shape)))
+        shape = tuple(map(self.size, type_.shape))
+        if all(map(operator.is_, shape, type_.shape)):
+            return type_
+        return replace(type_, shape=shape)
 
     def atom(self, atom: fun.Atom) -> fun.Atom:
         if isinstance(atom, fun.Const):
@@ -252,6 +296,8 @@ class Substitution:
         found = self.atoms.get(atom.name)
         if found is not None:
             return found
+        if isinstance(atom.type, fun.Scalar):
+            return atom
         type_ = self.type(atom.type)
         return atom if type_ is atom.type else fun.Var(atom.name, type_)
 
@@ -265,7 +311,7 @@ class Substitution:
 
     def expr(self, expr: fun.Expr) -> fun.Expr:
         # Binders come before the bodies that use them in every form of `map_expr`.
-        return map_expr(expr, Mapper(self.atom, self.size, self.body, self.binder))
+        return map_expr(expr, self._mapper)
 
     def let(self, let: fun.Let) -> fun.Let:
         expr = self.expr(let.expr)

@@ -23,46 +23,64 @@ class Poly:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms = {monomial: factor for monomial, factor in terms.items() if factor}
-        self._hash = hash(frozenset(self.terms.items()))
+        self._hash: int | None = None
 
     @staticmethod
     def const(value: int) -> Poly:
-        return Poly({(): int(value)})
+        return _of({(): int(value)} if value else {})
 
     @staticmethod
     def var(name: str) -> Poly:
-        return Poly({(name,): 1})
+        return _of({(name,): 1})
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Poly):
+            return self is other or self.terms == other.terms
         if isinstance(other, int):
             return self.is_constant and self.constant == other
-        return isinstance(other, Poly) and self.terms == other.terms
+        return False
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
-    def __add__(self, other: Poly | int) -> Poly:
+    def _plus(self, other: Poly | int, sign: int) -> Poly:
+        if not isinstance(other, Poly):
+            if other == 0:
+                return self
+            other = Poly.const(other)
         terms = dict(self.terms)
-        for monomial, factor in as_poly(other).terms.items():
-            terms[monomial] = terms.get(monomial, 0) + factor
-        return Poly(terms)
+        for monomial, factor in other.terms.items():
+            total = terms.get(monomial, 0) + sign * factor
+            if total:
+                terms[monomial] = total
+            else:
+                del terms[monomial]
+        return _of(terms)
+
+    def __add__(self, other: Poly | int) -> Poly:
+        return self._plus(other, 1)
 
     __radd__ = __add__
 
     def __neg__(self) -> Poly:
-        return Poly({monomial: -factor for monomial, factor in self.terms.items()})
+        return _of({monomial: -factor for monomial, factor in self.terms.items()})
 
     def __sub__(self, other: Poly | int) -> Poly:
-        return self + (-as_poly(other))
+        return self._plus(other, -1)
 
     def __rsub__(self, other: int) -> Poly:
-        return as_poly(other) + (-self)
+        return (-self)._plus(other, 1)
 
     def __mul__(self, other: Poly | int) -> Poly:
+        if not isinstance(other, Poly):
+            return self if other == 1 else Poly({m: f * other for m, f in self.terms.items()})
         terms: dict[Monomial, int] = {}
         for left, left_factor in self.terms.items():
-            for right, right_factor in as_poly(other).terms.items():
-                monomial = tuple(sorted(left + right))
+            for right, right_factor in other.terms.items():
+                # Sorted already where one of them is constant.
+                monomial = tuple(sorted(left + right)) if left and right else left or right
                 terms[monomial] = terms.get(monomial, 0) + left_factor * right_factor
         return Poly(terms)
 
@@ -106,15 +124,20 @@ class Poly:
 
     def substitute(self, values: Mapping[str, Poly | int]) -> Poly:
         """Replace variables by polynomials, all at once."""
-        if not any(name in values for monomial in self.terms for name in monomial):
-            return self
         total = ZERO
+        kept: dict[Monomial, int] = {}
         for monomial, factor in self.terms.items():
-            product: Poly = Poly.const(factor)
+            if not any(name in values for name in monomial):
+                kept[monomial] = factor
+                continue
+            product = _of({tuple(name for name in monomial if name not in values): factor})
             for name in monomial:
-                product = product * values.get(name, Poly.var(name))
+                if name in values:
+                    product = product * values[name]
             total = total + product
-        return total
+        if len(kept) == len(self.terms):
+            return self
+        return total + _of(kept) if kept else total
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value; a `KeyError` names a variable without one."""
@@ -144,6 +167,14 @@ class Poly:
         return f"Poly({str(self)!r})"
 
 
+def _of(terms: dict[Monomial, int]) -> Poly:
+    """The polynomial of terms that hold no zero."""
+    new: Poly = object.__new__(Poly)
+    new.terms = terms
+    new._hash = None
+    return new
+
+
 ZERO = Poly({})
 ONE = Poly({(): 1})
 
@@ -151,7 +182,7 @@ Size: TypeAlias = Poly
 
 
 def as_poly(value: Poly | int) -> Poly:
-    return value if isinstance(value, Poly) else Poly({(): int(value)})
+    return value if isinstance(value, Poly) else Poly.const(value)
 
 
 def product(factors: Iterable[Poly]) -> Poly:
