@@ -1,4 +1,4 @@
-"""From FUN to segments: the pipeline, its versions for a launch, and their cache.
+"""From FUN to segments: the pipeline.
 
     FUN --passes--> FUN --introduce, reuse_blocks--> FUNMEM --lower--> IMP --print--> C
 """
@@ -6,18 +6,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.introduce import introduce
 from weft.mem.reuse_blocks import reuse_blocks
+from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions, optimise
-from weft.plan.seams import CallPiece, CompiledPiece, Piece, ViewPiece, cut_at_calls
+from weft.passes.split_reductions import unless_rows
+from weft.plan.decisions import Choices, Decided, Extents
 from weft.plan.segment import Layout, Segment
+from weft.sizes import product
 
 ENTRY = "weft_entry"
+
+def choices(fused: fun.Program) -> Choices:
+    """What there is to decide about a fused program."""
+    nests = tuple((c.outer, c.row_bytes) for c in nest_candidates(fused))
+    splits = dict.fromkeys(
+        _row_extents(let.expr)
+        for let in fused.body.statements
+        if isinstance(let.expr, fun.Reduce) and not unless_rows(let.expr)
+    )
+    return Choices(fused.derived, nests, tuple(splits))
+
+
+def finish(
+    fused: fun.Program, given: Choices, decided: Decided, contiguous: frozenset[str] | None
+) -> fun.Program:
+    """The fused program as decided; `contiguous` names parameters for `collapse`."""
+    nested = {e for e, yes in zip(given.nests, decided.nests, strict=True) if yes}
+    split = {e for e, yes in zip(given.splits, decided.splits, strict=True) if yes}
+
+    def should_nest(candidate: NestCandidate) -> bool:
+        return (candidate.outer, candidate.row_bytes) in nested
+
+    def should_split(reduce: fun.Reduce) -> bool:
+        return unless_rows(reduce) or _row_extents(reduce) in split
+
+    return optimise(fused, Decisions(should_nest if nested else None, contiguous, should_split))
+
+
+def _row_extents(reduce: fun.Reduce) -> Extents:
+    kept = len(reduce.space) - reduce.reduced
+    extents = [dim.extent for dim in reduce.space]
+    return product(extents[:kept]), product(extents[kept:])
 
 
 def with_memory(program: fun.Program, layouts: Mapping[str, Layout]) -> mem.Program:
@@ -35,37 +69,3 @@ def compile_segment(program: fun.Program, layouts: Mapping[str, Layout]) -> Segm
         How each array parameter lies in memory; row-major where it is not named.
     """
     return lower_segment(with_memory(program, layouts), ENTRY)
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A program optimised under certain decisions, cut at its library calls."""
-
-    program: fun.Program
-    pieces: tuple[Piece, ...]
-
-
-class Compiled:
-    """A traced program, and the versions of it that launches have asked for."""
-
-    def __init__(self, program: fun.Program) -> None:
-        self.source = program
-        self._versions: dict[Decisions, Version] = {}
-
-    def decide(self, values: Mapping[str, int]) -> Decisions:
-        """What the passes should do for these sizes."""
-        return Decisions()
-
-    def version(self, decisions: Decisions) -> Version:
-        """The program optimised under `decisions` (made once)."""
-        found = self._versions.get(decisions)
-        if found is None:
-            program = optimise(self.source, decisions)
-            found = self._versions[decisions] = Version(program, cut_at_calls(program))
-        return found
-
-
-__all__ = [
-    "CallPiece", "Compiled", "CompiledPiece", "Decisions", "Piece", "Version", "ViewPiece",
-    "compile_segment", "with_memory",
-]  # fmt: skip

@@ -117,9 +117,9 @@ def plan_of(
     from weft.plan.planner import plan_program
     from weft.runtime import threads as runtime_threads
 
-    program = computation.streamed()
-    named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
     threads = current.threads or runtime_threads.threads()
+    program = computation.streamed(sizes, threads)
+    named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
     return plan_program(program, sizes, named, sinks, current.limit, threads, stage_code)
 
 

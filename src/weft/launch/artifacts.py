@@ -1,0 +1,243 @@
+"""What compiling a program gives, and its place in the cache on disk.
+
+The cache has two levels. Here: a program's text (canonical FUN, with places), what its launch
+decided and how its parameters lie give the segments, as JSON. In `runtime.toolchain`: a
+segment's text, compiler, flags and CPU give the library. A program found here is neither
+optimised nor lowered again; the compiler is not even imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from weft.fun import nodes as fun
+from weft.fun.show import show
+from weft.plan.archive import (
+    derived_from_json,
+    derived_to_json,
+    dumps,
+    segment_from_json,
+    segment_to_json,
+)  # fmt: skip
+from weft.plan.decisions import Choices, Decided
+from weft.plan.seams import (
+    LAYOUT_CHANGES,
+    CallPiece,
+    CompiledPiece,
+    Piece,
+    ViewPiece,
+    cut_at_calls,
+)  # fmt: skip
+from weft.plan.segment import Layout, Segment
+from weft.runtime.cache import key_of, open_cache
+from weft.sizes import Derived, parse_poly
+
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPiece:
+    """A compiled piece of a program; its parameters and results go by name."""
+
+    segment: Segment
+    params: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+ArtifactPiece: TypeAlias = SegmentPiece | CallPiece | ViewPiece
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A compiled program.
+
+    Attributes
+    ----------
+    pieces : tuple of ArtifactPiece
+        In the order in which they run.
+    derived : tuple of Derived
+        All sizes that are computed at launch.
+    results : tuple of (str or fun.Const)
+        What each result is: a named value, or a constant.
+    roots : mapping of str to str
+        For each result that is a view, what it is a view of.
+    """
+
+    pieces: tuple[ArtifactPiece, ...]
+    derived: tuple[Derived, ...]
+    results: tuple[str | fun.Const, ...]
+    roots: Mapping[str, str]
+
+
+def find_or_make(
+    parts: tuple[str, ...], make: Callable[[], Any], to_json: Any, from_json: Any
+) -> Any:
+    """What the cache has under a key made of `parts`, else `make()`, which is then stored.
+
+    `to_json` gives None for what cannot be stored.
+    """
+    store = open_cache()
+    key = key_of(_fingerprint(), *parts)
+    stored = store.load(key, _SUFFIX)
+    if stored is not None:
+        try:
+            return from_json(json.loads(stored))
+        except (KeyError, ValueError, TypeError):
+            store.remove(key, _SUFFIX)  # not what this version writes
+    made = make()
+    found = to_json(made)
+    if found is not None:
+        with contextlib.suppress(OSError):  # a full disk costs time, not results
+            store.save(key, _SUFFIX, dumps(found))
+    return made
+
+
+@cache
+def _fingerprint() -> str:
+    """Weft's own source files, by size and time: what an edited compiler made is not reused."""
+    package = Path(__file__).parent.parent
+    entries = []
+    for folder, folders, files in os.walk(package):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(files):
+            status = os.stat(os.path.join(folder, name))
+            entries.append(f"{folder}/{name} {status.st_size} {status.st_mtime_ns}")
+    return "\n".join(entries)
+
+
+# ---------------------------------------------------------------- whole programs
+
+
+class Artifacts:
+    """The compiled forms of one traced program, made as launches need them."""
+
+    def __init__(self, program: fun.Program) -> None:
+        self.program = program
+        self.text = show(program, places=True)
+        self._choices: Choices | None = None
+        self._fused: fun.Program | None = None
+
+    @property
+    def fused(self) -> fun.Program:
+        """The program simplified and fused, whatever its sizes."""
+        if self._fused is None:
+            from weft.passes.pipeline import optimise
+
+            self._fused = optimise(self.program)
+        return self._fused
+
+    @property
+    def choices(self) -> Choices:
+        """What a launch can decide."""
+        if self._choices is None:
+            from weft.compiler import choices
+
+            self._choices = find_or_make(
+                ("choices", self.text), lambda: choices(self.fused),
+                _choices_to_json, _choices_from_json,
+            )  # fmt: skip
+        return self._choices
+
+    def finished(self, decided: Decided, contiguous: frozenset[str] | None) -> fun.Program:
+        """The optimised program, as decided."""
+        from weft.compiler import finish
+
+        return finish(self.fused, self.choices, decided, contiguous)
+
+    def artifact(self, decided: Decided, layouts: Mapping[str, Layout]) -> Artifact:
+        """The compiled program, from the cache where it is there."""
+        lie = ",".join(f"{name}:{layout}" for name, layout in sorted(layouts.items()))
+        return find_or_make(  # type: ignore[no-any-return]
+            ("artifact", self.text, str(decided), lie), lambda: self._make(decided, layouts),
+            _artifact_to_json, _artifact_from_json,
+        )  # fmt: skip
+
+    def _make(self, decided: Decided, layouts: Mapping[str, Layout]) -> Artifact:
+        contiguous = frozenset(p.name for p in self.program.params if p.name not in layouts)
+        program = self.finished(decided, contiguous)
+        return Artifact(
+            tuple(_compiled(piece, layouts) for piece in cut_at_calls(program)),
+            program.derived,
+            tuple(a.name if isinstance(a, fun.Var) else a for a in program.body.results),
+            view_roots(program),
+        )
+
+
+def view_roots(program: fun.Program) -> dict[str, str]:
+    """For each outermost layout change, the array that it is a view of."""
+    roots: dict[str, str] = {}
+    for let in program.body.statements:
+        if isinstance(let.expr, LAYOUT_CHANGES) and isinstance(let.expr.array, fun.Var):
+            roots[let.pattern[0].name] = roots.get(let.expr.array.name, let.expr.array.name)
+    return roots
+
+
+def _compiled(piece: Piece, layouts: Mapping[str, Layout]) -> ArtifactPiece:
+    if not isinstance(piece, CompiledPiece):
+        return piece
+    from weft.compiler import compile_segment
+
+    names = tuple(param.name for param in piece.program.params)
+    lie = {name: layouts[name] for name in names if name in layouts}
+    return SegmentPiece(compile_segment(piece.program, lie), names, piece.results)
+
+
+def segment_of(program: fun.Program, layouts: Mapping[str, Layout]) -> Segment:
+    """The segment of an optimised program without library calls, through the cache."""
+    from weft.compiler import compile_segment
+
+    lie = ",".join(f"{name}:{layout}" for name, layout in sorted(layouts.items()))
+    return find_or_make(  # type: ignore[no-any-return]
+        ("segment", show(program, places=True), lie), lambda: compile_segment(program, layouts),
+        segment_to_json, segment_from_json,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- as JSON
+
+
+def _choices_to_json(found: Choices) -> Any:
+    return [
+        [derived_to_json(entry) for entry in found.derived],
+        [[str(a), str(b)] for a, b in found.nests],
+        [[str(a), str(b)] for a, b in found.splits],
+    ]
+
+
+def _choices_from_json(found: Any) -> Choices:
+    derived, nests, splits = found
+    return Choices(
+        tuple(map(derived_from_json, derived)),
+        tuple((parse_poly(a), parse_poly(b)) for a, b in nests),
+        tuple((parse_poly(a), parse_poly(b)) for a, b in splits),
+    )
+
+
+def _artifact_to_json(found: Artifact) -> Any:
+    """None for programs with library calls, whose statements are FUN."""
+    pieces = [piece for piece in found.pieces if isinstance(piece, SegmentPiece)]
+    if len(pieces) < len(found.pieces) or not all(isinstance(r, str) for r in found.results):
+        return None
+    return [
+        [[segment_to_json(p.segment), list(p.params), list(p.results)] for p in pieces],
+        [derived_to_json(entry) for entry in found.derived],
+        list(found.results),
+        dict(found.roots),
+    ]
+
+
+def _artifact_from_json(found: Any) -> Artifact:
+    pieces, derived, results, roots = found
+    return Artifact(
+        tuple(SegmentPiece(segment_from_json(s), tuple(p), tuple(r)) for s, p, r in pieces),
+        tuple(map(derived_from_json, derived)),
+        tuple(results),
+        roots,
+    )

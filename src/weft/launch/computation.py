@@ -1,0 +1,211 @@
+"""A traced program that runs: in core, by the interpreter, or as the planner takes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.config import Settings, settings
+from weft.errors import MemoryLimitError
+from weft.fun import nodes as fun
+from weft.fun.interpret import interpret
+from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
+from weft.launch.device import device
+from weft.launch.host import host_step
+from weft.plan.decisions import decide
+from weft.plan.seams import CallPiece, ViewPiece
+from weft.plan.segment import Layout
+from weft.runtime import threads as runtime_threads
+from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
+from weft.runtime.memory import format_bytes, host_pool
+
+NDArray: TypeAlias = npt.NDArray[Any]
+Value: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A computation for one set of sizes and strides: steps, and what the results are."""
+
+    steps: InCore
+    artifact: Artifact
+    plain: bool  # every result is a new array of its own
+
+
+class Computation:
+    """A traced program, compiled as its launches need it."""
+
+    def __init__(self, program: fun.Program) -> None:
+        self.program = program
+        self.names = tuple(param.name for param in program.params)
+        self.is_array = tuple(isinstance(p.type, fun.Array) for p in program.params)
+        self.results = program.body.results
+        self._ready: dict[tuple[Any, ...], Ready] = {}
+        self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
+
+    @cached_property
+    def artifacts(self) -> Artifacts:
+        """The compiled forms of the program."""
+        return Artifacts(self.program)
+
+    def run_in_core(
+        self,
+        sizes: Mapping[str, int],
+        inputs: Sequence[NDArray],
+        out: Sequence[NDArray | None] | None = None,
+        current: Settings | None = None,
+    ) -> list[Value]:
+        """Run on addressable inputs (scalars as arrays of rank 0).
+
+        Raises
+        ------
+        MemoryLimitError
+            When results and temporaries do not fit the limit.
+        """
+        current = settings() if current is None else current
+        threads = current.threads or runtime_threads.threads()
+        ready, inputs = self.ready(sizes, inputs, threads)
+        steps = ready.steps
+        if steps.peak_bytes > current.limit:
+            raise MemoryLimitError(
+                f"this computation needs {format_bytes(steps.peak_bytes)} in core",
+                f"at most the memory limit, {format_bytes(current.limit)}",
+            )
+        held = dict(zip(self.names, inputs, strict=True))
+        if out is None:
+            values = steps.call(held, host_pool(), threads)
+            if ready.plain:
+                return values
+            return self._results(ready, values, held)
+        targets = _targets(ready, inputs, out)
+        values = steps.call(held, host_pool(), threads, targets)
+        results = self._results(ready, values, held)
+        for k, given in enumerate(out):
+            if given is not None and results[k] is not given:
+                np.copyto(given, results[k], casting="no")
+                results[k] = given
+        return results
+
+    def ready(
+        self, sizes: Mapping[str, int], inputs: Sequence[NDArray], threads: int
+    ) -> tuple[Ready, Sequence[NDArray]]:
+        """The steps for these sizes and strides, and the inputs as they take them."""
+        key: tuple[Any, ...] = (threads, *sizes.values())
+        layouts: dict[str, Layout] = {}
+        strides: dict[str, int] = {}
+        for place, array in enumerate(inputs):
+            if not array.flags.carray and self.is_array[place]:
+                layout = layout_of(array)
+                if layout is None:
+                    inputs = [*inputs]
+                    inputs[place] = np.array(array, array.dtype.newbyteorder("="), order="C")
+                elif layout != "contiguous":
+                    layouts[self.names[place]] = layout
+                    strides |= strides_of(self.names[place], array, layout)
+        if strides:
+            key = (*key, *strides.items())
+        found = self._ready.get(key)
+        if found is None:
+            found = self._ready[key] = self._prepare(
+                {**sizes, **strides, "threads": threads}, layouts
+            )
+        return found, inputs
+
+    def _prepare(self, values: dict[str, int], layouts: Mapping[str, Layout]) -> Ready:
+        decided = decide(self.artifacts.choices, values)
+        key = (decided, *layouts.items())
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            artifact = self.artifacts.artifact(decided, layouts)
+            steps = tuple(_step(piece) for piece in artifact.pieces)
+            compiled = self._compiled[key] = artifact, steps
+        artifact, steps = compiled
+        names = dict.fromkeys(
+            name for name in artifact.results if isinstance(name, str) and name not in self.names
+        )
+        plain = len(names) == len(artifact.results) and not any(n in artifact.roots for n in names)
+        in_core = InCore(steps, derive(values, artifact.derived), tuple(names))
+        return Ready(in_core, artifact, plain)
+
+    def _results(
+        self, ready: Ready, values: Sequence[Value], held: Mapping[str, Value]
+    ) -> list[Value]:
+        """One array for each result, sharing memory neither with inputs nor with each other."""
+        known = {**held, **dict(zip(ready.steps.results, values, strict=True))}
+        taken: set[str] = set(self.names)
+        results = []
+        for result in ready.artifact.results:
+            if isinstance(result, fun.Const):
+                results.append(np.array(result.value, result.dtype.numpy))
+                continue
+            value = known[result]
+            root = ready.artifact.roots.get(result, result)
+            if root in taken:
+                value = _copied(value)
+            taken.add(root)
+            results.append(value)
+        return results
+
+    # ------------------------------------------------------------ other ways to run
+
+    def streamed(self, sizes: Mapping[str, int], threads: int) -> fun.Program:
+        """The program as the planner takes it: optimised as for these sizes."""
+        decided = decide(self.artifacts.choices, {**sizes, "threads": threads})
+        return self.artifacts.finished(decided, None)
+
+    def is_small(self, sizes: Mapping[str, int], limit: int) -> bool:
+        """Whether no array of the program takes `limit` bytes or more."""
+        known = derive(sizes, self.program.derived)
+        try:
+            return all(
+                math.prod(extent.evaluate(known) for extent in var.type.shape)
+                * var.type.dtype.itemsize
+                < limit
+                for let in self.program.body.statements
+                for var in let.pattern
+                if isinstance(var.type, fun.Array)
+            )
+        except KeyError:  # an extent that only running the program tells
+            return False
+
+    def interpret(self, sizes: Mapping[str, int], inputs: Sequence[Value]) -> list[Value]:
+        """Run with the interpreter, in memory."""
+        return [np.asarray(value) for value in interpret(self.program, inputs, sizes)]
+
+
+def _copied(value: NDArray) -> NDArray:
+    copy = host_pool().empty(value.shape, value.dtype)
+    np.copyto(copy, value)
+    return copy
+
+
+def _targets(
+    ready: Ready, inputs: Sequence[NDArray], out: Sequence[NDArray | None]
+) -> dict[str, NDArray]:
+    """Results that kernels can write straight to the caller's arrays."""
+    targets: dict[str, NDArray] = {}
+    for name, given in zip(ready.artifact.results, out, strict=True):
+        if (
+            given is not None
+            and isinstance(name, str)
+            and name not in ready.artifact.roots
+            and name not in targets
+            and given.flags.carray
+            and not any(np.may_share_memory(given, array) for array in inputs)
+        ):
+            targets[name] = given
+    return targets
+
+
+def _step(piece: ArtifactPiece) -> Step:
+    match piece:
+        case SegmentPiece(segment, params, results):
+            return SegmentStep(segment, device.load(segment), params, results)
+        case CallPiece(let) | ViewPiece(let):
+            return host_step(let)

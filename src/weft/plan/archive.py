@@ -1,0 +1,106 @@
+"""Segments as JSON, for the cache on disk: no pickle is ever read from it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from weft.errors import Place
+from weft.plan.segment import BoundsCheck, Failure, Segment, Slot
+from weft.sizes import Derived, Fact, Size, parse_poly
+
+
+def segment_to_json(segment: Segment) -> dict[str, Any]:
+    """A segment as plain lists, strings and numbers."""
+    return {
+        "entry": segment.entry,
+        "source": segment.source,
+        "params": [_from_slot(slot) for slot in segment.params],
+        "results": [_from_slot(slot) for slot in segment.results],
+        "sizes": list(segment.sizes),
+        "derived": [derived_to_json(entry) for entry in segment.derived],
+        "facts": [[fact.relation, str(fact.poly), fact.divisor] for fact in segment.facts],
+        "integers": list(segment.integers),
+        "workspace": str(segment.workspace),
+        "checks": [
+            [
+                str(check.lower), str(check.upper), str(check.extent),
+                [str(extent) for extent in check.nonempty], check.array, check.axis,
+                _from_place(check.place),
+            ]
+            for check in segment.checks
+        ],
+        "failures": [
+            [failure.kind, failure.array, failure.axis, _from_place(failure.place)]
+            for failure in segment.failures
+        ],
+        "kernels": list(segment.kernels),
+    }  # fmt: skip
+
+
+def segment_from_json(found: dict[str, Any]) -> Segment:
+    """The segment of `segment_to_json`.
+
+    Raises
+    ------
+    KeyError, ValueError, TypeError
+        When it is something else.
+    """
+    return Segment(
+        entry=found["entry"],
+        source=found["source"],
+        params=tuple(map(_to_slot, found["params"])),
+        results=tuple(map(_to_slot, found["results"])),
+        sizes=tuple(found["sizes"]),
+        derived=tuple(map(derived_from_json, found["derived"])),
+        facts=tuple(Fact(r, parse_poly(poly), divisor) for r, poly, divisor in found["facts"]),
+        integers=tuple(found["integers"]),
+        workspace=parse_poly(found["workspace"]),
+        checks=tuple(map(_to_check, found["checks"])),
+        failures=tuple(map(_to_failure, found["failures"])),
+        kernels=tuple(found["kernels"]),
+    )
+
+
+def derived_to_json(entry: Derived) -> list[str]:
+    return [entry.name, entry.operation, str(entry.left), str(entry.right)]
+
+
+def derived_from_json(found: list[Any]) -> Derived:
+    name, operation, left, right = found
+    return Derived(name, operation, parse_poly(left), parse_poly(right))
+
+
+def dumps(found: Any) -> bytes:
+    """Compact JSON."""
+    return json.dumps(found, separators=(",", ":")).encode()
+
+
+def _from_slot(slot: Slot) -> list[Any]:
+    return [slot.name, slot.dtype.str, [str(extent) for extent in slot.shape], slot.layout]
+
+
+def _to_slot(found: list[Any]) -> Slot:
+    name, dtype, shape, layout = found
+    return Slot(name, np.dtype(dtype), tuple(map(parse_poly, shape)), layout)
+
+
+def _to_check(found: list[Any]) -> BoundsCheck:
+    lower, upper, extent, nonempty, array, axis, place = found
+    sizes: list[Size] = [parse_poly(text) for text in (lower, upper, extent)]
+    return BoundsCheck(*sizes, tuple(map(parse_poly, nonempty)), array, axis, _to_place(place))
+
+
+def _to_failure(found: list[Any]) -> Failure:
+    kind, array, axis, place = found
+    return Failure(kind, array, axis, _to_place(place))
+
+
+def _from_place(place: Place | None) -> list[Any] | None:
+    return None if place is None else [place.file, place.line, place.function]
+
+
+def _to_place(found: list[Any] | None) -> Place | None:
+    return None if found is None else Place(*found)
