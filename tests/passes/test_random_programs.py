@@ -19,6 +19,7 @@ from weft.passes.fuse_horizontal import fuse_horizontal
 from weft.passes.fuse_vertical import fuse_vertical
 from weft.passes.nest import nest
 from weft.passes.pipeline import Decisions, optimise
+from weft.passes.raise_reshapes import raise_reshapes
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
 from weft.passes.simplify import simplify
@@ -29,7 +30,9 @@ SETTINGS = settings(
 Pass = Callable[[fun.Program], fun.Program]
 
 
-PASSES = [simplify, share, remove_dead, flatten, fuse_vertical, fuse_horizontal]
+PASSES = [
+    simplify, share, remove_dead, flatten, raise_reshapes, fuse_vertical, fuse_horizontal,
+]  # fmt: skip
 
 
 def holds(case: Case, *passes: Pass) -> None:
@@ -41,7 +44,7 @@ def holds(case: Case, *passes: Pass) -> None:
     assert_agree(interpret(program, case.arguments, case.sizes), expected)
 
 
-@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("pass_", PASSES, ids=lambda pass_: pass_.__name__)
 @given(case=programs())
 @SETTINGS
 def test_one_pass(pass_: Pass, case: Case) -> None:

@@ -13,6 +13,7 @@ from weft.passes import split_reductions as splitting
 from weft.passes.collapse import collapse
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
+from weft.passes.raise_reshapes import raise_reshapes
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
 from weft.passes.simplify import simplify
@@ -44,6 +45,7 @@ FUSION: list[tuple[Pass, str]] = [
     (flatten, "before fusion, which has no producers with rows for elements"),
     (share, "before fusion, which must not see one producer as two"),
     (remove_dead, "before fusion, which counts the uses of a producer"),
+    (raise_reshapes, "after that, since it asks for a kernel's only use; before fusion"),
     (fuse, "once every statement is in its simplest form"),
 ]
 
