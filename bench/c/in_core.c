@@ -102,7 +102,12 @@ static void moments_chunk(const void *given, int64_t begin, int64_t end, int thr
     double *restrict mean = g.mean + thread * n, *restrict square = g.square + thread * n;
     float *restrict sum = malloc(2 * n * sizeof(float)), *restrict deviation = sum + n;
     memset(sum, 0, 2 * n * sizeof(float));
-    for (int64_t i = begin; i < end; i++)
+    int64_t i = begin;
+    for (; i + 4 <= end; i += 4) { /* four rows for each pass over the sums */
+        const float *restrict x = g.x + i * n;
+        for (int64_t j = 0; j < n; j++) sum[j] += (x[j] + x[j + n]) + (x[j + 2 * n] + x[j + 3 * n]);
+    }
+    for (; i < end; i++)
         for (int64_t j = 0; j < n; j++) sum[j] += g.x[i * n + j];
     for (int64_t j = 0; j < n; j++) sum[j] /= (float)(end - begin);
     for (int64_t i = begin; i < end; i++)
@@ -194,11 +199,21 @@ static void magnitude_chunk(const void *given, int64_t begin, int64_t end, int t
     const magnitude_arguments g = *(const magnitude_arguments *)given;
     int64_t n = g.columns;
     float *restrict sum = calloc(n, sizeof(float));
-    for (int64_t i = begin; i < end; i++) {
+    int64_t i = begin;
+    for (; i + 4 <= end; i += 4) { /* four rows for each pass over the sums */
         const float *restrict x = g.x + i * n, *restrict y = g.y + i * n;
         #pragma omp simd
-        for (int64_t j = 0; j < n; j++) sum[j] += sqrtf(x[j] * x[j] + y[j] * y[j]);
+        for (int64_t j = 0; j < n; j++) {
+            float m0 = sqrtf(x[j] * x[j] + y[j] * y[j]);
+            float m1 = sqrtf(x[j + n] * x[j + n] + y[j + n] * y[j + n]);
+            float m2 = sqrtf(x[j + 2 * n] * x[j + 2 * n] + y[j + 2 * n] * y[j + 2 * n]);
+            float m3 = sqrtf(x[j + 3 * n] * x[j + 3 * n] + y[j + 3 * n] * y[j + 3 * n]);
+            sum[j] += (m0 + m1) + (m2 + m3);
+        }
     }
+    for (; i < end; i++)
+        for (int64_t j = 0; j < n; j++)
+            sum[j] += sqrtf(g.x[i * n + j] * g.x[i * n + j] + g.y[i * n + j] * g.y[i * n + j]);
     double *restrict partial = g.partial + thread * n;
     for (int64_t j = 0; j < n; j++) partial[j] += sum[j];
     free(sum);
