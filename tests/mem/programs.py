@@ -194,6 +194,27 @@ def updates() -> Case:
     return p.program(made, fifth, sixth), [numbers(3, 4), numbers(4)]
 
 
+def self_updates() -> Case:
+    """Updates, scatters and loops that read what they overwrite."""
+    p = Maker(("a", array(N)))
+    (a,), b = p.params, p.build
+    made = doubled(b, a)
+    backwards = b.let(fun.Slice(made, (fun.Span(N - 1, N, -1),)), array(N))
+    turned = b.let(fun.Update(made, (fun.Span(ZERO, N),), backwards), array(N))
+    inner = b.inner()
+    index = fun.Range(b.index(), N)
+    i = Poly.var(index.index.name)
+    at = inner.let(fun.SizeValue(N - 1 - i), I64)
+    value = element(inner, turned, i)
+    scattered = b.let(fun.Scatter((turned,), (index,), inner.body([at, value])), array(N))
+
+    def step(inner: Builder, t: Size, x: fun.Var, y: fun.Var) -> list[fun.Atom]:
+        first = inner.let(fun.Update(x, (ZERO,), element(inner, y, 1)), array(N))
+        return [first, inner.let(fun.Update(y, (ONE,), element(inner, x, 2)), array(N))]
+
+    return p.program(*_loop(b, [scattered, scattered], step)), [numbers(5)]
+
+
 def repeated_update() -> Case:
     """An update of a broadcast view must not write an element for many."""
     p = Maker(
@@ -379,7 +400,7 @@ CASES: dict[str, Callable[[], Case]] = {
     make.__name__: make
     for make in (
         views, view_results, transposed_result, reshape_copies, chain, softmax,
-        inner_view_result, triangle, updates, repeated_update, histogram, cumulative,
+        inner_view_result, triangle, updates, self_updates, repeated_update, histogram, cumulative,
         stencil_loop, swapping_loop, update_loop, while_loop, branches, kernel_loop,
         column_sums, joined_view,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from weft.errors import InternalError
 from weft.fun import nodes as fun
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
@@ -15,7 +17,8 @@ class Bounds:
     Size variables are never negative, nor are kernel indices.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Iterable[str]) -> None:
+        self.sizes = frozenset(sizes)
         self.lower: dict[str, Size] = {}
         self.upper: dict[str, tuple[Size, ...]] = {}  # alternatives
 
@@ -81,7 +84,7 @@ class Bounds:
     def _eliminate(self, poly: Size, upper: bool, steps: int) -> Size | None:
         name = next((v for v in sorted(poly.variables()) if self._known(v)), None)
         if name is None:
-            return poly
+            return poly if poly.variables() <= self.sizes else None
         if steps == 0 or poly.degree(name) > 1:
             return self._eliminate_power(poly, name, upper, steps)
         factor, rest = poly.coefficient(name), poly.without(name)

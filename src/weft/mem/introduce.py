@@ -71,7 +71,7 @@ class _Introduction:
         self.names = Names.of(source)
         self.memory: dict[str, MemArray] = {}
         self.blocks: list[Block] = []
-        self.bounds = Bounds()
+        self.bounds = Bounds((*source.sizes, *(d.name for d in source.derived)))
         self.in_kernel = False
         self.pending: dict[str, MemArray] = {}  # arrays whose blocks are yet to be allocated
         self.doubled: dict[str, MemArray] = {}  # results of loops -> their first buffer
