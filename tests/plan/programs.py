@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,17 @@ class Case:
 
     @property
     def program(self) -> fun.Program:
-        program = parse(self.text)
+        program = read(self.text)
         return split_reductions(program, always) if self.split else program
+
+
+def read(text: str) -> fun.Program:
+    """The program, in which every sum has variables of its own."""
+    pieces = text.split(SUM)
+    text = pieces[0]
+    for number, piece in enumerate(pieces[1:]):
+        text += re.sub(r"\b([uvw])\b", rf"\1_sum{number}", SUM) + piece
+    return parse(text)
 
 
 def _floats(*shape: int) -> Callable[[], dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.fun import nodes as fun
+from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.plan.planner import plan_program
 from weft.runtime.executor import execute
@@ -21,6 +22,7 @@ class InterpretedStage:
 
     def __init__(self, program: fun.Program, layouts: Sequence[str]) -> None:
         assert len(layouts) == len(program.params)
+        check(program, after="partition")
         self.program = program
         self.integers = (*program.sizes, *(derived.name for derived in program.derived))
 

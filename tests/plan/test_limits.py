@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plan.programs import CASES, SUM, Case
+from plan.programs import CASES, SUM, Case, read
 from plan.stages import InterpretedStage, ListedSink, ListedSource
 
 from weft.errors import MemoryLimitError
@@ -128,7 +128,7 @@ def test_rows_too_long_for_a_box_are_cut_along_the_other_axis() -> None:
 
 def test_statistics_read_their_input_once() -> None:
     program = split_reductions(
-        parse(f"""program stats(x: f64[n, m]) sizes n, m {{
+        read(f"""program stats(x: f64[n, m]) sizes n, m {{
           let r: f64[n] = reduce (i < n; j < m) from 0.0 {{ let a: f64 = x[i, j] in a }} {SUM}
           let s: f64[m] = reduce (j < m; i < n) from 0.0 {{ let a1: f64 = x[i, j] in a1 }} {SUM}
           let t: f64 = reduce (; i < n, j < m) from 0.0 {{ let a2: f64 = x[i, j] in a2 }} {SUM}
