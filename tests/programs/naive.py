@@ -156,7 +156,8 @@ def _grid(dims: tuple[fun.Span | Size, ...], values: dict[str, Any], shape: Any)
             axes.append([_size(dim, values)])
     if all(axes):
         for axis, row in enumerate(axes):
-            assert 0 <= min(row) and max(row) < shape[axis], "slice out of bounds"
+            assert min(row) >= 0, "slice out of bounds"
+            assert max(row) < shape[axis], "slice out of bounds"
     grid = np.ix_(*(np.array(row, dtype=np.int64) for row in axes))
     return grid, tuple(len(axes[axis]) for axis in kept)
 
