@@ -277,6 +277,7 @@ def lower_loop(e: Emitter, let: fun.Let) -> None:
             with e.level() as body:
                 conditional, e.conditional = e.conditional, True
                 e.emit(imp.Poll())
+                _vary(e, loop, states)
                 (going,) = scalar_results(e, condition)
                 e.emit(imp.If(imp.Apply("logical_not", (going,), DType.BOOL), (imp.Break(),)))
                 _round(e, loop, states)
@@ -297,12 +298,7 @@ def lower_loop(e: Emitter, let: fun.Let) -> None:
 
 def _round(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
     """One round: all results are computed before any parameter changes."""
-    for param in loop.params:
-        e.depths["@" + param.name] = e.depth
-    # States change each round, so nothing computed from them may leave the loop.
-    for state in states:
-        if state is not None:
-            e.depths[state.name] = e.depth
+    _vary(e, loop, states)
     results = lower_body(e, loop.body)
     pending: list[imp.Stmt] = []
     for state, result in zip(states, results, strict=True):
@@ -313,6 +309,15 @@ def _round(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
             pending.append(imp.Assign(state, value))
     for statement in pending:
         e.emit(statement)
+
+
+def _vary(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
+    """States change each round, so nothing computed from them may leave the loop."""
+    for param in loop.params:
+        e.depths["@" + param.name] = e.depth
+    for state in states:
+        if state is not None:
+            e.depths[state.name] = e.depth
 
 
 def _snapshot(e: Emitter, value: imp.Expr) -> imp.Expr:
