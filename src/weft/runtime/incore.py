@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from weft.errors import OutOfBoundsError
 from weft.plan.segment import BoundsCheck, Layout, Segment
+from weft.runtime import profile
 from weft.runtime.devices.cpu import LoadedSegment
 from weft.runtime.memory import Pool
 from weft.sizes import Derived
@@ -246,9 +248,15 @@ def run_launch(
         ]
     pointers = [array.__array_interface__["data"][0] for array in inputs]
     pointers += [array.__array_interface__["data"][0] for array in results]
+    loaded = launch.step.loaded
+    start = perf_counter() if profile.recorder is not None else 0.0
     if launch.workspace == 0:
-        launch.step.loaded.call(launch.integers, (*pointers, 0), threads)
+        loaded.call(launch.integers, (*pointers, 0), threads)
     else:
         with pool.workspace(launch.workspace) as workspace:
-            launch.step.loaded.call(launch.integers, (*pointers, workspace), threads)
+            loaded.call(launch.integers, (*pointers, workspace), threads)
+    if profile.recorder is not None:
+        moved = sum(array.nbytes for array in (*inputs, *results))
+        name = ", ".join(launch.step.segment.kernels) or launch.step.segment.entry
+        profile.recorder.record(name, "cpu", start, perf_counter(), moved)
     return results
