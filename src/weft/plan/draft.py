@@ -124,9 +124,6 @@ class Draft:
                     continue
                 lower, upper = bounds[axis]
                 none = empty | (lower >= upper)
-                for other, bound in enumerate(bounds):
-                    if other != axis:
-                        none = none | (bound[0] >= bound[1])
                 read = np.where(none, _NOWHERE, lower), np.where(none, -1, upper)
                 found.reads[key] = read
                 producer = analysis.producer.get(access.array)
