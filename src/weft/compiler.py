@@ -17,9 +17,11 @@ from weft.passes.pipeline import Decisions, optimise
 from weft.passes.split_reductions import unless_rows
 from weft.plan.decisions import Choices, Decided, Extents
 from weft.plan.segment import Layout, Segment
+from weft.printers import c
 from weft.sizes import product
 
 ENTRY = "weft_entry"
+
 
 def choices(fused: fun.Program) -> Choices:
     """What there is to decide about a fused program."""
@@ -68,4 +70,4 @@ def compile_segment(program: fun.Program, layouts: Mapping[str, Layout]) -> Segm
     layouts : mapping of str to Layout
         How each array parameter lies in memory; row-major where it is not named.
     """
-    return lower_segment(with_memory(program, layouts), ENTRY)
+    return lower_segment(with_memory(program, layouts), ENTRY, c.print_program)

@@ -17,7 +17,9 @@ from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.lower.segment import compile_segment
 from weft.mem.introduce import introduce
+from weft.mem.reuse_blocks import reuse_blocks
 from weft.plan.segment import Segment
+from weft.printers.c import print_program
 
 FLAGS = (
     "-std=gnu11 -O3 -march=native -fopenmp-simd -fwrapv -fno-math-errno -fno-trapping-math"
@@ -164,7 +166,8 @@ def run(
 
 
 def compiled(program: fun.Program, **layouts: Any) -> Segment:
-    return compile_segment(introduce(program, layouts))
+    memory = reuse_blocks(introduce(program, layouts))
+    return compile_segment(memory, "weft_entry", print_program)
 
 
 def sizes_of(program: fun.Program, arguments: Sequence[Any], extra: dict[str, int]) -> dict[str, int]:

@@ -14,20 +14,23 @@ from weft.mem.nodes import MemArray, Program
 from weft.mem.place_blocks import THREADS, place_blocks
 from weft.ops.dtypes import DType
 from weft.plan.segment import BoundsCheck, Failure, Layout, Segment, Slot
-from weft.printers import c
 from weft.sizes import ONE, ZERO, Poly, Size
 from weft.sizes.prove import Prover
 
 
-def compile_segment(memory_program: Program, name: str = "weft_entry") -> Segment:
-    """The segment of a program: C text, slots, checks.
+def compile_segment(
+    memory_program: Program, name: str, print_program: Callable[[imp.Program], str]
+) -> Segment:
+    """The segment of a program: its text, slots, checks.
 
     Parameters
     ----------
     memory_program : weft.mem.nodes.Program
         A program with memory.
     name : str
-        The C name of its entry function.
+        The name of its entry function.
+    print_program : callable
+        A printer: the text of an IMP program (`weft.printers.c.print_program`).
     """
     lowered, unit, workspace = lower_program(memory_program, name)
     program = memory_program.program
@@ -37,7 +40,7 @@ def compile_segment(memory_program: Program, name: str = "weft_entry") -> Segmen
     )
     return Segment(
         entry=name,
-        source=c.print_program(lowered),
+        source=print_program(lowered),
         params=params,
         results=results,
         sizes=program.sizes,

@@ -53,27 +53,37 @@ class Strip:
 
 def suits(body: fun.Body, lane: str) -> bool:
     """Whether lanes should be the kernel's last index: its columns are summed, or it iterates."""
-    return _possible(body) and _wanted(body, lane)
+    return _possible(body, {lane}) and _wanted(body, lane)
 
 
-def _possible(body: fun.Body) -> bool:
+def _possible(body: fun.Body, varying: set[str]) -> bool:
+    """Whether all lanes can go through the body side by side, in the same number of rounds."""
     for let in body.statements:
+        if walk.used_names(let.expr) & varying:
+            varying |= {var.name for var in let.pattern}
         match let.expr:
             case fun.Reduce() as reduce if not shapes.is_unrolled(reduce):
                 if reduce.reduced != len(reduce.space):
                     return False
-                if not (_possible(reduce.body) and shapes.is_flat(reduce.operator.body)):
+                if any(r.extent.variables() & varying for r in reduce.space):
                     return False
+                if not (_possible(reduce.body, varying) and shapes.is_flat(reduce.operator.body)):
+                    return False
+                varying |= {var.name for var in let.pattern}
             case fun.Loop(params, _, form, inner):
                 if not all(isinstance(p.type, fun.Scalar) for p in params):
                     return False
+                varying |= {param.name for param in params}
                 if isinstance(form, fun.While):
                     if not (shapes.is_flat(form.condition) and shapes.is_flat(inner)):
                         return False
                     if _reads(form.condition) or _reads(inner):
                         return False
-                elif not _possible(inner):
+                elif (form.lower.variables() | form.upper.variables()) & varying:
                     return False
+                elif not _possible(inner, varying):
+                    return False
+                varying |= {var.name for var in let.pattern}
             case _:
                 if not shapes.is_flat(fun.Body((let,), ())):
                     return False
