@@ -170,12 +170,23 @@ def store(
     execute(plan, progress=progress)
 
 
-def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = None) -> Plan:
-    """The plan that computing nodes would follow; nothing runs."""
+def plan_nodes(outputs: Sequence[Node]) -> Plan:
+    """The plan that computing nodes would follow; nothing runs.
+
+    Results that do not fit in memory are planned as `weft.store` would write them.
+    """
+    from weft.io.nowhere import Nowhere
+
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
-    given = [None] * len(outputs) if sinks is None else sinks
-    return plan_of(computation, walk.values, inputs, given, settings())
+    try:
+        return plan_of(computation, walk.values, inputs, [None] * len(outputs), settings())
+    except MemoryLimitError:
+        sinks = [
+            Nowhere(tuple(length.value for length in node.shape), node.dtype.numpy)
+            for node in outputs
+        ]
+        return plan_of(computation, walk.values, inputs, sinks, settings())
 
 
 def as_source(value: Any) -> Source:
