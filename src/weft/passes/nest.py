@@ -33,6 +33,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.passes.order import Node, depends, in_order, nodes_of
 from weft.passes.reads import Reads, Site
+from weft.passes.vector_dimension import vector_dimension
 from weft.sizes import ZERO, Poly, Size, product
 
 Row: TypeAlias = fun.Kernel | fun.Reduce | fun.Scan
@@ -204,16 +205,21 @@ def _groups(program: fun.Program) -> list[_Group]:
 def _members(statements: tuple[fun.Let, ...]) -> Iterator[_Member]:
     for number, let in enumerate(statements):
         if isinstance(let.expr, fun.Kernel | fun.Reduce | fun.Scan):
-            if isinstance(let.expr, fun.Reduce) and let.expr.counter:
+            if isinstance(let.expr, fun.Reduce) and not _along_rows(let.expr):
                 continue
             reads = Reads.of(let.expr)
             yield _Member(number, let, let.expr, reads.sites, reads.whole)
 
 
+def _along_rows(reduce: fun.Reduce) -> bool:
+    """Whether it combines rows: column by column, rows would be read across."""
+    return not reduce.counter and vector_dimension(reduce) == "reduced"
+
+
 def _kept(expr: fun.Expr) -> tuple[Size, ...]:
     """The dimensions that a reduction or scan keeps apart."""
     match expr:
-        case fun.Reduce(space, reduced) if not expr.counter:
+        case fun.Reduce(space, reduced) if _along_rows(expr):
             return tuple(r.extent for r in space[: len(space) - reduced])
         case fun.Scan(space):
             return tuple(r.extent for r in space[:-1])
