@@ -77,7 +77,11 @@ class ProgramGenerator(Generator):
         params = [self.builder.var(n, t) for n in "lr" for t in (type_, I64)]
         op = self.builder.inner()
         bool_ = fun.Scalar(DType.BOOL)
-        take = op.let(fun.Apply("greater", (params[2], params[0])), bool_)
+        more = op.let(fun.Apply("greater", (params[2], params[0])), bool_)
+        same = op.let(fun.Apply("equal", (params[2], params[0])), bool_)
+        before = op.let(fun.Apply("less", (params[3], params[1])), bool_)
+        tie = op.let(fun.Apply("logical_and", (same, before)), bool_)
+        take = op.let(fun.Apply("logical_or", (more, tie)), bool_)
         best = op.let(fun.Apply("where", (take, params[2], params[0])), type_)
         place = op.let(fun.Apply("where", (take, params[3], params[1])), I64)
         # NaN compares with nothing, which would make the order of combination matter.
@@ -90,8 +94,6 @@ class ProgramGenerator(Generator):
             space, 1, inner.body((clean, at)), fun.Lambda(tuple(params), op.body((best, place))),
             (neutral("maximum", value.dtype), fun.Const(np.iinfo(np.int64).max, DType.I64)),
         )  # fmt: skip
-        if self.value(shape[-1]) == 0 or not value.dtype.is_float:
-            return  # an index for the neutral element is no neutral element
         self.add(expr, (value.dtype, shape[:-1], value.bits), (DType.I64, shape[:-1], 0))
 
     def scan(self) -> None:

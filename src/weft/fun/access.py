@@ -93,9 +93,11 @@ def span_inside(start: int, extent: int, step: int, limit: int) -> bool:
     return 0 <= start < limit and 0 <= last < limit
 
 
-def along(extent: int, axis: int, rank: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """0, 1, ..., extent - 1 along one axis of `rank`."""
-    index = np.arange(extent)
+def along(
+    extent: int, axis: int, rank: int, origin: int = 0
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """origin, origin + 1, ... (`extent` numbers) along one axis of `rank`."""
+    index = np.arange(origin, origin + extent)
     return index if rank == 1 else index.reshape((1,) * axis + (extent,) + (1,) * (rank - axis - 1))
 
 
@@ -132,8 +134,9 @@ class Accesses(Nest):
                 if len(monomial) == 1 and monomial[0] in self.axes:
                     if axis >= 0:
                         return None
-                    axis, extent = self.axes[monomial[0]]
+                    axis, extent, origin = self.axes[monomial[0]]
                     step = factor
+                    start += step * origin
                     continue
                 for name in monomial:
                     value = self.values[name]

@@ -24,6 +24,20 @@ class Irregular(Exception):  # noqa: N818  (a signal inside the interpreter, not
     """A size that differs between the indices of a nest where one value is needed."""
 
 
+class TooLarge(Exception):  # noqa: N818
+    """A nest of more than `PART` indices, which is better evaluated in parts.
+
+    `times` is how many parts would do.
+    """
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+
+PART = 1 << 18  # indices at once: temporary arrays stay near the processor
+
+
 @lru_cache(maxsize=4096)
 def constant(value: fun.Const) -> Any:
     """A constant as a NumPy scalar."""
@@ -42,22 +56,28 @@ class Nest:
     depth : int
         How many of them belong to indices in scope.
     axes : dict
-        For each kernel index in scope its axis and extent.
+        For each kernel index in scope its axis, extent and first value.
     batched : set
         Names of arrays that have batch axes.
     mask : ndarray or None
         Which indices are active.
+    part : tuple of int or None
+        Of the outermost space: a dimension, and from where to where it is evaluated.
+    volume : int
+        The number of indices of the nest, counted from where it may be cut into parts.
     """
 
-    __slots__ = ("axes", "batched", "depth", "mask", "place", "rank", "values")
+    __slots__ = ("axes", "batched", "depth", "mask", "part", "place", "rank", "values", "volume")
 
     def __init__(self) -> None:
         self.values: dict[str, Value] = {}
-        self.axes: dict[str, tuple[int, int]] = {}
+        self.axes: dict[str, tuple[int, int, int]] = {}
         self.batched: set[str] = set()
         self.rank = 0
         self.depth = 0
         self.mask: Any = None
+        self.part: tuple[int, int, int] | None = None
+        self.volume = 0
         self.place: Place | None = None
 
     # ------------------------------------------------------------ atoms and sizes

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.fun import access, combine, walk
 from weft.fun import nodes as fun
-from weft.fun.nest import Irregular, Nest, Value
+from weft.fun.nest import PART, Irregular, Nest, TooLarge, Value
 from weft.sizes import Poly
 
 Parallel: TypeAlias = fun.Kernel | fun.Reduce | fun.Scan | fun.Scatter
@@ -50,19 +50,54 @@ class ParallelForms(Nest):
         if self.rank:
             return self.vectorised(expr)
         try:
+            return self.nested(expr)
+        except TooLarge as signal:
+            times = signal.times
+        except Irregular:
+            return self.index_by_index(expr)
+        extents = [self.extent(r.extent) for r in expr.space]
+        match expr:
+            case fun.Kernel():
+                return self.in_parts(expr, extents, times)
+            case fun.Reduce(reduced=reduced) if reduced < len(extents):
+                return self.in_parts(expr, extents[:-reduced], times)
+            case _:
+                values = self.parallel(fun.Kernel(expr.space, expr.body))
+                return self.combined(expr, values)
+
+    def nested(
+        self, expr: Parallel, part: tuple[int, int, int] | None = None, volume: int = 1
+    ) -> list[Value]:
+        """Evaluate an outermost expression, or a part of it, for all indices at once."""
+        try:
             self.rank = depth_of(expr)
+            self.part, self.volume = part, volume
             self.batched.clear()
             return self.vectorised(expr)
-        except Irregular:
-            self.leave_nest()
-            return self.index_by_index(expr)
         finally:
-            self.leave_nest()
+            self.rank = self.depth = 0
+            self.mask = self.part = None
+            self.batched.clear()
 
-    def leave_nest(self) -> None:
-        self.rank = self.depth = 0
-        self.mask = None
-        self.batched.clear()
+    def in_parts(
+        self, expr: fun.Kernel | fun.Reduce, extents: list[int], times: int
+    ) -> list[Value]:
+        """Evaluate about 1/times of the longest dimension after another, and join."""
+        dimension = int(np.argmax(extents))
+        length = max(1, extents[dimension] // times)
+        parts: list[list[Value]] = []
+        begin = 0
+        while begin < extents[dimension]:
+            end = min(begin + length, extents[dimension])
+            try:
+                parts.append(self.nested(expr, (dimension, begin, end)))
+            except TooLarge as signal:
+                length = max(1, (end - begin) // signal.times)
+            except Irregular:
+                return self.index_by_index(expr)
+            else:
+                begin = end
+        return [np.concatenate(pieces, axis=dimension) for pieces in zip(*parts, strict=True)]
 
     def index_by_index(self, expr: Parallel) -> list[Value]:
         """Evaluate the body once for each index of the space, then combine."""
@@ -78,24 +113,27 @@ class ParallelForms(Nest):
         for type_, row in zip(types, rows, strict=True):
             own = tuple(map(self.extent, walk.type_sizes(type_))) if not row else np.shape(row[0])
             arrays.append(np.array(row, type_.dtype.numpy).reshape((*extents, *own)))
-        if isinstance(expr, fun.Kernel):
-            return arrays
-        # The rest is regular: the same expression over the values just computed.
+        return arrays if isinstance(expr, fun.Kernel) else self.combined(expr, arrays)
+
+    def combined(
+        self, expr: fun.Reduce | fun.Scan | fun.Scatter, arrays: list[Value]
+    ) -> list[Value]:
+        """The expression, given what its body gives over the whole space."""
         indices = tuple(Poly.var(r.index.name) for r in expr.space)
         shape = tuple(r.extent for r in expr.space)
         statements = []
-        for position, (type_, array) in enumerate(zip(types, arrays, strict=True)):
-            source = fun.Var(
-                f"{expr.space[0].index.name}.values{position}", fun.Array(type_.dtype, shape)
-            )
+        for position, array in enumerate(arrays):
+            type_ = expr.body.results[position].type
+            name = f"{expr.space[0].index.name}.value{position}"
+            source = fun.Var(f"{name}s", fun.Array(type_.dtype, shape))
             self.values[source.name] = array
-            read = fun.Var(f"{expr.space[0].index.name}.value{position}", type_)
-            statements.append(fun.Let((read,), fun.Index(source, indices), self.place))
+            read = fun.Index(source, indices)
+            statements.append(fun.Let((fun.Var(name, type_),), read, self.place))
         body = fun.Body(tuple(statements), tuple(s.pattern[0] for s in statements))
-        return self.parallel(replace(expr, body=body))
+        return self.nested(replace(expr, body=body), volume=0)  # 0: never too large
 
     def vectorised(self, expr: Parallel) -> list[Value]:
-        first, outer = self.depth, self.mask
+        first, outer, volume = self.depth, self.mask, self.volume
         try:
             extents = self.enter(expr.space)
             values = self.body(expr.body)
@@ -114,7 +152,7 @@ class ParallelForms(Nest):
                 case _:
                     assert_never(expr)
         finally:
-            self.depth, self.mask = first, outer
+            self.depth, self.mask, self.volume = first, outer, volume
             for dimension in expr.space:
                 self.axes.pop(dimension.index.name, None)
         return [self.own(value, first, kept) for value in values]
@@ -123,22 +161,27 @@ class ParallelForms(Nest):
         """Give each index of the space its axis; extents that differ are masked."""
         extents = []
         masks = []
-        for dimension in space:
+        for position, dimension in enumerate(space):
             size = self.size(dimension.extent)
-            name, axis = dimension.index.name, self.depth
+            name, axis, origin = dimension.index.name, self.depth, 0
             ragged = isinstance(size, np.ndarray)
             if ragged:
                 active = self.active(size)
                 extent = int(active.max(initial=0))
             else:
-                extent = int(size)
-            index = access.along(extent, axis, self.rank)
+                extent = max(int(size), 0)
+            if self.part is not None and axis == position == self.part[0]:
+                origin, extent = self.part[1], self.part[2] - self.part[1]
+            index = access.along(extent, axis, self.rank, origin)
             if ragged and np.any(active != extent):
                 masks.append(index < size)
             self.values[name] = index
-            self.axes[name] = (axis, extent)
+            self.axes[name] = (axis, extent, origin)
             extents.append(extent)
+            self.volume *= extent
             self.depth += 1
+        if self.volume > PART and (self.part is None or self.part[2] - self.part[1] > 1):
+            raise TooLarge(-(-self.volume // PART))
         for mask in masks:
             self.mask = mask if self.mask is None else np.logical_and(self.mask, mask)
         return tuple(extents)
