@@ -170,15 +170,22 @@ def store(
     execute(plan, progress=progress)
 
 
-def plan_nodes(outputs: Sequence[Node]) -> Plan:
+def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = None) -> Plan:
     """The plan that computing nodes would follow; nothing runs.
 
-    Results that do not fit in memory are planned as `weft.store` would write them.
+    Parameters
+    ----------
+    outputs : sequence of Node
+    sinks : sequence of (Sink or None), optional
+        Where results go; if not given, to memory, or where that is too small, to targets as
+        `weft.store` takes them.
     """
     from weft.io.nowhere import Nowhere
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
+    if sinks is not None:
+        return plan_of(computation, walk.values, inputs, sinks, settings())
     try:
         return plan_of(computation, walk.values, inputs, [None] * len(outputs), settings())
     except MemoryLimitError:
