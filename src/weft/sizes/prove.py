@@ -138,7 +138,8 @@ class Prover:
     def _reset(self) -> None:
         self._answers: dict[Poly, bool] = {}
         self._lowest: dict[str, int] | None = None
-        self._about: dict[str, list[tuple[int, Poly, Poly]]] | None = None
+        self._points: list[dict[str, int]] | None = None
+        self._about: dict[str, list[tuple[int, Poly]]] | None = None
 
     def _copy(self) -> Self:
         new = object.__new__(type(self))
@@ -218,7 +219,7 @@ class Prover:
                 factor = bound.coefficient(name)
                 if bound.degree(name) == 1 and factor.is_constant:
                     rest = bound.without(name)
-                    self._about.setdefault(name, []).append((factor.constant, rest, bound))
+                    self._about.setdefault(name, []).append((factor.constant, rest))
                     if factor.constant > 0 and rest.is_constant:
                         low = -(rest.constant // factor.constant)  # ceil(-rest / factor)
                         self._lowest[name] = max(low, self._lowest.get(name, low))
@@ -236,9 +237,56 @@ class Prover:
             if self._about is None:
                 self._prepare()
             self._steps = STEPS
-            known = self._prove(poly, DEPTH, {})
+            known = self._by_signs(poly) or (
+                not self._refuted(poly) and self._prove(poly, DEPTH, {})
+            )
             self._answers[poly] = known
         return known
+
+    def _refuted(self, poly: Poly) -> bool:
+        """Whether poly < 0 somewhere, or nothing is known of one of its variables."""
+        assert self._about is not None
+        if not self._about.keys() >= poly.variables():
+            return True
+        if self._points is None:
+            self._points = self._choose_points()
+        return any(poly.evaluate(point) < 0 for point in self._points)
+
+    def _choose_points(self) -> list[dict[str, int]]:
+        """A few points at which all that is known holds."""
+        assert self._about is not None
+        points = []
+        names = sorted(self._about, key=lambda name: (self._ranks[name], name))
+        for choice in range(4):  # of every other variable the least or the greatest value
+            point: dict[str, int] = {}
+            for position, name in enumerate(names):
+                least, greatest = self._interval(name, point)
+                high = choice in (1, 2 + position % 2)
+                if least is None or (high and greatest is not None):
+                    least = greatest if greatest is not None else 0
+                elif high:
+                    least += 5 + position
+                point[name] = least
+            known = (bound for bound in self._bounds if point.keys() >= bound.variables())
+            if all(bound.evaluate(point) >= 0 for bound in known):
+                points.append(point)
+        return points
+
+    def _interval(self, name: str, point: dict[str, int]) -> tuple[int | None, int | None]:
+        """The least and the greatest value, by bounds whose other variables are chosen."""
+        assert self._about is not None
+        least: int | None = None
+        greatest: int | None = None
+        for factor, rest in self._about[name]:
+            if point.keys() >= rest.variables():
+                value = rest.evaluate(point)
+                if factor > 0:
+                    low = -(value // factor)
+                    least = low if least is None else max(least, low)
+                else:
+                    high = value // -factor
+                    greatest = high if greatest is None else min(greatest, high)
+        return least, greatest
 
     def _prove(self, poly: Poly, depth: int, seen: dict[Poly, int]) -> bool:
         if poly.is_constant:
@@ -262,7 +310,7 @@ class Prover:
             return False
         factor, rest = poly.coefficient(name), poly.without(name)
         sign = self._sign(factor, depth, seen)
-        for scale, other, _ in bounds:
+        for scale, other in bounds:
             if scale * sign <= 0:
                 continue
             size = abs(scale)
