@@ -275,3 +275,27 @@ CASES = [
         {"n": 200, "t": 3}, _floats(200),
     ),
 ]  # fmt: skip
+
+CASES += [
+    Case(
+        "matrix_products",
+        """program products(x: f64[n, m], w: f64[m, k], b: f64[k]) sizes n, m, k {
+          let p: f64[n, k] = call matmul(x, w)
+          let y: f64[n, k] = kernel (i < n, j < k) {
+            let a: f64 = p[i, j]
+            let c: f64 = b[j]
+            let d: f64 = add(a, c)
+            let e: f64 = maximum(d, 0.0)
+            in e }
+          let c0: f64[m] = kernel (i1 < m) { let f: f64 = w[i1, 0] in f }
+          let v: f64[n] = call matmul(x, c0)
+          let t: f64[m, n] = permute x (1, 0)
+          let g: f64[m, m] = call matmul(t, x)
+          let r: f64[k] = call sort(b, axis = 0)
+          let s: f64[n, k] = call sort(y, axis = 1)
+          let o: i64[n, k] = call searchsorted(r, y)
+          in y, v, g, s, o }""",
+        {"n": 60, "m": 7, "k": 5},
+        lambda: {**_floats(60, 7)(), "w": _floats(7, 5)()["x"], "b": np.arange(5.0)},
+    ),
+]

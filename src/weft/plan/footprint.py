@@ -19,6 +19,7 @@ from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.dtypes import DType
+from weft.plan.calls import CutCall, cut_call
 from weft.sizes import ONE, ZERO, Poly, Size
 
 Numbers: TypeAlias = Any  # int, or an int64 ndarray with one element for each box
@@ -38,7 +39,7 @@ class Access:
     array: str
     index: tuple[tuple[Size, Size] | None, ...]
     boundary: tuple[fun.Boundary | None, ...]
-    node: fun.Expr | None
+    node: fun.Expr | int | None  # an int: an argument of a call
     place: Place | None
 
 
@@ -77,6 +78,8 @@ class Reads:
             case fun.Slice(array, dims) if array.name in self.arrays:
                 ends = tuple(_span_ends(dim) for dim in dims)
                 self._add(array.name, ends, (None,) * len(dims), expr, let.place)
+            case fun.Call() if (cut := cut_call(let)) is not None:
+                self._call(let, expr, cut)
             case _:
                 for atom in walk.operands(expr)[0]:
                     if isinstance(atom, fun.Var) and atom.name in self.arrays:
@@ -96,6 +99,13 @@ class Reads:
                 if isinstance(result, fun.Var) and result.name in self.arrays:
                     self._whole(result.name, let.place)
 
+    def _call(self, let: fun.Let, call: fun.Call, cut: CutCall) -> None:
+        for number, (atom, index) in enumerate(zip(call.arguments, cut.reads, strict=True)):
+            if isinstance(atom, fun.Var) and atom.name in self.arrays:
+                self._add(atom.name, index, (None,) * len(index), number, let.place)
+        for name, extent in cut.axes:
+            self.definitions[name] = IndexRange(ZERO, extent)
+
     def _whole(self, array: str, place: Place | None) -> None:
         rank = self.arrays[array]
         self._add(array, (None,) * rank, (None,) * rank, None, place)
@@ -105,7 +115,7 @@ class Reads:
         array: str,
         index: tuple[tuple[Size, Size] | None, ...],
         boundary: tuple[fun.Boundary | None, ...],
-        node: fun.Expr | None,
+        node: fun.Expr | int | None,
         place: Place | None,
     ) -> None:
         if (array, node) not in self._seen:

@@ -21,7 +21,7 @@ from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import Boxes, Input, Output, PlannedStage, StageCode, Where, Window
 from weft.plan.protocols import Sink, Source
 from weft.plan.segment import Layout
-from weft.plan.statements import Analysis
+from weft.plan.statements import LAYOUTS, Analysis
 from weft.plan.window import Windowed
 
 BOX_BYTES = 32 << 20
@@ -268,7 +268,7 @@ class Scheduler:
         total = np.zeros(boxes.count, np.int64)
         for let in self.stage.program.body.statements:
             for var in let.pattern:
-                if isinstance(var.type, fun.Array):
+                if isinstance(var.type, fun.Array) and not isinstance(let.expr, LAYOUTS):
                     count: Any = var.type.dtype.itemsize
                     for size in var.type.shape:
                         count = count * size.evaluate(values)

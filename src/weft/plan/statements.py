@@ -11,11 +11,12 @@ import numpy as np
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.plan.calls import cut_call
 from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint
 from weft.plan.materialise import as_kernel
 from weft.sizes import Size
 
-_LAYOUTS = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
+LAYOUTS = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Statement:
 
     @property
     def is_layout(self) -> bool:
-        return isinstance(self.original.expr, _LAYOUTS)
+        return isinstance(self.original.expr, LAYOUTS)
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -101,12 +102,12 @@ class Analysis:
 
     def _statement(self, position: int, let: fun.Let) -> Statement:
         cut = as_kernel(let, self.names) or let
-        dims, carried = _cuts(cut.expr)
+        dims, carried = _cuts(cut)
         reads = Reads(cut, self.arrays)
         original = reads if cut is let else Reads(let, self.arrays)
         return Statement(
-            position, let, cut, tuple(d.index.name for d in dims),
-            tuple(d.extent for d in dims), carried, reads, original,
+            position, let, cut, tuple(name for name, _ in dims),
+            tuple(extent for _, extent in dims), carried, reads, original,
         )  # fmt: skip
 
     @cached_property
@@ -140,16 +141,24 @@ class Analysis:
         ]
 
 
-def _cuts(expr: fun.Expr) -> tuple[tuple[fun.Range, ...], bool]:
-    """The dimensions along which an expression can be cut, and whether boxes are in order."""
-    match expr:
+def _cuts(let: fun.Let) -> tuple[tuple[tuple[str, Size], ...], bool]:
+    """The index variables along which a statement can be cut, with their extents.
+
+    And whether its boxes must go one after another.
+    """
+    ranges: tuple[fun.Range, ...] = ()
+    carried = False
+    match let.expr:
         case fun.Kernel(space):
-            return space, False
+            ranges = space
         case fun.Reduce(space, reduced):
-            return space[: len(space) - reduced], False
+            ranges = space[: len(space) - reduced]
         case fun.Scan(space):
-            return (space[:-1], False) if len(space) > 1 else (space, True)
+            carried = len(space) == 1
+            ranges = space if carried else space[:-1]
         case fun.Scatter(_, space):
-            return space[:1], True
-        case _:
-            return (), False
+            ranges, carried = space[:1], True
+        case fun.Call():
+            cut = cut_call(let)
+            return (() if cut is None else cut.axes), False
+    return tuple((dim.index.name, dim.extent) for dim in ranges), carried

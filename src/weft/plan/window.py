@@ -242,12 +242,16 @@ class _Windower:
     def _member(self, statement: Statement, dim: int) -> None:
         lower, upper = map(Poly.var, self.ranges[statement.position])
         extent = upper - lower
-        rewritten = self._rewrite(statement.position, statement.let.expr)
         index = statement.dims[dim]
-        shifted = fun.Var(self.names.fresh(index), _I64)
-        moved = walk.Substitution({index: shifted}, {index: Poly.var(index) + lower})
-        expr = _with_extent(moved.expr(rewritten), dim, extent)
-        expr = _bind_first(expr, shifted, Poly.var(index) + lower)
+        expr: fun.Expr
+        if isinstance(statement.let.expr, fun.Call):
+            expr = self._call(statement, statement.let.expr, lower, extent)
+        else:
+            rewritten = self._rewrite(statement.position, statement.let.expr)
+            shifted = fun.Var(self.names.fresh(index), _I64)
+            moved = walk.Substitution({index: shifted}, {index: Poly.var(index) + lower})
+            expr = _with_extent(moved.expr(rewritten), dim, extent)
+            expr = _bind_first(expr, shifted, Poly.var(index) + lower)
         pattern = statement.let.pattern
         if not statement.is_scatter:
             pattern = tuple(_windowed_var(var, dim, extent) for var in pattern)
@@ -268,6 +272,27 @@ class _Windower:
             for var in pattern:
                 if var.name in self.needed:
                     self.results.append((var, Output(var.name, dim, *names)))
+
+    def _call(
+        self, statement: Statement, call: fun.Call, lower: Size, extent: Size
+    ) -> fun.Call:
+        """The call on the parts of its arguments that go with `lower` and `extent`."""
+        arguments = []
+        for number, atom in enumerate(call.arguments):
+            name = atom.name if isinstance(atom, fun.Var) else ""
+            place = self.places.get((statement.position, name, number))
+            if place is None or place.axis is None:
+                arguments.append(self._atom(atom))
+                continue
+            assert isinstance(place.var.type, fun.Array)
+            dims = [fun.Span(ZERO, n) for n in place.var.type.shape]
+            dims[place.axis] = fun.Span(lower - place.lower, extent)
+            part = _windowed_var(
+                fun.Var(self.names.fresh(name), place.var.type), place.axis, extent
+            )
+            self.statements.append(fun.Let((part,), fun.Slice(place.var, tuple(dims))))
+            arguments.append(part)
+        return replace(call, arguments=tuple(arguments))
 
     def _read_inside(self, name: str) -> bool:
         return any(key[1] == name for key in self.draft.axes)

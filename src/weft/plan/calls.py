@@ -1,0 +1,79 @@
+"""Library calls that can be cut: which axes of their arguments go with those of their results.
+
+    let c = call matmul(a, b)   rows of c need rows of a, and all of b
+    let s = call sort(x, axis)  every axis but the sorted one
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.fun import nodes as fun
+from weft.sizes import ONE, ZERO, Poly, Size
+
+Ends = tuple[Size, Size] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CutCall:
+    """A call as if it were a kernel over the axes along which it can be cut.
+
+    Attributes
+    ----------
+    axes : tuple of (str, Size)
+        For each axis of the result from the first on, an index variable and its extent.
+    reads : tuple of (tuple of Ends)
+        For each argument and each of its axes, the index that is read; None for all of it.
+    """
+
+    axes: tuple[tuple[str, Size], ...]
+    reads: tuple[tuple[Ends, ...], ...]
+
+
+def cut_call(let: fun.Let) -> CutCall | None:
+    """How a statement that calls a routine can be cut (None: not at all)."""
+    expr = let.expr
+    if not isinstance(expr, fun.Call) or len(let.pattern) != 1:
+        return None
+    shapes = [a.type.shape if isinstance(a.type, fun.Array) else () for a in expr.arguments]
+    type_ = let.pattern[0].type
+    if not isinstance(type_, fun.Array):
+        return None
+    names = [f"{let.pattern[0].name}.{axis}" for axis in range(type_.rank)]
+    at: list[Ends] = [(Poly.var(name), Poly.var(name)) for name in names]
+    axes = tuple(zip(names, type_.shape, strict=True))
+    match expr.routine:
+        case "matmul":
+            return _matmul(shapes[0], shapes[1], axes, at)
+        case "sort" | "argsort":
+            axis = int(dict(expr.options).get("axis", -1)) % type_.rank
+            kept = tuple(None if k == axis else end for k, end in enumerate(at))
+            return CutCall(axes[:axis], (kept,)) if axis > 0 else None
+        case "searchsorted":
+            return CutCall(axes, ((None,), tuple(at)))
+        case _:
+            return None
+
+
+def _matmul(
+    left: tuple[Size, ...], right: tuple[Size, ...], axes: tuple[tuple[str, Size], ...],
+    at: list[Ends],
+) -> CutCall:  # fmt: skip
+    """Batches along both arguments, rows along the left one, columns along the right one."""
+    rest = list(at)
+    columns: tuple[Ends, ...] = () if len(right) == 1 else (rest.pop(),)
+    rows: tuple[Ends, ...] = () if len(left) == 1 else (rest.pop(),)
+    return CutCall(
+        axes,
+        (
+            (*_batch(left[:-2], rest), *rows, None),
+            (*_batch(right[:-2], rest), None, *columns),
+        ),
+    )
+
+
+def _batch(shape: tuple[Size, ...], at: list[Ends]) -> tuple[Ends, ...]:
+    last = at[len(at) - len(shape) :]
+    return tuple(
+        (ZERO, ZERO) if n == ONE else end for n, end in zip(shape, last, strict=True)
+    )
