@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.errors import ArgumentError, user_place
 
 if TYPE_CHECKING:
     from weft.fun import nodes as fun
-    from weft.plan.seams import CompiledPiece
 
 
 class Lowered:
     """The stages of a program; each is made when it is asked for.
 
-    Attributes
+    Parameters
     ----------
     program : fun.Program
         As it was traced.
+    sizes : mapping of str to int, optional
+        The sizes to decide for; without them, nothing is left to sizes.
     """
 
-    def __init__(self, program: fun.Program) -> None:
+    def __init__(self, program: fun.Program, sizes: Mapping[str, int] | None = None) -> None:
         self.program = program
+        self.sizes = sizes
+
+    @cached_property
+    def _optimised(self) -> fun.Program:
+        from weft.compiler import choices, finish
+        from weft.passes.pipeline import optimise
+        from weft.plan.decisions import Choices, decide
+        from weft.runtime.threads import threads
+
+        fused = optimise(self.program)
+        contiguous = frozenset(param.name for param in self.program.params)
+        given = Choices(fused.derived, (), ()) if self.sizes is None else choices(fused)
+        decided = decide(given, {**(self.sizes or {}), "threads": threads()})
+        return finish(fused, given, decided, contiguous)
 
     @property
     def traced(self) -> str:
@@ -30,41 +47,36 @@ class Lowered:
 
         return show(self.program)
 
-    def _pieces(self) -> list[CompiledPiece]:
-        from weft.compiler import Compiled
-        from weft.passes.pipeline import Decisions
-        from weft.plan.seams import CompiledPiece
-
-        version = Compiled(self.program).version(Decisions())
-        return [piece for piece in version.pieces if isinstance(piece, CompiledPiece)]
-
     @property
     def fun(self) -> str:
         """FUN after the passes."""
-        from weft.compiler import Compiled
         from weft.fun.show import show
-        from weft.passes.pipeline import Decisions
 
-        return show(Compiled(self.program).version(Decisions()).program)
+        return show(self._optimised)
+
+    def _pieces(self) -> list[fun.Program]:
+        from weft.plan.seams import CompiledPiece, cut_at_calls
+
+        pieces = cut_at_calls(self._optimised)
+        return [piece.program for piece in pieces if isinstance(piece, CompiledPiece)]
 
     @property
     def funmem(self) -> str:
         """FUNMEM: each compiled segment with its memory."""
         from weft.compiler import with_memory
-        from weft.fun.show import show
+        from weft.mem.show import show
 
-        return "\n".join(show(with_memory(p.program, {}).program) for p in self._pieces())
+        return "\n".join(show(with_memory(piece, {})) for piece in self._pieces())
 
     @property
     def imp(self) -> str:
         """IMP: each compiled segment as loops."""
         from weft.compiler import ENTRY, with_memory
         from weft.imp.show import show
-        from weft.lower.unit import lower_unit
+        from weft.lower.segment import lower_program
 
-        return "\n".join(
-            show(lower_unit(with_memory(p.program, {}), ENTRY)) for p in self._pieces()
-        )
+        programs = [lower_program(with_memory(piece, {}), ENTRY)[0] for piece in self._pieces()]
+        return "\n".join(map(show, programs))
 
     def source(self, dialect: str = "c") -> str:
         """The text of each compiled segment.
@@ -78,7 +90,7 @@ class Lowered:
 
         if dialect != "c":
             raise ArgumentError(f"dialect {dialect!r}", '"c"', place=user_place())
-        return "\n".join(compile_segment(piece.program, {}).source for piece in self._pieces())
+        return "\n".join(compile_segment(piece, {}).source for piece in self._pieces())
 
     def __repr__(self) -> str:
         return f"<lowered {self.program.name}: .fun, .funmem, .imp, .source('c')>"
