@@ -32,12 +32,21 @@ def test_wrong_arguments() -> None:
     text = "program p(a: f64[n, n]) sizes n { in a }"
     with pytest.raises(ArgumentError, match="0 arguments"):
         run(text)
+    with pytest.raises(ArgumentError, match="size q of p was not given"):
+        run("program p() sizes q { in 1 }")
     with pytest.raises(ArgumentTypeError, match="float32"):
         run(text, np.zeros((2, 2), np.float32))
     with pytest.raises(ShapeError, match="1 dimensions"):
         run(text, np.zeros(2))
     with pytest.raises(ShapeError, match=r"\(2, 3\)"):
         run(text, np.zeros((2, 3)))
+
+
+def test_extents_that_are_derived() -> None:
+    text = "program p(a: f64[h], b: f64[n]) sizes n derived h = floordiv(n, 2) { in a }"
+    assert run(text, np.zeros(2), np.zeros(5)).shape == (2,)
+    with pytest.raises(ShapeError, match="h is 3"):
+        run(text, np.zeros(3), np.zeros(5))
 
 
 def test_results_share_no_memory() -> None:

@@ -92,13 +92,13 @@ class Evaluator(Accesses, ParallelForms):
             )
         values = self.values
         values.update(sizes)
-        shaped: list[tuple[fun.Var, tuple[int, ...], tuple[Size, ...]]] = []
+        unsure: list[tuple[fun.Var, tuple[int, ...], tuple[Size, ...]]] = []
         for param, argument in zip(program.params, arguments, strict=True):
             type_ = param.type
             if isinstance(type_, fun.Scalar):
                 values[param.name] = type_.dtype.numpy.type(argument)
                 continue
-            array = np.asarray(argument)
+            array = argument if type(argument) is np.ndarray else np.asarray(argument)
             if array.dtype != type_.dtype.numpy:
                 raise ArgumentTypeError(
                     f"argument {param.name} has dtype {array.dtype}", f"{type_.dtype.numpy}"
@@ -108,14 +108,18 @@ class Evaluator(Accesses, ParallelForms):
                     f"argument {param.name} has {array.ndim} dimensions", f"{len(type_.shape)}"
                 )
             values[param.name] = array
-            shaped.append((param, array.shape, type_.shape))
             for found, size in zip(array.shape, type_.shape, strict=True):
                 name = size.variable
-                if name is not None and name not in values:
-                    values[name] = found
+                if name is None or values.setdefault(name, found) != found:
+                    unsure.append((param, array.shape, type_.shape))
+        for name in program.sizes:
+            if name not in values:
+                raise ArgumentError(f"size {name} of {program.name} was not given")
         for derived in program.derived:
-            values[derived.name] = derived.evaluate(values)
-        for param, shape, declared in shaped:
+            value = derived.evaluate(values)
+            if values.setdefault(derived.name, value) != value:
+                raise ShapeError(f"an extent {derived.name} is {values[derived.name]}", f"{value}")
+        for param, shape, declared in unsure:
             expected = tuple(map(self.extent, declared))
             if shape != expected:
                 raise ShapeError(f"argument {param.name} has shape {shape}", f"shape {expected}")
