@@ -281,8 +281,8 @@ _COMPLEX = {
         "c",
         "@T(@T a)",
         """
-    @R r = __real__ a, i = __imag__ a, half = @sin(i / 2);
-    return __builtin_complex(@expm1(r) * @cos(i) - 2 * half * half, @exp(r) * @sin(i));""",
+    @R r = __real__ a, i = __imag__ a, sine = @sin(i / 2);
+    return __builtin_complex(@expm1(r) * @cos(i) - 2 * sine * sine, @exp(r) * @sin(i));""",
     ),
     "log1p": (
         "c",
@@ -326,8 +326,8 @@ _CAST = {
         "f",
         "@U64(@T a)",
         """
-    @T half = (@T)9223372036854775808.0;
-    return a >= half ? (@U64)weft_to_i64_@s(a - half) + ((@U64)1 << 63)
+    @T middle = (@T)9223372036854775808.0;
+    return a >= middle ? (@U64)weft_to_i64_@s(a - middle) + ((@U64)1 << 63)
                      : (@U64)weft_to_i64_@s(a);""",
     ),
 }
