@@ -52,7 +52,8 @@ def command(given: argparse.Namespace, report: Path) -> list[str]:
     files = () if named else COMPILED_FILES if given.compiled else ("array_api_tests",)
     plugins = ["-p", "every_third"] if given.compiled else []
     return [
-        sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider",
+        sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "--disable-warnings",
+        "--rootdir", ".", "-p", "no:cacheprovider",
         "-n", given.jobs, "--dist", "worksteal", *plugins,
         "--max-examples", str(given.max_examples), "--disable-deadline", "--derandomize",
         "--skips-file", str(HERE / "skips.txt"), "--xfails-file", str(HERE / "xfails.txt"),
