@@ -41,10 +41,13 @@ def test_rows_stay_unless_asked() -> None:
 
 @pytest.mark.parametrize(
     ("axes", "expected"),
-    [([0, 1], "reduced"), ([1], "reduced"), ([0], "kept")],
-)
+    [
+        ([0, 1, 2], "reduced"), ([2], "reduced"), ([1, 2], "reduced"), ([0], "kept"),
+        ([1], "kept"), ([0, 1], "kept"), ([0, 2], "reduced"),
+    ],
+)  # fmt: skip
 def test_vector_dimension(axes: list[int], expected: str) -> None:
-    (reduce,) = expressions(reduction(axes), fun.Reduce)
+    (reduce,) = expressions(reduction(axes, 3), fun.Reduce)
     assert isinstance(reduce, fun.Reduce)
     assert vector_dimension(reduce) == expected
 

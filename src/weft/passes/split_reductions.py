@@ -10,12 +10,13 @@ Tiles are aligned subtrees of the reduction's fixed tree (ARCHITECTURE.md, "Redu
 65536 elements of the last reduced dimension; of each dimension outside it, the power of two
 of rows that makes up to 65536 elements. Where columns are added up side by side
 (`vector_dimension` "kept"), a tile is a power of two of rows, at least 32, that makes about
-2**20 elements, and its result a row.
+2**20 elements, and its result is a row.
 
 Removes: top-level reductions whose index space gives little parallelism otherwise.
 Adds: for each, a kernel over tiles and a reduction with `counter`; derived sizes.
 Requires: nothing. Reductions over data-dependent sizes stay as they are.
-Ensures: the same bits, by the tree.
+Ensures: the same bits, by the tree. (Columns summed over several dimensions are always split,
+    so that the tree is that of their tiles.)
 """
 
 from __future__ import annotations
@@ -114,22 +115,22 @@ class _Split:
         kept = len(reduce.space) - reduce.reduced
         columns = vector_dimension(reduce) == "kept"
         reduced = reduce.space[kept:]
-        if columns:
-            elements = product(r.extent for r in reduce.space[:kept])
-            sizes = [self.pow2(COLUMN_TILE, elements, COLUMN_ROWS)]
-        else:
-            sizes = [
-                self.pow2(TILE, product(r.extent for r in reduced[d + 1 :]), 1)
-                for d in range(len(reduced) - 1)
-            ] + [as_poly(TILE)]
+        one = reduce.space[kept - 1].extent if columns else ONE
+        most, least = (COLUMN_TILE, COLUMN_ROWS) if columns else (TILE, 1)
+        sizes = [
+            self.pow2(most, one * product(r.extent for r in reduced[d + 1 :]), 1)
+            for d in range(len(reduced) - 1)
+        ] + [self.pow2(most, one, least)]
         counts = [self.ceildiv(r.extent, size) for r, size in zip(reduced, sizes, strict=True)]
         if all(count == ONE for count in counts):
             self.top.statements.append(let)
             return
         tiles = tuple(fun.Range(self.top.index("tile"), count) for count in counts)
         # Columns stay together inside a tile; other kept dimensions are parallel themselves.
-        outer = () if columns else reduce.space[:kept]
-        partial = self.partial(reduce, let.pattern, outer, tiles, sizes)
+        last = kept - columns
+        inner = reduce.space[last:kept]
+        outer = (*tiles, *reduce.space[:last]) if columns else (*reduce.space[:last], *tiles)
+        partial = self.partial(reduce, let.pattern, outer, inner, tiles, sizes)
         self.combine(reduce, let, kept, counts, partial, columns)
 
     def partial(
@@ -137,37 +138,36 @@ class _Split:
         reduce: fun.Reduce,
         pattern: tuple[fun.Var, ...],
         outer: tuple[fun.Range, ...],
+        columns: tuple[fun.Range, ...],
         tiles: tuple[fun.Range, ...],
         sizes: list[Size],
     ) -> tuple[fun.Var, ...]:
-        """`kernel(outer, tiles) { reduce(.., elements of the tile) }`."""
+        """`kernel(outer) { reduce(columns; elements of the tile) }`."""
         body = self.top.inner()
-        first = len(reduce.space) - reduce.reduced
+        old = reduce.space[len(reduce.space) - reduce.reduced :]
         shifted: dict[str, Size] = {}
-        space = list(reduce.space[len(outer) : first])
-        for old, tile, size in zip(reduce.space[first:], tiles, sizes, strict=True):
+        space = list(columns)
+        for range_, tile, size in zip(old, tiles, sizes, strict=True):
             start = Poly.var(tile.index.name) * size
-            rest = body.scalar(old.extent - start)
+            rest = body.scalar(range_.extent - start)
             whole = body.scalar(size)
             extent = body.let(fun.Apply("minimum", (whole, rest)), fun.Scalar(DType.I64), "extent")
             index = self.top.index()
-            shifted[old.index.name] = start + Poly.var(index.name)
+            shifted[range_.index.name] = start + Poly.var(index.name)
             space.append(fun.Range(index, Poly.var(extent.name)))
-        # The body's own index becomes the tile's; as an atom it is a statement of its own.
-        inner = self.shift(reduce.body, reduce.space[first:], shifted)
-        columns = tuple(r.extent for r in space[: len(space) - reduce.reduced])
-        tile_reduce = replace(reduce, space=tuple(space), body=inner)
+        inner = self.shift(reduce.body, old, shifted)
+        row = tuple(r.extent for r in columns)
         types: list[fun.Type] = [
-            fun.Array(dtype, columns) if columns else fun.Scalar(dtype)
-            for dtype in (var.type.dtype for var in pattern)
+            fun.Array(var.type.dtype, row) if row else fun.Scalar(var.type.dtype) for var in pattern
         ]
+        tile_reduce = replace(reduce, space=tuple(space), body=inner)
         results = body.bind(tile_reduce, tuple(types), "tile")
-        shape = tuple(r.extent for r in (*outer, *tiles)) + columns
+        shape = tuple(r.extent for r in outer) + row
         arrays = tuple(fun.Array(var.type.dtype, shape) for var in pattern)
-        return self.top.bind(fun.Kernel((*outer, *tiles), body.body(results)), arrays, "partial")
+        return self.top.bind(fun.Kernel(outer, body.body(results)), arrays, "partial")
 
     def shift(self, body: fun.Body, old: tuple[fun.Range, ...], to: dict[str, Size]) -> fun.Body:
-        """The body with indices replaced by polynomials."""
+        """The body with indices replaced by polynomials (and, used as values, by statements)."""
         used = {
             a.name
             for let in walk.statements(body)
