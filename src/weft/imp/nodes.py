@@ -64,13 +64,13 @@ class Cast:
 
 
 MachineOperator: TypeAlias = Literal[
-    "+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||", "min", "max", "<<", ">>", "&"
+    "+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||", "min", "max", "<<", ">>", "&", "|",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Address arithmetic and control: int64 operands as C computes them, bools for && and ||.
+    """Address arithmetic and control: operands of one integer dtype, bools for && and ||.
 
     Division truncates and its divisor is never 0: what lowering itself can promise.
     """
@@ -81,7 +81,7 @@ class Machine:
 
     @property
     def dtype(self) -> DType:
-        return DType.BOOL if self.operator in _COMPARISONS else DType.I64
+        return DType.BOOL if self.operator in _COMPARISONS else self.left.dtype
 
 
 _COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!=", "&&", "||"))
@@ -119,6 +119,8 @@ class Load:
 
 
 Expr: TypeAlias = Const | Var | Apply | Cast | Machine | Select | Load
+
+ReductionOperator: TypeAlias = Literal["min", "max", "|"]
 
 # ---------------------------------------------------------------- statements
 
@@ -187,7 +189,7 @@ class For:
     body: tuple[Stmt, ...]
     step: int = 1
     simd: bool = False
-    reductions: tuple[tuple[Literal["min", "max", "|"], Var], ...] = ()
+    reductions: tuple[tuple[ReductionOperator, Var], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,11 @@ def machine(operator: MachineOperator, left: Expr, right: Expr) -> Expr:
                 return left
             if left == ZERO or right == ZERO:
                 return ZERO
+        case "/" | "%":
+            if right == ZERO:  # an extent of an empty space, which is never entered
+                return ZERO
+            if right == ONE:
+                return left if operator == "/" else ZERO
         case "min" | "max":
             if left == right:
                 return left

@@ -240,7 +240,7 @@ class Emitter:
     def _view(self, pointer: imp.Pointer, placed: Placed) -> imp.View:
         offset = self._sum(placed.offset, imp.ZERO)
         if placed.per_thread is not None:
-            share = machine("*", self.thread, self._sum(placed.per_thread, imp.ZERO))
+            share = machine("*", imp.Cast(DType.I64, self.thread), self._sum(placed.per_thread, imp.ZERO))
             offset = machine("+", offset, share)
         return imp.View(pointer, placed.buffer, offset, placed.alone)
 

@@ -1,0 +1,210 @@
+"""The IMP interpreter: plain Python over NumPy memory, to tell lowering from printing.
+
+Tiles run in order on one thread; simd loops run one iteration after another. It is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import InternalError
+from weft.imp import nodes as imp
+from weft.ops import table
+from weft.ops.dtypes import DType
+
+Memory = npt.NDArray[np.uint8]
+
+
+class _Break(Exception):
+    pass
+
+
+class _Leave(Exception):
+    """The tile, or the program, is abandoned."""
+
+
+def interpret(
+    program: imp.Program, buffers: Sequence[Memory], integers: Sequence[int]
+) -> tuple[int, int, int]:
+    """Run a program.
+
+    Parameters
+    ----------
+    buffers : sequence of uint8 arrays
+        The bytes of its buffers, then of the workspace; written in place.
+    integers : sequence of int
+
+    Returns
+    -------
+    tuple of int
+        The failure's code (0: none), its index and its extent.
+    """
+    run = _Run(buffers)
+    for var, value in zip(program.integers, integers, strict=True):
+        run.scalars[var.name] = np.int64(value)
+    try:
+        with np.errstate(all="ignore"):
+            run.block(program.body)
+    except _Leave:
+        pass
+    return run.failure
+
+
+class _Run:
+    def __init__(self, buffers: Sequence[Memory]) -> None:
+        self.buffers = buffers
+        self.scalars: dict[str, Any] = {}
+        self.pointers: dict[str, npt.NDArray[Any]] = {}
+        self.failure = 0, 0, 0
+
+    # ------------------------------------------------------------ expressions
+
+    def integer(self, expr: imp.Expr) -> int:
+        return int(self.expr(expr))
+
+    def expr(self, expr: imp.Expr) -> Any:
+        match expr:
+            case imp.Const(value, dtype):
+                return dtype.numpy.type(value)
+            case imp.Var(name):
+                return self.scalars[name]
+            case imp.Apply(operation, arguments, dtype):
+                values = [self.expr(argument) for argument in arguments]
+                return dtype.numpy.type(table.lookup(operation).numpy(*values))
+            case imp.Cast(dtype, argument):
+                return table.cast_numpy(dtype, self.expr(argument))
+            case imp.Machine(operator, left, right):
+                return _machine(operator, self.expr(left), lambda: self.expr(right), expr.dtype)
+            case imp.Select(condition, then, otherwise):
+                return self.expr(then if self.expr(condition) else otherwise)
+            case imp.Load(pointer, index):
+                return self.pointers[pointer.name][self.inside(pointer, index)]
+            case _:
+                assert_never(expr)
+
+    def inside(self, pointer: imp.Pointer, index: imp.Expr) -> int:
+        at, extent = self.integer(index), len(self.pointers[pointer.name])
+        if not 0 <= at < extent:
+            raise InternalError(f"IMP: {pointer.name}[{at}] of {extent} elements")
+        return at
+
+    # ------------------------------------------------------------ statements
+
+    def block(self, statements: tuple[imp.Stmt, ...]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def statement(self, statement: imp.Stmt) -> None:
+        match statement:
+            case imp.Declare(var, value):
+                if value is not None:
+                    self.scalars[var.name] = self.expr(value)
+            case imp.Assign(var, value):
+                self.scalars[var.name] = self.expr(value)
+            case imp.Store(pointer, index, value):
+                new = self.expr(value)
+                self.pointers[pointer.name][self.inside(pointer, index)] = new
+            case imp.View(pointer, block, offset):
+                size = pointer.dtype.itemsize
+                memory = self.buffers[block][self.integer(offset) :]
+                whole = memory[: len(memory) // size * size]
+                self.pointers[pointer.name] = whole.view(pointer.dtype.numpy)
+            case imp.Local(pointer, extent):
+                self.pointers[pointer.name] = np.empty(extent, pointer.dtype.numpy)
+            case imp.If(condition, then, otherwise):
+                self.block(then if self.expr(condition) else otherwise)
+            case imp.For(var, lower, upper, body, step):
+                try:
+                    for value in range(self.integer(lower), self.integer(upper), step):
+                        self.scalars[var.name] = np.int64(value)
+                        self.block(body)
+                except _Break:
+                    pass
+            case imp.While(condition, body):
+                try:
+                    while self.expr(condition):
+                        self.block(body)
+                except _Break:
+                    pass
+            case imp.Break():
+                raise _Break
+            case imp.Parallel():
+                self.parallel(statement)
+            case imp.Poll():
+                if self.failure[0]:
+                    raise _Leave
+            case imp.Fail(code, index, extent):
+                if not self.failure[0]:
+                    self.failure = code, self.integer(index), self.integer(extent)
+                raise _Leave
+            case imp.Await(pointer, index, value):
+                if self.pointers[pointer.name][self.inside(pointer, index)] != self.expr(value):
+                    raise InternalError(f"IMP: waiting for ever at {pointer.name}")
+            case imp.Publish(pointer, index, value):
+                self.pointers[pointer.name][self.inside(pointer, index)] = self.expr(value)
+            case _:
+                assert_never(statement)
+
+    def parallel(self, parallel: imp.Parallel) -> None:
+        scalars = dict(self.scalars)
+        for tile in range(self.integer(parallel.tiles)):
+            self.scalars[parallel.tile.name] = np.int64(tile)
+            self.scalars[parallel.thread.name] = np.int32(0)
+            try:
+                self.block(parallel.body)
+            except _Leave:
+                raise _Leave from None
+            self.scalars = dict(scalars)
+
+
+def _machine(operator: imp.MachineOperator, left: Any, right: Any, dtype: DType) -> Any:
+    """C's arithmetic on int64; `right` is evaluated only where C does."""
+    match operator:
+        case "&&":
+            return np.bool_(bool(left) and bool(right()))
+        case "||":
+            return np.bool_(bool(left) or bool(right()))
+    a, b = int(left), int(right())
+    match operator:
+        case "+":
+            value = a + b
+        case "-":
+            value = a - b
+        case "*":
+            value = a * b
+        case "/":
+            value = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        case "%":
+            value = abs(a) % abs(b) * (-1 if a < 0 else 1)
+        case "min":
+            value = min(a, b)
+        case "max":
+            value = max(a, b)
+        case "<<":
+            value = a << b
+        case ">>":
+            value = a >> b
+        case "&":
+            value = a & b
+        case "|":
+            value = a | b
+        case "<":
+            return np.bool_(a < b)
+        case "<=":
+            return np.bool_(a <= b)
+        case ">":
+            return np.bool_(a > b)
+        case ">=":
+            return np.bool_(a >= b)
+        case "==":
+            return np.bool_(a == b)
+        case "!=":
+            return np.bool_(a != b)
+        case _:
+            assert_never(operator)
+    wrapped = (value + 2**63) % 2**64 - 2**63
+    return dtype.numpy.type(wrapped)

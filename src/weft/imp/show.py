@@ -1,0 +1,100 @@
+"""IMP as text (the grammar is in `weft.imp.nodes`)."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from weft.imp import nodes as imp
+
+INDENT = "  "
+
+
+def show(program: imp.Program) -> str:
+    """The program's text, which is for reading."""
+    names = ", ".join(var.name for var in program.integers)
+    lines = [f"program {program.name}({program.buffers} buffers; {names}) {{"]
+    for statement in program.body:
+        _statement(statement, 1, lines)
+    return "\n".join([*lines, "}", ""])
+
+
+def show_expr(expr: imp.Expr) -> str:
+    match expr:
+        case imp.Const(value, dtype):
+            return f"{value}" if dtype.value in ("i64", "bool") else f"{value}_{dtype}"
+        case imp.Var(name):
+            return name
+        case imp.Apply(operation, arguments):
+            return f"{operation}({', '.join(map(show_expr, arguments))})"
+        case imp.Cast(dtype, argument):
+            return f"{dtype}({show_expr(argument)})"
+        case imp.Machine("min" | "max" as operator, left, right):
+            return f"{operator}({show_expr(left)}, {show_expr(right)})"
+        case imp.Machine(operator, left, right):
+            return f"({show_expr(left)} {operator} {show_expr(right)})"
+        case imp.Select(condition, then, otherwise):
+            return f"select({', '.join(map(show_expr, (condition, then, otherwise)))})"
+        case imp.Load(pointer, index):
+            return f"{pointer.name}[{show_expr(index)}]"
+        case _:
+            assert_never(expr)
+
+
+def _block(statements: tuple[imp.Stmt, ...], depth: int, lines: list[str]) -> None:
+    for statement in statements:
+        _statement(statement, depth + 1, lines)
+
+
+def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
+    def line(text: str) -> None:
+        lines.append(INDENT * depth + text)
+
+    match statement:
+        case imp.Declare(var, value, mutable):
+            word = "var" if mutable else "let"
+            text = "" if value is None else f" = {show_expr(value)}"
+            line(f"{word} {var.name}: {var.dtype}{text}")
+        case imp.Assign(var, value):
+            line(f"{var.name} = {show_expr(value)}")
+        case imp.Store(pointer, index, value):
+            line(f"{pointer.name}[{show_expr(index)}] = {show_expr(value)}")
+        case imp.View(pointer, block, offset, alone):
+            place = "workspace" if block < 0 else f"buffer {block}"
+            shared = "" if alone else " shared"
+            line(f"view {pointer.name}: {pointer.dtype} = {place} + {show_expr(offset)}{shared}")
+        case imp.Local(pointer, extent):
+            line(f"local {pointer.name}: {pointer.dtype}[{extent}]")
+        case imp.If(condition, then, otherwise):
+            line(f"if {show_expr(condition)} {{")
+            _block(then, depth, lines)
+            if otherwise:
+                line("} else {")
+                _block(otherwise, depth, lines)
+            line("}")
+        case imp.For(var, lower, upper, body, step, simd, reductions):
+            words = f" step {step}" if step != 1 else ""
+            words += " simd" if simd else ""
+            words += "".join(f" {operator} {v.name}" for operator, v in reductions)
+            line(f"for {var.name} from {show_expr(lower)} to {show_expr(upper)}{words} {{")
+            _block(body, depth, lines)
+            line("}")
+        case imp.While(condition, body):
+            line(f"while {show_expr(condition)} {{")
+            _block(body, depth, lines)
+            line("}")
+        case imp.Break():
+            line("break")
+        case imp.Parallel(tile, thread, tiles, body):
+            line(f"parallel {tile.name} {thread.name} below {show_expr(tiles)} {{")
+            _block(body, depth, lines)
+            line("}")
+        case imp.Poll():
+            line("poll")
+        case imp.Fail(code, index, extent):
+            line(f"fail {code} {show_expr(index)} {show_expr(extent)}")
+        case imp.Await(pointer, index, value):
+            line(f"await {pointer.name}[{show_expr(index)}] {show_expr(value)}")
+        case imp.Publish(pointer, index, value):
+            line(f"publish {pointer.name}[{show_expr(index)}] {show_expr(value)}")
+        case _:
+            assert_never(statement)

@@ -1,0 +1,93 @@
+"""Lowered programs, checked and interpreted: IMP without a C compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from programs.agree import assert_agree
+from programs.library import EXAMPLES, SIZES
+
+from weft.errors import InternalError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.check import check
+from weft.imp.interpret import interpret
+from weft.imp.show import show
+from weft.lower.segment import lower_program
+from weft.mem.introduce import introduce
+from weft.ops.dtypes import DType
+
+COMPILED = [
+    name
+    for name, example in EXAMPLES.items()
+    if not any(isinstance(let.expr, fun.Call) for let in walk.statements(example.program.body))
+]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_example(name: str) -> None:
+    example = EXAMPLES[name]
+    memory = introduce(example.program)
+    lowered, unit, workspace = lower_program(memory, "entry")
+    check(lowered)
+    assert show(lowered).startswith("program entry(")
+    arguments = example.arguments(SIZES)
+    expected = example.results(arguments)
+    values = {**SIZES, "threads": 1}
+    for derived in example.program.derived:
+        values[derived.name] = derived.evaluate(values)
+    results = [np.zeros(np.shape(want), np.asarray(want).dtype) for want in expected]
+    buffers = [*(np.array(a) for a in arguments), *results]
+    buffers.append(np.full(workspace.evaluate(values) + 64, 255, np.uint8))
+    names = (*example.program.sizes, *(d.name for d in example.program.derived), "threads")
+    failed, *_ = interpret(lowered, [_bytes(b) for b in buffers], [values[n] for n in names])
+    assert failed == 0
+    assert_agree(results, expected, scale=10)
+
+
+def _bytes(array: Any) -> Any:
+    return np.atleast_1d(array).reshape(-1).view(np.uint8)
+
+
+def _program(*body: imp.Stmt) -> imp.Program:
+    return imp.Program("entry", 1, (imp.Var("n", DType.I64),), body)
+
+
+BAD: dict[str, imp.Stmt] = {
+    "undeclared": imp.Assign(imp.Var("x", DType.I64), imp.ONE),
+    "constant assigned": imp.Assign(imp.Var("n", DType.I64), imp.ONE),
+    "wrong dtype": imp.Declare(imp.Var("x", DType.F32), imp.ONE),
+    "no buffer": imp.View(imp.Pointer("p", DType.F32), 1, imp.ZERO),
+    "break": imp.Break(),
+    "twice": imp.Declare(imp.Var("n", DType.I64), imp.ONE),
+    "pointer": imp.Store(imp.Pointer("p", DType.F32), imp.ZERO, imp.Const(1.0, DType.F32)),
+    "condition": imp.If(imp.ONE, ()),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_the_checker_refuses(name: str) -> None:
+    with pytest.raises(InternalError):
+        check(_program(BAD[name]))
+
+
+def test_fail_tells_where() -> None:
+    x = imp.Declare(imp.Var("x", DType.I64), imp.machine("+", imp.Var("n", DType.I64), imp.ONE))
+    program = _program(x, imp.Fail(17, imp.Var("x", DType.I64), imp.Var("n", DType.I64)))
+    check(program)
+    assert interpret(program, [np.zeros(8, np.uint8)], [4]) == (17, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("operator", "left", "right", "value"),
+    [("/", -7, 2, -3), ("%", -7, 2, -1), ("+", 2**63 - 1, 1, -(2**63)), ("min", 3, 4, 3)],
+)
+def test_machine_arithmetic_is_that_of_c(operator: Any, left: int, right: int, value: int) -> None:
+    out = imp.Pointer("p", DType.I64)
+    expr = imp.Machine(operator, imp.integer(left), imp.integer(right))
+    memory = np.zeros(8, np.uint8)
+    interpret(_program(imp.View(out, 0, imp.ZERO), imp.Store(out, imp.ZERO, expr)), [memory], [1])
+    assert memory.view(np.int64)[0] == value
