@@ -241,6 +241,9 @@ class Array:
     # ------------------------------------------------------------ indexing
 
     def __getitem__(self, key: Any) -> Array:
+        if _is_scalar_mask(key):
+            kept = slice(None) if bool(key) else slice(0, 0)
+            return self[None][(kept,)]
         return Array(indexing.get(self._node, _key(key)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -256,8 +259,18 @@ class Array:
             raise ArgumentError(f"Array API version {api_version!r}", f"one of {known}")
         return weft
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._implicit("__dlpack__").__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        values = self._implicit("__dlpack__")
+        return values.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
@@ -509,7 +522,7 @@ def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
         return Array(obj._node)
     if isinstance(obj, np.ndarray):
         return _over(_native(obj, copy))
-    if isinstance(obj, _PYTHON_SCALARS | np.generic | Extent):  # type: ignore[operator]
+    if isinstance(obj, (*_PYTHON_SCALARS, np.generic, Extent)):
         if copy is False:
             raise ArgumentError("a Python scalar without a copy", "copy=None", place=user_place())
         node = scalar_node(obj)
@@ -625,8 +638,6 @@ def _key(key: Any) -> Any:
     for entry in key:
         if isinstance(entry, list):
             entry = np.asarray(entry) if entry else np.zeros(0, np.int64)
-        if isinstance(entry, bool | np.bool_):
-            entry = asarray(np.asarray(entry))
         if isinstance(entry, np.ndarray | Array) or hasattr(entry, "__dlpack__"):
             node = node_of(entry)
             if isinstance(entry, np.integer) or (not node.shape and isinstance(entry, np.ndarray)
@@ -651,13 +662,22 @@ def _mask_indices(mask: Array) -> list[Any]:
             place=user_place(),
         )
     values = mask._implicit("indexing by a mask")
-    if not values.shape:
-        return [None, slice(0, 1 if values else 0)]  # never reached through `expand_key`
     return [node_of(index) for index in np.nonzero(values)]
+
+
+def _is_scalar_mask(key: Any) -> bool:
+    """Whether a key is a boolean: a new dimension, of one or of none."""
+    if isinstance(key, Array | np.ndarray):
+        return not key.ndim and key.dtype == np.bool_
+    return isinstance(key, bool | np.bool_)
 
 
 def _put(node: Node, key: Any, value: Any, combine: str | None) -> Node:
     new = node_of(value)
+    if _is_scalar_mask(key):
+        changed = new if combine is None else apply(combine, node, new)
+        changed = layout.broadcast(as_dtype(changed, node.dtype), node.shape)
+        return apply("where", node_of(key), changed, node)
     mask = _whole_mask(node, key)
     if mask is not None and not new.shape:
         new = as_dtype(new, node.dtype)

@@ -14,7 +14,7 @@ from typing import Any
 from weft.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError, user_place
 from weft.frontend import graph
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
-from weft.frontend.extent import Extent, literal
+from weft.frontend.extent import Extent, literal, tracing, variable
 from weft.frontend.graph import (
     MovingPoint, Node, Point, Shape, SliceDim, Span, is_index, make, size_scalar,
 )  # fmt: skip
@@ -135,7 +135,7 @@ def _slice(entry: slice, extent: Extent, dims: list[SliceDim], sizes: list[Exten
 def _position(entry: Any, extent: Extent, axis: int) -> Extent:
     """An int index, counted from the start."""
     try:
-        index = literal(entry)
+        index = entry if isinstance(entry, Extent) else _index_literal(operator.index(entry))
     except TypeError:
         raise OutOfBoundsError(
             f"an index of type {type(entry).__name__}",
@@ -150,6 +150,11 @@ def _position(entry: Any, extent: Extent, axis: int) -> Extent:
             place=user_place(),
         )
     return position
+
+
+def _index_literal(index: int) -> Extent:
+    """An index that the user wrote: outside traced functions a loop's, likely."""
+    return literal(index) if tracing() or index < 2 else variable(index)
 
 
 def _check_integer(node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,27 @@ def can_cast(from_: Any, to: Any, /) -> builtins.bool:
     return np.can_cast(source, from_numpy(to).numpy)
 
 
-def finfo(type: Any, /) -> Any:
+@dataclass(frozen=True, slots=True)
+class FloatInfo:
+    """The limits of a float dtype (of a complex one: those of its parts)."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    tiny: float
+    resolution: float
+    dtype: np.dtype[Any]
+
+
+def finfo(type: Any, /) -> FloatInfo:
     """The limits of a float dtype, or that of an array."""
-    return np.finfo(type.dtype if isinstance(type, Array) else from_numpy(type).numpy)
+    info = np.finfo(type.dtype if isinstance(type, Array) else from_numpy(type).numpy)
+    return FloatInfo(
+        info.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal),
+        float(info.tiny), float(info.resolution), info.dtype,
+    )  # fmt: skip
 
 
 def iinfo(type: Any, /) -> Any:
@@ -128,8 +147,8 @@ class NamespaceInfo:
             return every
         return {name: dtype for name, dtype in every.items() if isdtype(dtype, kind)}
 
-    def devices(self) -> list[str]:
-        return ["cpu"]
+    def devices(self) -> tuple[str, ...]:
+        return ("cpu",)
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807 - the standard's name

@@ -96,7 +96,7 @@ def matrix_transpose(x: Any, /) -> Array:
     return Array(layout.permute(node, [*range(rank - 2), rank - 1, rank - 2]))
 
 
-def expand_dims(x: Any, /, *, axis: Any = 0) -> Array:
+def expand_dims(x: Any, /, axis: Any) -> Array:
     """x with dimensions of one at axes of the result."""
     node = array_node(x)
     axes = axis if isinstance(axis, tuple | list) else (axis,)

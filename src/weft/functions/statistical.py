@@ -189,8 +189,9 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
         squares = apply("multiply", apply("subtract", node, node), node)
         return divided_by_count(squares, layout.ONE, correction)
     one, zero = (scalar_constant(value, node.dtype) for value in (1, 0))
+    apart = apply("subtract", node, node)  # of one element: 0, or NaN where it is not finite
     moments = make(
-        graph.Reduce(axes, 3, ""), (one, node, zero, zero, zero, zero), (), None,
+        graph.Reduce(axes, 3, ""), (one, node, apart, zero, zero, zero), (), None,
         lambdas=(_merge_moments(node.dtype),), types=((kept, node.dtype),) * 3,
     )  # fmt: skip
     return divided_by_count(graph.pick(moments, 2), count_of(node.shape, axes), correction)
