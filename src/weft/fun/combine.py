@@ -90,6 +90,17 @@ def scan_steps(arrays: Arrays, axis: int, combine: Combine) -> Arrays:
     return arrays
 
 
+def accumulate(ufunc: np.ufunc, array: Any, initial: Any, axis: int) -> Any:
+    """Running results of a ufunc along an axis, from an initial value on."""
+    shape = (
+        list(np.broadcast_shapes(array.shape, initial.shape)) if initial.size > 1 else array.shape
+    )
+    fresh = np.array(np.broadcast_to(array, shape))
+    first = (slice(None),) * axis + (slice(0, 1),)
+    fresh[first] = ufunc(initial, fresh[first])
+    return ufunc.accumulate(fresh, axis, fresh.dtype, fresh)
+
+
 def scatter_combined(
     destinations: Arrays, index: tuple[Any, ...], values: Arrays, combine: Combine
 ) -> None:

@@ -253,8 +253,13 @@ class ParallelForms(Nest):
         axis = first + len(extents) - 1
         one = (1,) * self.rank
         initial = [np.asarray(v).reshape(np.shape(v) or one) for v in map(self.atom, expr.initial)]
-        values = [combine.join(i, v, axis) for i, v in zip(initial, values, strict=True)]
         ufuncs = combine.as_ufuncs(expr.operator)
+        if ufuncs is not None and not expr.exclusive:
+            return [
+                combine.accumulate(ufunc, value, start, axis)
+                for ufunc, value, start in zip(ufuncs, values, initial, strict=True)
+            ]
+        values = [combine.join(i, v, axis) for i, v in zip(initial, values, strict=True)]
         if ufuncs is not None:
             values = [u.accumulate(v, axis, v.dtype) for u, v in zip(ufuncs, values, strict=True)]
         else:
