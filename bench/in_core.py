@@ -68,7 +68,7 @@ def run(
         inputs = program.inputs(scale)
         contenders = build(program, inputs, wanted)
         times = measure.alternate(contenders, rounds)
-        rows.append(row(program, inputs, times))
+        rows.append(row(program, inputs, times, wanted))
         del inputs, contenders
     header = ["program", *(label(c) for c in CONTENDERS if c in wanted), "best peer", "C", "GiB/s"]
     print(measure.table(header, rows))
@@ -77,7 +77,9 @@ def run(
           " (over C's where Weft is missing).")  # fmt: skip
 
 
-def row(program: ModuleType, inputs: tuple[Any, ...], times: measure.Times) -> list[str]:
+def row(
+    program: ModuleType, inputs: tuple[Any, ...], times: measure.Times, wanted: tuple[str, ...]
+) -> list[str]:
     def ratio(name: str) -> str:
         both = name in times.seconds and "weft" in times.seconds
         return f"{times.ratio(name, 'weft'):.2f}" if both else "-"
@@ -85,7 +87,7 @@ def row(program: ModuleType, inputs: tuple[Any, ...], times: measure.Times) -> l
     peers = [peer for peer in PEERS if peer in times.seconds]
     best = min(peers, key=times.median, default="")
     cells = [program.TITLE + ("" if program.MEMORY_BOUND else " *")]
-    for name in CONTENDERS:
+    for name in (c for c in CONTENDERS if c in wanted):
         cells.append(f"{times.median(name) * 1e3:.2f}" if name in times.seconds else "-")
     known = "weft" if "weft" in times.seconds else "c" if "c" in times.seconds else best
     rate = program.traffic(*inputs) / times.median(known) / 2**30
