@@ -46,6 +46,7 @@ class ListedSource:
         self.dtype = array.dtype
         self.chunks = chunks
         self.bytes = 0
+        self.boxes: list[Any] = []
 
     def direct(self) -> None:
         return None
@@ -56,6 +57,7 @@ class ListedSource:
     def read(self, box: Any, out: Any) -> None:
         out[...] = self.array[box]
         self.bytes += out.nbytes
+        self.boxes.append(box)
 
     def describe(self) -> str:
         return "list"

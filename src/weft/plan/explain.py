@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from weft.plan.nodes import Plan, PlannedStage, memory_sink
+from weft.plan.nodes import Plan, PlannedStage, memory_sink, size_text
 from weft.plan.protocols import Sink, Source
 
 _WHERE = {
@@ -107,15 +107,6 @@ def passes(plan: Plan) -> dict[str, float]:
         for name, count in read.items()
         if plan.values[name].shape and plan.values[name].bytes
     }
-
-
-def size_text(count: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(count) < 1024 or unit == "TiB":
-            break
-        count /= 1024
-    return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
 
 
 def _heading(plan: Plan) -> Iterator[Line]:

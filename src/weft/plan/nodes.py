@@ -167,6 +167,9 @@ class PlannedStage:
         Bytes moved from each input.
     held : int
         Bytes of the arrays that are in memory whole.
+    kept_rows : tuple of (ndarray or None)
+        For each staged window, how much of the beginning of each box's window is already in
+        the buffer of the box before (halos are read once).
     """
 
     stage: Stage
@@ -186,6 +189,7 @@ class PlannedStage:
     kernels: tuple[str, ...] = ()
     read: Mapping[str, int] = field(default_factory=dict)
     held: int = 0
+    kept_rows: tuple[Numbers | None, ...] = ()
 
     @property
     def bytes_read(self) -> int:
@@ -264,3 +268,12 @@ def memory_sink(sinks: Sequence[Sink | None]) -> Sink | None:
     if any(sink is None for sink in sinks):
         return None
     return next((s for s in sinks if s is not None and s.direct() is not None), None)
+
+
+def size_text(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"

@@ -82,7 +82,9 @@ def plan_program(
         destinations.setdefault(name, []).append(sink)
     if small is None:
         small = min(_SMALL, max(limit - allowance, 0) // 8)
-    setting = Setting(inputs, destinations, limit - allowance, threads, compile, box_bytes)
+    setting = Setting(
+        inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance
+    )
 
     def addressable(name: str) -> bool:
         return direct_array(inputs[name]) is not None

@@ -18,7 +18,16 @@ import numpy.typing as npt
 from weft.errors import MemoryLimitError, Place
 from weft.fun import nodes as fun
 from weft.plan.draft import Draft, Ranges
-from weft.plan.nodes import Boxes, Input, Output, PlannedStage, StageCode, Where, Window
+from weft.plan.nodes import (
+    Boxes,
+    Input,
+    Output,
+    PlannedStage,
+    StageCode,
+    Where,
+    Window,
+    size_text,
+)
 from weft.plan.protocols import Sink, Source
 from weft.plan.segment import Layout
 from weft.plan.statements import LAYOUTS, Analysis
@@ -45,7 +54,7 @@ class Setting:
     sinks : mapping of str to list of (Sink or None)
         For each result of the program, where it goes.
     limit : int
-        Bytes for everything that is allocated, the fixed allowance already taken off.
+        Bytes for everything that is allocated, the fixed `allowance` already taken off.
     box_bytes : int
         The most data that one box should touch.
     """
@@ -56,6 +65,7 @@ class Setting:
     threads: int
     compile: Compile
     box_bytes: int = BOX_BYTES
+    allowance: int = 0
 
 
 def direct_array(value: Input) -> npt.NDArray[Any] | None:
@@ -151,7 +161,10 @@ class Scheduler:
             values[lower], values[upper] = ranges.computed[position]
         for window in self.stage.windows:
             if window.axis is not None:
-                values[window.lower], values[window.upper] = self._hull(window, ranges)
+                lows, highs = self._hull(window, ranges)
+                values[window.lower], values[window.upper] = lows, self._to_chunks(
+                    window, lows, highs
+                )
         owned = []
         for output in self.stage.outputs:
             position = self.analysis.producer.get(output.array, -1)
@@ -168,6 +181,34 @@ class Scheduler:
         upper = np.maximum.reduce([high for _, high in bounds])
         empty = lower >= upper
         return np.where(empty, 0, lower), np.where(empty, 0, upper)
+
+    def _to_chunks(
+        self, window: Window, lower: npt.NDArray[np.int64], upper: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Window ends moved to chunk borders, so that halos split no chunk between two reads."""
+        source = self.setting.inputs.get(window.array)
+        assert window.axis is not None
+        if not isinstance(source, Source) or source.chunks is None:
+            return upper
+        if source.direct() is not None:
+            return upper
+        chunk = source.chunks[window.axis]
+        extent = self.analysis.shapes[window.array][window.axis]
+        whole = np.minimum(-(-upper // chunk) * chunk, extent)
+        whole = np.where(upper > lower, whole, upper)
+        largest = int(np.max(upper - lower, initial=0))
+        return whole if int(np.max(whole - lower, initial=0)) <= 1.5 * largest else upper
+
+    def _kept_rows(
+        self, window: Window, where: Where, boxes: Boxes, depth: int
+    ) -> npt.NDArray[np.int64] | None:
+        """What of each staged window the box before has read already."""
+        if where != "staged" or window.axis is None or depth < 2 or boxes.count < 2:
+            return None
+        lower, upper = boxes.values[window.lower], boxes.values[window.upper]
+        overlap = np.clip(np.minimum(upper[:-1], upper[1:]) - lower[1:], 0, None)
+        overlap[lower[1:] < lower[:-1]] = 0
+        return np.concatenate([[0], overlap]) if overlap.any() else None
 
     def _unit_name(self) -> str:
         assert self.draft is not None
@@ -312,7 +353,14 @@ class Scheduler:
             for size, output in zip(outputs, stage.outputs, strict=True)
             if self._is_staged(output)
         )
+        kept_rows = tuple(
+            self._kept_rows(window, where, boxes, depth)
+            for window, where in zip(stage.windows, self.where, strict=True)
+        )
         read, written = self._moved(boxes)
+        for window, rows in zip(stage.windows, kept_rows, strict=True):
+            if rows is not None and window.axis is not None:
+                read[window.array] -= int(rows.sum()) * self._row_bytes(window.array, window.axis)
         loads = tuple(dict.fromkeys(
             window.array
             for window, where in zip(stage.windows, self.where, strict=True)
@@ -322,7 +370,7 @@ class Scheduler:
             stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
             self.resident + staging * depth + workspace,
             written, self._integers(boxes), loads, tuple(sorted(self.kept)),
-            kernels=self.code.kernels, read=read, held=self.resident,
+            kernels=self.code.kernels, read=read, held=self.resident, kept_rows=kept_rows,
         )  # fmt: skip
 
     def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
@@ -344,14 +392,19 @@ class Scheduler:
         name, place = self._largest()
         cut = "it cannot be cut into boxes" if self.draft is None else (
             f"its smallest boxes, {planned.boxes.extent} of {planned.boxes.total} along "
-            f"{planned.boxes.unit}, still need it"
+            f"{planned.boxes.unit}, still do"
         )  # fmt: skip
-        whole = f", with {self.resident} bytes held by whole arrays" if self.resident else ""
+        allowance, limit = self.setting.allowance, self.setting.limit
+        parts = [f"{size_text(from_stage)} for a box"]
+        if self.resident:
+            parts.append(f"{size_text(self.resident)} for whole arrays")
+        if allowance:
+            parts.append(f"{size_text(allowance)} for the program itself")
+        needed = planned.peak_bytes + allowance
         return MemoryLimitError(
-            f"{name} needs {planned.peak_bytes} bytes at once ({from_stage} for a box{whole}): "
-            f"{cut}",
-            f"at most {self.setting.limit} bytes",
-            f"raise memory_limit by at least {planned.peak_bytes - self.setting.limit} bytes",
+            f"{name} needs {size_text(needed)} at once ({', '.join(parts)}): {cut}",
+            f"at most the memory limit, {size_text(limit + allowance)}",
+            f"a memory_limit of at least {needed} bytes",
             place,
         )
 

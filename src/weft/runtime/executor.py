@@ -93,6 +93,8 @@ class _Run:
         self.inputs: dict[str, Array] = {}  # addressable ones
         for name, value in plan.inputs.items():
             array = value.direct() if isinstance(value, Source) else np.asarray(value)
+            if array is None and not plan.values[name].shape:
+                array = self._loaded(name)  # scalars are in memory, wherever they are from
             if array is not None:
                 self.inputs[name] = array
         self.moved = 0
@@ -102,12 +104,14 @@ class _Run:
 
     def stage(self, planned: PlannedStage) -> None:
         for name in planned.loads:
-            self._load(name)
+            if name not in self.inputs:
+                self.memory[name] = self._loaded(name)
         _StageRun(self, planned).run()
         for name in planned.freed:
             self.memory.pop(name, None)
 
-    def _load(self, name: str) -> None:
+    def _loaded(self, name: str) -> Array:
+        """A source read whole."""
         source = self.plan.inputs[name]
         assert isinstance(source, Source)
         value = self.plan.values[name]
@@ -115,7 +119,7 @@ class _Run:
             array = self.pool.empty(value.shape, value.dtype)
             source.check()
             source.read(tuple(slice(0, n) for n in value.shape), array)
-        self.memory[name] = array
+        return array
 
     def array(self, name: str) -> Array:
         found = self.inputs.get(name)
@@ -288,12 +292,21 @@ class _StageRun:
         ahead = 0
         each = (self.planned.bytes_read + self.planned.bytes_written) / max(len(boxes), 1)
         total, before = self.plan.bytes_moved, self.run_.moved
-        for box in boxes:
-            while readers is not None and ahead < min(box + depth, len(boxes)):
+
+        def read_ahead(limit: int) -> None:
+            nonlocal ahead
+            while readers is not None and ahead < min(limit, len(boxes)):
                 if not done[ahead]:
-                    reads[ahead] = self._submit_reads(ahead, readers)
+                    after = None if ahead and done[ahead - 1] else reads.get(ahead - 1, ())
+                    reads[ahead] = self._submit_reads(ahead, readers, after)
                 ahead += 1
-            _wait(reads.pop(box, ()))
+
+        for box in boxes:
+            read_ahead(box + max(depth - 1, 1))
+            _wait(reads.get(box, ()))
+            # Now nobody needs the buffers of the box before: it is computed, its halo copied.
+            read_ahead(box + depth)
+            reads.pop(box, None)
             _wait(writes.pop(box - depth, ()))
             if not done[box]:
                 for source in self.sources:
@@ -314,7 +327,10 @@ class _StageRun:
         for futures in writes.values():
             _wait(futures)
 
-    def _submit_reads(self, box: int, readers: ThreadPoolExecutor) -> list[Future[None]]:
+    def _submit_reads(
+        self, box: int, readers: ThreadPoolExecutor, after: Sequence[Future[None]] | None
+    ) -> list[Future[None]]:
+        """Fill the windows of a box; `after` are the reads of the box before (None: skipped)."""
         futures = []
         for number, window in self.staged:
             source = self.plan.inputs[window.array]
@@ -322,8 +338,14 @@ class _StageRun:
             assert window.axis is not None
             out = self.windows[number](box)
             lower = int(self.boxes.values[window.lower][box])
-            for start, stop in _pieces(lower, out, window.axis, source.chunks):
-                front = (slice(None),) * window.axis
+            front = (slice(None),) * window.axis
+            kept = self.planned.kept_rows[number]
+            rows = 0 if kept is None or after is None else int(kept[box])
+            if rows and after is not None:
+                first = lower - int(self.boxes.values[window.lower][box - 1])
+                halo = self.windows[number](box - 1)[(*front, slice(first, first + rows))]
+                futures.append(readers.submit(_copy_after, after, halo, out[(*front, slice(rows))]))
+            for start, stop in _pieces(lower + rows, lower, out, window.axis, source.chunks):
                 part = out[(*front, slice(start - lower, stop - lower))]
                 where = self._box(window.array, window.axis, start, stop)
                 futures.append(readers.submit(self._read, source, where, part, window.array))
@@ -381,22 +403,28 @@ class _StageRun:
         )
 
 
+def _copy_after(reads: Sequence[Future[None]], source: Array, out: Array) -> None:
+    _wait(reads)
+    np.copyto(out, source)
+
+
 def _wait(futures: Sequence[Future[None]]) -> None:
     for future in futures:
         future.result()
 
 
 def _pieces(
-    lower: int, out: Array, axis: int, chunks: tuple[int, ...] | None
+    start: int, lower: int, out: Array, axis: int, chunks: tuple[int, ...] | None
 ) -> list[tuple[int, int]]:
-    """A window cut along its axis into pieces for several readers, at chunk borders."""
-    extent = out.shape[axis]
+    """A window from `start` on cut into pieces for several readers, at chunk borders."""
+    stop = lower + out.shape[axis]
+    extent = stop - start
     parts = max(1, min(_READERS, out.nbytes // _PIECE))
     step = -(-extent // parts) if extent else 1
     if chunks is not None:
         step = max(-(-step // chunks[axis]), 1) * chunks[axis]
-    edges = [lower]
-    while edges[-1] < lower + extent:
+    edges = [start]
+    while edges[-1] < stop:
         aligned = (edges[-1] // step + 1) * step if chunks is not None else edges[-1] + step
-        edges.append(min(aligned, lower + extent))
+        edges.append(min(aligned, stop))
     return list(pairwise(edges))
