@@ -12,7 +12,12 @@ import numpy.typing as npt
 
 from weft import config, execute
 from weft.errors import (
-    ArgumentError, ArgumentTypeError, DTypeError, ImplicitComputeError, ShapeError, TracingError,
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ImplicitComputeError,
+    ShapeError,
+    TracingError,
     user_place,
 )  # fmt: skip
 from weft.frontend import extent as extents
@@ -554,7 +559,11 @@ def _strong(node: Node, dtype: DType) -> Node:
         value = np.asarray(value).astype(dtype.numpy).item()
         return graph.scalar_constant(value, dtype)
     if isinstance(node.operation, graph.Constant):
-        return graph.scalar_constant(node.operation.const.value, dtype) if value is not None else as_dtype(node, dtype)  # fmt: skip
+        return (
+            graph.scalar_constant(node.operation.const.value, dtype)
+            if value is not None
+            else as_dtype(node, dtype)
+        )
     return as_dtype(node, dtype)
 
 
@@ -615,7 +624,11 @@ def _is_small(value: Any) -> bool:
     if isinstance(value, complex):
         return False
     if isinstance(value, float):
-        return value != value or value in (np.inf, -np.inf) or (abs(value) <= 16 and value * 4 == int(value * 4))  # fmt: skip
+        return (
+            value != value
+            or value in (np.inf, -np.inf)
+            or (abs(value) <= 16 and value * 4 == int(value * 4))
+        )
     return -16 <= value <= 16
 
 
@@ -779,7 +792,12 @@ def _install_operators() -> None:
         setattr(Array, f"__i{name}__", _in_place(operation))
     for name, operation in comparisons.items():
         setattr(Array, f"__{name}__", _binary(operation))
-    for name, operation in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}.items():  # fmt: skip
+    for name, operation in {
+        "neg": "negative",
+        "pos": "positive",
+        "abs": "abs",
+        "invert": "bitwise_invert",
+    }.items():
         setattr(Array, f"__{name}__", _unary(operation))
     Array.__matmul__ = lambda self, other: _matmul(self, other)  # type: ignore[method-assign]
     Array.__rmatmul__ = lambda self, other: _matmul(other, self)  # type: ignore[method-assign]

@@ -23,7 +23,12 @@ from weft import execute
 from weft.array import Array, asarray
 from weft.config import settings
 from weft.errors import (
-    ArgumentError, ArgumentTypeError, DTypeError, MemoryLimitError, ShapeError, UnsupportedError,
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    MemoryLimitError,
+    ShapeError,
+    UnsupportedError,
     user_place,
 )  # fmt: skip
 from weft.frontend import extent as extents
@@ -156,12 +161,16 @@ class Jitted:
     def __init__(self, function: Callable[..., Any], static_argnames: Iterable[str]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)  # fmt: skip
+        self.static = (
+            (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        )
         self.signature = inspect.signature(function)
         unknown = [name for name in self.static if name not in self.signature.parameters]
         if unknown:
             raise ArgumentError(
-                f"static_argnames {unknown}", f"parameters of {function.__name__}", place=user_place()
+                f"static_argnames {unknown}",
+                f"parameters of {function.__name__}",
+                place=user_place(),
             )
         self._exact: dict[Any, Ready] = {}
         self._variants: dict[Any, list[Variant]] = {}
@@ -208,7 +217,9 @@ class Jitted:
         result = ready.call(leaves, _destinations(out, ready.variant))
         return kinds[0].restore(result) if kinds else result
 
-    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Structure, Any]:  # fmt: skip
+    def _flat(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], Structure, Any]:
         """The arguments' values, their containers, and (name, value) of static ones."""
         static: list[tuple[str, Any]] = []
         if self.static:
@@ -286,7 +297,9 @@ class Jitted:
             self._exact[key] = ready
             return ready
 
-    def _variant(self, leaves: list[Any], structure: Structure, static: Any) -> tuple[Variant, dict[str, int]]:  # fmt: skip
+    def _variant(
+        self, leaves: list[Any], structure: Structure, static: Any
+    ) -> tuple[Variant, dict[str, int]]:
         pattern = (structure, static, *map(_pattern_key, leaves))
         variants = self._variants.setdefault(pattern, [])
         for variant in variants:
@@ -553,7 +566,11 @@ def _facts(walk: Walk, guards: Sequence[Guard]) -> tuple[Fact, ...]:
 def _data(leaf: Node) -> Any:
     """The data of a leaf that the function holds itself."""
     value = leaf.value
-    return value if isinstance(value, np.ndarray) or hasattr(value, "read") else np.asarray(value, leaf.dtype.numpy)  # fmt: skip
+    return (
+        value
+        if isinstance(value, np.ndarray) or hasattr(value, "read")
+        else np.asarray(value, leaf.dtype.numpy)
+    )
 
 
 # ---------------------------------------------------------------- results

@@ -19,7 +19,9 @@ def flatten(value: Any, leaves: list[Any]) -> Structure:
     if isinstance(value, dict):
         return (dict, tuple([(key, flatten(part, leaves)) for key, part in value.items()]))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = [(f.name, flatten(getattr(value, f.name), leaves)) for f in dataclasses.fields(value)]
+        parts = [
+            (f.name, flatten(getattr(value, f.name), leaves)) for f in dataclasses.fields(value)
+        ]
         return (type(value), tuple(parts))
     leaves.append(value)
     return None

@@ -12,7 +12,14 @@ from weft.frontend import graph
 from weft.frontend.extent import Extent, decide_equal, forget_guards, require_equal
 from weft.frontend.extent import constant as extent_constant
 from weft.frontend.graph import (
-    Cast, Constant, Elementwise, Leaf, Node, Shape, make, scalar_constant,
+    Cast,
+    Constant,
+    Elementwise,
+    Leaf,
+    Node,
+    Shape,
+    make,
+    scalar_constant,
 )  # fmt: skip
 from weft.ops import table
 from weft.ops.dtypes import DType, from_numpy

@@ -26,7 +26,11 @@ class Emitter:
     """
 
     def __init__(
-        self, builder: Builder, walk: Walk, size: Callable[[Poly], Size], leaves: dict[Node, fun.Var]
+        self,
+        builder: Builder,
+        walk: Walk,
+        size: Callable[[Poly], Size],
+        leaves: dict[Node, fun.Var],
     ) -> None:
         self.size = size
         self.builders: dict[Scope | None, Builder] = {None: builder}
@@ -148,7 +152,12 @@ class Emitter:
         """Whether a node is a kernel that reads its inputs element by element."""
         return bool(node.shape or isinstance(node.operation, graph.Reduce)) and isinstance(
             node.operation,
-            graph.Elementwise | graph.Cast | graph.Reduce | graph.Scan | graph.Scatter | graph.Gather,
+            graph.Elementwise
+            | graph.Cast
+            | graph.Reduce
+            | graph.Scan
+            | graph.Scatter
+            | graph.Gather,
         )
 
     def _inlined(self, node: Node, consumer: Node, depth: int) -> bool:
@@ -171,7 +180,9 @@ class Emitter:
             return max((x.shape for x in consumer.inputs), key=len)
         return consumer.shape
 
-    def element(self, inner: Builder, node: Node, indices: tuple[Size, ...], consumer: Node, depth: int = 1) -> fun.Atom:  # fmt: skip
+    def element(
+        self, inner: Builder, node: Node, indices: tuple[Size, ...], consumer: Node, depth: int = 1
+    ) -> fun.Atom:
         """An element of a node, in a kernel body; dimensions align on the right."""
         if not node.shape:
             return self.atom(node)
@@ -190,7 +201,9 @@ class Emitter:
         exact = tuple([ZERO if n == ONE else i for n, i in zip(shape, indices, strict=True)])
         return inner.let(fun.Index(self.array(node), exact), fun.Scalar(node.dtype))
 
-    def compute(self, inner: Builder, node: Node, indices: tuple[Size, ...], consumer: Node, depth: int) -> fun.Atom:  # fmt: skip
+    def compute(
+        self, inner: Builder, node: Node, indices: tuple[Size, ...], consumer: Node, depth: int
+    ) -> fun.Atom:
         """An element of an elementwise node, computed in a kernel body."""
         arguments = tuple(
             [self.element(inner, x, indices, consumer, depth + 1) for x in node.inputs]
@@ -224,7 +237,12 @@ class Emitter:
             case graph.Slice(dims):
                 spans = self._dims(node, b, dims, node.inputs[1:])
                 if not node.shape:
-                    return (b.let(fun.Index(self.array(node.inputs[0]), self._points(spans)), self.type(node)),)  # fmt: skip
+                    return (
+                        b.let(
+                            fun.Index(self.array(node.inputs[0]), self._points(spans)),
+                            self.type(node),
+                        ),
+                    )
                 return (b.let(fun.Slice(self.array(node.inputs[0]), spans), self.type(node)),)
             case graph.Permute(axes):
                 return (b.let(fun.Permute(self.array(node.inputs[0]), axes), self.type(node)),)
@@ -243,9 +261,7 @@ class Emitter:
                 return (b.let(fun.LmadUpdate(array, offset, pairs, value), self.type(node)),)
             case graph.Update(dims):
                 spans = self._dims(node, b, dims, node.inputs[2:])
-                updated = fun.Update(
-                    self.array(node.inputs[0]), spans, self.atom(node.inputs[1])
-                )
+                updated = fun.Update(self.array(node.inputs[0]), spans, self.atom(node.inputs[1]))
                 return (b.let(updated, self.type(node)),)
             case graph.Gather():
                 return (self._gather(node, b),)
@@ -290,7 +306,12 @@ class Emitter:
             result = self.compute(inner, node, indices, node, 0)
         return b.let(fun.Kernel(space, inner.body([result])), self.type(node))
 
-    def _element(self, node: Node, b: Builder, boundary: tuple[tuple[fun.BoundaryKind, fun.Const | None] | None, ...]) -> fun.Atom:  # fmt: skip
+    def _element(
+        self,
+        node: Node,
+        b: Builder,
+        boundary: tuple[tuple[fun.BoundaryKind, fun.Const | None] | None, ...],
+    ) -> fun.Atom:
         array = self.array(node.inputs[0])
         indices = tuple(self.poly(b, x) for x in node.inputs[1:])
         rules: list[fun.Boundary | None] = []
@@ -298,7 +319,9 @@ class Emitter:
             rules.append(None if rule is None else fun.Boundary(rule[0], ZERO, extent, rule[1]))
         return b.let(fun.Index(array, indices, tuple(rules)), self.type(node))
 
-    def _dims(self, node: Node, b: Builder, dims: tuple[graph.SliceDim, ...], scalars: tuple[Node, ...]) -> tuple[fun.Span | Size, ...]:  # fmt: skip
+    def _dims(
+        self, node: Node, b: Builder, dims: tuple[graph.SliceDim, ...], scalars: tuple[Node, ...]
+    ) -> tuple[fun.Span | Size, ...]:
         sizes = iter([self.size(extent.poly) for extent in node.sizes])
         moving = iter([self.poly(b, scalar) for scalar in scalars])
         result: list[fun.Span | Size] = []
@@ -332,7 +355,9 @@ class Emitter:
         assert isinstance(source, fun.Var)
         return b.let(fun.Reshape(source, self.shape(node)), self.type(node))
 
-    def _lmad(self, node: Node, b: Builder, scalars: tuple[Node, ...]) -> tuple[Size, tuple[tuple[Size, Size], ...]]:  # fmt: skip
+    def _lmad(
+        self, node: Node, b: Builder, scalars: tuple[Node, ...]
+    ) -> tuple[Size, tuple[tuple[Size, Size], ...]]:
         offset, *strides = (self.poly(b, scalar) for scalar in scalars)
         extents = (self.size(extent.poly) for extent in node.sizes)
         return offset, tuple(zip(extents, strides, strict=True))
@@ -375,7 +400,9 @@ class Emitter:
         kept = [axis for axis in range(len(shape)) if axis not in operation.axes]
         order = [*kept, *operation.axes]
         space = self.space(inner, tuple(shape[axis] for axis in order))
-        index: dict[int, Size] = {a: Poly.var(r.index.name) for a, r in zip(order, space, strict=True)}  # fmt: skip
+        index: dict[int, Size] = {
+            a: Poly.var(r.index.name) for a, r in zip(order, space, strict=True)
+        }
         indices = tuple(index[axis] for axis in range(len(shape)))
         values = [self.element(inner, x, indices, node) for x in elements]
         reduction = fun.Reduce(
@@ -434,7 +461,9 @@ class Emitter:
         params = tuple(inner.var("a", self.type(param)) for param in function.params)
         return fun.Lambda(params, self.body(inner, function, params, fresh=False))
 
-    def body(self, outer: Builder, function: Lambda, params: tuple[fun.Atom, ...], fresh: bool = True) -> fun.Body:  # fmt: skip
+    def body(
+        self, outer: Builder, function: Lambda, params: tuple[fun.Atom, ...], fresh: bool = True
+    ) -> fun.Body:
         """The body of a lambda, its parameters being `params`."""
         inner = outer.inner() if fresh else outer
         scope = function.scope

@@ -424,7 +424,9 @@ def captures(function: Lambda) -> list[Node]:
     return found
 
 
-def leaf(value: Any, shape: Shape, dtype: DType, *, weak: bool = False, abstract: bool = False) -> Node:
+def leaf(
+    value: Any, shape: Shape, dtype: DType, *, weak: bool = False, abstract: bool = False
+) -> Node:
     """Data. `shape`: constants 0 and 1, or fresh size variables."""
     pattern = tuple([e.value if e.is_constant else -1 for e in shape])
     node = make(Leaf(dtype, pattern), (), shape, dtype, weak=weak)

@@ -16,7 +16,15 @@ from weft.frontend import graph
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
 from weft.frontend.extent import Extent, literal, tracing, variable
 from weft.frontend.graph import (
-    MovingPoint, Node, Point, Shape, SliceDim, Span, is_index, make, size_scalar,
+    MovingPoint,
+    Node,
+    Point,
+    Shape,
+    SliceDim,
+    Span,
+    is_index,
+    make,
+    size_scalar,
 )  # fmt: skip
 from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_bounds, values
 from weft.ops.dtypes import DType
@@ -109,7 +117,9 @@ def resolve(key: Any, shape: Shape) -> tuple[Basic, Advanced | None]:
         else:
             dims.append(Point())
             sizes.append(_position(entry, extent, axis))
-    identity = all(isinstance(entry, slice) and entry == slice(None) for entry in entries if entry is not None)  # fmt: skip
+    identity = all(
+        isinstance(entry, slice) and entry == slice(None) for entry in entries if entry is not None
+    )
     identity = identity or (arrays and all(
         isinstance(entry, Node | int | Extent) or entry == slice(None)
         for entry in entries if entry is not None
@@ -122,7 +132,9 @@ def resolve(key: Any, shape: Shape) -> tuple[Basic, Advanced | None]:
     return basic, Advanced(tuple(gathered), tuple(gathered.values()), before)
 
 
-def _slice(entry: slice, extent: Extent, dims: list[SliceDim], sizes: list[Extent], own: list[Extent]) -> None:  # fmt: skip
+def _slice(
+    entry: slice, extent: Extent, dims: list[SliceDim], sizes: list[Extent], own: list[Extent]
+) -> None:
     if entry.start is None and entry.stop is None and entry.step is None:
         start, count, step = ZERO, extent, 1
     else:
@@ -237,7 +249,9 @@ def put(node: Node, key: Any, value: Node, combine: str | None = None) -> Node:
     if combine is not None:
         value = as_dtype(apply(combine, _sliced_shape(node, basic), value), node.dtype)
     if basic.identity:
-        return broadcast(value, node.shape) if value.shape or not node.shape else _filled(value, node)
+        return (
+            broadcast(value, node.shape) if value.shape or not node.shape else _filled(value, node)
+        )
     return make(
         graph.Update(basic.dims), (node, value, *basic.scalars), node.shape, node.dtype,
         sizes=basic.sizes,
@@ -273,19 +287,25 @@ def _fitted(value: Node, basic: Basic) -> Node:
     return fitted if len(basic.full) == len(basic.shape) else reshape(fitted, basic.shape)
 
 
-def _put_at_arrays(node: Node, basic: Basic, advanced: Advanced, value: Node, combine: str | None) -> Node:  # fmt: skip
+def _put_at_arrays(
+    node: Node, basic: Basic, advanced: Advanced, value: Node, combine: str | None
+) -> Node:
     if not basic.identity or len(basic.full) != len(basic.shape):
         return _put_through(node, basic, advanced, value, combine)
     rank = len(node.shape)
     kept = [axis for axis in range(rank) if axis not in advanced.axes]
     order = [*advanced.axes, *kept]
     shape = broadcast_shapes([array.shape for array in advanced.arrays], "indexing")
-    where = [broadcast(array, shape) if len(advanced.arrays) > 1 else array for array in advanced.arrays]  # fmt: skip
+    where = [
+        broadcast(array, shape) if len(advanced.arrays) > 1 else array for array in advanced.arrays
+    ]
     if not shape:
         shape = (ONE,)
         where = [broadcast(array, shape) for array in where]
         value_shape = tuple(node.shape[axis] for axis in kept)
-        value = reshape(broadcast(value, value_shape), (ONE, *value_shape)) if value.shape else value
+        value = (
+            reshape(broadcast(value, value_shape), (ONE, *value_shape)) if value.shape else value
+        )
     if value.shape:
         before = advanced.before
         rest = tuple(node.shape[axis] for axis in kept)
@@ -296,12 +316,12 @@ def _put_at_arrays(node: Node, basic: Basic, advanced: Advanced, value: Node, co
     return permute(scattered, [order.index(axis) for axis in range(rank)])
 
 
-def _put_through(node: Node, basic: Basic, advanced: Advanced, value: Node, combine: str | None) -> Node:  # fmt: skip
+def _put_through(
+    node: Node, basic: Basic, advanced: Advanced, value: Node, combine: str | None
+) -> Node:
     """Index arrays mixed with other slices: update the slice, and put it back."""
     part = _sliced(node, basic)
-    inner = Basic(
-        tuple(Span() for _ in part.shape), (), (), part.shape, part.shape, identity=True
-    )
+    inner = Basic(tuple(Span() for _ in part.shape), (), (), part.shape, part.shape, identity=True)
     part = _put_at_arrays(part, inner, advanced, value, combine)
     if len(basic.full) != len(basic.shape):
         part = reshape(part, basic.shape)
@@ -313,7 +333,9 @@ def _put_through(node: Node, basic: Basic, advanced: Advanced, value: Node, comb
     )  # fmt: skip
 
 
-def scatter(node: Node, where: Sequence[Node], value: Node, shape: Shape, combine: str | None) -> Node:  # fmt: skip
+def scatter(
+    node: Node, where: Sequence[Node], value: Node, shape: Shape, combine: str | None
+) -> Node:
     """Values at index arrays (of one shape) of the first dimensions."""
     operation = graph.Scatter(1, len(shape), combine)
     inputs = (node, value, *where)
@@ -322,7 +344,11 @@ def scatter(node: Node, where: Sequence[Node], value: Node, shape: Shape, combin
 
 def index_node(value: Any) -> Node:
     """An int, extent or scalar node as an int64 index."""
-    node = value if isinstance(value, Node) else scalar_node(operator.index(value) if not isinstance(value, Extent) else value)  # fmt: skip
+    node = (
+        value
+        if isinstance(value, Node)
+        else scalar_node(operator.index(value) if not isinstance(value, Extent) else value)
+    )
     if node.shape or not node.dtype.is_integer:
         raise ArgumentError("an index that is no integer scalar", "an int", place=user_place())
     return as_dtype(node, DType.I64)

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from weft.errors import ArgumentError, OutOfBoundsError, ShapeError, user_place
 from weft.frontend import graph
 from weft.frontend.extent import (
-    Extent, at_least, constant, decide_equal, divide, forget_guards, literal, product,
+    Extent,
+    at_least,
+    constant,
+    decide_equal,
+    divide,
+    forget_guards,
+    literal,
+    product,
     require_equal,
 )  # fmt: skip
 from weft.frontend.graph import Node, Shape, Span, make

@@ -2,8 +2,19 @@
 
 from weft.array import Array
 from weft.functions import (
-    combinators, control, creation, data_types, elementwise, linear_algebra, lmads, manipulation,
-    nan_reductions, searching, sorting, statistical, stencils,
+    combinators,
+    control,
+    creation,
+    data_types,
+    elementwise,
+    linear_algebra,
+    lmads,
+    manipulation,
+    nan_reductions,
+    searching,
+    sorting,
+    statistical,
+    stencils,
 )  # fmt: skip
 from weft.functions.combinators import *  # noqa: F403
 from weft.functions.control import *  # noqa: F403
@@ -21,7 +32,7 @@ from weft.functions.stencils import *  # noqa: F403
 
 __array_api_version__ = "2025.12"
 
-__all__ = ["Array", "__array_api_version__"]  # noqa: PLE0604
+__all__ = ["Array", "__array_api_version__"]
 __all__ += combinators.__all__
 __all__ += control.__all__
 __all__ += creation.__all__

@@ -46,7 +46,9 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = tuple(axis_number(operator.index(a), rank) for a in given)
     if len(set(axes)) != len(axes):
-        raise ArgumentError(f"axes {axis}, of which some are equal", "each once", place=user_place())
+        raise ArgumentError(
+            f"axes {axis}, of which some are equal", "each once", place=user_place()
+        )
     return axes
 
 

@@ -86,9 +86,7 @@ def _generated(space: tuple[extents.Extent, ...], function: Any, call: Any) -> A
     body, structure = traced.trace(function, parameters, call)
     body = traced.settled(body, [node.dtype for node in body.results])
     types = tuple(((*space, *shape), dtype) for shape, dtype in traced.types_of(body))
-    node = make(
-        graph.Generate(len(space)), (), (), None, sizes=space, lambdas=(body,), types=types
-    )
+    node = make(graph.Generate(len(space)), (), (), None, sizes=space, lambdas=(body,), types=types)
     return traced.picked(node, structure)
 
 
@@ -128,7 +126,9 @@ class _Elements:
         self.structure = flatten(arrays[0] if len(arrays) == 1 else tuple(arrays), leaves)
         nodes = [array_node(leaf) for leaf in leaves]
         self.shape = broadcast_shapes([node.shape for node in nodes], "reduce")
-        self.nodes = [strong(n, n.dtype) if n.weak else layout.broadcast(n, self.shape) for n in nodes]  # fmt: skip
+        self.nodes = [
+            strong(n, n.dtype) if n.weak else layout.broadcast(n, self.shape) for n in nodes
+        ]
 
     def operator(self, op: Callable[..., Any]) -> tuple[Lambda, list[DType]]:
         """An operator on two elements as a lambda, and the dtypes that it keeps."""
@@ -172,7 +172,9 @@ class _Elements:
                 place=user_place(),
             )  # fmt: skip
         nodes = [node_of(leaf) for leaf in leaves]
-        return [strong(n, d) if n.weak else as_dtype(n, d) for n, d in zip(nodes, dtypes, strict=True)]  # fmt: skip
+        return [
+            strong(n, d) if n.weak else as_dtype(n, d) for n, d in zip(nodes, dtypes, strict=True)
+        ]
 
 
 def reduce(op: Any, init: Any, /, *arrays: Any, axis: Any = -1) -> Any:
@@ -261,16 +263,21 @@ def associative_scan(
     return unflatten(elements.structure, iter(results))
 
 
-def _scanned(nodes: list[Node], initial: list[Node], axis: int, name: str, function: Lambda | None, exclusive: bool) -> list[Array]:  # fmt: skip
+def _scanned(
+    nodes: list[Node],
+    initial: list[Node],
+    axis: int,
+    name: str,
+    function: Lambda | None,
+    exclusive: bool,
+) -> list[Array]:
     moved, back = zip(*(last_axis(node, axis) for node in nodes), strict=True)
     types = tuple((node.shape, node.dtype) for node in moved)
     scan = make(
         graph.Scan(len(nodes), name, exclusive), (*moved, *initial), (), None,
         lambdas=() if function is None else (function,), types=types,
     )  # fmt: skip
-    return [
-        Array(layout.permute(graph.pick(scan, k), order)) for k, order in enumerate(back)
-    ]
+    return [Array(layout.permute(graph.pick(scan, k), order)) for k, order in enumerate(back)]
 
 
 def _scanned_from_nothing(nodes: list[Node], axis: int, function: Lambda) -> list[Array]:
@@ -346,7 +353,9 @@ def scatter(dest: Any, indices: Any, values: Any, /, combine: Any = None) -> Any
     targets = [array_node(x) for x in (dest if several else (dest,))]
     given = [node_of(x) for x in (values if several else (values,))]
     if len(given) != len(targets):
-        raise ArgumentError(f"{len(given)} values for {len(targets)} arrays", "as many", place=user_place())  # fmt: skip
+        raise ArgumentError(
+            f"{len(given)} values for {len(targets)} arrays", "as many", place=user_place()
+        )
     where = [array_node(x) for x in (indices if isinstance(indices, tuple) else (indices,))]
     where = [as_dtype(x, DType.I64) for x in where]
     shape = broadcast_shapes([x.shape for x in where], "scatter")

@@ -53,7 +53,9 @@ def cond(
 
     (first, structure), (second, other) = branch(then), branch(otherwise)
     if structure != other:
-        raise ArgumentError("branches that give different containers", "the same", place=user_place())  # fmt: skip
+        raise ArgumentError(
+            "branches that give different containers", "the same", place=user_place()
+        )
     dtypes = []
     for a, b in zip(first.results, second.results, strict=True):
         if layout.values(a.shape) != layout.values(b.shape):
@@ -67,19 +69,21 @@ def cond(
         dtypes.append(common_dtype((a, b)))
     branches = tuple(traced.settled(function, dtypes) for function in (first, second))
     types = tuple((node.shape, dtype) for node, dtype in zip(first.results, dtypes, strict=True))
-    node = make(
-        graph.If(), (as_dtype(test, DType.BOOL),), (), None, lambdas=branches, types=types
-    )
+    node = make(graph.If(), (as_dtype(test, DType.BOOL),), (), None, lambdas=branches, types=types)
     return traced.picked(node, structure)
 
 
-def _rounds(what: str, carried: Carried, attempt: Callable[[], tuple[Lambda, Sequence[Node], Any]]) -> Lambda:  # fmt: skip
+def _rounds(
+    what: str, carried: Carried, attempt: Callable[[], tuple[Lambda, Sequence[Node], Any]]
+) -> Lambda:
     """Trace a loop's body until the dtypes that it carries no longer change."""
     for _ in range(4):
         function, results, structure = attempt()
         if carried.accept(results, structure, what):
             return function
-    raise DTypeError(f"{what}, whose dtypes change with every round", "stable dtypes", place=user_place())  # fmt: skip
+    raise DTypeError(
+        f"{what}, whose dtypes change with every round", "stable dtypes", place=user_place()
+    )
 
 
 def fori_loop(
@@ -126,9 +130,7 @@ def _bound(value: Any) -> Any:
     return extents.literal(value)
 
 
-def while_loop(
-    condition: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, /
-) -> Any:
+def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, /) -> Any:
     """`body(value)` while `condition(value)` holds, each value made from the last.
 
     Parameters
@@ -216,7 +218,9 @@ def scan(function: Callable[[Any, Any], Any], init: Any, xs: Any, /, length: Any
         types=types,
     )  # fmt: skip
     picked = [Array(graph.pick(node, k)) for k in range(len(types))]
-    return unflatten(carried.structure, iter(picked[:size])), unflatten(found[0], iter(picked[size:]))  # fmt: skip
+    return unflatten(carried.structure, iter(picked[:size])), unflatten(
+        found[0], iter(picked[size:])
+    )
 
 
 def _length(nodes: list[Node], length: Any) -> Extent:
@@ -237,7 +241,9 @@ def _length(nodes: list[Node], length: Any) -> Extent:
     return count
 
 
-def _with_buffers(body: Lambda, count: Extent, carried: Carried, size: int) -> tuple[Lambda, list[Node]]:  # fmt: skip
+def _with_buffers(
+    body: Lambda, count: Extent, carried: Carried, size: int
+) -> tuple[Lambda, list[Node]]:
     """The body that also writes each round's results into arrays that it carries."""
     results = body.results[size:]
     body = traced.settled(body, [*carried.dtypes, *(node.dtype for node in results)])
@@ -250,9 +256,7 @@ def _with_buffers(body: Lambda, count: Extent, carried: Carried, size: int) -> t
             params.append(param)
             updated.append(indexing.put(param, body.params[0], result))
     initial = [filled(scalar_constant(0, dtype), shape) for shape, dtype in buffers]
-    whole = Lambda(
-        (*body.params, *params), (*body.results[:size], *updated), body.scope
-    )
+    whole = Lambda((*body.params, *params), (*body.results[:size], *updated), body.scope)
     return whole, initial
 
 
@@ -315,4 +319,6 @@ def assume(fact: Any, /) -> None:
         Where it does not hold.
     """
     if not fact:
-        raise ArgumentError("an assumption does not hold", "sizes for which it does", place=user_place())  # fmt: skip
+        raise ArgumentError(
+            "an assumption does not hold", "sizes for which it does", place=user_place()
+        )

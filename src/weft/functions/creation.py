@@ -124,7 +124,9 @@ def arange(
     index = iota((count,), 0)
     computed = DType.I64 if whole and not wanted.kind == "c" else DType.F64
     first, by = (as_dtype(scalar_node(_plain(n)), computed) for n in (start, step))
-    values = apply("add", as_dtype(first, computed), apply("multiply", as_dtype(index, computed), by))  # fmt: skip
+    values = apply(
+        "add", as_dtype(first, computed), apply("multiply", as_dtype(index, computed), by)
+    )
     return Array(as_dtype(values, wanted))
 
 
@@ -223,7 +225,9 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
     shape = tuple(nodes[order.index(axis)].shape[0] for axis in range(len(nodes)))
     grids = []
     for number, node in enumerate(nodes):
-        own = tuple(node.shape[0] if axis == order[number] else layout.ONE for axis in range(len(nodes)))  # fmt: skip
+        own = tuple(
+            node.shape[0] if axis == order[number] else layout.ONE for axis in range(len(nodes))
+        )
         grids.append(Array(layout.broadcast(layout.reshape(node, own), shape)))
     return tuple(grids)
 

@@ -81,7 +81,9 @@ _AXIS_SECOND = frozenset({
 })  # fmt: skip
 
 
-def _by_keyword(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+def _by_keyword(
+    name: str, args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     """NumPy's positional `axis` by keyword, as the standard's functions take it."""
     if name in _AXIS_SECOND and len(args) == 2:
         return args[:1], {"axis": args[1], **options}
@@ -107,4 +109,8 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def _computed(value: Any) -> Any:
-    return value._implicit("a function of NumPy that Weft does not have") if isinstance(value, Array) else value  # fmt: skip
+    return (
+        value._implicit("a function of NumPy that Weft does not have")
+        if isinstance(value, Array)
+        else value
+    )

@@ -88,7 +88,15 @@ class AtLmad:
         if not shape:
             return Array(indexing.put(node, inputs[0], new))
         new = layout.broadcast(new, shape)
-        return Array(make(graph.LmadUpdate(len(shape)), (node, new, *inputs), node.shape, node.dtype, sizes=shape))  # fmt: skip
+        return Array(
+            make(
+                graph.LmadUpdate(len(shape)),
+                (node, new, *inputs),
+                node.shape,
+                node.dtype,
+                sizes=shape,
+            )
+        )
 
     def add(self, value: Any) -> Array:
         return self.set(Array(apply("add", self.get()._node, node_of(value))))

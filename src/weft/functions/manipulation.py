@@ -24,6 +24,7 @@ __all__ = [
     "stack", "tile", "unstack",
 ]  # fmt: skip
 
+
 def broadcast_to(x: Any, /, shape: Any) -> Array:
     """x repeated to a shape."""
     wanted = tuple(literal(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
@@ -77,7 +78,11 @@ def moveaxis(x: Any, source: Any, destination: Any, /) -> Array:
     rank = len(node.shape)
     given = [a if isinstance(a, tuple | list) else (a,) for a in (source, destination)]
     sources, places = ([one_axis(a, rank) for a in axes] for axes in given)
-    if len(set(sources)) != len(sources) or len(set(places)) != len(places) or len(sources) != len(places):  # fmt: skip
+    if (
+        len(set(sources)) != len(sources)
+        or len(set(places)) != len(places)
+        or len(sources) != len(places)
+    ):
         raise ArgumentError(
             f"moveaxis from {source} to {destination}", "as many different axes", place=user_place()
         )
@@ -204,7 +209,9 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Array:
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
     if len(shifts) != len(axes):
-        raise ArgumentError(f"{len(shifts)} shifts of {len(axes)} axes", "as many", place=user_place())  # fmt: skip
+        raise ArgumentError(
+            f"{len(shifts)} shifts of {len(axes)} axes", "as many", place=user_place()
+        )
     for amount, place in zip(shifts, axes, strict=True):
         node = _rolled(node, amount, one_axis(place, len(node.shape)))
     return Array(node)

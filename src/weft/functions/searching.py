@@ -36,7 +36,11 @@ def _better(dtype: DType, comparison: str) -> Lambda:
         same = apply("equal", right, left)
         if dtype.is_float:
             right_nan, left_nan = apply("not_equal", right, right), apply("not_equal", left, left)
-            better = apply("logical_or", better, apply("logical_and", right_nan, apply("logical_not", left_nan)))  # fmt: skip
+            better = apply(
+                "logical_or",
+                better,
+                apply("logical_and", right_nan, apply("logical_not", left_nan)),
+            )
             same = apply("logical_or", same, apply("logical_and", right_nan, left_nan))
         earlier = apply("logical_and", same, apply("less", right_index, left_index))
         chosen = apply("logical_or", better, earlier)
@@ -119,9 +123,7 @@ def argwhere(x: Any, /) -> Array:
     return asarray(np.argwhere(known_values(x, "argwhere()")))
 
 
-def searchsorted(
-    x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None
-) -> Array:
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Array:
     """Where values would be inserted into a sorted vector."""
     if side not in ("left", "right"):
         raise ArgumentError(f"side {side!r}", '"left" or "right"', place=user_place())
@@ -141,7 +143,9 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
     node, where = array_node(x), array_node(indices)
     if axis is None:
         if len(node.shape) != 1:
-            raise ArgumentError(f"no axis of {len(node.shape)} dimensions", "axis=...", place=user_place())  # fmt: skip
+            raise ArgumentError(
+                f"no axis of {len(node.shape)} dimensions", "axis=...", place=user_place()
+            )
         axis = 0
     along = one_axis(axis, len(node.shape))
     key = (slice(None),) * along + (where,)

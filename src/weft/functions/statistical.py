@@ -174,7 +174,9 @@ def _merge_moments(dtype: DType) -> Lambda:
         middle = apply("add", mean_left, apply("multiply", apart, part))
         # (n * part) first: it is 0 beside an empty set, where apart * apart may overflow.
         spread = apply("multiply", apply("multiply", apart, apply("multiply", count, part)), apart)
-        return Lambda(params, (total, middle, apply("add", apply("add", squares, more), spread)), scope)
+        return Lambda(
+            params, (total, middle, apply("add", apply("add", squares, more), spread)), scope
+        )
 
 
 def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
@@ -263,7 +265,9 @@ def cumulative_prod(
     return _cumulative(x, axis, dtype, include_initial, "multiply", 1)
 
 
-def _cumulative(x: Any, axis: int | None, dtype: Any, include_initial: bool, operator: str, initial: int) -> Array:  # fmt: skip
+def _cumulative(
+    x: Any, axis: int | None, dtype: Any, include_initial: bool, operator: str, initial: int
+) -> Array:
     node = array_node(x)
     if not node.shape:
         node = layout.reshape(node, (layout.ONE,))
@@ -285,7 +289,9 @@ def _cumulative(x: Any, axis: int | None, dtype: Any, include_initial: bool, ope
     return Array(result)
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
+def diff(
+    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Array:
     """The n-th differences of neighbours along an axis."""
     from weft.functions.manipulation import concat
 

@@ -28,7 +28,9 @@ class Neighbourhood:
 
     __slots__ = ("_indices", "_node", "_reach", "_rules")
 
-    def __init__(self, node: Node, indices: Sequence[Node], rules: Sequence[Rule], reach: list[list[int]]) -> None:  # fmt: skip
+    def __init__(
+        self, node: Node, indices: Sequence[Node], rules: Sequence[Rule], reach: list[list[int]]
+    ) -> None:
         self._node = node
         self._indices = indices
         self._rules = rules
@@ -88,7 +90,9 @@ def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge
     """
     nodes = [array_node(x) for x in arrays]
     if not nodes or not nodes[0].shape:
-        raise ShapeError("a stencil of scalars", "arrays of one dimension or more", place=user_place())  # fmt: skip
+        raise ShapeError(
+            "a stencil of scalars", "arrays of one dimension or more", place=user_place()
+        )
     shape = nodes[0].shape
     for node in nodes[1:]:
         if layout.values(node.shape) != layout.values(shape):
@@ -116,7 +120,9 @@ def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge
         ]
         if not kept:
             return function(*views)
-        inside, structure = traced.trace(function, lambda scope: (), lambda _: function(*views), fixed=True)  # fmt: skip
+        inside, structure = traced.trace(
+            function, lambda scope: (), lambda _: function(*views), fixed=True
+        )
         found[0] = structure
         return _kept(inside, nodes[0], places, [(axis, *reach[axis]) for axis in kept])
 
@@ -125,11 +131,13 @@ def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge
         raise ShapeError("a stencil's function that gives arrays", "scalars", place=user_place())
     body = traced.settled(body, [node.dtype for node in body.results])
     types = tuple((shape, dtype) for _, dtype in traced.types_of(body))
-    node = make(graph.Generate(len(shape)), (), (), None, sizes=shape, lambdas=(body,), types=types)  # fmt: skip
+    node = make(graph.Generate(len(shape)), (), (), None, sizes=shape, lambdas=(body,), types=types)
     return traced.picked(node, found[0] if kept else structure)
 
 
-def _kept(inside: Lambda, first: Node, indices: Sequence[Node], reaches: list[tuple[int, int, int]]) -> list[Array]:  # fmt: skip
+def _kept(
+    inside: Lambda, first: Node, indices: Sequence[Node], reaches: list[tuple[int, int, int]]
+) -> list[Array]:
     """The function's results inside, the first array's value in cells at the border."""
     tests = []
     for axis, lowest, highest in reaches:
@@ -159,7 +167,9 @@ def _kept(inside: Lambda, first: Node, indices: Sequence[Node], reaches: list[tu
 def _rules(boundary: Any, rank: int) -> list[Any]:
     given = list(boundary) if isinstance(boundary, tuple | list) else [boundary] * rank
     if len(given) != rank:
-        raise ArgumentError(f"{len(given)} boundaries of {rank} axes", "one for each", place=user_place())  # fmt: skip
+        raise ArgumentError(
+            f"{len(given)} boundaries of {rank} axes", "one for each", place=user_place()
+        )
     for rule in given:
         if isinstance(rule, str) and rule != "keep" and rule not in _KINDS:
             raise ArgumentError(

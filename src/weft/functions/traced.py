@@ -211,7 +211,9 @@ def operation_name(op: Any) -> str | None:
         return None
     if name is None and isinstance(op, str):
         known = ", ".join(sorted(k for k in _named() if isinstance(k, str)))
-        raise ArgumentError(f"operator {op!r}", f"a function, or one of {known}", place=user_place())  # fmt: skip
+        raise ArgumentError(
+            f"operator {op!r}", f"a function, or one of {known}", place=user_place()
+        )
     return name
 
 
