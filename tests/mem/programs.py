@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
@@ -34,7 +35,12 @@ class Maker:
         self.build = Builder(names)
 
     def program(self, *results: fun.Atom) -> fun.Program:
-        return fun.Program("test", self.params, self.build.body(results), ("n", "m"))
+        body = self.build.body(results)
+        used = set(walk.free_names(body))
+        for param in self.params:
+            used.update(*(size.variables() for size in walk.type_sizes(param.type)))
+        sizes = tuple(name for name in ("n", "m") if name in used)
+        return fun.Program("test", self.params, body, sizes)
 
 
 def apply(b: Builder, operation: str, *arguments: fun.Atom) -> fun.Var:

@@ -16,6 +16,8 @@ from weft.mem.erase import erase
 from weft.mem.interpret import interpret as by_heap
 from weft.mem.introduce import introduce
 from weft.mem.nodes import MemArray, Program
+from weft.mem.parse import parse
+from weft.mem.show import show
 
 
 def sizes_of(name: str) -> dict[str, int]:
@@ -48,6 +50,17 @@ def test_strided_arguments_and_results(name: str) -> None:
     )
     odd = [np.asarray(a)[::-1].copy()[::-1] if np.ndim(a) else a for a in arguments]
     agree(by_heap(with_memory, odd, sizes_of(name)), wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_round_trips(name: str) -> None:
+    program, _ = CASES[name]()
+    arrays = [p.name for p in program.params if isinstance(p.type, fun.Array)]
+    for layouts in ({}, dict.fromkeys(arrays, "rows")):
+        with_memory = introduce(program, layouts)
+        text = show(with_memory)
+        assert parse(text) == with_memory
+        assert show(parse(text)) == text
 
 
 def copies(program: Program) -> int:

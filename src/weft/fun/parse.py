@@ -221,7 +221,7 @@ class Parser:
                 sizes = self.many(self.name)
             elif self.take("derived"):
                 derived.append(self.derived())
-            else:
+            elif not self.header():
                 self.expect("fact")
                 facts.append(self.fact())
         body = self.body()
@@ -229,6 +229,10 @@ class Parser:
         if self.kind != "end":
             raise self.error("the end")
         return fun.Program(name, params, body, sizes, tuple(derived), tuple(facts))
+
+    def header(self) -> bool:
+        """Read a line that a larger language adds before the body, if there is one."""
+        return False
 
     def derived(self) -> Derived:
         name = self.name()

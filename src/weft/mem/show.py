@@ -19,6 +19,8 @@ def show(program: Program, places: bool = False) -> str:
     text = printer.program(program.program)
     head, brace, body = text.partition("\n{")
     lines = [head]
+    if program.strides:
+        lines.append(f"{INDENT}strides {', '.join(program.strides)}")
     for block in program.blocks:
         kind = " per thread" if block.per_thread else ""
         lines.append(f"{INDENT}block {block.name} {block.bytes}{kind}")
