@@ -17,7 +17,7 @@ from weft.ops.dtypes import DType
 from weft.sizes import Poly, parse_poly
 
 slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-few = settings(max_examples=60, deadline=None, suppress_health_check=slow)
+few = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=slow)
 
 
 def identity() -> walk.Mapper:

@@ -38,6 +38,9 @@ _BINARY = {
     "f": ("add", "subtract", "multiply", "minimum", "maximum", "where", *_COMPARISONS),
 }  # fmt: skip
 _BINARY["u"] = _BINARY["i"]
+# Parts of complex numbers stay apart: products of infinities and NaN are the C library's.
+_BINARY["c"] = ("add", "subtract", "equal", "not_equal", "where")
+_UNARY_COMPLEX = ("negative", "conj", "real", "imag", "abs", "isnan", "isfinite")
 
 
 @dataclass
@@ -165,8 +168,11 @@ class Generator:
             if name in ("maximum", "minimum"):
                 return name, [left, self.partner(inner, left, known)], None
             return name, [left], None
+        if dtype.is_complex and self.chance():
+            name = self.pick(_UNARY_COMPLEX)
+            return name, [left], None if name == "abs" else 12
         unary = [name for name in _UNARY if dtype in table.lookup(name).accepts]
-        if unary and self.number(0, 2) == 0:
+        if not dtype.is_complex and unary and self.number(0, 2) == 0:
             name = self.pick(unary)
             return name, [left], None if name in _INEXACT else left.bits
         binary = [name for name in _BINARY[dtype.kind] if dtype in table.lookup(name).accepts]
@@ -230,10 +236,10 @@ class Generator:
     def associative(self, known: Known, extent: int) -> tuple[str, fun.Const, int | None]:
         """An associative operation for values, its neutral element, and the result's bits."""
         dtype = known.dtype
-        names = ["minimum", "maximum"]
+        names = ["add"] if dtype.is_complex else ["minimum", "maximum"]
         if dtype.kind == "b":
             names += ["logical_and", "logical_or"]
-        elif known.exact:
+        elif known.exact and not dtype.is_complex:
             names += ["add", "add"] + (["multiply"] if dtype.is_integer else [])
         name = self.pick(names)
         bits = known.bits

@@ -38,11 +38,12 @@ def neutral(name: str, dtype: DType) -> fun.Const:
     """The neutral element of an associative operation."""
     lowest: Any
     highest: Any
+    lowest = highest = 0  # of complex numbers there is none
     if dtype.is_float:
         lowest, highest = -np.inf, np.inf
     elif dtype is DType.BOOL:
         lowest, highest = False, True
-    else:
+    elif dtype.is_integer:
         info = np.iinfo(dtype.numpy)
         lowest, highest = int(info.min), int(info.max)
     zero, one = (0.0, 1.0) if dtype.is_float else (0, 1)
@@ -59,6 +60,11 @@ def data(dtype: DType, shape: tuple[int, ...], seed: int) -> Any:
     match dtype.kind:
         case "b":
             return rng.random(shape) < 0.5
+        case "c":
+            parts = data(dtype.real, (2, *shape), seed)
+            whole = np.empty(shape, dtype.numpy)
+            whole.real, whole.imag = parts
+            return whole
         case "f":
             values = rng.integers(-12, 13, shape) / 4
             special = rng.random(shape)

@@ -70,7 +70,7 @@ class ProgramGenerator(Generator):
         shape = self.shape()
         space, inner, scalars = self.fused(shape)
         value = self.code(inner, scalars)
-        if not value.exact:
+        if not value.exact or value.dtype.is_complex:
             return
         at = inner.let(fun.SizeValue(Poly.var(space[-1].index.name)), I64, "at")
         type_ = fun.Scalar(value.dtype)
@@ -232,7 +232,7 @@ class ProgramGenerator(Generator):
 
     def loop(self) -> None:
         """A few rounds of an elementwise update of a whole array."""
-        source = self.array(lambda known: not known.dtype.is_float)
+        source = self.array(lambda known: known.dtype.kind in "biu")
         if source is None:
             return
         type_ = source.var.type
