@@ -15,5 +15,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "WeftError", "__array_api_version__", "__array_namespace_info__", "__version__",
     "asarray", "compute", "config", "devices", "explain", "jit", "open", "profile", "settings",
-    "store", *functions.__all__,
+    "store",
 ]  # fmt: skip
+__all__ += functions.__all__
