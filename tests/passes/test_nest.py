@@ -47,6 +47,14 @@ def test_columns_are_not_rows() -> None:
     agree(normalise_columns(), after, [RNG.random((4, 6)), np.float64(4)])
 
 
+def test_means_of_columns_stay_apart() -> None:
+    u = Unfused("n", "m")
+    x = u.param("x", "n", "m")
+    program = optimise(u.program(u.map("divide", u.reduce("add", x, [0]), 5.0)))
+    assert top(program) == ["Reduce", "Kernel"]
+    assert nest_candidates(program) == []
+
+
 def test_two_leading_dimensions() -> None:
     u = Unfused("b", "n", "m")
     x = u.param("x", "b", "n", "m")
