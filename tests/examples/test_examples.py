@@ -1,0 +1,73 @@
+"""The examples run, and give what NumPy gives."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_normalise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = np.load(load("normalise").main(tmp_path, rows=20_000))
+    table = np.load(tmp_path / "table.npy").astype("f8")
+    np.testing.assert_allclose(result, (table - table.mean(0)) / table.std(0), atol=1e-4)
+    assert "table.npy" in capsys.readouterr().out
+
+
+def test_heat() -> None:
+    plate = np.zeros((40, 40))
+    plate[0] = 100
+    for _ in range(50):
+        inner = plate[1:-1, 1:-1]
+        around = plate[:-2, 1:-1] + plate[2:, 1:-1] + plate[1:-1, :-2] + plate[1:-1, 2:]
+        plate[1:-1, 1:-1] = inner + 0.2 * (around - 4 * inner)
+    np.testing.assert_allclose(load("heat").main(40, 50), plate, rtol=1e-12)
+
+
+def test_mandelbrot() -> None:
+    rows, columns, most = 30, 40, 50
+    c = (-2.2 + 3.2 * np.arange(columns) / columns) + 1j * (-1.2 + 2.4 * np.arange(rows) / rows)[
+        :, None
+    ]
+    z, counts = c.copy(), np.zeros(c.shape, int)
+    for _ in range(most):
+        inside = (z.real**2 + z.imag**2) <= 4
+        z[inside] = z[inside] ** 2 + c[inside]
+        counts += inside
+    found = load("mandelbrot").main(rows, columns, most)
+    assert (found != counts).mean() < 0.01  # a rounding may let a point escape a round later
+
+
+def test_histogram(tmp_path: Path) -> None:
+    counts = load("histogram").main(tmp_path, 50_000)
+    values = np.load(tmp_path / "values.npy")
+    expected = np.bincount(np.clip(np.floor((values + 4) * 12.5), 0, 99).astype(int), minlength=100)
+    np.testing.assert_array_equal(counts, expected)
+
+
+def test_moments() -> None:
+    mean, variance = load("moments").main(10_000)
+    x = np.random.default_rng(2).normal(1e9, 1.0, 10_000)
+    assert mean == pytest.approx(x.mean(), rel=1e-14)
+    assert variance == pytest.approx(x.var(), rel=1e-6)
+
+
+def test_days(tmp_path: Path) -> None:
+    mean, hottest = load("days").main(tmp_path, days=5)
+    days = np.stack([np.load(tmp_path / f"day-{day:02}.npy") for day in range(5)])
+    np.testing.assert_allclose(mean, days.mean(0), rtol=1e-5)
+    np.testing.assert_array_equal(hottest, days.argmax(0))
