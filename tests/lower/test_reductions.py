@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lower.harness import agree, compiled
+from lower.operator_texts import NAN, TIES
 from weft.fun.parse import parse
 
 EXTENTS = [0, 1, 2, 63, 64, 65, 1023, 1024, 1025, 3000, 65537]
@@ -59,3 +60,27 @@ def test_argmax_keeps_the_first_of_equals() -> None:
         x = rng.integers(0, 50, n).astype(np.float32)
         _, k = agree(program, [x], segment=segment, n=n)
         assert k == x.argmax()
+
+
+ROWS_ARGMAX = ARGMAX.replace("x: f32[n]", "x: f32[r, n]").replace("sizes n", "sizes r, n")
+ROWS_ARGMAX = (
+    ROWS_ARGMAX.replace("(; i < n)", "(q < r; i < n)")
+    .replace("let v: f32, k: i64 =", "let v: f32[r], k: i64[r] =")
+    .replace("x[i]", "x[q, i]")
+    .replace("from -inf_f32, 0", "from -inf_f32, 9223372036854775807")
+    .replace("let c: bool = greater_equal(lv, rv)", TIES + NAN)
+)
+
+
+def test_argmax_of_rows_with_ties_nan_and_infinities() -> None:
+    program = parse(ROWS_ARGMAX)
+    segment = compiled(program)
+    rng = np.random.default_rng(3)
+    for n in [1, 2, 63, 64, 65, 127, 128, 1000, 1025, 5000]:
+        x = rng.integers(0, 20, (12, n)).astype(np.float32)
+        x[1] = -np.inf
+        x[2, rng.integers(0, n)] = np.nan
+        x[3, rng.integers(0, n, 2)] = np.nan
+        x[4] = np.nan
+        _, k = agree(program, [x], segment=segment, r=12, n=n)
+        np.testing.assert_array_equal(k, x.argmax(axis=1))

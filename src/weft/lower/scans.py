@@ -21,7 +21,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels, reductions, shapes
+from weft.lower import kernels, operators, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import simd
@@ -244,7 +244,7 @@ def _step(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) ->
 def neutral(operator: fun.Lambda, position: int) -> imp.Expr:
     """A neutral element where lanes need one: of plainly commutative operators."""
     dtype = operator.params[position].type.dtype
-    if not shapes.is_commutative(operator):
+    if not operators.is_componentwise(operator):
         return imp.Const(0, dtype)
     expr = operator.body.statements[position].expr
     assert isinstance(expr, fun.Apply)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, kernels, reductions, scans, shapes
+from weft.lower import bounds, kernels, operators, reductions, scans, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import simd
@@ -40,7 +40,7 @@ def lower_scatter(e: Emitter, let: fun.Let) -> None:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
         if e.in_tile or e.serial or not shapes.is_flat(scatter.body):
             _serial(e, let, scatter)
-        elif scatter.operator is not None and shapes.is_commutative(scatter.operator):
+        elif scatter.operator is not None and operators.is_componentwise(scatter.operator):
             size = e.named(product(memory(let.pattern[0]).shape))
             with e.level() as few:
                 _private(e, let, scatter, size)

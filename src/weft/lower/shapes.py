@@ -53,28 +53,6 @@ def is_unrolled(reduce: fun.Reduce) -> bool:
     return is_flat(reduce.body) and is_flat(reduce.operator.body)
 
 
-_COMMUTATIVE = frozenset(
-    "add multiply maximum minimum fmax fmin logical_and logical_or logical_xor"
-    " bitwise_and bitwise_or bitwise_xor".split()
-)
-
-
-def is_commutative(operator: fun.Lambda) -> bool:
-    """Whether the operator applies a commutative operation to each component."""
-    count = len(operator.params) // 2
-    statements, results = operator.body.statements, operator.body.results
-    if not len(statements) == len(results) == count:
-        return False
-    for k, (let, result) in enumerate(zip(statements, results, strict=True)):
-        expr = let.expr
-        if not isinstance(expr, fun.Apply) or expr.operation not in _COMMUTATIVE:
-            return False
-        pair = (operator.params[k], operator.params[k + count])
-        if let.pattern[0] != result or expr.arguments not in (pair, pair[::-1]):
-            return False
-    return True
-
-
 @cache
 def vector_math(operation: str, dtypes: tuple[DType, ...]) -> bool:
     """Whether the operation's spelling calls a function of which libmvec has a vector form."""
