@@ -10,6 +10,7 @@ from programs.agree import assert_agree
 from programs.library import EXAMPLES
 
 from weft.errors import ArgumentError, ArgumentTypeError, OutOfBoundsError, ShapeError
+from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 
@@ -379,3 +380,27 @@ def test_loops_in_kernels_carry_arrays() -> None:
 """
     a = np.zeros((4, 3))
     assert_agree([run(text, a)], [np.repeat(np.arange(4.0)[:, None], 3, axis=1)])
+
+
+def test_operators_whose_sizes_differ_from_pair_to_pair() -> None:
+    """An operator that builds arrays as long as its operands say."""
+    text = """program p(a: i64[n]) sizes n {
+  let r: i64 = reduce (; i < n) from 0 {
+    let x: i64 = a[i]
+    in x
+  } with (p: i64, q: i64) {
+    let left: i64[p] = broadcast 1 (p)
+    let right: i64[q] = broadcast 1 (q)
+    let both: i64[p + q] = concat 0 (left, right)
+    let sum: i64 = reduce (; j < p + q) from 0 {
+      let y: i64 = both[j]
+      in y
+    } with (u: i64, v: i64) { let w: i64 = add(u, v) in w }
+    in sum
+  }
+  in r
+}
+"""
+    check(parse(text))
+    assert run(text, np.array([3, 1, 4, 1, 5])) == 14
+    assert run(text, np.array([], np.int64)) == 0

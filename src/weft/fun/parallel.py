@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
@@ -208,15 +207,34 @@ class ParallelForms(Nest):
             return value
         return value.reshape(shape[:first] + (1,) * (self.rank - first) + own)
 
-    def operation(self, operator: fun.Lambda) -> Callable[[list[Value], list[Value]], list[Value]]:
+    def operation(self, operator: fun.Lambda, first: int) -> combine.Combine:
+        """The operator of a space that begins at axis `first`, as a function of arrays."""
         names = [param.name for param in operator.params]
 
         def combined(left: list[Value], right: list[Value]) -> list[Value]:
             for name, value in zip(names, left + right, strict=True):
                 self.values[name] = value
-            return self.body(operator.body)
+            try:
+                return self.body(operator.body)
+            except Irregular:
+                if first > 0:  # it may use what differs between outer indices
+                    raise
+                return self.pair_by_pair(operator, left + right)
 
         return combined
+
+    def pair_by_pair(self, operator: fun.Lambda, arguments: list[Value]) -> list[Value]:
+        """Apply an operator to one pair after another."""
+        arguments = list(np.broadcast_arrays(*arguments))
+        results = [np.empty(a.shape, a.dtype) for a in arguments[: len(arguments) // 2]]
+        rank, depth, self.rank, self.depth = self.rank, self.depth, 0, 0
+        for at in np.ndindex(results[0].shape):
+            for param, argument in zip(operator.params, arguments, strict=True):
+                self.values[param.name] = argument[at]
+            for result, value in zip(results, self.body(operator.body), strict=True):
+                result[at] = value
+        self.rank, self.depth = rank, depth
+        return results
 
     def reduced(
         self,
@@ -243,7 +261,7 @@ class ParallelForms(Nest):
                 for ufunc, value in zip(ufuncs, values, strict=True)
             ]
         values = [combine.flatten_axes(value, axes) for value in values]
-        return combine.reduce_tree(values, axes[0], self.operation(expr.operator))
+        return combine.reduce_tree(values, axes[0], self.operation(expr.operator, first))
 
     def scanned(
         self, expr: fun.Scan, values: list[Value], first: int, extents: tuple[int, ...], outer: Any
@@ -263,7 +281,7 @@ class ParallelForms(Nest):
         if ufuncs is not None:
             values = [u.accumulate(v, axis, v.dtype) for u, v in zip(ufuncs, values, strict=True)]
         else:
-            values = combine.scan_steps(values, axis, self.operation(expr.operator))
+            values = combine.scan_steps(values, axis, self.operation(expr.operator, first))
         part = slice(0, -1) if expr.exclusive else slice(1, None)
         key = (slice(None),) * axis + (part,)
         return [self.spread(value[key], first, extents) for value in values]
@@ -328,7 +346,7 @@ class ParallelForms(Nest):
             outer = self.rank
             self.rank = 1 + _body_depth(operator.body)
             column = (-1,) + (1,) * (self.rank - 1)
-            apply = self.operation(operator)
+            apply = self.operation(operator, first)
 
             def flat(left: list[Value], right: list[Value]) -> list[Value]:
                 new = apply(*([v.reshape(column) for v in side] for side in (left, right)))
