@@ -119,9 +119,9 @@ class Boundary:
     """What a read gives outside `lower <= index < upper` of one dimension.
 
     "edge", "reflect", "symmetric" and "wrap" map the index back inside, as `numpy.pad`
-    does; "constant" gives `value` (that of the last such dimension, in a corner). The limits are in the array's own coordinates: 0 and
-    its extent, except in a window of a larger array, where they are where the larger
-    array begins and ends.
+    does; "constant" gives `value` (in a corner, that of the last such dimension). The
+    limits are in the array's own coordinates: 0 and its extent, except in a window of a
+    larger array, where they are where the larger array begins and ends.
     """
 
     kind: BoundaryKind
