@@ -7,7 +7,7 @@
               | "view" pointer "=" block "+" expr       -- typed memory inside a block
               | "local" pointer "[" integer "]"         -- a small array of the running thread
               | "if" expr block ["else" block]
-              | "for" var "from" expr "to" expr ["step" integer] ["simd"] block
+              | "for" var "from" expr "to" expr ["step" integer] ["simd"] ["unroll" integer] block
               | "while" expr block | "break"
               | "parallel" tile thread "below" expr block
               | "poll" | "fail" code index extent | "abandon"
@@ -180,7 +180,8 @@ class If:
 class For:
     """`var` from lower while below upper, by a positive constant step.
 
-    `reductions` of a simd loop: variables that its iterations combine into.
+    `reductions` of a simd loop: variables that its iterations combine into. `unroll`: how
+    many iterations the compiler should write out.
     """
 
     var: Var
@@ -190,6 +191,7 @@ class For:
     step: int = 1
     simd: bool = False
     reductions: tuple[tuple[ReductionOperator, Var], ...] = ()
+    unroll: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -94,13 +94,14 @@ class Emitter:
         upper: imp.Expr,
         *,
         step: int = 1,
+        unroll: int = 1,
         hoist: bool = False,
     ) -> Iterator[None]:
         """`for var from lower to upper` around what is emitted inside."""
         with self.level(hoist=hoist) as body:
             self.depths[var.name] = self.depth
             yield
-        self.emit(imp.For(var, lower, upper, tuple(body), step))
+        self.emit(imp.For(var, lower, upper, tuple(body), step, unroll=unroll))
 
     @contextmanager
     def branch(self, condition: imp.Expr) -> Iterator[None]:
@@ -236,6 +237,12 @@ class Emitter:
             self.levels[at].append(self._view(found, placed))
             self.pointers[key] = found
         return found
+
+    def shared_pointer(self, block: str, dtype: DType) -> imp.Pointer:
+        """A pointer to a block that other threads write too, in turn."""
+        pointer = self.unit.pointer("p", dtype)
+        self.emit(replace(self._view(pointer, self.unit.blocks[block]), alone=False))
+        return pointer
 
     def _view(self, pointer: imp.Pointer, placed: Placed) -> imp.View:
         offset = self._sum(placed.offset, imp.ZERO)

@@ -161,7 +161,9 @@ def parallel_rows(
     target = e.declare(machine("max", one, e.declare(machine("/", imp.integer(tile_work), work))))
     parts = e.declare(_ceil(e, length, target))
     even = e.declare(_ceil(e, length, e.declare(machine("max", one, parts))))
-    chunk = e.declare(machine("<<", machine(">>", machine("+", even, imp.integer(63)), imp.integer(6)), imp.integer(6)))
+    # Whole vectors, unless an element is so much work that each may be a tile.
+    unit = e.declare(machine("min", imp.integer(64), target))
+    chunk = e.declare(machine("*", _ceil(e, even, unit), unit))
     chunks = e.declare(_ceil(e, length, e.declare(machine("max", one, chunk))))
     if outer:
         share = e.declare(machine("max", one, length))

@@ -27,7 +27,9 @@ from weft.sizes import ZERO, Poly, as_poly, product
 
 BLOCK = 1024
 PRIVATE = 8192  # elements of a tile's own copies, at most
-COPIES = 4  # of a small destination: equal indices in a row need not wait for each other
+HALF_CACHE = 2048  # elements: so many copies of a small destination as fit, up to four, so
+# that equal indices one after another need not wait for each other
+UNROLL = 4
 TILE = 1 << 18
 WORTH = 1 << 16  # elements below which one thread does it all
 
@@ -103,8 +105,9 @@ def _write(
     scatter: fun.Scatter,
     addresses: Sequence[imp.Expr],
     values: Sequence[imp.Expr],
+    pointers: Sequence[imp.Pointer] = (),
 ) -> None:
-    pointers = [e.pointer(memory(var).block, var.type.dtype) for var in let.pattern]
+    pointers = pointers or [e.pointer(memory(var).block, var.type.dtype) for var in let.pattern]
     if scatter.operator is not None:
         old = [
             e.declare(imp.Load(pointer, address), depth=e.depth)
@@ -124,7 +127,7 @@ def _blocks(
     scatter: fun.Scatter,
     lower: imp.Expr,
     upper: imp.Expr,
-    addresses: Callable[[Sequence[imp.Expr]], list[imp.Expr]],
+    addresses: Callable[[imp.Var, Sequence[imp.Expr]], list[imp.Expr]],
     width: int,
     dtype: DType,
     consume: Callable[[imp.Var, list[imp.Expr], list[imp.Expr]], None],
@@ -150,7 +153,7 @@ def _blocks(
             e.bind(name, e.declare(machine("+", block, var)))
             values = scalar_results(e, scatter.body)
             _watch(e, let, scatter, values)
-            for pointer, address in zip(places, addresses(values), strict=True):
+            for pointer, address in zip(places, addresses(var, values), strict=True):
                 e.emit(imp.Store(pointer, var, imp.Cast(dtype, address)))
             for k, (buffer, value) in enumerate(zip(buffers, values[rank:], strict=True)):
                 if buffer is None:
@@ -158,7 +161,7 @@ def _blocks(
                 else:
                     e.emit(imp.Store(buffer, var, value))
         var = e.unit.integer("l")
-        with e.loop(var, imp.ZERO, count):
+        with e.loop(var, imp.ZERO, count, unroll=UNROLL):
             at = [
                 e.declare(imp.Cast(DType.I64, imp.Load(pointer, var)), depth=e.depth)
                 for pointer in places
@@ -188,7 +191,7 @@ def _row(
     def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
         guard(lambda: _write(e, let, scatter, at, values), at)
 
-    _blocks(e, let, scatter, lower, upper, lambda v: _addresses(e, let, v), len(let.pattern), DType.I64, consume)
+    _blocks(e, let, scatter, lower, upper, lambda _, v: _addresses(e, let, v), len(let.pattern), DType.I64, consume)
 
 
 # ---------------------------------------------------------------- into many elements
@@ -233,11 +236,13 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
     assert operator is not None
     outer, last = scatter.space[:-1], scatter.space[-1]
     turn = e.pointer(e.unit.scratch(), DType.I64)
+    shared = [e.shared_pointer(memory(var).block, var.type.dtype) for var in let.pattern]
     e.emit(imp.Store(turn, imp.ZERO, imp.ZERO))
     label = kernels.describe("scatter", scatter.space, let.pattern)
     neutral = [scans.neutral(operator, k) for k in range(len(let.pattern))]
-    few = e.declare(machine("<=", size, imp.integer(PRIVATE // COPIES)))
-    copies = e.declare(imp.Select(few, imp.integer(COPIES), imp.ONE))
+    fit = e.declare(machine("/", imp.integer(HALF_CACHE), e.declare(machine("max", imp.ONE, size))))
+    two = imp.Select(machine(">=", fit, imp.integer(2)), imp.integer(2), imp.ONE)
+    copies = e.declare(imp.Select(machine(">=", fit, imp.integer(4)), imp.integer(4), two))
     total = e.declare(machine("*", size, copies))
     arrays: list[imp.Pointer] = []
 
@@ -250,19 +255,22 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
                 e.emit(imp.Store(array, var, value))
         yield
         e.emit(imp.Await(turn, imp.ZERO, tile))
-        _merge(e, let, scatter, size, copies, arrays)
+        _merge(e, let, scatter, size, copies, arrays, shared)
         e.emit(imp.Publish(turn, imp.ZERO, machine("+", tile, imp.ONE)))
 
     def row(lower: imp.Expr, upper: imp.Expr) -> None:
         mask = e.declare(machine("-", copies, imp.ONE))
 
-        def consume(lane: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
-            own = e.declare(machine("+", machine("*", machine("&", lane, mask), size), at[0]), depth=e.depth)
-            old = [e.declare(imp.Load(array, own), depth=e.depth) for array in arrays]
-            for array, value in zip(arrays, reductions.combine(e, operator, old, values), strict=True):
-                e.emit(imp.Store(array, own, value))
+        def address(lane: imp.Var, values: Sequence[imp.Expr]) -> list[imp.Expr]:
+            copy = e.declare(machine("*", machine("&", lane, mask), size))
+            return [e.declare(machine("+", copy, _dense(e, let, values)))]
 
-        _blocks(e, let, scatter, lower, upper, lambda v: [_dense(e, let, v)], 1, DType.I32, consume)
+        def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
+            old = [e.declare(imp.Load(array, at[0]), depth=e.depth) for array in arrays]
+            for array, value in zip(arrays, reductions.combine(e, operator, old, values), strict=True):
+                e.emit(imp.Store(array, at[0], value))
+
+        _blocks(e, let, scatter, lower, upper, address, 1, DType.I32, consume)
 
     kernels.parallel_rows(e, outer, last.extent, as_poly(1), label, row, tile_work=TILE, around=around)
 
@@ -282,6 +290,7 @@ def _merge(
     size: imp.Expr,
     copies: imp.Expr,
     arrays: Sequence[imp.Pointer],
+    shared: Sequence[imp.Pointer],
 ) -> None:
     """destination = operator(destination, copy), copy after copy."""
     operator = scatter.operator
@@ -298,4 +307,4 @@ def _merge(
         indices.insert(0, rest)
         own = e.declare(machine("+", machine("*", copy, size), element))
         values = [e.declare(imp.Load(array, own), depth=e.depth) for array in arrays]
-        _write(e, let, scatter, _addresses(e, let, indices), values)
+        _write(e, let, scatter, _addresses(e, let, indices), values, shared)

@@ -73,8 +73,13 @@ def has_vector_math(body: fun.Body) -> bool:
 def cost(body: fun.Body) -> Size:
     """Rough operations of one evaluation, as a polynomial with non-negative coefficients."""
     total: Poly = as_poly(1)
+    known: dict[str, Size] = {}  # int64 scalars, or what they are at most
     for let in body.statements:
         match let.expr:
+            case fun.SizeValue(size):
+                known[let.pattern[0].name] = size
+            case fun.Apply("minimum", (fun.Var(left), fun.Var(right))) if left in known:
+                known[let.pattern[0].name] = _simpler(known[left], known.get(right))
             case fun.Apply(operation, _):
                 total = total + WEIGHT[table.lookup(operation).cost]
             case fun.Index() | fun.Cast():
@@ -89,8 +94,8 @@ def cost(body: fun.Body) -> Size:
                 total = total + cost(then) + cost(otherwise)
             case fun.Loop(_, _, fun.For(_, lower, upper), inner):
                 rounds = upper - lower
-                known = rounds if all(f >= 0 for f in rounds.terms.values()) else upper
-                total = total + known * cost(inner)
+                most = rounds if all(f >= 0 for f in rounds.terms.values()) else upper
+                total = total + most * cost(inner)
             case fun.Loop(_, _, _, inner):
                 total = total + cost(inner) * ROUNDS
             case fun.Copy(array) | fun.Reshape(array) | fun.Update(array):
@@ -98,7 +103,14 @@ def cost(body: fun.Body) -> Size:
                     total = total + product(walk.type_sizes(array.type))
             case _:
                 pass
-    return total
+    return total.substitute(known)
+
+
+def _simpler(left: Size, right: Size | None) -> Size:
+    """Of two bounds, one without subtractions, of the fewer variables."""
+    if right is None:
+        return left
+    return min(left, right, key=lambda p: (min(p.terms.values(), default=0) < 0, len(p.terms)))
 
 
 def _points(space: tuple[fun.Range, ...]) -> Size:

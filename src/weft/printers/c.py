@@ -18,6 +18,7 @@ C = Dialect(
     name="c",
     restrict="restrict",
     simd="#pragma omp simd{reductions}",
+    unroll="#pragma GCC unroll {count}",
     infinity="__builtin_inf()",
     nan="__builtin_nan(\"\")",
 )

@@ -23,6 +23,7 @@ class Dialect:
     name: dialects.Dialect
     restrict: str
     simd: str  # the line before a simd loop, with {reductions}
+    unroll: str  # the line before a loop to be unrolled, with {count}
     infinity: str
     nan: str
 
@@ -189,6 +190,8 @@ class Printer:
                 f" reduction({operator}:{self.name(v)})" for operator, v in loop.reductions
             )
             self.line(self.dialect.simd.format(reductions=reductions))
+        if loop.unroll > 1:
+            self.line(self.dialect.unroll.format(count=loop.unroll))
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
         type_ = self.type(loop.var.dtype)
         lower, upper = self.bare(loop.lower), self.expr(loop.upper)
