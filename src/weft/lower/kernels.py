@@ -24,6 +24,8 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
     assert isinstance(kernel, fun.Kernel)
     scalars = all(isinstance(atom.type, fun.Scalar) for atom in kernel.body.results)
     flat = scalars and shapes.is_flat(kernel.body)
+    in_strips = scalars and not flat and strips.suits(kernel.body, kernel.space[-1].index.name)
+    free = strips.loops_freely(kernel.body)
     fused = _fusable(e, let, kernel) if flat else 1
     outer, inner = kernel.space[: len(kernel.space) - fused], kernel.space[-fused:]
     lane = inner[-1].index.name
@@ -39,7 +41,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
                 )
                 return
-            if scalars and strips.suits(kernel.body, lane):
+            if in_strips:
                 strips.lower_row(
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
                 )
@@ -53,7 +55,9 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
         else:
             weight = shapes.cost(kernel.body)
-            parallel_rows(e, outer, extent, weight, describe("map", kernel.space, let.pattern), row)
+            label = describe("map", kernel.space, let.pattern)
+            least = strips.COLUMNS if in_strips and not free else 1
+            parallel_rows(e, outer, extent, weight, label, row, least=least)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
 
@@ -147,18 +151,24 @@ def parallel_rows(
     row: Callable[[imp.Expr, imp.Expr], None],
     *,
     tile_work: int = TILE,
+    least: int = 1,
     around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
 ) -> None:
     """`row(lower, upper)` for every row of the outer space, cut into tiles.
 
     A tile is some rows, or a part of one long row: about `tile_work` operations.
-    `around` stands around what each tile does.
+    Parts have `least` elements if there are as many for each thread. `around` stands around
+    what each tile does.
     """
     length = e.named(extent)
     count = e.named(product(r.extent for r in outer))
     work = e.named(weight if weight.variables() <= e.scalars.keys() else as_poly(1024))
     one = imp.ONE
     target = e.declare(machine("max", one, e.declare(machine("/", imp.integer(tile_work), work))))
+    if least > 1:
+        share = e.declare(machine("/", length, e.poly(Poly.var("threads"))))
+        floor = e.declare(machine("min", imp.integer(least), share))
+        target = e.declare(machine("max", target, floor))
     parts = e.declare(_ceil(e, length, target))
     even = e.declare(_ceil(e, length, e.declare(machine("max", one, parts))))
     # Whole vectors, unless an element is so much work that each may be a tile.
