@@ -39,6 +39,8 @@ BOX_BYTES = 32 << 20
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
 
+_OVERLAPPING = 16  # boxes, where there are buffers
+_SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
 _PAGE = 4096
 
 Compile: TypeAlias = Callable[[fun.Program, tuple[Layout, ...]], StageCode]
@@ -233,9 +235,11 @@ class Scheduler:
     def _useful_extent(self, total: int, unit: int) -> int:
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
-        extent = total if touched <= self.setting.box_bytes else (
-            total * self.setting.box_bytes // touched
-        )  # fmt: skip
+        wanted = self.setting.box_bytes
+        if "staged" in self.where or any(map(self._is_staged, self.stage.outputs)):
+            # Enough boxes for reading, computing and writing to overlap.
+            wanted = min(wanted, max(touched // _OVERLAPPING, _SMALLEST))
+        extent = total if touched <= wanted else total * wanted // touched
         for window, where in zip(self.stage.windows, self.where, strict=True):
             extent = self._whole_chunks(window, where, extent, total, unit)
         return max(unit, min(extent, total) // unit * unit if extent < total else total)
