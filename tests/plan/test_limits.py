@@ -177,3 +177,17 @@ def test_halos_are_read_once_and_chunks_not_split() -> None:
             assert all(box[0].start % 6 == 0 for box in source.boxes)
         for result, value in zip(results, expected, strict=True):
             np.testing.assert_array_equal(result, value)
+
+
+def test_what_wraps_around_is_read_in_small_windows() -> None:
+    case = next(case for case in CASES if case.name == "wrapped")
+    array = case.arguments()["x"]
+    source = ListedSource(array)
+    plan = plan_program(
+        case.program, case.sizes, {"x": source}, [None], 1 << 30, 1, InterpretedStage,
+        allowance=0, box_bytes=200, small=0,
+    )  # fmt: skip
+    assert plan.stages[0].boxes.count > 3
+    assert max(plan.stages[0].input_bytes) < array.nbytes // 2
+    (result,) = execute(plan)
+    np.testing.assert_array_equal(result, np.roll(array, 1) - np.roll(array, -5))

@@ -89,10 +89,11 @@ def plan_program(
     def addressable(name: str) -> bool:
         return direct_array(inputs[name]) is not None
 
+    staged = [p.name for p in program.params if not addressable(p.name)]
     refused: set[Choice] = set()
     apart: set[int] = set()
     while True:
-        analysis = Analysis(program, sizes)
+        analysis = Analysis(program, sizes, staged)
         groups = partition(analysis, Preferences(small, addressable, refused, apart))
         made = _Maker(analysis, groups, setting, constants)
         try:

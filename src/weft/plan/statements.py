@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from weft.fun.builder import Names
 from weft.plan.calls import cut_call
 from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint
 from weft.plan.materialise import as_kernel
+from weft.plan.unwrap import unwrap
 from weft.sizes import Size
 
 LAYOUTS = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
@@ -75,8 +76,12 @@ class Analysis:
         The statement that binds a variable.
     """
 
-    def __init__(self, program: fun.Program, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, program: fun.Program, sizes: Mapping[str, int], staged: Collection[str] = ()
+    ) -> None:
+        """`staged`: the parameters that are read box by box."""
         self.program = program
+        self.staged = staged
         self.names = Names.of(program)
         self.sizes = dict(sizes)
         for derived in program.derived:
@@ -102,6 +107,7 @@ class Analysis:
 
     def _statement(self, position: int, let: fun.Let) -> Statement:
         cut = as_kernel(let, self.names) or let
+        cut = unwrap(cut, self.staged, self.sizes, self.names)
         dims, carried = _cuts(cut)
         reads = Reads(cut, self.arrays)
         original = reads if cut is let else Reads(let, self.arrays)
