@@ -299,7 +299,7 @@ def _columns(e: Emitter, let: fun.Let, scan: fun.Scan) -> None:
         return
     weight: Size = along.extent * (shapes.cost(scan.body) + shapes.cost(scan.operator.body))
     label = kernels.describe("scan", scan.space, let.pattern)
-    kernels.parallel_rows(e, outer, lane.extent, weight, label, row)
+    kernels.parallel_rows(e, outer, lane.extent, weight, label, row, least=COLUMNS)
 
 
 def _strip(

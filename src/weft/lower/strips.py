@@ -29,7 +29,6 @@ from weft.sizes import ZERO
 
 COLUMNS = 1024  # lanes of a strip where rows are added up
 LEVELS = 40
-UNROLL = 4  # rounds of a while loop between tests whether any lane goes on
 
 Store = Callable[[list[imp.Expr]], None]
 
@@ -383,17 +382,12 @@ def _while(
         var = e.unit.integer("l")
         with simd(e, var, imp.ZERO, strip.count, (("|", going),)):
             _lanes(e, strip, var, used | {p.name for p in loop.params})
-            values = [e.scalars[param.name] for param in loop.params]
-            goes: imp.Expr = imp.Const(True, DType.BOOL)
-            for _ in range(UNROLL):
-                for param, value in zip(loop.params, values, strict=True):
-                    e.bind(param.name, value)
-                (goes,) = scalar_results(e, condition)
-                new = scalar_results(e, loop.body)
-                values = [
-                    e.declare(imp.Select(goes, after, before))
-                    for before, after in zip(values, new, strict=True)
-                ]
+            before = [e.scalars[param.name] for param in loop.params]
+            (goes,) = scalar_results(e, condition)
+            values = [
+                e.declare(imp.Select(goes, new, old))
+                for old, new in zip(before, scalar_results(e, loop.body), strict=True)
+            ]
             for state, value in zip(states, values, strict=True):
                 e.emit(imp.Store(state, var, value))
             bit = imp.Select(goes, imp.Const(1, DType.I32), imp.Const(0, DType.I32))
