@@ -41,11 +41,14 @@ def operands_of(operation: Operation, dtype: DType) -> tuple[DType, ...]:
 
 
 def loop(name: str, template: str, dtypes: tuple[DType, ...], result: DType) -> str:
-    params = [f"const {type_name('c', d)} *a{k}" for k, d in enumerate(dtypes)]
-    call = template.format(*(f"a{k}[i]" for k in range(len(dtypes))))
+    """A C function that applies an operation to arrays, as generated code would."""
+    names = [type_name("c", d) for d in dtypes]
+    params = [f"const {type_} *a{k}" for k, type_ in enumerate(names)]
+    loads = " ".join(f"const {type_} x{k} = a{k}[i];" for k, type_ in enumerate(names))
+    call = template.format(*(f"x{k}" for k in range(len(dtypes))))
     return (
         f"void {name}({', '.join(params)}, {type_name('c', result)} *out, int64_t n) {{\n"
-        f"    for (int64_t i = 0; i < n; i++) out[i] = {call};\n}}\n"
+        f"    for (int64_t i = 0; i < n; i++) {{ {loads} out[i] = {call}; }}\n}}\n"
     )
 
 

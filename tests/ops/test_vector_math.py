@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from ops.test_table import EXACT, FLAGS, TABLE, edges, loop
+from ops.test_table import EXACT, FLAGS, TABLE, edges, loop, operands_of
 
 from weft.ops.dtypes import DType
 from weft.ops.table import (
     TYPEDEFS,
+    cast_spell,
     libm_functions,
     libm_prototype,
     libmvec_since,
@@ -96,3 +99,39 @@ def test_vector_forms_agree_with_numpy(library: ctypes.CDLL, name: str, dtype: D
     wrong = np.flatnonzero(~good)[:6]
     detail = [(*(a[k] for a in arguments), out[k], wanted[k]) for k in wrong]
     assert good.all(), f"{name} {dtype}: operands, C, NumPy: {detail}"
+
+
+SIMD = ["-O3", "-march=x86-64-v4", *FLAGS[2:], "-fopenmp-simd"]
+# Else equal loops become one, and loops that copy become calls of memcpy.
+SIMD += ["-fno-ipa-icf", "-fno-tree-loop-distribute-patterns", "-fopt-info-vec-optimized"]
+COMMON = (DType.BOOL, DType.U8, DType.I32, DType.I64, DType.F32, DType.F64)
+
+
+def test_every_cheap_operation_and_cast_vectorises(tmp_path: Path) -> None:
+    loops = []
+    for name, operation in TABLE.items():
+        for dtype in operation.accepts & set(COMMON):
+            dtypes = operands_of(operation, dtype)
+            result = operation.result(dtypes)
+            if operation.cost == "cheap" and not result.is_complex:
+                text = operation.spell("c", dtypes)
+                loops.append((f"{name}_{dtype}", loop(f"{name}_{dtype}", text, dtypes, result)))
+    for source, target in itertools.product(COMMON, repeat=2):
+        name = f"cast_{source}_{target}"
+        loops.append((name, loop(name, cast_spell("c", source, target), (source,), target)))
+    body = "\n".join(text for _, text in loops)
+    helpers = "\n".join(needed_helpers("c", body))
+    parts = [TYPEDEFS, *map(libm_prototype, libm_functions(helpers + body)), helpers]
+    lines = "\n".join(parts).count("\n") + 2
+    ranges = {}
+    for name, text in loops:
+        parts.append(text.replace("    for", '    _Pragma("omp simd") for'))
+        ranges[name] = range(lines, lines + text.count("\n") + 1)
+        lines += text.count("\n") + 1
+    (tmp_path / "s.c").write_text("\n".join(parts))
+    command = ["gcc", *SIMD, "-c", "s.c", "-o", "s.o"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    if made.returncode or "optimized" not in made.stderr:
+        pytest.skip("no gcc for x86-64 here")
+    found = set(map(int, re.findall(r"s\.c:(\d+):\d+: optimized: loop vec", made.stderr)))
+    assert [name for name, where in ranges.items() if not found & set(where)] == []

@@ -22,8 +22,9 @@ TYPEDEFS = "\n".join(
 )
 """The integer types, from macros that every C compiler predefines."""
 
+# A boolean is a byte that is 0 or 1: gcc vectorises no loads of _Bool.
 _C = {
-    "bool": "_Bool", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
+    "bool": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
     "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
     "f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex",
 }  # fmt: skip
