@@ -20,7 +20,7 @@ def spread(plate, steps):
     return wf.iterate(step, plate, steps)
 
 
-def main(size: int = 200, steps: int = 500) -> np.ndarray:
+def main(size: int = 48, steps: int = 1000) -> np.ndarray:
     """A plate with a hot edge."""
     plate = np.zeros((size, size))
     plate[0] = 100
@@ -29,5 +29,5 @@ def main(size: int = 200, steps: int = 500) -> np.ndarray:
 
 if __name__ == "__main__":
     plate = main()
-    for row in plate[:: len(plate) // 16]:
-        print("".join(" .:-=+*#%@"[min(int(t / 10), 9)] for t in row[:: len(row) // 48]))
+    for row in plate[::3]:
+        print("".join(" .:-=+*#%@"[min(int(t / 10), 9)] for t in row))

@@ -15,7 +15,9 @@ COMPILER_AND_BELOW = FUN_AND_BELOW | {
     "frontend", "passes", "plan", "mem", "imp", "lower", "printers", "compiler"
 }  # fmt: skip
 EXECUTE_AND_BELOW = COMPILER_AND_BELOW | {"runtime", "io", "execute"}
-USER_FACING = {"array", "functions", "jit", "kernel", "seq", "config", "launch", "progress"}
+USER_FACING = {
+    "array", "functions", "jit", "lowered", "kernel", "seq", "config", "launch", "progress"
+}  # fmt: skip
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),

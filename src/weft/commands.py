@@ -63,7 +63,8 @@ def explain(program: str, inputs: tuple[str, ...], memory: str | None, html: str
     import weft as wf
 
     function = _load_function(program)
-    arrays = [wf.open(*name.split("::", 1)) for name in inputs]
+    named = (name.partition("::") for name in inputs)
+    arrays = [wf.open(path, component or None) for path, _, component in named]
     settings = {} if memory is None else {"memory_limit": memory}
     with wf.config(**settings):
         explanation = wf.explain(function, *arrays)

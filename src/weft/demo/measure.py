@@ -1,13 +1,12 @@
-"""What the demonstration measures of its own process: reading speed, and memory."""
+"""What the demonstration measures of its own process: the speed of files, and memory."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import time
 from types import TracebackType
-
-import numpy as np
 
 
 def anonymous_memory() -> int | None:
@@ -60,7 +59,7 @@ class PeakMemory:
 
 def read_seconds(path: str) -> float:
     """Seconds to read a file from end to end, into one buffer."""
-    buffer = np.empty(4 << 20, np.uint8)
+    buffer = bytearray(4 << 20)
     descriptor = os.open(path, os.O_RDONLY)
     try:
         start = time.perf_counter()
@@ -69,3 +68,14 @@ def read_seconds(path: str) -> float:
         return time.perf_counter() - start
     finally:
         os.close(descriptor)
+
+
+def write_seconds(directory: str, size: int, sample: int = 512 << 20) -> float:
+    """Seconds to write `size` bytes into a new file, judged by a sample of them."""
+    sample = min(sample, size)
+    buffer = memoryview(bytes(4 << 20))
+    with tempfile.TemporaryFile(dir=directory) as file:
+        start = time.perf_counter()
+        for offset in range(0, sample, len(buffer)):
+            os.pwrite(file.fileno(), buffer[: sample - offset], offset)
+        return (time.perf_counter() - start) * size / sample

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import weft as wf
 from weft.demo import analysis
-from weft.demo.measure import PeakMemory, read_seconds
+from weft.demo.measure import PeakMemory, read_seconds, write_seconds
 from weft.demo.picture import draw
 from weft.demo.terrain import terrain_shape, write_terrain
 from weft.errors import SinkError
@@ -52,8 +52,7 @@ def demo(gib: float, memory: str, out: str, show: Print = print, progress: bool 
     show(f"  {'made' if made else 'found and checked'} in {seconds:.1f} s: {path}")
 
     results, seconds, peak = _run(path, shape, memory, out, show, progress)
-    read = min(read_seconds(path) for _ in range(3))
-    _report(path, results, seconds, read, peak, memory, show)
+    _report(path, results, seconds, peak, memory, show)
     dem = np.load(path, mmap_mode="r")
     _report_check(dem, results, show)
     preview = os.path.join(out, "hillshade.png")
@@ -144,18 +143,21 @@ def _explain(lazy: dict[str, Any]) -> Any:
 
 
 def _report(
-    path: str, results: dict[str, Any], seconds: float, read: float, peak: int | None,
-    memory: str, show: Print,
+    path: str, results: dict[str, Any], seconds: float, peak: int | None, memory: str, show: Print
 ) -> None:  # fmt: skip
     size = os.path.getsize(path)
     written = sum(results[name].nbytes for name in analysis.MAPS)
     cells = results["slope"].size
     mean = float(results["sum"]) / cells
     deviation = math.sqrt(max(0.0, float(results["sum_of_squares"]) / cells - mean * mean))
-    gib = size / GIB
+    read = min(read_seconds(path) for _ in range(3))
+    write = write_seconds(os.path.dirname(path), written)
+    gib, out = size / GIB, written / GIB
     show("\nMeasured")
-    show(f"  terrain read   {gib / seconds:6.2f} GiB/s, {written / GIB:.2f} GiB written meanwhile")
-    show(f"  a plain read   {gib / read:6.2f} GiB/s ({seconds / read:.1f} times as quick)")
+    show(f"  analysis       {gib / seconds:6.2f} GiB/s of terrain, {out:.2f} GiB written meanwhile")
+    show(f"  a plain read   {gib / read:6.2f} GiB/s of the same file")
+    show(f"  a plain write  {out / write:6.2f} GiB/s of as many bytes as the results have")
+    show(f"  together       {seconds / (read + write):6.2f} times a plain read and a plain write")
     if peak is not None:
         show(f"  peak memory    {peak / 2**20:6.0f} MiB anonymous, of a limit of {memory}")
     show("\nStatistics")

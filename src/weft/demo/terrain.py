@@ -128,7 +128,8 @@ def _elevation_model() -> Array:
         raise UnsupportedError(
             "the demonstration needs matplotlib", "matplotlib", "pip install 'weft[demo]'"
         ) from None
-    with get_sample_data("jacksboro_fault_dem.npz") as data:
+    file: Any = get_sample_data("jacksboro_fault_dem.npz")
+    with file as data:
         return np.asarray(data["elevation"], np.float32)
 
 
