@@ -104,24 +104,44 @@ def _blocks(
     body: fun.Body,
     store: Store,
 ) -> None:
-    block = e.unit.integer("j")
-    width = imp.integer(LANES)
-    with e.loop(block, lower, upper, step=LANES, hoist=True):
-        valid = e.declare(machine("min", width, e.declare(machine("-", upper, block))))
-        whole = machine("==", valid, width)
-        if cut is not None:
-            end = machine("+", block, width)
-            inner = machine("&&", machine(">=", block, cut[0]), machine("<=", end, cut[1]))
-            whole = machine("&&", whole, inner)
-        with e.level(hoist=True) as fast:
-            var = e.unit.integer("l")
-            with simd(e, var, imp.ZERO, width):
-                e.interior, e.lane = cut is not None, lane
-                e.bind(lane, e.declare(machine("+", block, var)))
-                store(scalar_results(e, body))
-        with e.level(hoist=True) as careful:
+    """One simd loop over the whole blocks of the interior, the others with care.
+
+    The simd loop's extent is a multiple of 64, so that the compiler's scalar remainder of
+    it, with its scalar math, is never reached.
+    """
+    low_bits = imp.integer(LANES - 1)
+
+    def whole(extent: imp.Expr) -> imp.Expr:
+        return e.declare(machine("&", extent, imp.integer(-LANES)))
+
+    length = e.declare(machine("-", upper, lower))
+    first: imp.Expr = lower
+    if cut is None:
+        last = e.declare(machine("+", lower, whole(length)))
+    else:
+        before = e.declare(machine("max", imp.ZERO, e.declare(machine("-", cut[0], lower))))
+        until = e.declare(machine("min", length, e.declare(machine("-", cut[1], lower))))
+        start = e.declare(machine("min", length, whole(e.declare(machine("+", before, low_bits)))))
+        first = e.declare(machine("+", lower, start))
+        last = e.declare(machine("+", lower, whole(e.declare(machine("max", imp.ZERO, until)))))
+        last = e.declare(machine("max", first, last))
+    _simd(e, lane, first, last, body, store, interior=cut is not None)
+
+    def careful(begin: imp.Expr, end: imp.Expr) -> None:
+        block = e.unit.integer("j")
+        with e.loop(block, begin, end, step=LANES, hoist=True):
+            left = e.declare(machine("-", end, block))
+            valid = e.declare(machine("min", imp.integer(LANES), left))
             _careful(e, lane, block, valid, body, store)
-        e.emit(imp.If(whole, tuple(fast), tuple(careful)))
+
+    if cut is None:
+        careful(last, upper)
+        return
+    side = e.unit.integer("side")
+    with e.loop(side, imp.ZERO, imp.integer(2), hoist=True):
+        begin = e.declare(imp.Select(machine("==", side, imp.ZERO), lower, last))
+        end = e.declare(imp.Select(machine("==", side, imp.ZERO), first, upper))
+        careful(begin, end)
 
 
 def _careful(
