@@ -35,7 +35,8 @@ def unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     if kind is dict:
         return {key: unflatten(part, leaves) for key, part in parts}
     if dataclasses.is_dataclass(kind):
-        return kind(**{name: unflatten(part, leaves) for name, part in parts})
+        make: Any = kind
+        return make(**{name: unflatten(part, leaves) for name, part in parts})
     values = [unflatten(part, leaves) for part in parts]
     if kind is list or kind is tuple:
         return kind(values)

@@ -210,7 +210,7 @@ def apply(operation: str, *operands: Node) -> Node:
         raise DTypeError(error.found, error.expected, place=user_place()) from None
     if operation in _COMPARISONS and dtype.is_integer:
         dtype = _comparable(operands, dtype)
-    weak = all([node.weak for node in operands])
+    weak = all(node.weak for node in operands)
     if operation == "where":
         arguments: tuple[Node, ...] = (
             as_dtype(operands[0], DType.BOOL), *(as_dtype(x, dtype) for x in operands[1:]),

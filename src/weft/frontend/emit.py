@@ -12,7 +12,7 @@ from weft.frontend.key import Walk
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder
 from weft.ops.dtypes import DType
-from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+from weft.sizes import ONE, ZERO, Poly, Size
 
 _DEEPEST = 24  # elementwise operations nested in one kernel body; fusion joins the rest
 _VIEWS = (graph.Leaf, graph.Param, graph.Slice, graph.Permute, graph.Reshape, graph.Broadcast,
@@ -467,7 +467,7 @@ class Emitter:
         """The body of a lambda, its parameters being `params`."""
         inner = outer.inner() if fresh else outer
         scope = function.scope
-        before = self.builders.get(scope), self.memos.get(scope)
+        before = (self.builders[scope], self.memos[scope]) if scope in self.memos else None
         self.builders[scope] = inner
         self.memos[scope] = {x: (a,) for x, a in zip(function.params, params, strict=True)}
         try:
@@ -475,7 +475,7 @@ class Emitter:
             return inner.body(results)
         finally:
             del self.builders[scope], self.memos[scope]
-            if before[0] is not None and before[1] is not None:
+            if before is not None:
                 self.builders[scope], self.memos[scope] = before
 
     def _loop(self, node: Node, b: Builder) -> tuple[fun.Atom, ...]:
@@ -497,6 +497,3 @@ class Emitter:
             body = self.body(inner, function, params)
         loop = fun.Loop(params, tuple(map(self.atom, initial)), form, body)
         return b.bind(loop, self.types(node))
-
-
-__all__ = ["Emitter", "as_poly"]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -272,13 +272,11 @@ class Scope:
     elsewhere what does not depend on the parameters is computed outside.
     """
 
-    __slots__ = ("depth", "fixed", "outer", "params")
+    __slots__ = ("depth", "fixed")
 
     def __init__(self, outer: Scope | None, fixed: bool = False) -> None:
-        self.outer = outer
-        self.depth = 1 if outer is None else outer.depth + 1
+        self.depth: int = 1 if outer is None else outer.depth + 1
         self.fixed = fixed
-        self.params: tuple[Node, ...] = ()
 
 
 Shape: TypeAlias = tuple[Extent, ...]
@@ -515,7 +513,3 @@ def is_index(node: Node) -> bool:
             map(is_index, node.inputs)
         )
     return False
-
-
-def depends_on_tracing(nodes: Sequence[Node]) -> bool:
-    return any(node.abstract for node in nodes)

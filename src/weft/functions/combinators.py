@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.array import Array, node_of
+from weft.array import Array, node_of, strong
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, layout
@@ -15,7 +15,6 @@ from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes
 from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant
 from weft.functions import traced
 from weft.functions.arguments import array_node, axes_of, one_axis, shape_of
-from weft.functions.creation import strong
 from weft.functions.statistical import kept_shape, last_axis
 from weft.ops.dtypes import DType
 
@@ -369,7 +368,7 @@ def scatter(dest: Any, indices: Any, values: Any, /, combine: Any = None) -> Any
     if combine is not None and (name is None or several):
         name = "lambda"
         elements = _Elements(tuple(Array(scalar_constant(0, t.dtype)) for t in targets))
-        function, dtypes = elements.operator(combine)
+        function, _ = elements.operator(combine)
         lambdas = (traced.settled(function, [t.dtype for t in targets]),)
     operation = graph.Scatter(len(targets), len(shape), name)
     node = make(

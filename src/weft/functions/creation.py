@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, asarray, node_of
+from weft.array import Array, asarray, node_of, strong
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout
@@ -45,13 +45,6 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
     if dtype is None and not value.weak:
         return Array(filled(value, shape_of(shape)))
     return Array(filled(strong(value, dtype_of(dtype, value.dtype)), shape_of(shape)))
-
-
-def strong(value: Node, dtype: DType) -> Node:
-    """A scalar of a dtype, no longer weak."""
-    from weft.array import _strong
-
-    return _strong(value, dtype)
 
 
 def _constant(shape: Any, value: int, dtype: Any) -> Array:
@@ -122,7 +115,7 @@ def arange(
     wanted = dtype_of(dtype, DType.I64 if whole else DType.F64)
     count = _arange_count(start, stop, step, whole)
     index = iota((count,), 0)
-    computed = DType.I64 if whole and not wanted.kind == "c" else DType.F64
+    computed = DType.I64 if whole and wanted.kind != "c" else DType.F64
     first, by = (as_dtype(scalar_node(_plain(n)), computed) for n in (start, step))
     values = apply(
         "add", as_dtype(first, computed), apply("multiply", as_dtype(index, computed), by)

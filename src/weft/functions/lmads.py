@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import weft.lmad  # noqa: F401 - loaded first: the function takes its name in the namespace
 from weft.array import Array, node_of
 from weft.errors import ShapeError, user_place
 from weft.frontend import extent as extents

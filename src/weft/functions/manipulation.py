@@ -217,15 +217,20 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Array:
     return Array(node)
 
 
+def _shift(shift: Any, extent: Extent) -> Extent:
+    """shift modulo the extent; no remainder where the shift is known to be less."""
+    amount = extents.constant(operator.index(shift))
+    length = -amount if amount.value < 0 else amount
+    if extent.value > length.value and extents.at_least(extent, length):
+        return extent + amount if amount.value < 0 else amount
+    return extents.remainder(literal(shift), extent)
+
+
 def _rolled(node: Node, shift: Any, axis: int) -> Node:
     extent = node.shape[axis]
     if extent.value <= 1:
         return node
-    by = extents.remainder(literal(operator.index(shift)), extent)
-    if isinstance(shift, int) and shift and abs(shift) < extent.value:
-        # No remainder needed, where the shift is (known to be) less than the length.
-        if extents.at_least(extent, extents.constant(abs(shift))):
-            by = extents.constant(shift) if shift > 0 else extent + shift
+    by = _shift(shift, extent)
     if by.value == 0:
         extents.decide_equal(by, layout.ZERO)
         return node

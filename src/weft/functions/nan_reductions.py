@@ -90,7 +90,8 @@ def nanvar(x: Any, /, *, axis: Any = None, ddof: float = 0, keepdims: bool = Fal
     node = as_inexact(array_node(x))
     axes = axes_of(axis, len(node.shape))
     middle = nanmean(Array(node), axis=axes, keepdims=True)._node
-    apart = _replaced(Array(apply("subtract", node, middle)), 0)
+    zero = scalar_constant(0, node.dtype)
+    apart = apply("where", apply("isnan", node), zero, apply("subtract", node, middle))
     squares = apply("square", apply("abs", apart))
     count = _counts(node, axes)
     if ddof:

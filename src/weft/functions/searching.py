@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -168,5 +168,5 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
 
 def _own(node: Node, axis: int, shape: Any) -> Node:
     if node.shape[axis].value == 1:
-        return layout.broadcast(cast(Node, scalar_constant(0, DType.I64)), shape)
+        return layout.broadcast(scalar_constant(0, DType.I64), shape)
     return iota(shape, axis)

@@ -78,10 +78,8 @@ def _total(x: Any, axis: Any, dtype: Any, keepdims: bool, operator: str) -> Arra
     wanted = dtype_of(dtype, accumulator(node.dtype))
     computed = wanted if wanted is not DType.BOOL else DType.I64
     source = as_dtype(node, computed)
-    if operator == "add":
-        total = sum_node(source, axes)
-    else:
-        total = reduce_node(source, axes, operator, 1)
+    add = operator == "add"
+    total = sum_node(source, axes) if add else reduce_node(source, axes, operator, 1)
     return Array(keep_dimensions(as_dtype(total, wanted), node.shape, axes, keepdims))
 
 

@@ -124,7 +124,9 @@ def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge
             function, lambda scope: (), lambda _: function(*views), fixed=True
         )
         found[0] = structure
-        return _kept(inside, nodes[0], places, [(axis, *reach[axis]) for axis in kept])
+        return _kept(
+            inside, nodes[0], places, [(axis, reach[axis][0], reach[axis][1]) for axis in kept]
+        )
 
     body, structure = traced.trace(function, parameters, call)
     if any(node.shape for node in body.results):

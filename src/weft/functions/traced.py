@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, node_of
+from weft.array import Array, node_of, strong
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout
 from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.graph import Lambda, Node, Scope, Shape
-from weft.functions.creation import strong
 from weft.functions.statistical import greatest, least
 from weft.ops.dtypes import DType
 

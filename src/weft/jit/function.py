@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from weft import execute
 from weft.array import Array, asarray
@@ -28,37 +28,38 @@ from weft.errors import (
     DTypeError,
     MemoryLimitError,
     ShapeError,
-    UnsupportedError,
     user_place,
 )  # fmt: skip
 from weft.frontend import extent as extents
 from weft.frontend import graph
 from weft.frontend.containers import Structure, flatten, unflatten
-from weft.frontend.extent import Extent, Guard
+from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
-from weft.frontend.trace import Walk, graph_key, trace
+from weft.frontend.trace import graph_key, trace
 from weft.fun import nodes as fun
-from weft.ops.dtypes import DType, from_numpy
+from weft.jit.arguments import (
+    STATIC,
+    Argument,
+    Foreign,
+    Origin,
+    Placed,
+    as_data,
+    concrete,
+    data_of,
+    exact_key,
+    facts_of,
+    origins_of,
+    pattern_key,
+    placeholder,
+)
 from weft.sizes import Derived, Fact
 
 if TYPE_CHECKING:
     from weft.launch import Computation
 
 F = TypeVar("F", bound=Callable[..., Any])
-Origin: TypeAlias = tuple[int, int] | int
-"""Of a size variable: (argument, axis), or its fixed value as an int."""
 
 _FEW = 4096  # exact shapes remembered for each function
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """What stands for an argument while a function is traced."""
-
-    number: int
-
-    def describe(self) -> str:
-        return f"argument {self.number}"
 
 
 @dataclass(slots=True)
@@ -120,11 +121,28 @@ class Ready:
         for place, number, dtype in self.scalars:
             inputs[place] = np.asarray(arguments[number], dtype)
         variant = self.variant
+        if out is not None:
+            self._check_shapes(out)
         values = launch(variant.computation, self.sizes, inputs, out)
         if variant.structure is None and out is None:
             value = values[0]
             return value if value.shape else value[()]
         return self._rebuilt(values, out)
+
+    def _check_shapes(self, out: list[Any]) -> None:
+        program = self.variant.computation.program
+        known = dict(self.sizes)
+        for entry in program.derived:
+            known[entry.name] = entry.evaluate(known)
+        for array, type_ in zip(out, program.result_types, strict=True):
+            if array is None:
+                continue
+            extents_ = type_.shape if isinstance(type_, fun.Array) else ()
+            shape = tuple(extent.evaluate(known) for extent in extents_)
+            if array.shape != shape:
+                raise ShapeError(
+                    f"out= of shape {array.shape}", f"shape {shape}", place=user_place()
+                )
 
     def _rebuilt(self, values: list[Any], out: list[Any] | None) -> Any:
         computed = iter(values)
@@ -180,7 +198,12 @@ class Jitted:
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.function, self.static)
+        found: Any = sys.modules.get(self.function.__module__)
+        for name in self.function.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is self:
+            return self.function.__qualname__  # by name, as functions are
+        return Jitted, (self.function, self.static)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         if not kwargs and not self.static:
@@ -207,12 +230,12 @@ class Jitted:
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         leaves, structure, static = self._flat(args, kwargs)
-        leaves = [_as_data(leaf) for leaf in leaves]
-        kinds = [leaf for leaf in leaves if isinstance(leaf, _Foreign)]
-        leaves = [leaf.data if isinstance(leaf, _Foreign) else leaf for leaf in leaves]
+        leaves = [as_data(leaf) for leaf in leaves]
+        kinds = [leaf for leaf in leaves if isinstance(leaf, Foreign)]
+        leaves = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in leaves]
         if any(isinstance(leaf, Array | Extent) for leaf in leaves):
             return self._lazy(leaves, structure, static, out)
-        key = (structure, static, *map(_exact_key, leaves))
+        key = (structure, static, *map(exact_key, leaves))
         ready = self._exact.get(key) or self._remember(key, leaves, structure, static)
         result = ready.call(leaves, _destinations(out, ready.variant))
         return kinds[0].restore(result) if kinds else result
@@ -236,7 +259,7 @@ class Jitted:
                         place=user_place(),
                     ) from None
                 static.append((name, value))
-                bound.arguments[name] = _STATIC
+                bound.arguments[name] = STATIC
             args, kwargs = bound.args, bound.kwargs
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
@@ -251,7 +274,7 @@ class Jitted:
             names = dict(static)
             bound = self.signature.bind(*args, **kwargs)
             for name, value in bound.arguments.items():
-                if value is _STATIC:
+                if value is STATIC:
                     bound.arguments[name] = names[name]
             args, kwargs = bound.args, bound.kwargs
         return self.function(*args, **kwargs)
@@ -300,7 +323,7 @@ class Jitted:
     def _variant(
         self, leaves: list[Any], structure: Structure, static: Any
     ) -> tuple[Variant, dict[str, int]]:
-        pattern = (structure, static, *map(_pattern_key, leaves))
+        pattern = (structure, static, *map(pattern_key, leaves))
         variants = self._variants.setdefault(pattern, [])
         for variant in variants:
             sizes = variant.sizes(leaves)
@@ -313,7 +336,7 @@ class Jitted:
         return variant, sizes
 
     def _trace(self, leaves: list[Any], structure: Structure, static: Any) -> Variant:
-        placed = [_placeholder(leaf, number) for number, leaf in enumerate(leaves)]
+        placed = [placeholder(leaf, number) for number, leaf in enumerate(leaves)]
         with extents.recording() as guards:
             result = self._run([p.value for p in placed], structure, static)
             given: list[Any] = []
@@ -328,17 +351,18 @@ class Jitted:
         program = trace(
             nodes, name if name.isidentifier() else "main", guards, names, walk
         ).program  # fmt: skip
-        origins = _origins(walk, placed)
+        origins = origins_of(walk, placed)
         inputs = tuple(
-            leaf.value if isinstance(leaf.value, Argument) else _data(leaf) for leaf in walk.leaves
+            leaf.value if isinstance(leaf.value, Argument) else data_of(leaf)
+            for leaf in walk.leaves
         )
-        facts = _facts(walk, guards)
+        facts = facts_of(walk, guards)
         return Variant(
             Computation(program), origins, tuple(walk.derived), facts, inputs, containers,
             outputs,
         )  # fmt: skip
 
-    def _parameter_names(self, structure: Structure, placed: list[_Placed]) -> dict[Node, str]:
+    def _parameter_names(self, structure: Structure, placed: list[Placed]) -> dict[Node, str]:
         """Names of plain positional arguments, for programs that are read."""
         names = list(self.signature.parameters)
         if structure[0] is tuple and all(part is None for part in structure[1]):
@@ -350,7 +374,7 @@ class Jitted:
     def trace(self, *args: Any, **kwargs: Any) -> fun.Program:
         """The FUN program of a call, before any pass."""
         leaves, structure, static = self._flat(args, kwargs)
-        leaves = [_concrete(_as_data(leaf)) for leaf in leaves]
+        leaves = [concrete(as_data(leaf)) for leaf in leaves]
         return self._variant(leaves, structure, static)[0].computation.program
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
@@ -361,7 +385,7 @@ class Jitted:
         Lowered
             With `.fun`, `.funmem`, `.imp` (printed IR) and `.source("c")`.
         """
-        from weft.lowered import Lowered
+        from weft.jit.lowered import Lowered
 
         return Lowered(self.trace(*args, **kwargs))
 
@@ -408,171 +432,6 @@ def jit(function: F | None = None, /, *, static_argnames: str | Iterable[str] = 
     return Jitted(function, static_argnames)
 
 
-def _rebuild(function: Any, static: tuple[str, ...]) -> Jitted:
-    return function if isinstance(function, Jitted) else Jitted(function, static)
-
-
-# ---------------------------------------------------------------- arguments
-
-
-class _Static:
-    """Stands for a static argument among the others."""
-
-    def __repr__(self) -> str:
-        return "static"
-
-
-_STATIC = _Static()
-
-
-@dataclass(slots=True)
-class _Foreign:
-    """An argument of another array library, and how to give results of its kind."""
-
-    data: npt.NDArray[Any]
-    namespace: Any
-
-    def restore(self, result: Any) -> Any:
-        leaves: list[Any] = []
-        structure = flatten(result, leaves)
-        make = self.namespace.from_dlpack
-        return unflatten(structure, iter([
-            make(np.asarray(leaf)) if isinstance(leaf, np.ndarray | np.generic) else leaf
-            for leaf in leaves
-        ]))  # fmt: skip
-
-
-def _as_data(leaf: Any) -> Any:
-    """An argument as a NumPy array, lazy array, Python scalar, or static value."""
-    if isinstance(leaf, np.ndarray):
-        from_numpy(leaf.dtype)
-        return leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("="))
-    if isinstance(leaf, np.generic):
-        return np.asarray(leaf)
-    if isinstance(leaf, Array | Extent | bool | int | float | complex | str | None | _Static):
-        return leaf
-    if hasattr(leaf, "__dlpack__"):
-        if leaf.__dlpack_device__()[0] != 1:
-            raise UnsupportedError(
-                f"an argument on device {leaf.__dlpack_device__()}", "arrays on the CPU",
-                place=user_place(),
-            )  # fmt: skip
-        return _Foreign(np.from_dlpack(leaf), _namespace(leaf))
-    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        return asarray(leaf)
-    try:
-        hash(leaf)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"an argument of type {type(leaf).__name__}",
-            "arrays, numbers, and containers of them",
-            "name it in static_argnames, if it is hashable",
-            place=user_place(),
-        ) from None
-    return leaf
-
-
-def _namespace(leaf: Any) -> Any:
-    import sys
-
-    if hasattr(leaf, "__array_namespace__"):
-        return leaf.__array_namespace__()
-    return sys.modules[type(leaf).__module__.split(".")[0]]
-
-
-def _concrete(leaf: Any) -> Any:
-    """Data of the shape and dtype of a lazy array, taking no memory, for tracing alone."""
-    if isinstance(leaf, _Foreign):
-        return leaf.data
-    if isinstance(leaf, Array):
-        shape = tuple(e.value for e in leaf._node.shape)
-        return np.broadcast_to(np.zeros((), leaf.dtype), shape)
-    return leaf
-
-
-def _exact_key(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        return leaf.shape, leaf.dtype
-    if isinstance(leaf, float | complex):
-        return type(leaf)
-    return type(leaf), leaf
-
-
-def _pattern_key(leaf: Any) -> Any:
-    """What of an argument one trace serves."""
-    if isinstance(leaf, np.ndarray):
-        return leaf.dtype, tuple([n if n < 2 else -1 for n in leaf.shape])
-    if isinstance(leaf, float | complex):
-        return type(leaf)
-    if isinstance(leaf, int) and not isinstance(leaf, bool):
-        return int, leaf if -2 < leaf < 2 else "some" if leaf > 0 else "negative"
-    return type(leaf), leaf
-
-
-@dataclass(slots=True)
-class _Placed:
-    """An argument's stand-in: what the function gets, and where sizes come from."""
-
-    value: Any
-    node: Node | None = None
-    extent: Extent | None = None
-
-
-def _placeholder(leaf: Any, number: int) -> _Placed:
-    if isinstance(leaf, np.ndarray):
-        shape = tuple([extents.variable(n) for n in leaf.shape])
-        node = graph.leaf(Argument(number), shape, from_numpy(leaf.dtype), abstract=True)
-        return _Placed(Array(node), node)
-    if isinstance(leaf, float | complex):
-        dtype = DType.F64 if isinstance(leaf, float) else DType.C128
-        node = graph.leaf(Argument(number), (), dtype, weak=True, abstract=True)
-        return _Placed(Array(node), node)
-    if isinstance(leaf, int) and not isinstance(leaf, bool):
-        extent = extents.variable(leaf)
-        return _Placed(leaf if extent.is_constant else extent, extent=extent)
-    return _Placed(leaf)
-
-
-def _origins(walk: Walk, placed: list[_Placed]) -> dict[str, Origin]:
-    """Where the value of each size variable of a graph comes from."""
-    found: dict[str, Origin] = {}
-    for number, place in enumerate(placed):
-        if place.node is not None:
-            for axis, extent in enumerate(place.node.shape):
-                name = extent.poly.variable
-                if name is not None:
-                    found[name] = (number, axis)
-        elif place.extent is not None:
-            for name in place.extent.poly.variables():
-                found[name] = (number, -1)
-    return {
-        renamed: found.get(name, walk.values[renamed])
-        for name, renamed in walk.names.items()
-        if renamed in walk.values
-    }
-
-
-def _facts(walk: Walk, guards: Sequence[Guard]) -> tuple[Fact, ...]:
-    """All that must hold of a call's sizes for the trace to be the same."""
-    every = [guard for node in walk.nodes for guard in node.guards] + list(guards)
-    facts = []
-    for guard in every:
-        walk.add_derived(guard.derived)
-        fact = guard.fact
-        facts.append(Fact(fact.relation, walk.rename(fact.poly), fact.divisor))
-    return tuple(dict.fromkeys(facts))
-
-
-def _data(leaf: Node) -> Any:
-    """The data of a leaf that the function holds itself."""
-    value = leaf.value
-    return (
-        value
-        if isinstance(value, np.ndarray) or hasattr(value, "read")
-        else np.asarray(value, leaf.dtype.numpy)
-    )
-
-
 # ---------------------------------------------------------------- results
 
 
@@ -617,9 +476,3 @@ def _destinations(out: Any, variant: Variant) -> list[Any] | None:
         if not array.flags.writeable:
             raise ArgumentError("out= is read-only", "a writable array", place=user_place())
     return given
-
-
-def check_out_shape(array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Raise unless an array of `out=` has a result's shape."""
-    if array.shape != shape:
-        raise ShapeError(f"out= of shape {array.shape}", f"shape {shape}", place=user_place())

@@ -1,0 +1,95 @@
+"""Keys as users write them: masks, lists, and arrays of any kind in `x[key]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array.lazy import Array
+from weft.array.making import node_of
+from weft.errors import OutOfBoundsError, TracingError, user_place
+from weft.frontend import indexing, layout
+from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.graph import Node
+from weft.ops.dtypes import DType
+
+
+def resolved(key: Any) -> Any:
+    """A key with its arrays as nodes, masks as the index arrays that they mean."""
+    if not isinstance(key, tuple):
+        if isinstance(key, int | slice) and not isinstance(key, bool):
+            return key
+        key = (key,)
+    entries: list[Any] = []
+    for entry in key:
+        if isinstance(entry, list):
+            entry = np.asarray(entry) if entry else np.zeros(0, np.int64)
+        if isinstance(entry, np.ndarray | Array) or hasattr(entry, "__dlpack__"):
+            node = node_of(entry)
+            if isinstance(entry, np.integer) or (not node.shape and isinstance(entry, np.ndarray)
+                                                 and node.dtype.is_integer):  # fmt: skip
+                entries.append(int(entry))
+            elif node.dtype is DType.BOOL:
+                entries += _mask_indices(Array(node))
+            else:
+                entries.append(node)
+        else:
+            entries.append(entry)
+    return tuple(entries)
+
+
+def _mask_indices(mask: Array) -> list[Any]:
+    """The index arrays of a mask: how many elements it selects is known by computing it."""
+    if mask._node.abstract:
+        raise TracingError(
+            "an index that is a mask, in a function being traced: its result's size is unknown",
+            "operations that give arrays of known size",
+            "wf.where(mask, x, other), or a reduction of it",
+            place=user_place(),
+        )
+    values = mask._implicit("indexing by a mask")
+    return [node_of(index) for index in np.nonzero(values)]
+
+
+def is_scalar_mask(key: Any) -> bool:
+    """Whether a key is a boolean: a new dimension, of one or of none."""
+    if isinstance(key, Array | np.ndarray):
+        return not key.ndim and key.dtype == np.bool_
+    return isinstance(key, bool | np.bool_)
+
+
+def put(node: Node, key: Any, value: Any, combine: str | None) -> Node:
+    new = node_of(value)
+    if is_scalar_mask(key):
+        changed = new if combine is None else apply(combine, node, new)
+        changed = layout.broadcast(as_dtype(changed, node.dtype), node.shape)
+        return apply("where", node_of(key), changed, node)
+    mask = _whole_mask(node, key)
+    if mask is not None and not new.shape:
+        new = as_dtype(new, node.dtype)
+        changed = new if combine is None else as_dtype(apply(combine, node, new), node.dtype)
+        while len(mask.shape) < len(node.shape):
+            mask = layout.expand(mask, len(mask.shape))
+        return apply("where", mask, changed, node)
+    return indexing.put(node, resolved(key), new, combine)
+
+
+def _whole_mask(node: Node, key: Any) -> Node | None:
+    """A key that is one mask over the first dimensions, which needs no computing."""
+    if isinstance(key, tuple):
+        if len(key) != 1:
+            return None
+        (key,) = key
+    if not isinstance(key, Array | np.ndarray) or key.dtype != np.bool_ or not key.shape:
+        return None
+    mask = node_of(key)
+    expected = layout.values(node.shape[: len(mask.shape)])
+    if layout.values(mask.shape) != expected:
+        raise OutOfBoundsError(
+            f"a mask of shape {layout.values(mask.shape)} over an array of shape "
+            f"{layout.values(node.shape)}",
+            f"a mask of shape {expected}",
+            place=user_place(),
+        )
+    return mask

@@ -1,0 +1,174 @@
+"""The methods that users of NumPy's arrays expect of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.array.lazy import Array
+
+
+class Methods:
+    """Reductions, layouts and the rest as methods: `x.sum()` for `weft.sum(x)`."""
+
+    __slots__ = ()
+
+    def astype(self: Any, dtype: Any, copy: bool = True) -> Array:
+        from weft import functions
+
+        return functions.astype(self, dtype, copy=copy)
+
+    def reshape(self: Any, *shape: Any, copy: bool | None = None) -> Array:
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+        from weft import functions
+
+        return functions.reshape(self, wanted, copy=copy)
+
+    def transpose(self: Any, *axes: Any) -> Array:
+        if not axes or axes == (None,):
+            reverse: Array = self.T
+            return reverse
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
+        from weft import functions
+
+        return functions.permute_dims(self, tuple(order))
+
+    def squeeze(self: Any, axis: Any = None) -> Array:
+        ones = tuple(a for a, e in enumerate(self._node.shape) if e.value == 1)
+        from weft import functions
+
+        return functions.squeeze(self, ones if axis is None else axis)
+
+    def ravel(self: Any) -> Array:
+        from weft import functions
+
+        return functions.reshape(self, (-1,))
+
+    flatten = ravel
+
+    def sum(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def prod(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def mean(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.mean(self, axis=axis, keepdims=keepdims)
+
+    def var(self: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.var(self, axis=axis, correction=ddof, keepdims=keepdims)
+
+    def std(self: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.std(self, axis=axis, correction=ddof, keepdims=keepdims)
+
+    def min(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.min(self, axis=axis, keepdims=keepdims)
+
+    def max(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.max(self, axis=axis, keepdims=keepdims)
+
+    def all(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.all(self, axis=axis, keepdims=keepdims)
+
+    def any(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.any(self, axis=axis, keepdims=keepdims)
+
+    def argmax(self: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.argmax(self, axis=axis, keepdims=keepdims)
+
+    def argmin(self: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        from weft import functions
+
+        return functions.argmin(self, axis=axis, keepdims=keepdims)
+
+    def argsort(self: Any, axis: int = -1) -> Array:
+        from weft import functions
+
+        return functions.argsort(self, axis=axis)
+
+    def cumsum(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+        flat = self.ravel() if axis is None else self
+        from weft import functions
+
+        return functions.cumulative_sum(flat, axis=0 if axis is None else axis, dtype=dtype)
+
+    def cumprod(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+        flat = self.ravel() if axis is None else self
+        from weft import functions
+
+        return functions.cumulative_prod(flat, axis=0 if axis is None else axis, dtype=dtype)
+
+    def clip(self: Any, min: Any = None, max: Any = None) -> Array:
+        from weft import functions
+
+        return functions.clip(self, min, max)
+
+    def round(self: Any, decimals: int = 0) -> Array:
+        from weft import functions
+
+        if decimals:
+            scale = 10.0**decimals
+            return functions.divide(functions.round(self * scale), scale)
+        return functions.round(self)
+
+    def conj(self: Any) -> Array:
+        from weft import functions
+
+        return functions.conj(self)
+
+    conjugate = conj
+
+    def dot(self: Any, other: Any) -> Array:
+        from weft import functions
+
+        return functions.dot(self, other)
+
+    def take(self: Any, indices: Any, axis: int | None = None) -> Array:
+        source = self.ravel() if axis is None else self
+        from weft import functions
+
+        return functions.take(source, indices, axis=0 if axis is None else axis)
+
+    def repeat(self: Any, repeats: Any, axis: int | None = None) -> Array:
+        from weft import functions
+
+        return functions.repeat(self, repeats, axis=axis)
+
+    def swapaxes(self: Any, first: int, second: int) -> Array:
+        order = list(range(self.ndim))
+        order[first], order[second] = order[second], order[first]
+        from weft import functions
+
+        return functions.permute_dims(self, tuple(order))
+
+    def nonzero(self: Any) -> tuple[Array, ...]:
+        from weft import functions
+
+        return functions.nonzero(self)
+
+    def at_lmad(self: Any, offset: Any, dims: Sequence[tuple[Any, Any]]) -> Any:
+        """Updates of a flat array through an LMAD: `x.at_lmad(offset, dims).set(v)`."""
+        from weft.functions.lmads import AtLmad
+
+        return AtLmad(self, offset, dims)

@@ -1,0 +1,109 @@
+"""The operators of lazy arrays, as Python and NumPy have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array.lazy import Array
+from weft.array.making import node_of
+from weft.errors import DTypeError, ShapeError, user_place
+from weft.frontend import layout
+from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.extent import Extent
+from weft.frontend.graph import Node
+
+
+def _operand(value: Any) -> Node | None:
+    """The other operand of an operator, or None where Python should ask it instead."""
+    if isinstance(value, Array):
+        return value._node
+    if isinstance(value, (bool, int, float, complex, np.ndarray, np.generic, Extent, list)):
+        return node_of(value)
+    if hasattr(value, "__dlpack__"):
+        return node_of(value)
+    return None
+
+
+def install() -> None:
+    binary = {
+        "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+        "floordiv": "floor_divide", "mod": "remainder", "pow": "pow", "and": "bitwise_and",
+        "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+        "rshift": "bitwise_right_shift",
+    }  # fmt: skip
+    comparisons = {
+        "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+        "eq": "equal", "ne": "not_equal",
+    }  # fmt: skip
+    unary = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+    for name, operation in binary.items():
+        setattr(Array, f"__{name}__", _binary(operation))
+        setattr(Array, f"__r{name}__", _reflected(operation))
+        setattr(Array, f"__i{name}__", _in_place(operation))
+    for name, operation in comparisons.items():
+        setattr(Array, f"__{name}__", _binary(operation))
+    for name, operation in unary.items():
+        setattr(Array, f"__{name}__", _unary(operation))
+    setattr(Array, "__matmul__", _matmul)  # noqa: B010
+    setattr(Array, "__rmatmul__", lambda right, left: _matmul(left, right))  # noqa: B010
+
+
+def _binary(operation: str) -> Any:
+    def method(self: Array, other: Any) -> Any:
+        node = other._node if type(other) is Array else _operand(other)
+        return NotImplemented if node is None else Array(apply(operation, self._node, node))
+
+    return method
+
+
+def _reflected(operation: str) -> Any:
+    def method(self: Array, other: Any) -> Any:
+        node = _operand(other)
+        return NotImplemented if node is None else Array(apply(operation, node, self._node))
+
+    return method
+
+
+def _in_place(operation: str) -> Any:
+    def method(self: Array, other: Any) -> Any:
+        node = _operand(other)
+        if node is None:
+            return NotImplemented
+        result = apply(operation, self._node, node)
+        if layout.values(result.shape) != layout.values(self._node.shape):
+            raise ShapeError(
+                f"an in-place {operation} of shape {layout.values(result.shape)} on an array of "
+                f"shape {layout.values(self._node.shape)}",
+                "an operand that broadcasts to the array",
+                place=user_place(),
+            )
+        if result.dtype is not self._node.dtype and not np.can_cast(
+            result.dtype.numpy, self.dtype, "same_kind"
+        ):
+            raise DTypeError(
+                f"an in-place {operation} that gives {result.dtype.numpy} on {self.dtype}",
+                f"an operand that keeps {self.dtype}",
+                "x = x + y instead of x += y",
+                place=user_place(),
+            )
+        self._node = as_dtype(result, self._node.dtype)
+        return self
+
+    return method
+
+
+def _unary(operation: str) -> Any:
+    def method(self: Array) -> Array:
+        return Array(apply(operation, self._node))
+
+    return method
+
+
+def _matmul(left: Any, right: Any) -> Any:
+    if _operand(left) is None or _operand(right) is None:
+        return NotImplemented
+    from weft.functions import matmul
+
+    return matmul(left, right)

@@ -1,0 +1,159 @@
+"""The functions of the namespace against NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import weft as wf
+from frontend.agree import same
+from weft.errors import ArgumentError, ShapeError
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(3, 4, 5))
+NAN = X.copy()
+NAN[0, 1, 2] = NAN[2, :, 0] = np.nan
+NAN[1, 1, 1] = np.inf
+
+REDUCTIONS = ["sum", "prod", "mean", "std", "var", "max", "min", "any", "all"]
+NAN_REDUCTIONS = ["nansum", "nanprod", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin"]
+AXES: list[Any] = [None, 0, 1, -1, (0, 2), ()]
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, *NAN_REDUCTIONS])
+@pytest.mark.parametrize("axis", AXES, ids=str)
+def test_reductions(name: str, axis: Any) -> None:
+    ours, theirs = getattr(wf, name), getattr(np, name)
+    for data in (X, X.astype(np.float32), NAN):
+        with np.errstate(all="ignore"):
+            expected = theirs(data, axis=axis)
+            kept = theirs(data, axis=axis, keepdims=True)
+        same(ours(wf.asarray(data), axis=axis), expected)
+        same(ours(wf.asarray(data), axis=axis, keepdims=True), kept)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint64", "complex64"])
+def test_sums_promote_as_the_standard_says(dtype: str) -> None:
+    data = np.arange(6).reshape(2, 3).astype(dtype)
+    same(wf.sum(wf.asarray(data)), data.sum())
+    same(wf.prod(wf.asarray(data), axis=0), data.prod(axis=0))
+    same(wf.mean(wf.asarray(data), axis=1), data.mean(axis=1))
+    same(wf.cumulative_sum(wf.asarray(data), axis=1), data.cumsum(axis=1))
+
+
+@given(
+    hnp.arrays(np.float64, hnp.array_shapes(max_dims=2, max_side=7),
+               elements=st.sampled_from([0.0, -0.0, 1.0, 1.0, -2.5, np.nan, np.inf, -np.inf])),
+    st.sampled_from(["argmax", "argmin", "max", "min", "nanmax"]),
+)  # fmt: skip
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_nan_comes_first_and_so_does_the_first_of_equals(data: Any, name: str) -> None:
+    with np.errstate(all="ignore"):
+        for axis in (None, -1):
+            same(getattr(wf, name)(wf.asarray(data), axis=axis), getattr(np, name)(data, axis=axis))
+
+
+def test_nothing_has_no_maximum() -> None:
+    empty = wf.asarray(np.ones((0, 3)))
+    for name in ("max", "min", "argmax", "argmin"):
+        with pytest.raises(ValueError, match="no elements"):
+            getattr(wf, name)(empty, axis=0)
+    same(wf.sum(empty, axis=0), np.zeros(3))
+    same(wf.max(empty, axis=1), np.zeros(0))
+    same(wf.mean(empty, axis=0), np.full(3, np.nan))
+    same(wf.var(empty, axis=0), np.full(3, np.nan))
+
+
+def test_variance_is_accurate_far_from_zero() -> None:
+    data = (1e8 + rng.normal(size=1000)).astype(np.float64)
+    same(wf.var(wf.asarray(data)), data.var(), rtol=1e-9)
+    same(wf.var(wf.asarray(np.array([1e200, 1e200]))), np.array(0.0))
+    complexes = rng.normal(size=9) + 1j * rng.normal(size=9)
+    same(wf.var(wf.asarray(complexes)), complexes.var())
+
+
+@pytest.mark.parametrize(
+    ("lazy", "expected"),
+    [
+        (lambda x: wf.concat([x, x + 1], axis=1), lambda x: np.concatenate([x, x + 1], axis=1)),
+        (lambda x: wf.concat([x, x], axis=None), lambda x: np.concatenate([x, x], axis=None)),
+        (lambda x: wf.stack([x, x * 2], axis=-1), lambda x: np.stack([x, x * 2], axis=-1)),
+        (lambda x: wf.roll(x, 2, axis=1), lambda x: np.roll(x, 2, axis=1)),
+        (lambda x: wf.roll(x, (-1, 7), axis=(0, 2)), lambda x: np.roll(x, (-1, 7), axis=(0, 2))),
+        (lambda x: wf.roll(x, 3), lambda x: np.roll(x, 3)),
+        (lambda x: wf.flip(x), lambda x: np.flip(x)),
+        (lambda x: wf.flip(x, axis=1), lambda x: np.flip(x, axis=1)),
+        (lambda x: wf.repeat(x, 3, axis=1), lambda x: np.repeat(x, 3, axis=1)),
+        (lambda x: wf.repeat(x, np.array([1, 0, 2]), axis=0),
+         lambda x: np.repeat(x, [1, 0, 2], axis=0)),
+        (lambda x: wf.tile(x, (2, 1, 3)), lambda x: np.tile(x, (2, 1, 3))),
+        (lambda x: wf.moveaxis(x, 0, -1), lambda x: np.moveaxis(x, 0, -1)),
+        (lambda x: wf.reshape(x, (4, -1)), lambda x: x.reshape(4, -1)),
+        (lambda x: wf.reshape(wf.permute_dims(x, (2, 0, 1)), (-1,)),
+         lambda x: x.transpose(2, 0, 1).reshape(-1)),
+        (lambda x: wf.expand_dims(x, axis=(0, -1)), lambda x: np.expand_dims(x, (0, -1))),
+        (lambda x: wf.diff(x, axis=1, n=2), lambda x: np.diff(x, axis=1, n=2)),
+        (lambda x: wf.cumulative_prod(x, axis=0), lambda x: np.cumprod(x, axis=0)),
+        (lambda x: wf.sort(x, axis=1), lambda x: np.sort(x, axis=1)),
+        (lambda x: wf.argsort(x, axis=0), lambda x: np.argsort(x, axis=0)),
+        (lambda x: wf.tril(x, k=1), lambda x: np.tril(x, k=1)),
+        (lambda x: wf.triu(x, k=-1), lambda x: np.triu(x, k=-1)),
+        (lambda x: wf.take(x, np.array([2, 0]), axis=2), lambda x: np.take(x, [2, 0], axis=2)),
+        (lambda x: wf.unstack(x, axis=1), lambda x: tuple(x[:, k] for k in range(4))),
+        (lambda x: wf.matmul(x, wf.matrix_transpose(x)), lambda x: x @ x.swapaxes(1, 2)),
+        (lambda x: wf.matmul(x, np.arange(5.0)), lambda x: x @ np.arange(5.0)),
+        (lambda x: wf.matmul(np.arange(4.0), x), lambda x: np.arange(4.0) @ x),
+        (lambda x: wf.tensordot(x, x, axes=2 * ((0, 2),)),
+         lambda x: np.tensordot(x, x, axes=2 * ((0, 2),))),
+        (lambda x: wf.vecdot(x, x, axis=-2), lambda x: (x * x).sum(axis=-2)),
+        (lambda x: wf.isin(wf.round(x), [0.0, 1.0]), lambda x: np.isin(np.round(x), [0.0, 1.0])),
+        (lambda x: wf.clip(x, -0.5, 0.5), lambda x: np.clip(x, -0.5, 0.5)),
+        (lambda x: wf.searchsorted(np.arange(-2.0, 2), x), lambda x: np.searchsorted(np.arange(-2.0, 2), x)),
+        (lambda x: wf.count_nonzero(x > 0, axis=0), lambda x: np.count_nonzero(x > 0, axis=0)),
+        (lambda x: wf.broadcast_to(x[:, :1], (3, 6, 5)),
+         lambda x: np.broadcast_to(x[:, :1], (3, 6, 5))),
+        (lambda x: wf.meshgrid(x[0, 0], x[0, :, 0]), lambda x: np.meshgrid(x[0, 0], x[0, :, 0])),
+        (lambda x: wf.unique_values(wf.round(x)), lambda x: np.unique(np.round(x))),
+        (lambda x: wf.nonzero(x > 0), lambda x: np.nonzero(x > 0)),
+        (lambda x: wf.take_along_axis(x, wf.argsort(x, axis=1), axis=1), lambda x: np.sort(x, axis=1)),
+    ],
+)  # fmt: skip
+def test_functions(lazy: Any, expected: Any) -> None:
+    wanted = expected(X)
+    wanted = tuple(wanted) if isinstance(wanted, list) else wanted
+    same(lazy(wf.asarray(X)), wanted)
+
+
+def test_creation() -> None:
+    same(wf.arange(3, 20, 4), np.arange(3, 20, 4))
+    same(wf.arange(5.0, -2, -1.5), np.arange(5.0, -2, -1.5))
+    same(wf.linspace(-1, 3, 7), np.linspace(-1, 3, 7))
+    same(wf.linspace(0, 1, 5, endpoint=False), np.linspace(0, 1, 5, endpoint=False))
+    same(wf.eye(3, 5, k=1, dtype=wf.int32), np.eye(3, 5, k=1, dtype=np.int32))
+    same(wf.full((2, 3), 7), np.full((2, 3), 7))
+    same(wf.zeros_like(wf.asarray(X)), np.zeros_like(X))
+    same(wf.asarray([[1, 2], [3, 4]]), np.array([[1, 2], [3, 4]]))
+    same(wf.asarray([wf.asarray(1), 2]), np.array([1, 2]))
+    with pytest.raises(ArgumentError):
+        wf.arange(3, step=0)
+    with pytest.raises(ShapeError):
+        wf.asarray([[1, 2], [3]])
+
+
+def test_shapes_that_do_not_fit() -> None:
+    x = wf.asarray(X)
+    with pytest.raises(ShapeError, match="60 elements"):
+        wf.reshape(x, (7, -1))
+    with pytest.raises(ShapeError):
+        wf.matmul(x, x)
+    with pytest.raises(ShapeError):
+        wf.concat([x, x[:, :2, :3]], axis=0)
+    with pytest.raises(ValueError, match="axis 3"):
+        wf.sum(x, axis=3)
+    with pytest.raises(ShapeError):
+        wf.squeeze(x, 0)

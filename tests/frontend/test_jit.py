@@ -1,0 +1,215 @@
+"""`wf.jit`: patterns, guards, containers, out=, and what tracing refuses."""
+
+from __future__ import annotations
+
+import pickle
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import ArgumentError, DTypeError, ShapeError, TracingError
+
+rng = np.random.default_rng(2)
+X = rng.normal(size=(20, 5))
+
+
+@wf.jit
+def normalise(x: Any) -> Any:
+    return (x - x.mean(axis=0)) / x.std(axis=0)
+
+
+def variants(function: Any) -> list[int]:
+    return [len(found) for found in function._variants.values()]
+
+
+def test_numpy_in_numpy_out_and_one_trace_for_all_sizes() -> None:
+    calls = []
+
+    @wf.jit
+    def f(x: Any, y: Any) -> Any:
+        calls.append(1)
+        return (x + y).sum(axis=0)
+
+    for shape in [(3, 4), (7, 2), (2, 9), (3, 4)]:
+        a, b = rng.normal(size=shape), rng.normal(size=shape[1])
+        result = f(a, b)
+        assert type(result) is np.ndarray
+        np.testing.assert_allclose(result, (a + b).sum(axis=0))
+    assert len(calls) == 1
+    a = rng.normal(size=(1, 4))
+    np.testing.assert_allclose(f(a, a[0]), 2 * a[0])
+    f(a.astype(np.float32), a[0])
+    assert len(calls) == 3
+    assert type(wf.jit(lambda x: x.sum())(X)) is np.float64
+
+
+def test_lazy_in_lazy_out() -> None:
+    lazy = normalise(wf.asarray(X))
+    assert isinstance(lazy, wf.Array)
+    np.testing.assert_allclose(lazy.numpy(), normalise(X))
+
+
+def test_shapes_are_symbols_and_decisions_are_guards() -> None:
+    @wf.jit
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        if n % 2 == 0:
+            return x.reshape(n // 2, 2).sum(axis=1) / n
+        return x[: n - 1].reshape(-1, 2).sum(axis=1) / n
+
+    for n in (8, 12, 9, 15, 8):
+        a = np.arange(float(n))
+        np.testing.assert_allclose(f(a), a[: n - n % 2].reshape(-1, 2).sum(axis=1) / n)
+    assert variants(f) == [2]
+
+    @wf.jit
+    def g(x: Any) -> Any:
+        total = 0
+        for k in range(x.shape[0]):
+            total = total + x[k]
+        return total
+
+    assert g(np.ones(3)) == 3 and g(np.ones(4)) == 4
+    assert variants(g) == [2]
+
+
+def test_python_arguments() -> None:
+    @wf.jit
+    def f(x: Any, n: int, scale: float, flag: bool) -> Any:
+        return x[:n].sum() * scale + n if flag else x * scale
+
+    a = np.arange(10.0)
+    for n, scale in [(3, 2.0), (7, 0.5), (1, 1.0), (-2, 3.0)]:
+        assert f(a, n, scale, True) == a[:n].sum() * scale + n
+    np.testing.assert_array_equal(f(a, 3, 2.0, False), a * 2)
+    assert f(a.astype(np.float32), 3, 2.5, True).dtype == np.float32  # scalars are weak
+    for n in (11, 12, 13):
+        assert f(a, n, 1.0, True) == a.sum() + n  # beyond the end
+
+
+def test_static_arguments_and_keywords() -> None:
+    @wf.jit(static_argnames="mode")
+    def f(x: Any, *, mode: str = "double", y: Any = 1) -> Any:
+        return x * 2 + y if mode == "double" else x - y
+
+    np.testing.assert_array_equal(f(X), X * 2 + 1)
+    np.testing.assert_array_equal(f(X, mode="minus", y=3), X - 3)
+    with pytest.raises(ArgumentError, match="static_argnames"):
+        wf.jit(lambda x: x, static_argnames="nothing")
+    with pytest.raises(TypeError, match="hashable"):
+        f(X, mode=[])
+
+
+def test_containers_nest() -> None:
+    Pair = namedtuple("Pair", "left right")
+
+    @wf.jit
+    def f(state: Any) -> Any:
+        return {"a": [state["p"].left + 1, "text"], "n": Pair(state["p"].right.sum(), 7)}
+
+    found = f({"p": Pair(X, X[0])})
+    np.testing.assert_array_equal(found["a"][0], X + 1)
+    assert found["a"][1] == "text" and found["n"].right == 7
+    assert found["n"].left == pytest.approx(X[0].sum())
+
+
+def test_out() -> None:
+    out = np.empty_like(X)
+    assert normalise(X, out=out) is out
+    np.testing.assert_allclose(out, normalise(X))
+    with pytest.raises(DTypeError):
+        normalise(X, out=out.astype(np.float32))
+    with pytest.raises(ShapeError, match="shape"):
+        normalise(X, out=np.empty((3, 3)))
+    # An output that is also an input.
+    a = X.copy()
+    wf.jit(lambda x: x[::-1] + 1)(a, out=a)
+    np.testing.assert_array_equal(a, X[::-1] + 1)
+    out.flags.writeable = False
+    with pytest.raises(ArgumentError, match="read-only"):
+        normalise(X, out=out)
+
+
+def test_results_share_memory_with_nothing() -> None:
+    a = X.copy()
+    same, view, twice = wf.jit(lambda x: (x, x.T, x))(a)
+    same[0, 0] = view[1, 1] = 99
+    assert a[0, 0] == X[0, 0] and a[1, 1] == X[1, 1] and twice[0, 0] == X[0, 0]
+
+
+def test_any_strides_and_readonly_inputs() -> None:
+    for a in (X[::2], X[:, ::-1], X.T, np.asfortranarray(X), np.broadcast_to(X[0], (4, 5))):
+        np.testing.assert_allclose(normalise(a + 0), normalise(a), equal_nan=True)
+
+
+def test_captured_arrays() -> None:
+    weights = wf.asarray(np.arange(5.0))
+    f = wf.jit(lambda x: x * weights + np.ones(5))
+    np.testing.assert_allclose(f(X), X * np.arange(5.0) + 1)
+
+
+def test_nested_jit_and_methods() -> None:
+    class Model:
+        scale = 2.0
+
+        @wf.jit
+        def apply(self, x: Any) -> Any:
+            return normalise(x) * self.scale
+
+    np.testing.assert_allclose(Model().apply(X), normalise(X) * 2)
+    assert pickle.loads(pickle.dumps(normalise))(X).shape == X.shape
+
+
+def test_branching_on_a_traced_array_says_where_and_what_to_write() -> None:
+    @wf.jit
+    def f(x: Any) -> Any:
+        if x.sum() > 0:
+            return x
+        return -x
+
+    with pytest.raises(TracingError) as error:
+        f(X)
+    text = str(error.value)
+    assert "if x.sum() > 0" in text and "wf.where" in text and "test_jit.py" in text
+    with pytest.raises(TracingError):
+        wf.jit(lambda x: x[x > 0])(X)
+    with pytest.raises(TracingError):
+        wf.jit(lambda x: float(x[0, 0]))(X)
+
+
+def test_shapes_that_do_not_fit_name_the_line() -> None:
+    f = wf.jit(lambda x, y: x + y)
+    f(np.ones(3), np.ones(3))
+    with pytest.raises(ShapeError, match="test_jit"):
+        f(np.ones(3), np.ones(4))
+
+
+def test_assume() -> None:
+    @wf.jit
+    def f(x: Any, n: int, b: int) -> Any:
+        wf.assume(n == 2 * b + 1)
+        return x[:n].reshape(n) * b
+
+    np.testing.assert_array_equal(f(np.ones(9), 7, 3), np.full(7, 3.0))
+    with pytest.raises(ArgumentError, match="assumption"):
+        f(np.ones(9), 8, 3)
+
+
+def test_lower_shows_each_stage() -> None:
+    lowered = normalise.lower(X)
+    assert "program normalise" in lowered.fun and "reduce" in lowered.traced
+    assert "weft_entry" in lowered.source("c")
+    with pytest.raises(ArgumentError):
+        lowered.source("fortran")
+
+
+def test_a_hundred_operations_in_a_row() -> None:
+    def f(x: Any) -> Any:
+        for k in range(100):
+            x = x * 0.99 + k
+        return x
+
+    np.testing.assert_allclose(wf.jit(f)(X), f(X))
