@@ -18,6 +18,8 @@ import numpy as np
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.dtypes import DType
+from weft.plan import carry
+from weft.plan.calls import cut_call
 from weft.plan.draft import Draft, ReadKey
 from weft.plan.nodes import Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
@@ -41,6 +43,8 @@ class Windowed:
         What scans begin with, where that is a constant.
     fixed : dict of str to int
         Size variables that are the same for every box.
+    tiles : dict of str to (str, str)
+        Size variables that count the full scan tiles of a range.
     """
 
     stage: Stage
@@ -48,6 +52,7 @@ class Windowed:
     ranges: dict[int, tuple[str, str]]
     constants: dict[str, fun.Const] = field(default_factory=dict)
     fixed: dict[str, int] = field(default_factory=dict)
+    tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,7 @@ class _Windower:
         self.boxes: list[str] = []
         self.carries: list[tuple[fun.Var, str]] = []
         self.constants: dict[str, fun.Const] = {}
+        self.tiles: dict[str, tuple[str, str]] = {}
         self.statements: list[fun.Let] = []
         self.results: list[tuple[fun.Atom, Output]] = []
 
@@ -150,7 +156,7 @@ class _Windower:
             ),
             reason,
         )
-        return Windowed(stage, self.reads, self.ranges, self.constants)
+        return Windowed(stage, self.reads, self.ranges, self.constants, tiles=self.tiles)
 
     def uncut_stage(self, positions: Sequence[int], reason: str) -> Windowed:
         analysis, program = self.analysis, self.analysis.program
@@ -245,7 +251,7 @@ class _Windower:
         index = statement.dims[dim]
         expr: fun.Expr
         if isinstance(statement.let.expr, fun.Call):
-            expr = self._call(statement, statement.let.expr, lower, extent)
+            expr = self._call(statement, statement.let.expr, dim, lower, extent)
         else:
             rewritten = self._rewrite(statement.position, statement.let.expr)
             shifted = fun.Var(self.names.fresh(index), _I64)
@@ -274,23 +280,29 @@ class _Windower:
                     self.results.append((var, Output(var.name, dim, *names)))
 
     def _call(
-        self, statement: Statement, call: fun.Call, lower: Size, extent: Size
+        self, statement: Statement, call: fun.Call, dim: int, lower: Size, extent: Size
     ) -> fun.Call:
         """The call on the parts of its arguments that go with `lower` and `extent`."""
+        cut = cut_call(statement.let)
+        assert cut is not None
+        along = Poly.var(statement.dims[dim])
         arguments = []
         for number, atom in enumerate(call.arguments):
             name = atom.name if isinstance(atom, fun.Var) else ""
             place = self.places.get((statement.position, name, number))
-            if place is None or place.axis is None:
+            if place is not None and place.axis is not None:
+                array, axis, start = place.var, place.axis, lower - place.lower
+            elif isinstance(atom, fun.Var) and (along, along) in cut.reads[number]:
+                array = self.whole.get(name, atom)
+                axis, start = cut.reads[number].index((along, along)), lower
+            else:
                 arguments.append(self._atom(atom))
                 continue
-            assert isinstance(place.var.type, fun.Array)
-            dims = [fun.Span(ZERO, n) for n in place.var.type.shape]
-            dims[place.axis] = fun.Span(lower - place.lower, extent)
-            part = _windowed_var(
-                fun.Var(self.names.fresh(name), place.var.type), place.axis, extent
-            )
-            self.statements.append(fun.Let((part,), fun.Slice(place.var, tuple(dims))))
+            assert isinstance(array.type, fun.Array)
+            dims = [fun.Span(ZERO, n) for n in array.type.shape]
+            dims[axis] = fun.Span(start, extent)
+            part = _windowed_var(fun.Var(self.names.fresh(name), array.type), axis, extent)
+            self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
             arguments.append(part)
         return replace(call, arguments=tuple(arguments))
 
@@ -358,22 +370,30 @@ class _Windower:
                 carries = tuple(self._carry(d, d.type) for d in destinations)
                 expr = replace(expr, destinations=carries)
                 self.statements.append(fun.Let(pattern, expr, place))
-                for var, carry in zip(pattern, carries, strict=True):
-                    self.results.append((var, Output(var.name, carry=carry.name)))
+                for var, into in zip(pattern, carries, strict=True):
+                    self.results.append((var, Output(var.name, carry=into.name)))
             case fun.Scan(_, _, _, initial), fun.Scan():
                 types = [fun.Scalar(var.type.dtype) for var in pattern]
                 carries = tuple(map(self._carry, initial, types))
                 expr = replace(expr, initial=carries)
                 self.statements.append(fun.Let(pattern, expr, place))
-                self._carry_out(expr, pattern, carries, extent, statement)
+                if carry.rounds(expr, pattern):
+                    tiles = self._box(f"{pattern[0].name}_tiles")
+                    self.tiles[tiles] = self.ranges[statement.position]
+                    folded, out = carry.fold_totals(expr, carries, Poly.var(tiles), self.names)
+                    self.statements += folded
+                else:
+                    out = self._last(expr, pattern, carries, extent, statement)
+                for var, into in zip(out, carries, strict=True):
+                    self.results.append((var, Output(var.name, carry=into.name)))
             case _:
                 raise AssertionError(f"{statement.results} is not carried")
         return expr
 
-    def _carry_out(
+    def _last(
         self, scan: fun.Scan, pattern: tuple[fun.Var, ...], carries: tuple[fun.Var, ...],
         extent: Size, statement: Statement,
-    ) -> None:  # fmt: skip
+    ) -> tuple[fun.Var, ...]:  # fmt: skip
         """let carry out = if extent > 0 { what follows the last element } else { carry in }."""
         types = tuple(carry.type for carry in carries)
 
@@ -405,8 +425,7 @@ class _Windower:
         out = tuple(map(fresh, types))
         choice = fun.If(some, fun.Body(tuple(lets), results), fun.Body((), carries))
         self.statements.append(fun.Let(out, choice, statement.let.place))
-        for var, carry in zip(out, carries, strict=True):
-            self.results.append((var, Output(var.name, carry=carry.name)))
+        return out
 
 
 def _shift(indices: tuple[Size, ...], axis: int, lower: Size) -> tuple[Size, ...]:
