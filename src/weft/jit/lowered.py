@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weft.errors import ArgumentError, user_place
 
 if TYPE_CHECKING:
-    from weft.fun import nodes as fun
+    from weft.fun.nodes import Program
 
 
 class Lowered:
@@ -17,18 +17,18 @@ class Lowered:
 
     Parameters
     ----------
-    program : fun.Program
+    program : Program
         As it was traced.
     sizes : mapping of str to int, optional
         The sizes to decide for; without them, nothing is left to sizes.
     """
 
-    def __init__(self, program: fun.Program, sizes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, program: Program, sizes: Mapping[str, int] | None = None) -> None:
         self.program = program
         self.sizes = sizes
 
     @cached_property
-    def _optimised(self) -> fun.Program:
+    def _optimised(self) -> Program:
         from weft.compiler import choices, finish
         from weft.passes.pipeline import optimise
         from weft.plan.decisions import Choices, decide
@@ -54,7 +54,7 @@ class Lowered:
 
         return show(self._optimised)
 
-    def _pieces(self) -> list[fun.Program]:
+    def _pieces(self) -> list[Program]:
         from weft.plan.seams import CompiledPiece, cut_at_calls
 
         pieces = cut_at_calls(self._optimised)
