@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from weft.errors import MemoryLimitError, Place
 from weft.fun import nodes as fun
+from weft.plan import draft as drafts
 from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
     Boxes,
@@ -161,6 +162,8 @@ class Scheduler:
         values: dict[str, npt.NDArray[np.int64]] = {}
         for position, (lower, upper) in self.windowed.ranges.items():
             values[lower], values[upper] = ranges.computed[position]
+        for name, (low, high) in self.windowed.tiles.items():
+            values[name] = (values[high] - values[low]) // drafts.SCAN_TILE
         for window in self.stage.windows:
             if window.axis is not None:
                 lows, highs = self._hull(window, ranges)
