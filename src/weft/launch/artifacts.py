@@ -137,13 +137,15 @@ class Artifacts:
     def choices(self) -> Choices:
         """What a launch can decide."""
         if self._choices is None:
-            from weft.compiler import choices
-
             self._choices = find_or_make(
-                ("choices", self.text), lambda: choices(self.fused),
-                _choices_to_json, _choices_from_json,
-            )  # fmt: skip
+                ("choices", self.text), self._make_choices, _choices_to_json, _choices_from_json
+            )
         return self._choices
+
+    def _make_choices(self) -> Choices:
+        from weft.compiler import choices
+
+        return choices(self.fused)
 
     def finished(self, decided: Decided, contiguous: frozenset[str] | None) -> fun.Program:
         """The optimised program, as decided."""
@@ -191,11 +193,15 @@ def _compiled(piece: Piece, layouts: Mapping[str, Layout]) -> ArtifactPiece:
 
 def segment_of(program: fun.Program, layouts: Mapping[str, Layout]) -> Segment:
     """The segment of an optimised program without library calls, through the cache."""
-    from weft.compiler import compile_segment
+
+    def make() -> Segment:
+        from weft.compiler import compile_segment
+
+        return compile_segment(program, layouts)
 
     lie = ",".join(f"{name}:{layout}" for name, layout in sorted(layouts.items()))
     return find_or_make(  # type: ignore[no-any-return]
-        ("segment", show(program, places=True), lie), lambda: compile_segment(program, layouts),
+        ("segment", show(program, places=True), lie), make,
         segment_to_json, segment_from_json,
     )  # fmt: skip
 
