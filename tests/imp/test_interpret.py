@@ -31,7 +31,7 @@ COMPILED = [
 def test_example(name: str) -> None:
     example = EXAMPLES[name]
     memory = introduce(example.program)
-    lowered, unit, workspace = lower_program(memory, "entry")
+    lowered, _, workspace = lower_program(memory, "entry")
     check(lowered)
     assert show(lowered).startswith("program entry(")
     arguments = example.arguments(SIZES)

@@ -21,10 +21,19 @@ from weft.mem.reuse_blocks import reuse_blocks
 from weft.plan.segment import Segment
 from weft.printers.c import print_program
 
-FLAGS = (
-    "-std=gnu11 -O3 -march=native -fopenmp-simd -fwrapv -fno-math-errno -fno-trapping-math"
-    " -ffp-contract=off -fno-strict-aliasing -fPIC -shared"
-).split()
+FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-fopenmp-simd",
+    "-fwrapv",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-shared",
+]
 
 _POOL = r"""
 #include <stdint.h>
@@ -50,7 +59,8 @@ static void *work(void *argument) {
         job->tile(job->closure, tile, w->thread);
     }
 }
-void pool(weft_context *context, void (*tile)(void *, int64_t, int32_t), void *closure, int64_t tiles) {
+void pool(weft_context *context, void (*tile)(void *, int64_t, int32_t), void *closure,
+          int64_t tiles) {
     struct job job = {context, tile, closure, tiles, 0};
     pthread_t threads[64];
     struct worker workers[64];
@@ -87,17 +97,16 @@ def library(text: str, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
         if not path.exists():
             source = path.with_suffix(".c")
             source.write_text(text)
-            made = subprocess.run(
-                ["gcc", *flags, "-Wall", "-Werror", "-Wno-unused", "-o", f"{path}.part", str(source), "-lm", "-lpthread"],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            strict = ["-Wall", "-Werror", "-Wno-unused"]
+            command = ["gcc", *flags, *strict, "-o", f"{path}.part", str(source), "-lm"]
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
             assert made.returncode == 0, made.stderr + "\n" + text
             Path(f"{path}.part").rename(path)
         _libraries[key] = ctypes.CDLL(str(path))
     return _libraries[key]
 
 
-class IndexFailure(Exception):
+class IndexFailureError(Exception):
     pass
 
 
@@ -122,7 +131,8 @@ class Launch:
             values[derived.name] = derived.evaluate(values)
         values["threads"] = threads
         self.arguments = [
-            np.asarray(a, dtype=slot.dtype) for a, slot in zip(arguments, segment.params, strict=True)
+            np.asarray(a, dtype=slot.dtype)
+            for a, slot in zip(arguments, segment.params, strict=True)
         ]
         for array, slot in zip(self.arguments, segment.params, strict=True):
             for d, stride in enumerate(array.strides):
@@ -131,7 +141,7 @@ class Launch:
             if all(size.evaluate(values) > 0 for size in check.nonempty):
                 low, high = check.lower.evaluate(values), check.upper.evaluate(values)
                 if low < 0 or high >= check.extent.evaluate(values):
-                    raise IndexFailure(check.array, check.axis, "launch")
+                    raise IndexFailureError(check.array, check.axis, "launch")
         self.results = [
             np.full([max(0, e.evaluate(values)) for e in slot.shape], 99).astype(slot.dtype)
             for slot in segment.results
@@ -154,7 +164,7 @@ class Launch:
         code = self.entry(ctypes.byref(self.context), self.buffers, self.integers)
         if code >= 16:
             failure = self.segment.failures[code - 16]
-            raise IndexFailure(failure.array, failure.axis, *self.context.detail[:2])
+            raise IndexFailureError(failure.array, failure.axis, *self.context.detail[:2])
         assert code == 0, code
         return self.results
 
@@ -170,7 +180,9 @@ def compiled(program: fun.Program, **layouts: Any) -> Segment:
     return compile_segment(memory, "weft_entry", print_program)
 
 
-def sizes_of(program: fun.Program, arguments: Sequence[Any], extra: dict[str, int]) -> dict[str, int]:
+def sizes_of(
+    program: fun.Program, arguments: Sequence[Any], extra: dict[str, int]
+) -> dict[str, int]:
     sizes = dict(extra)
     for param, argument in zip(program.params, arguments, strict=True):
         if isinstance(param.type, fun.Array):

@@ -24,6 +24,7 @@ TEMPLATE = """program p(x: f32[n]) sizes n {
   in v, k
 }"""
 
+
 def reduce(statements: str) -> fun.Reduce:
     program = parse(TEMPLATE.replace("STATEMENTS", statements))
     expr = program.body.statements[0].expr

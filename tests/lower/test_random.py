@@ -13,7 +13,7 @@ from weft.passes.split_reductions import always, split_reductions
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW, derandomize=True)
+@settings(max_examples=25, deadline=None, suppress_health_check=SLOW, derandomize=True)
 @given(programs())
 def test_as_written(case: Case) -> None:
     expected = interpret(case.program, case.arguments, case.sizes)
@@ -22,7 +22,7 @@ def test_as_written(case: Case) -> None:
     assert_agree(run(segment, case.arguments, values), expected)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW, derandomize=True)
+@settings(max_examples=25, deadline=None, suppress_health_check=SLOW, derandomize=True)
 @given(programs())
 def test_optimised(case: Case) -> None:
     expected = interpret(case.program, case.arguments, case.sizes)

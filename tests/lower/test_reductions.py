@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from lower.harness import agree, compiled
 from lower.operator_texts import NAN, TIES
+
 from weft.fun.parse import parse
 
 EXTENTS = [0, 1, 2, 63, 64, 65, 1023, 1024, 1025, 3000, 65537]
@@ -37,7 +38,9 @@ ARGMAX = """program argmax(x: f32[n]) sizes n {
 
 
 def typed(text: str, dtype: str) -> str:
-    zero = {"f64": "0.0", "i64": "0"}.get(dtype, f"0.0_{dtype}" if dtype[0] == "f" else f"0_{dtype}")
+    zero = {"f64": "0.0", "i64": "0"}.get(
+        dtype, f"0.0_{dtype}" if dtype[0] == "f" else f"0_{dtype}"
+    )
     return text.replace("DT", dtype).replace("ZERO", zero)
 
 

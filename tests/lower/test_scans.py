@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lower.harness import agree, compiled
+
 from weft.fun.parse import parse
 
 ROWS = """program cumulate(x: DT[r, n], c: DT) sizes r, n {
@@ -43,7 +44,17 @@ def test_rows(dtype: str, kind: str) -> None:
     program = parse(ROWS.replace("DT", dtype).replace("KIND", kind))
     segment = compiled(program)
     rng = np.random.default_rng(3)
-    for r, n in [(1, 1), (1, 0), (3, 65), (70, 1000), (1, 4095), (2, 4099), (1, 65536), (3, 65537), (1, 200_001)]:
+    for r, n in [
+        (1, 1),
+        (1, 0),
+        (3, 65),
+        (70, 1000),
+        (1, 4095),
+        (2, 4099),
+        (1, 65536),
+        (3, 65537),
+        (1, 200_001),
+    ]:
         x = rng.integers(-9, 9, (r, n)).astype(program.params[0].type.dtype.numpy)
         agree(program, [x, x.dtype.type(5)], segment=segment, r=r, n=n, rtol=1e-4)
 
@@ -52,7 +63,14 @@ def test_columns() -> None:
     program = parse(COLUMNS)
     segment = compiled(program)
     for n, r in [(1, 1), (5, 3), (70, 1030), (1000, 7)]:
-        agree(program, [np.random.default_rng(4).normal(size=(n, r))], segment=segment, r=r, n=n, atol=1e-10)
+        agree(
+            program,
+            [np.random.default_rng(4).normal(size=(n, r))],
+            segment=segment,
+            r=r,
+            n=n,
+            atol=1e-10,
+        )
 
 
 def test_an_operator_that_does_not_commute() -> None:

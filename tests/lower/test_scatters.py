@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lower.harness import IndexFailure, agree, compiled, run
+from lower.harness import IndexFailureError, agree, compiled, run
+
 from weft.fun.parse import parse
 
 ADD = """program histogram(d: DT[m], k: i64[n], v: DT[n]) sizes m, n {
@@ -27,7 +28,9 @@ SET = """program assign(d: f32[m, p], k: i64[n], v: f32[n]) sizes m, n, p {
 }"""
 
 
-@pytest.mark.parametrize(("dtype", "operation"), [("i64", "add"), ("f64", "add"), ("f32", "maximum")])
+@pytest.mark.parametrize(
+    ("dtype", "operation"), [("i64", "add"), ("f64", "add"), ("f32", "maximum")]
+)
 def test_combined(dtype: str, operation: str) -> None:
     program = parse(ADD.replace("DT", dtype).replace("OP", operation))
     segment = compiled(program)
@@ -60,6 +63,6 @@ def test_an_index_outside_is_reported(wrong: int) -> None:
         k = np.arange(10)
         k[7] = wrong
         first = np.zeros((10, 2) if extra else 10)
-        with pytest.raises(IndexFailure) as failure:
+        with pytest.raises(IndexFailureError) as failure:
             run(segment, [first, k, np.ones(10)], {"m": 10, "n": 10, **extra})
         assert failure.value.args == ("d", 0, wrong, 10)

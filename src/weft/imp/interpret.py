@@ -19,11 +19,11 @@ from weft.ops.dtypes import DType
 Memory = npt.NDArray[np.uint8]
 
 
-class _Break(Exception):
+class _Break(Exception):  # noqa: N818
     pass
 
 
-class _Leave(Exception):
+class _Leave(Exception):  # noqa: N818
     """The tile, or the program, is abandoned."""
 
 
@@ -119,8 +119,8 @@ class _Run:
                 self.block(then if self.expr(condition) else otherwise)
             case imp.For(var, lower, upper, body, step):
                 try:
-                    for value in range(self.integer(lower), self.integer(upper), step):
-                        self.scalars[var.name] = np.int64(value)
+                    for position in range(self.integer(lower), self.integer(upper), step):
+                        self.scalars[var.name] = np.int64(position)
                         self.block(body)
                 except _Break:
                     pass

@@ -64,8 +64,9 @@ class Cast:
 
 
 MachineOperator: TypeAlias = Literal[
-    "+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||", "min", "max", "<<", ">>", "&", "|",
-]
+    "+", "-", "*", "/", "%", "min", "max", "<<", ">>", "&", "|",
+    "<", "<=", ">", ">=", "==", "!=", "&&", "||",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +275,7 @@ ONE = integer(1)
 
 def machine(operator: MachineOperator, left: Expr, right: Expr) -> Expr:
     """`Machine`, with constants folded and neutral operands dropped."""
-    lc, rc = isinstance(left, Const), isinstance(right, Const)
-    if lc and rc:
-        assert isinstance(left, Const) and isinstance(right, Const)
+    if isinstance(left, Const) and isinstance(right, Const):
         folded = _fold(operator, int(left.value.real), int(right.value.real))
         if folded is not None:
             return folded

@@ -8,7 +8,6 @@ from typing import assert_never
 from weft.errors import InternalError
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
-from weft.imp.nodes import machine
 from weft.lower import boundaries, bounds
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -31,9 +30,7 @@ def scalar_results(e: Emitter, body: fun.Body) -> list[imp.Expr]:
     return [e.atom(atom) for atom in lower_body(e, body)]
 
 
-def apply_lambda(
-    e: Emitter, function: fun.Lambda, arguments: Iterable[imp.Expr]
-) -> list[imp.Expr]:
+def apply_lambda(e: Emitter, function: fun.Lambda, arguments: Iterable[imp.Expr]) -> list[imp.Expr]:
     """The function's results on these arguments."""
     for param, argument in zip(function.params, arguments, strict=True):
         e.bind(param.name, e.declare(argument))
@@ -90,9 +87,7 @@ def lower_index(e: Emitter, access: fun.Index) -> imp.Expr:
     return e.declare(value, depth=at)
 
 
-def _dynamic(
-    e: Emitter, array: str, axis: int, index: Size, extent: Size
-) -> imp.Expr | None:
+def _dynamic(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> imp.Expr | None:
     """Checks an index here: at once, or in a simd loop by what is true after it."""
     value, limit = e.named(index), e.named(extent)
     inside = bounds.within(e, value, limit)
@@ -113,7 +108,8 @@ def note(e: Emitter, var: fun.Var, expr: fun.Apply) -> None:
             e.comparisons[var.name] = facts
     elif var.type.dtype is DType.I64 and all(poly is not None for poly in polys):
         left, right = polys[0], polys[-1]
-        assert left is not None and right is not None
+        assert left is not None
+        assert right is not None
         match expr.operation:
             case "add":
                 e.definitions[var.name] = "is", (left + right,)
@@ -174,11 +170,10 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
     """A branch: scalars by selection where both sides may be computed, else by control."""
     expr = let.expr
     assert isinstance(expr, fun.If)
-    true, false = ((), ())
-    affine = False
-    if isinstance(expr.condition, fun.Var) and expr.condition.name in e.comparisons:
-        true, false = e.comparisons[expr.condition.name]
-        affine = True
+    facts = None
+    if isinstance(expr.condition, fun.Var):
+        facts = e.comparisons.get(expr.condition.name)
+    true, false = facts if facts is not None else ((), ())
     condition = e.atom(expr.condition)
     scalars = all(isinstance(var.type, fun.Scalar) for var in let.pattern)
     if scalars and speculable(e, expr.then) and speculable(e, expr.otherwise):
@@ -193,14 +188,14 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
         for var in let.pattern
     ]
     branches = []
-    for body, facts in ((expr.then, true), (expr.otherwise, false)):
+    for body, known in ((expr.then, true), (expr.otherwise, false)):
         conditional, ranges = e.conditional, e.ranges
-        refined = bounds.refine(e, facts)
+        refined = bounds.refine(e, known)
         with e.level() as statements:
             # What the ranges do not say is still a condition.
-            e.conditional = e.conditional or not affine or not bounds.refines(e, facts)
+            e.conditional = e.conditional or facts is None or not bounds.refines(e, known)
             e.ranges = refined
-            e.known = e.known + facts
+            e.known = e.known + known
             results = lower_body(e, body)
             for slot, result in zip(slots, results, strict=True):
                 if slot is not None:
@@ -240,9 +235,7 @@ def speculable(e: Emitter, body: fun.Body) -> bool:
 
 def has_unknown(e: Emitter, access: fun.Index) -> bool:
     """Whether an index names a scalar that is not computed yet (inside the same body)."""
-    return any(
-        name not in e.scalars for index in access.indices for name in index.variables()
-    )
+    return any(name not in e.scalars for index in access.indices for name in index.variables())
 
 
 COST = {"cheap": 1, "moderate": 4, "expensive": 16}
@@ -258,20 +251,17 @@ def lower_loop(e: Emitter, let: fun.Let) -> None:
     states: list[imp.Var | None] = []
     for param, initial in zip(loop.params, loop.initial, strict=True):
         if isinstance(param.type, fun.Scalar):
-            state = e.mutable(param.type.dtype, e.atom(initial))
-            e.bind(param.name, state)
-            states.append(state)
+            begin = e.mutable(param.type.dtype, e.atom(initial))
+            e.bind(param.name, begin)
+            states.append(begin)
         else:
             states.append(None)
     ranges = e.ranges
     match loop.form:
         case fun.For(index, lower, upper):
-            var = e.unit.integer("i")
+            step = e.unit.integer("i")
             first, last = e.named(lower), e.named(upper)
-            with (
-                e.loop(var, first, last),
-                e.index(index.name, var, lower, upper),
-            ):
+            with e.loop(step, first, last), e.index(index.name, step, lower, upper):
                 _round(e, loop, states)
         case fun.While(condition):
             with e.level() as body:
@@ -286,14 +276,12 @@ def lower_loop(e: Emitter, let: fun.Let) -> None:
         case _:
             assert_never(loop.form)
     e.ranges = ranges
-    for state in states:
+    for var, state in zip(let.pattern, states, strict=True):
         if state is not None:
             e.depths[state.name] = e.depth
-    for var_, state in zip(let.pattern, states, strict=True):
-        if state is not None:
-            e.bind(var_.name, state)
+            e.bind(var.name, state)
         else:
-            e.depths["@" + var_.name] = e.depth
+            e.depths["@" + var.name] = e.depth
 
 
 def _round(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
@@ -325,4 +313,3 @@ def _snapshot(e: Emitter, value: imp.Expr) -> imp.Expr:
     e.emit(imp.Declare(var, value))
     e.depths[var.name] = e.depth
     return var
-

@@ -45,7 +45,9 @@ def _map(
 ) -> imp.Expr:
     match kind:
         case "edge" | "constant":
-            return machine("max", lower, e.declare(machine("min", index, machine("-", upper, imp.ONE))))
+            return machine(
+                "max", lower, e.declare(machine("min", index, machine("-", upper, imp.ONE)))
+            )
         case "wrap":
             extent = e.declare(machine("-", upper, lower))
             return machine("+", lower, _modulo(e, machine("-", index, lower), extent))

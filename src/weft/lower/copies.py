@@ -21,7 +21,9 @@ def window(array: MemArray, dims: tuple[fun.Span | Size, ...]) -> MemArray:
             kept.append((dim.extent, stride * dim.step))
         else:
             offset = offset + dim * stride
-    return MemArray(array.dtype, tuple(extent for extent, _ in kept), array.block, Lmad(offset, tuple(kept)))
+    return MemArray(
+        array.dtype, tuple(extent for extent, _ in kept), array.block, Lmad(offset, tuple(kept))
+    )
 
 
 def same_memory(left: MemArray, right: MemArray) -> bool:
@@ -70,7 +72,7 @@ def lower_copy(e: Emitter, let: fun.Let) -> None:
         case fun.Copy(array):
             e.unit.originals[var.name] = e.unit.originals.get(array.name, array.name)
             copy(e, memory(array), memory(var))
-        case fun.Reshape(array, shape):
+        case fun.Reshape(array):
             _reshape(e, memory(array), memory(var))
         case fun.Broadcast(atom, _):
             if isinstance(atom.type, fun.Scalar):
@@ -111,7 +113,9 @@ def lower_update(e: Emitter, let: fun.Let) -> None:
         stride = target.index.strides[0]
         offset = target.index.offset + update.offset * stride
         dims = tuple((extent, step * stride) for extent, step in update.dims)
-        part = MemArray(target.dtype, tuple(extent for extent, _ in dims), target.block, Lmad(offset, dims))
+        part = MemArray(
+            target.dtype, tuple(extent for extent, _ in dims), target.block, Lmad(offset, dims)
+        )
     if isinstance(update.value.type, fun.Array):
         copy(e, memory(update.value.type), part)
     else:

@@ -142,7 +142,7 @@ class Emitter:
         if isinstance(value, imp.Const | imp.Var):
             return value
         at = self.depth_of(value) if depth is None else depth
-        if 0 < self.tile_level and at < self.tile_level:
+        if self.tile_level > 0 and at < self.tile_level:
             at = self.tile_level  # what is uniform over tiles is cheap to do in each
         var = self.unit.var(prefix, value.dtype)
         self.levels[at].append(imp.Declare(var, value))
@@ -201,14 +201,13 @@ class Emitter:
         return total
 
     def _sum(self, poly: Poly, total: imp.Expr) -> imp.Expr:
-        for monomial, factor in sorted(poly.terms.items(), key=lambda term: (-len(term[0]), term[0])):
+        for monomial, factor in sorted(
+            poly.terms.items(), key=lambda term: (-len(term[0]), term[0])
+        ):
             term: imp.Expr = imp.integer(abs(factor))
             for name in monomial:
                 term = machine("*", term, self.scalars[name])
-            if factor < 0:
-                total = machine("-", total, term)
-            else:
-                total = machine("+", total, term)
+            total = machine("-" if factor < 0 else "+", total, term)
         return total
 
     def named(self, poly: Size) -> imp.Expr:
@@ -247,7 +246,9 @@ class Emitter:
     def _view(self, pointer: imp.Pointer, placed: Placed) -> imp.View:
         offset = self._sum(placed.offset, imp.ZERO)
         if placed.per_thread is not None:
-            share = machine("*", imp.Cast(DType.I64, self.thread), self._sum(placed.per_thread, imp.ZERO))
+            share = machine(
+                "*", imp.Cast(DType.I64, self.thread), self._sum(placed.per_thread, imp.ZERO)
+            )
             offset = machine("+", offset, share)
         return imp.View(pointer, placed.buffer, offset, placed.alone)
 

@@ -20,11 +20,23 @@ from weft.ops.dtypes import DType
 from weft.sizes import ONE
 
 _COMMUTATIVE = frozenset(
-    "add multiply maximum minimum fmax fmin logical_and logical_or logical_xor"
-    " bitwise_and bitwise_or bitwise_xor".split()
+    [
+        "add",
+        "multiply",
+        "maximum",
+        "minimum",
+        "fmax",
+        "fmin",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ]
 )
-_COMPARISONS = frozenset("less less_equal greater greater_equal equal not_equal".split())
-_LOGICAL = frozenset("logical_and logical_or logical_xor logical_not".split())
+_COMPARISONS = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])
+_LOGICAL = frozenset(["logical_and", "logical_or", "logical_xor", "logical_not"])
 
 
 def is_componentwise(operator: fun.Lambda) -> bool:
@@ -188,13 +200,13 @@ def _later(operator: fun.Lambda, components: dict[str, int], component: int) -> 
         )
         (var,) = let.pattern
         names = [a.name for a in let.expr.arguments if isinstance(a, fun.Var)]
-        if names in ([left.name, right.name], [right.name, left.name]):
-            if let.expr.operation in _DECIDED:
-                truth = _DECIDED[let.expr.operation]
-                if names[0] == right.name and let.expr.operation not in ("equal", "not_equal"):
-                    truth = not truth
-                known[var.name] = fun.Const(truth, DType.BOOL)
-                continue
+        pair = names in ([left.name, right.name], [right.name, left.name])
+        if pair and let.expr.operation in _DECIDED:
+            truth = _DECIDED[let.expr.operation]
+            if names[0] == right.name and let.expr.operation not in ("equal", "not_equal"):
+                truth = not truth
+            known[var.name] = fun.Const(truth, DType.BOOL)
+            continue
         folded = _fold(let.expr.operation, arguments)
         if folded is not None:
             known[var.name] = folded
@@ -202,7 +214,8 @@ def _later(operator: fun.Lambda, components: dict[str, int], component: int) -> 
             expr = fun.Apply(let.expr.operation, arguments)
             statements.append(fun.Let((retyped(var),), expr, let.place))
     results = tuple(
-        known.get(r.name, retyped(r)) if isinstance(r, fun.Var) else r for r in operator.body.results
+        known.get(r.name, retyped(r)) if isinstance(r, fun.Var) else r
+        for r in operator.body.results
     )
     return _only_used(tuple(map(retyped, operator.params)), statements, results)
 

@@ -60,7 +60,12 @@ def as_kernel(e: Emitter, let: fun.Let) -> fun.Let:
     assert isinstance(reduce, fun.Reduce)
     kept = len(reduce.space) - reduce.reduced
     inner = fun.Reduce(
-        reduce.space[kept:], reduce.reduced, reduce.body, reduce.operator, reduce.neutral, reduce.counter
+        reduce.space[kept:],
+        reduce.reduced,
+        reduce.body,
+        reduce.operator,
+        reduce.neutral,
+        reduce.counter,
     )
     names = tuple(
         fun.Var(e.unit.fresh("reduced."), fun.Scalar(var.type.dtype)) for var in let.pattern
@@ -175,13 +180,13 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
     var = e.unit.integer("i")
     with e.loop(var, imp.ZERO, extent):
         e.bind(r.index.name, var)
-        counter.push(scalar_results(e, reduce.body) if last else _dimension(e, reduce, position + 1))
+        counter.push(
+            scalar_results(e, reduce.body) if last else _dimension(e, reduce, position + 1)
+        )
     return counter.total()
 
 
-def _folded(
-    e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values
-) -> list[imp.Expr]:
+def _folded(e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values) -> list[imp.Expr]:
     """Left folds of 32 elements, combined by the counter."""
     counter = Counter(e, reduce.operator, neutral)
     start = e.unit.integer("i")
@@ -194,7 +199,9 @@ def _folded(
             e.bind(reduce.space[-1].index.name, var)
             values = scalar_results(e, reduce.body)
             with frozen(e, state) as left:
-                for slot, value in zip(state, combine(e, reduce.operator, left, values), strict=True):
+                for slot, value in zip(
+                    state, combine(e, reduce.operator, left, values), strict=True
+                ):
                     e.emit(imp.Assign(slot, value))
         counter.push(state)
     return counter.total()
@@ -252,9 +259,7 @@ def _lanes(
     return _halved(e, reduce.operator, lanes)
 
 
-def _halved(
-    e: Emitter, operator: fun.Lambda, lanes: Sequence[imp.Pointer]
-) -> list[imp.Expr]:
+def _halved(e: Emitter, operator: fun.Lambda, lanes: Sequence[imp.Pointer]) -> list[imp.Expr]:
     """The lanes folded by halves."""
     half = LANES // 2
     while half:
@@ -359,7 +364,9 @@ def _neighbours(
             odd = machine("+", even, imp.ONE)
             left = [e.declare(imp.Load(b, even), depth=e.depth) for b in buffers]
             right = [e.declare(imp.Load(b, odd), depth=e.depth) for b in buffers]
-            for buffer, value in zip(buffers, combine(e, reduce.operator, left, right), strict=True):
+            for buffer, value in zip(
+                buffers, combine(e, reduce.operator, left, right), strict=True
+            ):
                 e.emit(imp.Store(buffer, var, value))
         rest = e.declare(machine("&", count, imp.ONE))
         with e.branch(machine("!=", rest, imp.ZERO)):
@@ -367,4 +374,3 @@ def _neighbours(
                 e.emit(imp.Store(buffer, half, imp.Load(buffer, machine("-", count, imp.ONE))))
         e.emit(imp.Assign(count, machine("+", half, rest)))
     return [e.declare(imp.Load(buffer, imp.ZERO), depth=e.depth) for buffer in buffers]
-

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -18,7 +19,6 @@ from weft.imp.nodes import machine
 from weft.lower import shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
-from weft.ops.dtypes import DType
 from weft.sizes import ONE, Size
 
 LANES = 64
@@ -191,21 +191,16 @@ def interior(e: Emitter, lane: str, body: fun.Body) -> tuple[imp.Expr, imp.Expr]
     return _extreme(e, "max", firsts), _extreme(e, "min", lasts)
 
 
-def _extreme(e: Emitter, which: str, limits: list[Size]) -> imp.Expr:
+def _extreme(e: Emitter, operator: Literal["min", "max"], limits: list[Size]) -> imp.Expr:
     """The largest or smallest; of limits that differ by constants only one is computed."""
     groups: dict[Size, int] = {}
-    pick = max if which == "max" else min
+    pick = max if operator == "max" else min
     for limit in limits:
         base = limit - limit.constant
         groups[base] = pick(groups.get(base, limit.constant), limit.constant)
     total: imp.Expr | None = None
     for base, constant in groups.items():
         value = e.named(base + constant)
-        operator = "max" if which == "max" else "min"
         total = value if total is None else e.declare(machine(operator, total, value))
     assert total is not None
     return total
-
-
-def zero(dtype: DType) -> imp.Const:
-    return imp.Const(0, dtype)

@@ -164,7 +164,11 @@ class _Tile:
         self.name = scan.space[-1].index.name
         # A whole number of cache lines, but no power of two: streams share no cache set.
         eighth = machine("/", machine("+", size, imp.integer(STREAMS - 1)), imp.integer(STREAMS))
-        odd = machine("|", machine("&", machine("+", eighth, imp.integer(15)), imp.integer(-32)), imp.integer(16))
+        odd = machine(
+            "|",
+            machine("&", machine("+", eighth, imp.integer(15)), imp.integer(-32)),
+            imp.integer(16),
+        )
         long = machine(">=", size, imp.integer(SHORT))
         self.length = e.declare(imp.Select(long, odd, size))
         self.count = e.declare(imp.Select(long, imp.integer(STREAMS), imp.ONE))
@@ -302,9 +306,7 @@ def _columns(e: Emitter, let: fun.Let, scan: fun.Scan) -> None:
     kernels.parallel_rows(e, outer, lane.extent, weight, label, row, least=COLUMNS)
 
 
-def _strip(
-    e: Emitter, let: fun.Let, scan: fun.Scan, base: imp.Expr, count: imp.Expr
-) -> None:
+def _strip(e: Emitter, let: fun.Let, scan: fun.Scan, base: imp.Expr, count: imp.Expr) -> None:
     lane, along = scan.space[-2], scan.space[-1]
     carry = [e.local(atom.type.dtype, COLUMNS, "carry") for atom in scan.initial]
     initial = [e.atom(atom) for atom in scan.initial]

@@ -191,7 +191,17 @@ def _row(
     def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
         guard(lambda: _write(e, let, scatter, at, values), at)
 
-    _blocks(e, let, scatter, lower, upper, lambda _, v: _addresses(e, let, v), len(let.pattern), DType.I64, consume)
+    _blocks(
+        e,
+        let,
+        scatter,
+        lower,
+        upper,
+        lambda _, v: _addresses(e, let, v),
+        len(let.pattern),
+        DType.I64,
+        consume,
+    )
 
 
 # ---------------------------------------------------------------- into many elements
@@ -205,9 +215,10 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
     small = cheap.is_constant and cheap.constant <= 32
     label = kernels.describe("scatter", scatter.space, let.pattern)
     points = e.named(product(r.extent for r in scatter.space))
-    span = e.named(target.index.offset + sum(
-        ((extent - 1) * stride for extent, stride in target.index.dims), as_poly(1)
-    ))
+    span = e.named(
+        target.index.offset
+        + sum(((extent - 1) * stride for extent, stride in target.index.dims), as_poly(1))
+    )
     positive = all(e.unit.nonnegative(stride) for stride in target.index.strides)
     tiles: imp.Expr = imp.ONE
     if same and small and positive:
@@ -267,12 +278,16 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
 
         def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
             old = [e.declare(imp.Load(array, at[0]), depth=e.depth) for array in arrays]
-            for array, value in zip(arrays, reductions.combine(e, operator, old, values), strict=True):
+            for array, value in zip(
+                arrays, reductions.combine(e, operator, old, values), strict=True
+            ):
                 e.emit(imp.Store(array, at[0], value))
 
         _blocks(e, let, scatter, lower, upper, address, 1, DType.I32, consume)
 
-    kernels.parallel_rows(e, outer, last.extent, as_poly(1), label, row, tile_work=TILE, around=around)
+    kernels.parallel_rows(
+        e, outer, last.extent, as_poly(1), label, row, tile_work=TILE, around=around
+    )
 
 
 def _dense(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> imp.Expr:

@@ -89,7 +89,11 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
             pointer = e.pointer(f"result_{k}", target.dtype)
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
     buffers = len(program.params) + len(memory_program.destinations)
-    return imp.Program(name, buffers, tuple(integers), tuple(e.levels[0])), unit, workspace + 64 * unit.scratch_lines + 64
+    return (
+        imp.Program(name, buffers, tuple(integers), tuple(e.levels[0])),
+        unit,
+        workspace + 64 * unit.scratch_lines + 64,
+    )
 
 
 def _prover(program: fun.Program) -> Callable[[Poly], bool]:
@@ -103,7 +107,9 @@ def _prover(program: fun.Program) -> Callable[[Poly], bool]:
             answer = bounds.nonnegative(poly)
             if not answer and (len(poly.terms) > 1 or not poly.is_constant):
                 if not prover:
-                    prover.append(Prover(program.facts, sizes=program.sizes, derived=program.derived))
+                    prover.append(
+                        Prover(program.facts, sizes=program.sizes, derived=program.derived)
+                    )
                 answer = prover[0].nonnegative(poly)
             answers[poly] = answer
         return answer
@@ -128,11 +134,12 @@ def _place(memory_program: Program) -> tuple[dict[str, Placed], Size]:
     placement = place_blocks(memory_program)
     dtypes: dict[str, DType] = {}
     shared: set[str] = set()  # seen as elements of several dtypes
-    for let in walk.statements(program.body):
-        for var in let.pattern:
-            if isinstance(var.type, MemArray):
-                if dtypes.setdefault(var.type.block, var.type.dtype) is not var.type.dtype:
-                    shared.add(var.type.block)
+    bound = (var.type for let in walk.statements(program.body) for var in let.pattern)
+    for array in bound:
+        if not isinstance(array, MemArray):
+            continue
+        if dtypes.setdefault(array.block, array.dtype) is not array.dtype:
+            shared.add(array.block)
     for block in memory_program.blocks:
         place = placement.places[block.name]
         stride = place.stride if block.per_thread else None

@@ -28,7 +28,7 @@ from weft.ops.dtypes import DType
 from weft.sizes import ZERO
 
 COLUMNS = 1024  # lanes of a strip where rows are added up
-LEVELS = 40
+LEVELS = 32
 
 Store = Callable[[list[imp.Expr]], None]
 
@@ -78,9 +78,9 @@ def _possible(body: fun.Body, varying: set[str]) -> bool:
                         return False
                     if _reads(form.condition) or _reads(inner):
                         return False
-                elif (form.lower.variables() | form.upper.variables()) & varying:
-                    return False
-                elif not _possible(inner, varying):
+                elif (form.lower.variables() | form.upper.variables()) & varying or not _possible(
+                    inner, varying
+                ):
                     return False
                 varying |= {var.name for var in let.pattern}
             case _:
@@ -105,9 +105,7 @@ def _wanted(body: fun.Body, lane: str) -> bool:
 
 def _columns(reduce: fun.Reduce, lane: str) -> bool:
     """Whether the reads of the highest rank end in the lane, and in no reduced index."""
-    reads = [
-        let.expr for let in walk.statements(reduce.body) if isinstance(let.expr, fun.Index)
-    ]
+    reads = [let.expr for let in walk.statements(reduce.body) if isinstance(let.expr, fun.Index)]
     rank = max((len(read.indices) for read in reads), default=0)
     last = [read.indices[-1] for read in reads if len(read.indices) == rank]
     reduced = {r.index.name for r in reduce.space}
@@ -174,7 +172,7 @@ def lower_body(e: Emitter, strip: Strip, body: fun.Body) -> tuple[fun.Atom, ...]
         if not whole:
             group.append(let)
             continue
-        _phase(e, strip, group, used | wanted)
+        _phase(e, strip, group, wanted | used)
         group = []
         if isinstance(let.expr, fun.Reduce):
             _reduce(e, strip, let, let.expr)
@@ -353,7 +351,10 @@ def _loop(e: Emitter, strip: Strip, let: fun.Let, loop: fun.Loop) -> None:
             if (lower.variables() | upper.variables()) & strip.varying:
                 raise InternalError("lower: rounds of a loop that differ between lanes")
             row = e.unit.integer("i")
-            with e.loop(row, e.named(lower), e.named(upper)), e.index(index.name, row, lower, upper):
+            with (
+                e.loop(row, e.named(lower), e.named(upper)),
+                e.index(index.name, row, lower, upper),
+            ):
                 results = lower_body(e, strip, loop.body)
                 var = e.unit.integer("l")
                 with simd(e, var, imp.ZERO, strip.count):
@@ -392,4 +393,3 @@ def _while(
                 e.emit(imp.Store(state, var, value))
             bit = imp.Select(goes, imp.Const(1, DType.I32), imp.Const(0, DType.I32))
             e.emit(imp.Assign(going, machine("|", going, bit)))
-

@@ -20,7 +20,7 @@ C = Dialect(
     simd="#pragma omp simd{reductions}",
     unroll="#pragma GCC unroll {count}",
     infinity="__builtin_inf()",
-    nan="__builtin_nan(\"\")",
+    nan='__builtin_nan("")',
 )
 
 _CONTEXT = """typedef struct weft_context weft_context;
@@ -32,14 +32,16 @@ struct weft_context {
     int64_t detail[4];
 };
 """
-_FAIL = """static __attribute__((cold, noinline)) void weft_fail(weft_context *context, int32_t code, int64_t index, int64_t extent) {
+_FAIL = """static __attribute__((cold, noinline)) void
+weft_fail(weft_context *context, int32_t code, int64_t index, int64_t extent) {
     int32_t none = 0;
-    if (__atomic_compare_exchange_n(&context->error, &none, code, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    if (__atomic_compare_exchange_n(&context->error, &none, code, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
         context->detail[0] = index;
         context->detail[1] = extent;
     }
 }
-"""  # fmt: skip
+"""
 _STOPPED = """static inline int weft_stopped(weft_context *context) {
     return *context->cancel | __atomic_load_n(&context->error, __ATOMIC_RELAXED);
 }
@@ -99,7 +101,11 @@ class CPrinter(Printer):
         self.poll()
 
     def _tile_function(
-        self, number: int, parallel: imp.Parallel, free: list[imp.Var | imp.Pointer], body: list[str]
+        self,
+        number: int,
+        parallel: imp.Parallel,
+        free: list[imp.Var | imp.Pointer],
+        body: list[str],
     ) -> str:
         fields, copies = [], []
         for what in free:
@@ -176,6 +182,8 @@ def print_program(program: imp.Program, libmvec: tuple[int, int] | None = None) 
     ]  # fmt: skip
     text = "\n".join([*printer.functions, *entry])
     needed = list(helpers.needed_helpers("c", text))
-    support = [part for name, part in (("weft_fail(", _FAIL), ("weft_wait(", _WAIT)) if name in text]
+    support = [
+        part for name, part in (("weft_fail(", _FAIL), ("weft_wait(", _WAIT)) if name in text
+    ]
     math = declarations("".join(needed) + text, libmvec or host_libmvec())
     return "\n".join([dialects.TYPEDEFS, _CONTEXT + _STOPPED, *support, *math, *needed, text])
