@@ -14,8 +14,9 @@ from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
-from weft.sizes import ZERO, Poly, Size, as_poly, product
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
+BLOCK = 64  # columns of a tile where rows of one array are columns of another
 TILE = 65536  # operations in a tile: enough to hide its cost, few enough to balance
 
 
@@ -26,10 +27,9 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
     flat = scalars and shapes.is_flat(kernel.body)
     in_strips = scalars and not flat and strips.suits(kernel.body, kernel.space[-1].index.name)
     free = strips.loops_freely(kernel.body)
-    fused = _fusable(e, let, kernel) if flat else 1
-    outer, inner = kernel.space[: len(kernel.space) - fused], kernel.space[-fused:]
-    lane = inner[-1].index.name
-    extent = product(r.extent for r in inner)
+    addresses = _addresses(let, kernel)
+    space = _fused(e, kernel, addresses) if flat else kernel.space
+    outer, lane, extent = space[:-1], space[-1].index.name, space[-1].extent
     with ExitStack() as scopes:
         for r in kernel.space:
             # Of fused dimensions the last index runs over all of their elements.
@@ -57,7 +57,8 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             weight = shapes.cost(kernel.body)
             label = describe("map", kernel.space, let.pattern)
             least = strips.COLUMNS if in_strips and not free else 1
-            parallel_rows(e, outer, extent, weight, label, row, least=least)
+            most = BLOCK if flat and _crosses(outer, lane, addresses) else 0
+            parallel_rows(e, outer, extent, weight, label, row, least=least, most=most)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
 
@@ -79,18 +80,65 @@ def _store(e: Emitter, let: fun.Let, values: list[imp.Expr]) -> None:
         e.store(memory(var), indices, value)
 
 
-def _fusable(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> int:
-    """How many of the last dimensions are one: walked by one index as by all of theirs."""
-    names = {r.index.name for r in kernel.space}
+def _addresses(let: fun.Let, kernel: fun.Kernel) -> list[Size]:
+    """Where a kernel writes its scalars and reads elements, in elements of their blocks."""
     indices = tuple(Poly.var(r.index.name) for r in kernel.space)
-    addresses = [memory(var).index.apply(indices) for var in let.pattern]
-    fixed: set[str] = set()  # indices whose own value matters
+    addresses = [
+        memory(var).index.apply(indices)
+        for var in let.pattern
+        if len(memory(var).shape) == len(indices)
+    ]
+    for inner in walk.statements(kernel.body):
+        if isinstance(inner.expr, fun.Index):
+            addresses.append(memory(inner.expr.array).index.apply(inner.expr.indices))
+    return addresses
+
+
+def _crosses(outer: tuple[fun.Range, ...], lane: str, addresses: list[Size]) -> bool:
+    """Whether neighbours along an outer index are neighbours in memory, as in a transposition."""
+    strides = [p.coefficient(lane) for p in addresses]
+    return any(
+        stride not in (ZERO, ONE) and any(p.coefficient(r.index.name) == ONE for r in outer)
+        for stride, p in zip(strides, addresses, strict=True)
+    )
+
+
+def _fused(e: Emitter, kernel: fun.Kernel, addresses: list[Size]) -> tuple[fun.Range, ...]:
+    """The space with dimensions merged that one index walks as all of theirs do.
+
+    The last index of those runs over all of their elements; the others stay 0.
+    """
+    fixed = _fixed(e, kernel)
+    merged: list[fun.Range] = []
+    for left in reversed(kernel.space):
+        if not merged:
+            merged.append(left)
+            continue
+        a, right = left.index.name, merged[-1]
+        b = right.index.name
+        if not ({a, b} & fixed) and all(
+            p.degree(a) <= 1
+            and p.degree(b) <= 1
+            and p.coefficient(a) == p.coefficient(b) * right.extent
+            for p in addresses
+        ):
+            merged[-1] = fun.Range(right.index, left.extent * right.extent)
+        else:
+            merged.append(left)
+    return tuple(reversed(merged))
+
+
+def _fixed(e: Emitter, kernel: fun.Kernel) -> set[str]:
+    """The indices whose own value matters, beyond the addresses that it makes."""
+    names = {r.index.name for r in kernel.space}
+    if e.conditional:
+        return names
+    fixed: set[str] = set()
     for inner in walk.statements(kernel.body):
         if not isinstance(inner.expr, fun.Index):
             fixed |= walk.used_names(inner.expr) & names
             continue
         access = inner.expr
-        addresses.append(memory(access.array).index.apply(access.indices))
         for axis, index in enumerate(access.indices):
             used = index.variables()
             if (access.boundary and access.boundary[axis]) or not used <= names | e.unit.sizes:
@@ -98,24 +146,7 @@ def _fusable(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> int:
     for atom in kernel.body.results:
         if isinstance(atom, fun.Var) and atom.name in names:
             fixed.add(atom.name)
-    if e.conditional:
-        return 1
-    fused = 1
-    space = kernel.space
-    while fused < len(space):
-        left, right = space[-fused - 1], space[-fused]
-        a, b = left.index.name, right.index.name
-        if a in fixed or b in fixed:
-            break
-        if not all(
-            p.degree(a) <= 1
-            and p.degree(b) <= 1
-            and p.coefficient(a) == p.coefficient(b) * right.extent
-            for p in addresses
-        ):
-            break
-        fused += 1
-    return fused
+    return fixed
 
 
 # ---------------------------------------------------------------- loops and tiles
@@ -152,12 +183,14 @@ def parallel_rows(
     *,
     tile_work: int = TILE,
     least: int = 1,
+    most: int = 0,
     around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
 ) -> None:
     """`row(lower, upper)` for every row of the outer space, cut into tiles.
 
     A tile is some rows, or a part of one long row: about `tile_work` operations.
-    Parts have `least` elements if there are as many for each thread. `around` stands around
+    Parts have `least` elements if there are as many for each thread, and no more than `most`,
+    if that is given. `around` stands around
     what each tile does.
     """
     length = e.named(extent)
@@ -174,9 +207,11 @@ def parallel_rows(
     # Whole vectors, unless an element is so much work that each may be a tile.
     unit = e.declare(machine("min", imp.integer(64), target))
     chunk = e.declare(machine("*", _ceil(e, even, unit), unit))
+    if most:
+        chunk = e.declare(machine("min", chunk, imp.integer(most)))
     chunks = e.declare(_ceil(e, length, e.declare(machine("max", one, chunk))))
     if outer:
-        share = e.declare(machine("max", one, length))
+        share = e.declare(machine("max", one, e.declare(machine("min", length, chunk))))
         group = e.declare(machine("max", one, e.declare(machine("/", target, share))))
         tiles = e.declare(machine("*", _ceil(e, count, group), chunks))
     else:
