@@ -9,7 +9,7 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from weft.errors import ArgumentError, ArgumentTypeError
+from weft.errors import ArgumentError, ArgumentTypeError, WeftError, user_place
 
 ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]
@@ -94,7 +94,11 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
 
     def __init__(self, **changes: Any) -> None:
         global _base
-        self._changes = {name: _checked(name, value) for name, value in changes.items()}
+        try:
+            self._changes = {name: _checked(name, value) for name, value in changes.items()}
+        except WeftError as error:
+            place = user_place()
+            raise type(error)(error.found, error.expected, error.advice, place) from None
         self._before = _base
         self._tokens: list[Token[dict[str, Any] | None]] = []
         _base = replace(_base, **self._changes)
@@ -133,7 +137,7 @@ def _checked(name: str, value: Any) -> Any:
                     f"implicit_compute is {value!r}", 'one of "allow", "warn", "raise"'
                 )
         case "interpret_below":
-            return _bytes(value)
+            return _bytes(name, value)
         case _:
             known = ", ".join(field.name for field in fields(Settings))
             raise ArgumentError(f"there is no setting {name!r}", f"one of {known}")
@@ -150,13 +154,15 @@ def _checked_limit(value: Any) -> int | None:
         value = next(iter(value.values()), None)
     if value is None:
         return None
-    limit = _bytes(value)
+    limit = _bytes("memory_limit", value)
     if limit <= 0:
         raise ArgumentError(f"memory_limit is {value!r}", "a positive number of bytes")
     return limit
 
 
 def _checked_devices(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, str | list | tuple):
+        raise ArgumentTypeError(f"devices is {value!r}", "a list of names")
     devices = (value,) if isinstance(value, str) else tuple(value)
     unknown = [device for device in devices if device not in _DEVICES]
     if unknown or not devices:
@@ -164,7 +170,9 @@ def _checked_devices(value: Any) -> tuple[str, ...]:
     return devices
 
 
-def _bytes(value: Any) -> int:
+def _bytes(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ArgumentTypeError(f"{name} is {value!r}", 'a number of bytes, or "256 MiB"')
     from weft.runtime.memory import parse_bytes
 
     return parse_bytes(value)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, user_place
 from weft.sizes import Derived, Fact, Poly
 from weft.sizes.facts import Relation, SizeOperation
 
@@ -443,6 +443,6 @@ def as_length(value: Any, what: str = "a length") -> Extent:
     """A length that the user gave, not negative."""
     extent = literal(value)
     if extent.value < 0:
-        raise ArgumentError(f"{what} is {extent.value}", "0 or more")
+        raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
     at_least(extent, _constants[0])
     return extent

@@ -44,7 +44,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
     given = axis if isinstance(axis, tuple | list) else (axis,)
-    axes = tuple(axis_number(operator.index(a), rank) for a in given)
+    axes = tuple(one_axis(a, rank) for a in given)
     if len(set(axes)) != len(axes):
         raise ArgumentError(
             f"axes {axis}, of which some are equal", "each once", place=user_place()

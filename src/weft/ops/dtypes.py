@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import DTypeError
+from weft.errors import DTypeError, user_place
 
 
 class DType(enum.Enum):
@@ -93,10 +93,10 @@ def from_numpy(dtype: object) -> DType:
     try:
         numpy_dtype = np.dtype(dtype)  # type: ignore[call-overload]
     except TypeError:
-        raise DTypeError(f"{dtype!r} is not a dtype", _supported()) from None
+        raise DTypeError(f"{dtype!r} is not a dtype", _supported(), place=user_place()) from None
     found = _FROM_NUMPY.get(numpy_dtype.newbyteorder("="))
     if found is None:
-        raise DTypeError(f"dtype {numpy_dtype} is not supported", _supported())
+        raise DTypeError(f"dtype {numpy_dtype} is not supported", _supported(), place=user_place())
     return found
 
 

@@ -1,0 +1,254 @@
+"""Shapes, dtypes, indices and settings that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from bad_input.refusals import refused
+
+import weft as wf
+from weft.errors import (
+    ArgumentError, ArgumentTypeError, DTypeError, OutOfBoundsError, ShapeError, TracingError,
+)  # fmt: skip
+
+
+def array(*shape: int, dtype: str = "f8") -> Any:
+    return wf.asarray(np.zeros(shape, dtype))
+
+
+SHAPES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: array(3, 4) + array(3, 5), "+"),
+    (lambda: array(3, 4) @ array(3, 4), "@"),
+    (lambda: wf.concat([array(3, 4), array(3, 5)]), "concat"),
+    (lambda: wf.reshape(array(3, 4), (5, 2)), "reshape"),
+    (lambda: wf.broadcast_to(array(3), (4,)), "broadcast_to"),
+    (lambda: wf.stack([array(3), array(4)]), "stack"),
+    (lambda: wf.where(array(3) > 0, array(4), 0.0), "where"),
+    (lambda: wf.max(array(0, 3)), "max"),
+    (lambda: wf.map(lambda x, y: x + y, array(3), array(4)), "map"),
+    (lambda: wf.stencil(lambda a, b: a[0] + b[1], array(3), array(4)), "stencil"),
+    (lambda: wf.tensordot(array(3, 4), array(5, 4), axes=1), "tensordot"),
+    (lambda: array(3, 4).at[0].set(array(5)), "set"),
+    (lambda: np.add(array(3), np.zeros(4)), "np.add"),
+]
+
+
+@pytest.mark.parametrize(("run", "line"), SHAPES, ids=[line for _, line in SHAPES])
+def test_shapes(run: Callable[[], Any], line: str) -> None:
+    refused(run, ShapeError, ValueError, line)
+
+
+DTYPES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: array(3, dtype="f4") & array(3, dtype="f4"), "&"),
+    (lambda: ~array(3), "~"),
+    (lambda: wf.floor(array(3, dtype="c16")), "floor"),
+    (lambda: wf.max(array(3, dtype="c16")), "max"),
+    (lambda: wf.asarray(np.array(["a", "b"])), "asarray"),
+    (lambda: wf.asarray(np.array([object()])), "asarray"),
+    (lambda: array(3, dtype="i4") < array(3, dtype="c16"), "<"),
+]
+
+
+@pytest.mark.parametrize(("run", "line"), DTYPES)
+def test_dtypes(run: Callable[[], Any], line: str) -> None:
+    refused(run, DTypeError, TypeError, line)
+
+
+def test_an_in_place_operation_keeps_the_dtype() -> None:
+    def run() -> None:
+        x = array(3, dtype="i4")
+        x += 0.5
+
+    refused(run, DTypeError, TypeError, "x += 0.5", advice="x + y")
+
+
+INDICES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: array(3)[3], "[3]"),
+    (lambda: array(3)[-4], "[-4]"),
+    (lambda: array(3)[0, 0], "[0, 0]"),
+    (lambda: array(3)[np.ones(4, bool)], "np.ones(4, bool)"),
+]
+
+
+@pytest.mark.parametrize(("run", "line"), INDICES)
+def test_indices_known_beforehand(run: Callable[[], Any], line: str) -> None:
+    refused(run, OutOfBoundsError, IndexError, line)
+
+
+@pytest.mark.parametrize("below", [0, 1 << 40], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("wrong", [-7, 6, 1 << 40])
+def test_a_gather_outside(wrong: int, below: int) -> None:
+    x, index = np.arange(6.0), np.array([0, 5, 2, wrong])
+
+    def run() -> None:
+        with wf.config(interpret_below=below):
+            wf.take(wf.asarray(x), wf.asarray(index)).numpy()
+
+    refused(run, OutOfBoundsError, IndexError, "wf.take")
+
+
+@pytest.mark.parametrize("below", [0, 1 << 40], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("wrong", [-1, 6])
+def test_a_scatter_outside(wrong: int, below: int) -> None:
+    def run() -> None:
+        with wf.config(interpret_below=below):
+            wf.scatter(np.zeros(6), np.array([1, wrong]), 1.0, combine="add").numpy()
+
+    refused(run, OutOfBoundsError, IndexError, "wf.scatter")
+
+
+@pytest.mark.parametrize("below", [0, 1 << 40], ids=["compiled", "interpreted"])
+def test_an_affine_index_outside(below: int) -> None:
+    x = wf.asarray(np.arange(10.0))
+
+    def run() -> None:
+        with wf.config(interpret_below=below):
+            wf.generate(10, lambda i: x[i] + x[i + 1]).numpy()
+
+    refused(run, OutOfBoundsError, IndexError, "x[i + 1]")
+
+
+@pytest.mark.parametrize("below", [0, 1 << 40], ids=["compiled", "interpreted"])
+def test_a_guarded_affine_index_is_fine(below: int) -> None:
+    x = wf.asarray(np.arange(10.0))
+    with wf.config(interpret_below=below):
+        y = wf.generate(10, lambda i: wf.cond(i < 9, lambda: x[i + 1], lambda: x[i]))
+        np.testing.assert_array_equal(y.numpy(), [*range(1, 10), 9])
+
+
+def test_indices_in_a_compiled_function() -> None:
+    @wf.jit
+    def pick(x: Any, index: Any) -> Any:
+        return x[index] * 2
+
+    x = np.arange(6.0)
+    np.testing.assert_array_equal(pick(x, np.array([1, -1])), [2.0, 10.0])
+    refused(lambda: pick(x, np.array([1, 9])), OutOfBoundsError, IndexError, "x[index]")
+
+
+# ---------------------------------------------------------------- tracing
+
+
+def test_branching_on_a_traced_array() -> None:
+    @wf.jit
+    def f(x: Any) -> Any:
+        if x.sum() > 0:
+            return x
+        return -x
+
+    error = refused(lambda: f(np.ones(3)), TracingError, TypeError, "if x.sum() > 0:")
+    assert "wf.where" in error.advice
+    assert "wf.cond" in error.advice
+
+
+@pytest.mark.parametrize("ask", [float, int, np.asarray, bool, list], ids=lambda ask: ask.__name__)
+def test_values_of_a_traced_array(ask: Callable[[Any], Any]) -> None:
+    @wf.jit
+    def f(x: Any) -> Any:
+        total = x.sum() if ask is not np.asarray else x
+        return x * ask(total)  # asks
+
+    if ask is list:
+        with pytest.raises(TypeError):
+            f(np.ones(3))
+        return
+    refused(lambda: f(np.ones(3)), TracingError, TypeError, "# asks")
+
+
+def test_a_mask_in_a_compiled_function() -> None:
+    @wf.jit
+    def f(x: Any) -> Any:
+        return x[x > 0]
+
+    refused(lambda: f(np.ones(3)), TracingError, TypeError, "return x[x > 0]")
+
+
+def test_a_loop_whose_shape_changes() -> None:
+    x = array(3)
+    run = lambda: wf.fori_loop(0, 3, lambda k, y: wf.concat([y, y]), x)  # noqa: E731
+    refused(run, ShapeError, ValueError, "wf.fori_loop")
+
+
+# ---------------------------------------------------------------- settings and arguments
+
+SETTINGS: list[tuple[dict[str, Any], type]] = [
+    ({"threads": 0}, ArgumentError),
+    ({"threads": "two"}, ArgumentError),
+    ({"memory_limit": "many"}, ArgumentError),
+    ({"memory_limit": -1}, ArgumentError),
+    ({"memory_limit": 0}, ArgumentError),
+    ({"memory_limit": {"gpu": 1}}, ArgumentError),
+    ({"memory_limit": [1]}, ArgumentTypeError),
+    ({"devices": ["cuda:7"]}, ArgumentError),
+    ({"devices": []}, ArgumentError),
+    ({"devices": 3}, ArgumentTypeError),
+    ({"implicit_compute": "perhaps"}, ArgumentError),
+    ({"progress": 3}, ArgumentTypeError),
+    ({"interpret_below": "none"}, ArgumentError),
+    ({"interpret_below": None}, ArgumentTypeError),
+    ({"memory": 3}, ArgumentError),
+]
+
+
+@pytest.mark.parametrize(("setting", "named"), SETTINGS, ids=str)
+def test_settings(setting: dict[str, Any], named: Any) -> None:
+    before = wf.settings()
+    builtin = TypeError if named is ArgumentTypeError else ValueError
+    refused(lambda: wf.config(**setting), named, builtin, "wf.config")
+    assert wf.settings() == before
+
+
+ARGUMENTS: list[tuple[Callable[[], Any], type, type, str]] = [
+    (lambda: wf.sum(array(3), axis=1), ArgumentError, ValueError, "axis=1"),
+    (lambda: wf.sum(array(3, 3), axis=(0, 0)), ArgumentError, ValueError, "axis=(0, 0)"),
+    (lambda: wf.sum(array(3), axis="x"), ArgumentTypeError, TypeError, 'axis="x"'),
+    (lambda: wf.permute_dims(array(3, 3), (0, 0)), ArgumentError, ValueError, "permute"),
+    (lambda: wf.stencil(lambda s: s[1], array(3), boundary="mirror"), ArgumentError, ValueError,
+     "mirror"),
+    (lambda: wf.explain(3), ArgumentTypeError, TypeError, "explain"),
+    (lambda: array(3)["a"], OutOfBoundsError, IndexError, '["a"]'),
+    (lambda: array(3).to_device("tpu"), ArgumentError, ValueError, "tpu"),
+    (lambda: wf.zeros(3, device="tpu"), ArgumentError, ValueError, "tpu"),
+    (lambda: wf.zeros(-3), ArgumentError, ValueError, "zeros"),
+    (lambda: bool(array(3)), wf.WeftError, ValueError, "bool"),
+    (lambda: float(array(3)), wf.WeftError, TypeError, "float"),
+    (lambda: len(array()), ArgumentTypeError, TypeError, "len"),
+    (lambda: wf.assume(1 == 2), ArgumentError, ValueError, "assume"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "named", "builtin", "line"), ARGUMENTS)
+def test_arguments(run: Callable[[], Any], named: Any, builtin: Any, line: str) -> None:
+    with pytest.raises(builtin) as caught:
+        run()
+    error = caught.value
+    assert isinstance(error, wf.WeftError)
+    assert isinstance(error, named)
+    assert error.place is not None
+    assert error.place.file == __file__
+
+
+OUT: list[tuple[Any, type, type]] = [
+    (np.zeros(3), ShapeError, ValueError),
+    (np.zeros(4, "f4"), DTypeError, TypeError),
+    ((np.zeros(4), np.zeros(4)), ArgumentError, ValueError),
+    ([0.0] * 4, ArgumentError, ValueError),
+    ("out", ArgumentTypeError, TypeError),
+]
+
+
+@pytest.mark.parametrize(("out", "named", "builtin"), OUT)
+def test_out(out: Any, named: Any, builtin: Any) -> None:
+    double = wf.jit(lambda x: x * 2)
+    refused(lambda: double(np.zeros(4), out=out), named, builtin, "double(np.zeros(4), out=out)")
+
+
+def test_read_only_out() -> None:
+    out = np.zeros(4)
+    out.flags.writeable = False
+    double = wf.jit(lambda x: x * 2)
+    refused(lambda: double(np.ones(4), out=out), ArgumentError, ValueError, "out=out")
+    assert not out.any()
