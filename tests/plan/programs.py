@@ -299,3 +299,22 @@ CASES += [
         lambda: {**_floats(60, 7)(), "w": _floats(7, 5)()["x"], "b": np.arange(5.0)},
     ),
 ]
+
+CASES += [
+    Case(
+        "free_scalars",
+        """program free(x: i64[n], a: i64) sizes n {
+          let s: i64 = size n + 3
+          let t: i64 = add(s, a)
+          let u: i64 = multiply(t, t)
+          let y: i64[n] = kernel (i < n) {
+            let b: i64 = x[i]
+            let c: i64 = add(b, u)
+            in c }
+          let z: i64[n] = scan (j < n) from t { let d: i64 = y[j] let e: i64 = add(d, t) in e }
+            with (f: i64, g: i64) { let h: i64 = add(f, g) in h }
+          in y, z, s }""",
+        {"n": 65536 * 2 + 9},
+        lambda: {"x": _random.integers(-9, 10, 65536 * 2 + 9), "a": 4},
+    ),
+]

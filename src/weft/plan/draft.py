@@ -67,6 +67,8 @@ class Draft:
         Arrays and scalars needed in full.
     slopes : dict of WindowKey to Fraction
         Elements along an axis of an array for one coordinate unit.
+    prelude : set of int
+        Statements that compute scalars first.
     """
 
     analysis: Analysis
@@ -75,6 +77,7 @@ class Draft:
     axes: dict[ReadKey, int] = field(default_factory=dict)
     whole: dict[str, int] = field(default_factory=dict)
     slopes: dict[WindowKey, Fraction] = field(default_factory=dict)
+    prelude: set[int] = field(default_factory=set)
 
     @property
     def total(self) -> int:
@@ -151,9 +154,13 @@ class Draft:
         """Decide for each read of a member whether it is local; the new members."""
         analysis, statement = self.analysis, self.statement(position)
         dim = self.members[position]
-        for name in walk.used_names(statement.let.expr):
+        for name in sorted(walk.used_names(statement.let.expr)):
             if isinstance(analysis.types.get(name), fun.Scalar):
-                self.whole.setdefault(name, position)
+                self._need_scalar(name, position)
+        if isinstance(statement.let.expr, fun.Scan) and statement.carried:
+            for atom in statement.let.expr.initial:
+                if isinstance(atom, fun.Var):  # the carry begins as a value in memory
+                    self.whole.setdefault(atom.name, position)
         probes = _probes(analysis.extent(statement, dim))
         new = []
         for access, bounds in analysis.footprints(statement, dim, probes, probes + 1):
@@ -189,6 +196,17 @@ class Draft:
                 self.members[producer] = axis
                 new.append(producer)
         return new
+
+    def _need_scalar(self, name: str, position: int) -> None:
+        """A scalar that members use: computed in the stage where that is free."""
+        producer = self.analysis.producer.get(name)
+        if producer is None or producer not in self.analysis.free:
+            self.whole.setdefault(name, position)
+        elif producer not in self.prelude:
+            self.prelude.add(producer)
+            expr = self.statement(producer).original.expr
+            for used in sorted(walk.used_names(expr) & self.analysis.types.keys()):
+                self._need_scalar(used, position)
 
     def _joins(self, producer: int, axis: int) -> bool:
         statement = self.statement(producer)
@@ -256,6 +274,7 @@ class Draft:
             self.axes | other.axes,
             self.whole | other.whole,
             {key: slope / whole_units for key, slope in slopes.items()},
+            self.prelude | other.prelude,
         )
 
     def _gives(self, name: str) -> bool:

@@ -81,7 +81,7 @@ class _Partition:
         groups: dict[int, list[Group]] = {}
         for position in sorted(demanded):
             if position in self.resident:
-                closure, reads = self._with_layouts(position)
+                closure, reads = self._with_free(position)
                 phase = max((self._after(p, 0, phases) for p in reads), default=0)
                 group = groups.setdefault(phase, [Group(phase)])[0]
                 group.resident = sorted({*group.resident, *closure})
@@ -122,7 +122,7 @@ class _Partition:
             if position not in demanded:
                 continue
             if position in self.resident:
-                demanded.update(self._with_layouts(position)[1])
+                demanded.update(self._with_free(position)[1])
             else:
                 drafts[position] = self._choose(statement)
                 demanded.update(self._sources(drafts[position]))
@@ -132,8 +132,8 @@ class _Partition:
         producer = self.analysis.producer
         return {producer[name] for name in draft.whole if name in producer}
 
-    def _with_layouts(self, position: int) -> tuple[set[int], set[int]]:
-        """A resident statement with the views that it reads, and the targets it needs."""
+    def _with_free(self, position: int) -> tuple[set[int], set[int]]:
+        """A resident statement with what is free and it reads, and the targets it needs."""
         inside, needed, pending = {position}, set[int](), [position]
         while pending:
             statement = self.analysis.statements[pending.pop()]
@@ -141,7 +141,7 @@ class _Partition:
                 producer = self.analysis.producer.get(name)
                 if producer is None:
                     continue
-                if self.analysis.statements[producer].is_layout:
+                if producer in self.analysis.free:
                     if producer not in inside:
                         inside.add(producer)
                         pending.append(producer)

@@ -117,6 +117,23 @@ class Analysis:
         )  # fmt: skip
 
     @cached_property
+    def free(self) -> frozenset[int]:
+        """Statements that cost nothing, so that every stage has its own copy.
+
+        Layout changes, where they are views, and scalars computed from sizes and parameters.
+        """
+        found: set[int] = set()
+        for statement in self.statements:
+            expr = statement.original.expr
+            if statement.is_layout:
+                found.add(statement.position)
+            elif isinstance(expr, fun.Apply | fun.Cast | fun.SizeValue):
+                used = (self.producer.get(name) for name in walk.used_names(expr))
+                if all(position is None or position in found for position in used):
+                    found.add(statement.position)
+        return frozenset(found)
+
+    @cached_property
     def params(self) -> frozenset[str]:
         return frozenset(param.name for param in self.program.params)
 

@@ -137,6 +137,8 @@ class _Windower:
             label = self.analysis.statements[position].results[0]
             self.ranges[position] = self._box(f"{label}_lower"), self._box(f"{label}_upper")
         self._open_windows()
+        for position in sorted(draft.prelude):
+            self.statements.append(self.analysis.statements[position].original)
         for position in sorted(draft.members):
             self._member(self.analysis.statements[position], draft.members[position])
         body = fun.Body(tuple(self.statements), tuple(atom for atom, _ in self.results))
@@ -238,7 +240,7 @@ class _Windower:
                 self.places[key] = _Place(var, axis, Poly.var(opened.lower))
         for array in self.draft.whole:
             position = self.analysis.producer.get(array)
-            clash = array in taken or position in self.draft.members
+            clash = array in taken or position in (*self.draft.members, *self.draft.prelude)
             var = fun.Var(self.names.fresh(array) if clash else array, self.analysis.types[array])
             self.windows.append((var, Window(var.name, array)))
             self.whole[array] = var
