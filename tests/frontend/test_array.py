@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frontend.agree import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import weft as wf
-from frontend.agree import same
 from weft.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -111,8 +111,8 @@ def test_an_array_rebinds_itself_alone() -> None:
     same(x, np.array([8.0, 1, 1, 1]))
     same(y, np.zeros(3))
     assert not source.any()
+    z = wf.asarray(np.ones(2, int))
     with pytest.raises(DTypeError):
-        z = wf.asarray(np.ones(2, int))
         z += 0.5
     with pytest.raises(ShapeError):
         x += np.ones((2, 4))

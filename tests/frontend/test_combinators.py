@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frontend.agree import jitted, same
 
 import weft as wf
-from frontend.agree import jitted, same
 from weft.errors import ArgumentError, DTypeError, ShapeError, TracingError
 
 rng = np.random.default_rng(1)
@@ -173,6 +173,24 @@ def test_loops() -> None:
         wf.fori_loop(0, 3, lambda _, v: v + 0.5, wf.asarray(np.array(1)))
 
 
+def test_slices_that_move() -> None:
+    v = wf.asarray(V)
+    same(wf.map(lambda k: v[k : k + 3].sum(), wf.arange(7)), np.convolve(V, np.ones(3), "valid"))
+    same(
+        wf.generate(3, lambda k: v[2 * k : 2 * k + 4 : 2]),
+        np.array([V[k : k + 4 : 2] for k in (0, 2, 4)]),
+    )
+
+    def doubled(k: Any, x: Any) -> Any:
+        return x.at[k : k + 2].multiply(2)
+
+    same(wf.fori_loop(0, 3, doubled, v), V * np.array([2, 4, 4, 2, 1, 1, 1, 1, 1]))
+    with pytest.raises(TracingError, match="length"):
+        wf.map(lambda k: v[:k].sum(), wf.arange(3))
+    with pytest.raises(IndexError):
+        wf.generate(9, lambda k: v[k : k + 2]).numpy()
+
+
 def test_iterate() -> None:
     v = wf.asarray(V)
     same(wf.iterate(lambda x: x * 2, v, 5), V * 32)
@@ -251,4 +269,5 @@ def test_values_do_not_leave_a_traced_function() -> None:
         kept[0].numpy()
     with pytest.raises(TracingError) as error:
         wf.map(lambda v: v if v > 0 else -v, wf.asarray(V))
-    assert "test_combinators.py" in str(error.value) and "wf.where" in str(error.value)
+    assert "test_combinators.py" in str(error.value)
+    assert "wf.where" in str(error.value)

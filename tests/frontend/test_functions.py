@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frontend.agree import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import weft as wf
-from frontend.agree import same
 from weft.errors import ArgumentError, ShapeError
 
 rng = np.random.default_rng(0)
@@ -113,14 +113,16 @@ def test_variance_is_accurate_far_from_zero() -> None:
         (lambda x: wf.vecdot(x, x, axis=-2), lambda x: (x * x).sum(axis=-2)),
         (lambda x: wf.isin(wf.round(x), [0.0, 1.0]), lambda x: np.isin(np.round(x), [0.0, 1.0])),
         (lambda x: wf.clip(x, -0.5, 0.5), lambda x: np.clip(x, -0.5, 0.5)),
-        (lambda x: wf.searchsorted(np.arange(-2.0, 2), x), lambda x: np.searchsorted(np.arange(-2.0, 2), x)),
+        (lambda x: wf.searchsorted(np.arange(-2.0, 2), x),
+         lambda x: np.searchsorted(np.arange(-2.0, 2), x)),
         (lambda x: wf.count_nonzero(x > 0, axis=0), lambda x: np.count_nonzero(x > 0, axis=0)),
         (lambda x: wf.broadcast_to(x[:, :1], (3, 6, 5)),
          lambda x: np.broadcast_to(x[:, :1], (3, 6, 5))),
         (lambda x: wf.meshgrid(x[0, 0], x[0, :, 0]), lambda x: np.meshgrid(x[0, 0], x[0, :, 0])),
         (lambda x: wf.unique_values(wf.round(x)), lambda x: np.unique(np.round(x))),
         (lambda x: wf.nonzero(x > 0), lambda x: np.nonzero(x > 0)),
-        (lambda x: wf.take_along_axis(x, wf.argsort(x, axis=1), axis=1), lambda x: np.sort(x, axis=1)),
+        (lambda x: wf.take_along_axis(x, wf.argsort(x, axis=1), axis=1),
+         lambda x: np.sort(x, axis=1)),
     ],
 )  # fmt: skip
 def test_functions(lazy: Any, expected: Any) -> None:

@@ -72,7 +72,8 @@ def test_shapes_are_symbols_and_decisions_are_guards() -> None:
             total = total + x[k]
         return total
 
-    assert g(np.ones(3)) == 3 and g(np.ones(4)) == 4
+    assert g(np.ones(3)) == 3
+    assert g(np.ones(4)) == 4
     assert variants(g) == [2]
 
 
@@ -112,7 +113,8 @@ def test_containers_nest() -> None:
 
     found = f({"p": Pair(X, X[0])})
     np.testing.assert_array_equal(found["a"][0], X + 1)
-    assert found["a"][1] == "text" and found["n"].right == 7
+    assert found["a"][1] == "text"
+    assert found["n"].right == 7
     assert found["n"].left == pytest.approx(X[0].sum())
 
 
@@ -137,7 +139,9 @@ def test_results_share_memory_with_nothing() -> None:
     a = X.copy()
     same, view, twice = wf.jit(lambda x: (x, x.T, x))(a)
     same[0, 0] = view[1, 1] = 99
-    assert a[0, 0] == X[0, 0] and a[1, 1] == X[1, 1] and twice[0, 0] == X[0, 0]
+    assert a[0, 0] == X[0, 0]
+    assert a[1, 1] == X[1, 1]
+    assert twice[0, 0] == X[0, 0]
 
 
 def test_any_strides_and_readonly_inputs() -> None:
@@ -173,7 +177,9 @@ def test_branching_on_a_traced_array_says_where_and_what_to_write() -> None:
     with pytest.raises(TracingError) as error:
         f(X)
     text = str(error.value)
-    assert "if x.sum() > 0" in text and "wf.where" in text and "test_jit.py" in text
+    assert "if x.sum() > 0" in text
+    assert "wf.where" in text
+    assert "test_jit.py" in text
     with pytest.raises(TracingError):
         wf.jit(lambda x: x[x > 0])(X)
     with pytest.raises(TracingError):
@@ -200,7 +206,8 @@ def test_assume() -> None:
 
 def test_lower_shows_each_stage() -> None:
     lowered = normalise.lower(X)
-    assert "program normalise" in lowered.fun and "reduce" in lowered.traced
+    assert "program normalise" in lowered.fun
+    assert "reduce" in lowered.traced
     assert "weft_entry" in lowered.source("c")
     with pytest.raises(ArgumentError):
         lowered.source("fortran")

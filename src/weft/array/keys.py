@@ -18,11 +18,14 @@ from weft.ops.dtypes import DType
 def resolved(key: Any) -> Any:
     """A key with its arrays as nodes, masks as the index arrays that they mean."""
     if not isinstance(key, tuple):
-        if isinstance(key, int | slice) and not isinstance(key, bool):
+        if isinstance(key, int) and not isinstance(key, bool):
             return key
         key = (key,)
     entries: list[Any] = []
     for entry in key:
+        if isinstance(entry, slice):
+            entries.append(slice(_bound(entry.start), _bound(entry.stop), entry.step))
+            continue
         if isinstance(entry, list):
             entry = np.asarray(entry) if entry else np.zeros(0, np.int64)
         if isinstance(entry, np.ndarray | Array) or hasattr(entry, "__dlpack__"):
@@ -37,6 +40,11 @@ def resolved(key: Any) -> Any:
         else:
             entries.append(entry)
     return tuple(entries)
+
+
+def _bound(value: Any) -> Any:
+    """A bound of a slice; scalars that are being traced stay what they are."""
+    return value._node if isinstance(value, Array) and value._node.abstract else value
 
 
 def _mask_indices(mask: Array) -> list[Any]:

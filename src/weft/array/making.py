@@ -47,6 +47,8 @@ def asarray(
     """
     if device not in (None, "cpu"):
         raise ArgumentError(f"device {device!r}", '"cpu"', place=user_place())
+    if isinstance(obj, Array) and not copy and (dtype is None or obj.dtype == dtype):
+        return obj
     array = _as_array(obj, dtype, copy)
     if dtype is not None and array._node.dtype is not from_numpy(dtype):
         if copy is False:

@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError, user_place
+from weft.errors import (
+    ArgumentError,
+    DTypeError,
+    OutOfBoundsError,
+    ShapeError,
+    TracingError,
+    user_place,
+)
 from weft.frontend import graph
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
-from weft.frontend.extent import Extent, literal, tracing, variable
+from weft.frontend.extent import Extent, constant, divide, literal, tracing, variable
 from weft.frontend.graph import (
     MovingPoint,
+    MovingSpan,
     Node,
     Point,
     Shape,
@@ -97,7 +105,10 @@ def resolve(key: Any, shape: Shape) -> tuple[Basic, Advanced | None]:
         extent = next(extents)
         axis += 1
         if isinstance(entry, slice):
-            _slice(entry, extent, dims, sizes, own)
+            if isinstance(entry.start, Node) or isinstance(entry.stop, Node):
+                scalars.append(_moving(entry, dims, sizes, own))
+            else:
+                _slice(entry, extent, dims, sizes, own)
             full.append(own[-1])
         elif isinstance(entry, Node) and (arrays or entry.shape):
             _check_integer(entry)
@@ -142,6 +153,56 @@ def _slice(
     dims.append(Span(step))
     sizes += [start, count]
     own.append(count)
+
+
+def _moving(entry: slice, dims: list[SliceDim], sizes: list[Extent], own: list[Extent]) -> Node:
+    """A slice between traced scalars that are a known length apart: `x[k : k + 8]`.
+
+    Its start, which is given back, does not count from the end.
+    """
+    start, stop = (index_node(0 if b is None else b) for b in (entry.start, entry.stop))
+    step = 1 if entry.step is None else operator.index(entry.step)
+    terms, length = _affine(apply("subtract", stop, start))
+    if terms or entry.stop is None or step < 1 or length.value < 0:
+        raise TracingError(
+            "a slice whose length depends on values that are not known while tracing",
+            "bounds that are a known length apart: x[k : k + 8]",
+            "wf.where(index < k, x, 0) for a part of any length",
+            place=user_place(),
+        )
+    dims.append(MovingSpan(step))
+    sizes.append(length if step == 1 else divide(length + (step - 1), constant(step)))
+    own.append(sizes[-1])
+    return start
+
+
+def _affine(node: Node) -> tuple[dict[Node, int], Extent]:
+    """An integer scalar as a sum of multiples of other scalars, and an extent."""
+    operation = node.operation
+    if isinstance(operation, graph.Constant):
+        return {}, constant(int(operation.const.value.real))
+    if isinstance(operation, graph.SizeScalar):
+        return {}, node.sizes[0]
+    if isinstance(operation, graph.Elementwise) and operation.operation == "multiply":
+        (terms, extent), (others, factor) = _affine(node.inputs[0]), _affine(node.inputs[1])
+        if terms:
+            (terms, extent), (others, factor) = (others, factor), (terms, extent)
+        if not terms and extent.is_constant:
+            by = extent.value
+            return {term: count * by for term, count in others.items()}, factor * by
+    if isinstance(operation, graph.Elementwise) and operation.operation in _SIGNS:
+        total: dict[Node, int] = {}
+        rest = ZERO
+        for sign, source in zip(_SIGNS[operation.operation], node.inputs, strict=True):
+            terms, extent = _affine(source)
+            rest = rest + extent * sign
+            for term, factor in terms.items():
+                total[term] = total.get(term, 0) + sign * factor
+        return {term: factor for term, factor in total.items() if factor}, rest
+    return {node: 1}, ZERO
+
+
+_SIGNS = {"add": (1, 1), "subtract": (1, -1), "negative": (-1,)}
 
 
 def _position(entry: Any, extent: Extent, axis: int) -> Extent:

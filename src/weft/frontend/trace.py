@@ -92,6 +92,10 @@ def _type(leaf: Node, sizes: Unifier) -> fun.Type:
     return fun.Array(leaf.dtype, tuple(sizes.size(extent.poly) for extent in leaf.shape))
 
 
+def _difference(left: str, right: str) -> Poly:
+    return Poly.var(left) - Poly.var(right)
+
+
 class Unifier:
     """Size variables made equal where the graph requires it.
 
@@ -130,7 +134,7 @@ class Unifier:
             and not self._derives(name, poly)
         ]  # fmt: skip
         if not candidates:
-            return False
+            return self._join_derived(poly)
         name = max(candidates, key=known.index)
         rest = poly.without(name)
         value = -rest if poly.coefficient(name) == 1 else rest
@@ -139,6 +143,15 @@ class Unifier:
         self.memo.clear()
         if not value.is_constant and value.variable is None:
             self.kept.append(Fact(">=0", value - 2))  # as the variable was at least 2
+        return True
+
+    def _join_derived(self, poly: Poly) -> bool:
+        """Two derived sizes that are equal: the later one becomes the first one."""
+        names = [entry.name for entry in self.walk.derived if entry.name in poly.variables()]
+        if len(names) != 2 or poly not in (_difference(*names), _difference(*names[::-1])):
+            return False
+        self.equal[names[1]] = Poly.var(names[0])
+        self.memo.clear()
         return True
 
     def _derives(self, name: str, poly: Poly) -> bool:
@@ -158,6 +171,8 @@ class Unifier:
         found: dict[Derived, str] = {}
         result = []
         for entry in self.walk.derived:
+            if entry.name in self.equal:
+                continue
             left, right = entry.left.substitute(self.equal), entry.right.substitute(self.equal)
             same = found.get(Derived("", entry.operation, left, right))
             if same is not None:
