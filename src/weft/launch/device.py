@@ -7,13 +7,17 @@ import warnings
 from weft.runtime.devices.cpu import CpuDevice
 
 device = CpuDevice()
+_found = False
 _warned = False
 
 
 def have_compiler() -> bool:
     """Whether programs can be compiled; the first time they cannot, warn how to get speed."""
-    global _warned
+    global _found, _warned
+    if _found:
+        return True
     if CpuDevice.available():
+        _found = True
         return True
     if not _warned:
         _warned = True

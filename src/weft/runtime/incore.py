@@ -52,6 +52,9 @@ class HostStep:
 
 Step: TypeAlias = SegmentStep | HostStep
 
+_SMALL = 64 << 10  # bytes of workspace that the C allocator gives quicker than the pool
+_ALIGNMENT = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -213,19 +216,22 @@ class InCore:
             Results that are to be written to given arrays: row-major, of the result's shape
             and dtype, apart from all inputs.
         """
+        if self.single is not None and out is None:
+            names = self.single.step.params
+            return run_launch(self.single, [inputs[name] for name in names], pool, threads)
         held: dict[str, Value] = dict(inputs)
         for step, dead in zip(self.steps, self.dead_after, strict=True):
             results: Sequence[Value]
             if isinstance(step, Launch):
-                names = step.step.results
+                made = step.step.results
                 results = run_launch(
                     step, [held[name] for name in step.step.params], pool, threads,
-                    [out.get(name) for name in names] if out else None,
+                    [out.get(name) for name in made] if out else None,
                 )  # fmt: skip
             else:
-                names = step.results
+                made = step.results
                 results = step.run([held[name] for name in step.params], self.values)
-            held.update(zip(names, results, strict=True))
+            held.update(zip(made, results, strict=True))
             for name in dead:
                 held.pop(name, None)
         return [held[name] for name in self.results]
@@ -252,6 +258,10 @@ def run_launch(
     start = perf_counter() if profile.recorder is not None else 0.0
     if launch.workspace == 0:
         loaded.call(launch.integers, (*pointers, 0), threads)
+    elif launch.workspace <= _SMALL:
+        scratch = np.empty(launch.workspace + _ALIGNMENT, np.uint8)
+        address = scratch.__array_interface__["data"][0]
+        loaded.call(launch.integers, (*pointers, address + -address % _ALIGNMENT), threads)
     else:
         with pool.workspace(launch.workspace) as workspace:
             loaded.call(launch.integers, (*pointers, workspace), threads)
