@@ -30,10 +30,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suite", type=Path, help="a checkout of array-api-tests")
     parser.add_argument("--compiled", action="store_true", help="a third, with nothing interpreted")
-    parser.add_argument("--max-examples", type=int, default=20)
+    parser.add_argument("--max-examples", type=int, help="20; 5 compiled")
     parser.add_argument("--jobs", default="2")
     ours, _, rest = "\0".join(sys.argv[1:]).partition("\0--\0")
     given = parser.parse_args(ours.split("\0"), argparse.Namespace(rest=rest.split("\0")))
+    given.max_examples = given.max_examples or (5 if given.compiled else 20)
     if not (given.suite / "array-api" / "src").is_dir():
         parser.error(f"{given.suite} is no checkout of array-api-tests with its submodule")
     with tempfile.TemporaryDirectory() as directory:
