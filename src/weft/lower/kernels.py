@@ -16,7 +16,7 @@ from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
-BLOCK = 64  # columns of a tile where rows of one array are columns of another
+BLOCK = 16  # columns of a tile where rows of one array are columns of another
 TILE = 65536  # operations in a tile: enough to hide its cost, few enough to balance
 
 
