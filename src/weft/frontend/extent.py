@@ -70,17 +70,6 @@ def recording() -> Iterator[list[Guard]]:
         _recording.depth -= 1
 
 
-@contextmanager
-def computing() -> Iterator[None]:
-    """Outside any tracing, for computing a value in the middle of it."""
-    outer, depth = _recording.guards, _recording.depth
-    _recording.guards, _recording.depth = [], 0
-    try:
-        yield
-    finally:
-        _recording.guards, _recording.depth = outer, depth
-
-
 def record(guards: list[Guard]) -> None:
     """Add guards to those being collected."""
     _recording.guards.extend(guards)

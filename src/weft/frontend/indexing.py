@@ -184,12 +184,12 @@ def _affine(node: Node) -> tuple[dict[Node, int], Extent]:
     if isinstance(operation, graph.SizeScalar):
         return {}, node.sizes[0]
     if isinstance(operation, graph.Elementwise) and operation.operation == "multiply":
-        (terms, extent), (others, factor) = _affine(node.inputs[0]), _affine(node.inputs[1])
+        (terms, extent), (others, rest) = _affine(node.inputs[0]), _affine(node.inputs[1])
         if terms:
-            (terms, extent), (others, factor) = (others, factor), (terms, extent)
+            (terms, extent), (others, rest) = (others, rest), (terms, extent)
         if not terms and extent.is_constant:
             by = extent.value
-            return {term: count * by for term, count in others.items()}, factor * by
+            return {term: count * by for term, count in others.items()}, rest * by
     if isinstance(operation, graph.Elementwise) and operation.operation in _SIGNS:
         total: dict[Node, int] = {}
         rest = ZERO
