@@ -52,8 +52,8 @@ class Preferences:
         Whether a parameter is in memory or mapped, so that whole reads cost no memory.
     refused : set of (statement, dimension)
         Cuts that were tried and do not fit.
-    apart : bool
-        Do not merge drafts (merged, they do not fit).
+    apart : set of int
+        Targets whose drafts are not merged with others (merged, they do not fit).
     """
 
     small: int
@@ -180,14 +180,19 @@ class _Partition:
             elements = float(np.maximum(upper - np.minimum(lower, upper), 0).sum())
             cost += elements * self._row_bytes(array, axis)
         for name in draft.whole:
-            again = len(edges) - 1 if name in analysis.params else 2
-            cost += analysis.bytes(name) * again
+            cost += analysis.bytes(name) * self._times_moved(name, len(edges) - 1)
         for position in draft.targets:
             if not draft.statement(position).is_scatter:
                 for name in draft.statement(position).results:
                     extent = analysis.shapes[name][draft.members[position]]
                     cost += extent * self._row_bytes(name, draft.members[position])
         return cost
+
+    def _times_moved(self, name: str, boxes: int) -> int:
+        """How often an array that every box needs whole is moved."""
+        if name not in self.analysis.params:
+            return 2  # written by one stage, read by another
+        return boxes if self.preferences.addressable(name) else 1
 
     def _row_bytes(self, array: str, axis: int) -> float:
         """Bytes of one index along an axis; twice that where it lies in pieces."""

@@ -85,9 +85,25 @@ def plan_program(
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance
     )
+    made, stages = _make(program, sizes, setting, small, constants)
+    peak = max((stage.peak_bytes for stage in stages), default=0) + allowance
+    return Plan(
+        program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
+        made.constants, threads,
+    )  # fmt: skip
+
+
+def _make(
+    program: fun.Program,
+    sizes: Mapping[str, int],
+    setting: Setting,
+    small: int,
+    constants: dict[str, Any],
+) -> tuple[_Maker, list[PlannedStage]]:
+    """The stages, by the best cuts that fit."""
 
     def addressable(name: str) -> bool:
-        return direct_array(inputs[name]) is not None
+        return direct_array(setting.inputs[name]) is not None
 
     staged = [p.name for p in program.params if not addressable(p.name)]
     refused: set[Choice] = set()
@@ -97,16 +113,10 @@ def plan_program(
         groups = partition(analysis, Preferences(small, addressable, refused, apart))
         made = _Maker(analysis, groups, setting, constants)
         try:
-            stages = made.stages()
+            return made, made.stages()
         except _DoesNotFit as failure:
             if not _another_way(analysis, failure.group, refused, apart):
                 raise failure.error from None
-            continue
-        peak = max((stage.peak_bytes for stage in stages), default=0)
-        return Plan(
-            program.name, tuple(stages), made.values(), inputs, results, tuple(sinks),
-            peak + allowance, limit, made.constants, threads,
-        )  # fmt: skip
 
 
 class _DoesNotFit(Exception):  # noqa: N818 (a signal: another cut is tried)
