@@ -22,7 +22,7 @@ from weft.errors import (
     user_place,
 )
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout
+from weft.frontend import indexing, layout, operations
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Dimension
 from weft.frontend.graph import Node
@@ -341,12 +341,12 @@ class Array(Methods):
 
 def describe(node: Node) -> str:
     """Where an array's data comes from."""
-    if isinstance(node.operation, graph.Leaf):
+    if isinstance(node.operation, operations.Leaf):
         if node.abstract:
             return "an argument of a function being traced"
         text = getattr(node.value, "describe", None)
         return f"from {text()}" if text is not None else "from memory"
-    if isinstance(node.operation, graph.Constant):
+    if isinstance(node.operation, operations.Constant):
         return f"the constant {node.operation.const.value}"
     operation = node.operation
     name = getattr(operation, "operation", None) or type(operation).__name__.lower()

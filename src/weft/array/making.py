@@ -12,7 +12,7 @@ from weft import execute
 from weft.array.lazy import Array
 from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph
+from weft.frontend import graph, operations
 from weft.frontend.elementwise import as_dtype, python_value, scalar_node
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
@@ -94,7 +94,7 @@ def strong(node: Node, dtype: DType) -> Node:
     if value is not None and dtype.is_integer and not isinstance(value, int):
         value = np.asarray(value).astype(dtype.numpy).item()
         return graph.scalar_constant(value, dtype)
-    if isinstance(node.operation, graph.Constant):
+    if isinstance(node.operation, operations.Constant):
         return (
             graph.scalar_constant(node.operation.const.value, dtype)
             if value is not None
@@ -178,7 +178,7 @@ extents.scalar_of = _scalar_of
 
 def data_of(node: Node) -> Any:
     """What of an array is pickled: its source, or its values."""
-    if isinstance(node.operation, graph.Leaf) and not node.abstract:
+    if isinstance(node.operation, operations.Leaf) and not node.abstract:
         return node.value
     return Array(node).numpy()
 

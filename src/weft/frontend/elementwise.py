@@ -11,16 +11,8 @@ from weft.errors import ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import graph
 from weft.frontend.extent import Extent, decide_equal, forget_guards, require_equal
 from weft.frontend.extent import constant as extent_constant
-from weft.frontend.graph import (
-    Cast,
-    Constant,
-    Elementwise,
-    Leaf,
-    Node,
-    Shape,
-    make,
-    scalar_constant,
-)  # fmt: skip
+from weft.frontend.graph import Node, Shape, make, scalar_constant
+from weft.frontend.operations import Cast, Constant, Elementwise, Leaf
 from weft.ops import table
 from weft.ops.dtypes import DType, from_numpy
 from weft.ops.promotion import default_dtype, promote, promote_with_python

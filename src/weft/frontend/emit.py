@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from weft.errors import TracingError
-from weft.frontend import graph
+from weft.frontend import graph, operations
 from weft.frontend.graph import Lambda, Node, Scope
 from weft.frontend.key import Walk
 from weft.fun import nodes as fun
@@ -15,8 +15,13 @@ from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size
 
 _DEEPEST = 24  # elementwise operations nested in one kernel body; fusion joins the rest
-_VIEWS = (graph.Leaf, graph.Param, graph.Slice, graph.Permute, graph.Reshape, graph.Broadcast,
-          graph.LmadSlice, graph.Pick)  # fmt: skip
+_VIEWS = (
+    operations.Slice,
+    operations.Permute,
+    operations.Reshape,
+    operations.Broadcast,
+    operations.LmadSlice,
+)
 
 
 class Emitter:
@@ -53,7 +58,7 @@ class Emitter:
         atom = self.atom(node)
         if not isinstance(atom, fun.Var) or not isinstance(atom.type, fun.Array):
             return atom
-        if atom.name in self.taken or isinstance(node.operation, _VIEWS[2:-1]):
+        if atom.name in self.taken or isinstance(node.operation, _VIEWS):
             atom = self.builders[None].let(fun.Copy(atom), atom.type)
         self.taken.add(atom.name)
         return atom
@@ -87,9 +92,9 @@ class Emitter:
 
     def _known(self, node: Node) -> tuple[fun.Atom, ...] | None:
         operation = node.operation
-        if type(operation) is graph.Constant:
+        if type(operation) is operations.Constant:
             return (operation.const,)
-        if type(operation) is graph.Pick:
+        if type(operation) is operations.Pick:
             several = self._known(node.inputs[0])
             return None if several is None else (several[operation.number],)
         memo = self.memos.get(node.scope)
@@ -103,7 +108,7 @@ class Emitter:
 
     def _needed(self, node: Node) -> tuple[Node, ...]:
         """The inputs that must be emitted before a node (inlined ones need theirs)."""
-        if isinstance(node.operation, graph.Pick):
+        if isinstance(node.operation, operations.Pick):
             return (node.inputs[0],)
         if not self._reads_elements(node):
             return node.inputs
@@ -150,33 +155,33 @@ class Emitter:
 
     def _reads_elements(self, node: Node) -> bool:
         """Whether a node is a kernel that reads its inputs element by element."""
-        return bool(node.shape or isinstance(node.operation, graph.Reduce)) and isinstance(
+        return bool(node.shape or isinstance(node.operation, operations.Reduce)) and isinstance(
             node.operation,
-            graph.Elementwise
-            | graph.Cast
-            | graph.Reduce
-            | graph.Scan
-            | graph.Scatter
-            | graph.Gather,
+            operations.Elementwise
+            | operations.Cast
+            | operations.Reduce
+            | operations.Scan
+            | operations.Scatter
+            | operations.Gather,
         )
 
     def _inlined(self, node: Node, consumer: Node, depth: int) -> bool:
         """Whether elements of a node are computed in its consumer's kernel."""
         operation = node.operation
-        if type(operation) is graph.Iota:
+        if type(operation) is operations.Iota:
             return True
-        if not isinstance(operation, graph.Elementwise | graph.Cast) or not node.shape:
+        if not isinstance(operation, operations.Elementwise | operations.Cast) or not node.shape:
             return False
         if depth > _DEEPEST or self.uses.get(node, 0) != 1 or node.scope is not consumer.scope:
             return False
         shape, wanted = node.shape, self._element_shape(consumer)
-        if isinstance(consumer.operation, graph.Scatter | graph.Gather):
+        if isinstance(consumer.operation, operations.Scatter | operations.Gather):
             return True
         return shape is wanted or self.shape(node) == tuple(self.size(e.poly) for e in wanted)
 
     def _element_shape(self, consumer: Node) -> graph.Shape:
         """The shape over which a consumer reads its inputs."""
-        if isinstance(consumer.operation, graph.Reduce | graph.Scan):
+        if isinstance(consumer.operation, operations.Reduce | operations.Scan):
             return max((x.shape for x in consumer.inputs), key=len)
         return consumer.shape
 
@@ -188,7 +193,7 @@ class Emitter:
             return self.atom(node)
         indices = indices[len(indices) - len(node.shape) :]
         operation = node.operation
-        if type(operation) is graph.Iota:
+        if type(operation) is operations.Iota:
             index = indices[operation.axis]
             if node.shape[operation.axis].poly == 1:
                 index = ZERO
@@ -210,9 +215,9 @@ class Emitter:
         )
         inner.place = node.place()
         match node.operation:
-            case graph.Elementwise(operation):
+            case operations.Elementwise(operation):
                 return inner.let(fun.Apply(operation, arguments), fun.Scalar(node.dtype))
-            case graph.Cast(dtype):
+            case operations.Cast(dtype):
                 return inner.let(fun.Cast(dtype, arguments[0]), fun.Scalar(dtype))
         raise AssertionError(node.operation)
 
@@ -228,13 +233,13 @@ class Emitter:
     def _emit(self, node: Node, b: Builder) -> tuple[fun.Atom, ...]:
         operation = node.operation
         match operation:
-            case graph.SizeScalar():
+            case operations.SizeScalar():
                 return (b.scalar(self.size(node.sizes[0].poly)),)
-            case graph.Elementwise() | graph.Cast() | graph.Iota():
+            case operations.Elementwise() | operations.Cast() | operations.Iota():
                 return (self._elementwise(node, b),)
-            case graph.Element(boundary):
+            case operations.Element(boundary):
                 return (self._element(node, b, boundary),)
-            case graph.Slice(dims):
+            case operations.Slice(dims):
                 spans = self._dims(node, b, dims, node.inputs[1:])
                 if not node.shape:
                     return (
@@ -244,48 +249,48 @@ class Emitter:
                         ),
                     )
                 return (b.let(fun.Slice(self.array(node.inputs[0]), spans), self.type(node)),)
-            case graph.Permute(axes):
+            case operations.Permute(axes):
                 return (b.let(fun.Permute(self.array(node.inputs[0]), axes), self.type(node)),)
-            case graph.Reshape():
+            case operations.Reshape():
                 return (self._reshape(node, b),)
-            case graph.Broadcast():
+            case operations.Broadcast():
                 source = self.atom(node.inputs[0])
                 return (b.let(fun.Broadcast(source, self.shape(node)), self.type(node)),)
-            case graph.LmadSlice():
+            case operations.LmadSlice():
                 offset, pairs = self._lmad(node, b, node.inputs[1:])
                 sliced = fun.LmadSlice(self.array(node.inputs[0]), offset, pairs)
                 return (b.let(sliced, self.type(node)),)
-            case graph.LmadUpdate():
+            case operations.LmadUpdate():
                 offset, pairs = self._lmad(node, b, node.inputs[2:])
                 array, value = map(self.array, node.inputs[:2])
                 return (b.let(fun.LmadUpdate(array, offset, pairs, value), self.type(node)),)
-            case graph.Update(dims):
+            case operations.Update(dims):
                 spans = self._dims(node, b, dims, node.inputs[2:])
                 updated = fun.Update(self.array(node.inputs[0]), spans, self.atom(node.inputs[1]))
                 return (b.let(updated, self.type(node)),)
-            case graph.Gather():
+            case operations.Gather():
                 return (self._gather(node, b),)
-            case graph.Generate():
+            case operations.Generate():
                 return self._generate(node, b)
-            case graph.Reduce():
+            case operations.Reduce():
                 return self._reduce(node, b)
-            case graph.Scan():
+            case operations.Scan():
                 return self._scan(node, b)
-            case graph.Scatter():
+            case operations.Scatter():
                 return self._scatter(node, b)
-            case graph.Concat(axis):
+            case operations.Concat(axis):
                 arrays = tuple(map(self.array, node.inputs))
                 return (b.let(fun.Concat(arrays, axis), self.type(node)),)
-            case graph.Call(routine, options):
+            case operations.Call(routine, options):
                 call = fun.Call(routine, tuple(map(self.atom, node.inputs)), options)
                 return b.bind(call, self.types(node))
-            case graph.If():
+            case operations.If():
                 then, otherwise = (self.body(b, function, ()) for function in node.lambdas)
                 branch = fun.If(self.atom(node.inputs[0]), then, otherwise)
                 return b.bind(branch, self.types(node))
-            case graph.For() | graph.While():
+            case operations.For() | operations.While():
                 return self._loop(node, b)
-            case graph.Leaf() | graph.Param() | graph.Constant() | graph.Pick():
+            case operations.Leaf() | operations.Param() | operations.Constant() | operations.Pick():
                 raise TracingError(
                     "a parameter of a traced function is used outside of it",
                     advice="return the value from the function",
@@ -300,7 +305,7 @@ class Emitter:
         inner = b.inner()
         space = self.space(inner, self.shape(node))
         indices = tuple([Poly.var(r.index.name) for r in space])
-        if isinstance(node.operation, graph.Iota):
+        if isinstance(node.operation, operations.Iota):
             result = self.element(inner, node, indices, node)
         else:
             result = self.compute(inner, node, indices, node, 0)
@@ -320,21 +325,25 @@ class Emitter:
         return b.let(fun.Index(array, indices, tuple(rules)), self.type(node))
 
     def _dims(
-        self, node: Node, b: Builder, dims: tuple[graph.SliceDim, ...], scalars: tuple[Node, ...]
+        self,
+        node: Node,
+        b: Builder,
+        dims: tuple[operations.SliceDim, ...],
+        scalars: tuple[Node, ...],
     ) -> tuple[fun.Span | Size, ...]:
         sizes = iter([self.size(extent.poly) for extent in node.sizes])
         moving = iter([self.poly(b, scalar) for scalar in scalars])
         result: list[fun.Span | Size] = []
         for dim in dims:
             match dim:
-                case graph.Span(step):
+                case operations.Span(step):
                     start = next(sizes)
                     result.append(fun.Span(start, next(sizes), step))
-                case graph.MovingSpan(step):
+                case operations.MovingSpan(step):
                     result.append(fun.Span(next(moving), next(sizes), step))
-                case graph.Point():
+                case operations.Point():
                     result.append(next(sizes))
-                case graph.MovingPoint():
+                case operations.MovingPoint():
                     result.append(next(moving))
                 case _:
                     assert_never(dim)
@@ -366,7 +375,7 @@ class Emitter:
 
     def _gather(self, node: Node, b: Builder) -> fun.Atom:
         operation = node.operation
-        assert isinstance(operation, graph.Gather)
+        assert isinstance(operation, operations.Gather)
         inner = b.inner()
         space = self.space(inner, self.shape(node))
         over = [Poly.var(r.index.name) for r in space]
@@ -393,7 +402,7 @@ class Emitter:
 
     def _reduce(self, node: Node, b: Builder) -> tuple[fun.Atom, ...]:
         operation = node.operation
-        assert isinstance(operation, graph.Reduce)
+        assert isinstance(operation, operations.Reduce)
         elements, neutral = node.inputs[: operation.count], node.inputs[operation.count :]
         inner = b.inner()
         shape = tuple(self.size(e.poly) for e in self._element_shape(node))
@@ -414,7 +423,7 @@ class Emitter:
 
     def _scan(self, node: Node, b: Builder) -> tuple[fun.Atom, ...]:
         operation = node.operation
-        assert isinstance(operation, graph.Scan)
+        assert isinstance(operation, operations.Scan)
         elements, initial = node.inputs[: operation.count], node.inputs[operation.count :]
         inner = b.inner()
         space = self.space(inner, tuple(self.size(e.poly) for e in self._element_shape(node)))
@@ -428,7 +437,7 @@ class Emitter:
 
     def _scatter(self, node: Node, b: Builder) -> tuple[fun.Atom, ...]:
         operation = node.operation
-        assert isinstance(operation, graph.Scatter)
+        assert isinstance(operation, operations.Scatter)
         count, rank = operation.count, operation.rank
         destinations = node.inputs[:count]
         values, where = node.inputs[count : 2 * count], node.inputs[2 * count :]
@@ -481,7 +490,7 @@ class Emitter:
     def _loop(self, node: Node, b: Builder) -> tuple[fun.Atom, ...]:
         inner = b.inner()
         form: fun.For | fun.While
-        if isinstance(node.operation, graph.For):
+        if isinstance(node.operation, operations.For):
             (function,) = node.lambdas
             lower, upper = (self.poly(b, x) for x in node.inputs[:2])
             initial = node.inputs[2:]

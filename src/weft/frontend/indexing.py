@@ -19,22 +19,12 @@ from weft.errors import (
     TracingError,
     user_place,
 )
-from weft.frontend import graph
+from weft.frontend import graph, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
 from weft.frontend.extent import Extent, constant, divide, literal, tracing, variable
-from weft.frontend.graph import (
-    MovingPoint,
-    MovingSpan,
-    Node,
-    Point,
-    Shape,
-    SliceDim,
-    Span,
-    is_index,
-    make,
-    size_scalar,
-)  # fmt: skip
+from weft.frontend.graph import Node, Shape, is_index, make, size_scalar
 from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_bounds, values
+from weft.frontend.operations import MovingPoint, MovingSpan, Point, SliceDim, Span
 from weft.ops.dtypes import DType
 
 
@@ -179,18 +169,18 @@ def _moving(entry: slice, dims: list[SliceDim], sizes: list[Extent], own: list[E
 def _affine(node: Node) -> tuple[dict[Node, int], Extent]:
     """An integer scalar as a sum of multiples of other scalars, and an extent."""
     operation = node.operation
-    if isinstance(operation, graph.Constant):
+    if isinstance(operation, operations.Constant):
         return {}, constant(int(operation.const.value.real))
-    if isinstance(operation, graph.SizeScalar):
+    if isinstance(operation, operations.SizeScalar):
         return {}, node.sizes[0]
-    if isinstance(operation, graph.Elementwise) and operation.operation == "multiply":
+    if isinstance(operation, operations.Elementwise) and operation.operation == "multiply":
         (terms, extent), (others, rest) = _affine(node.inputs[0]), _affine(node.inputs[1])
         if terms:
             (terms, extent), (others, rest) = (others, rest), (terms, extent)
         if not terms and extent.is_constant:
             by = extent.value
             return {term: count * by for term, count in others.items()}, rest * by
-    if isinstance(operation, graph.Elementwise) and operation.operation in _SIGNS:
+    if isinstance(operation, operations.Elementwise) and operation.operation in _SIGNS:
         total: dict[Node, int] = {}
         rest = ZERO
         for sign, source in zip(_SIGNS[operation.operation], node.inputs, strict=True):
@@ -269,11 +259,11 @@ def _sliced(node: Node, basic: Basic) -> Node:
     result = node
     if not basic.identity:
         result = make(
-            graph.Slice(basic.dims), (node, *basic.scalars), basic.shape, node.dtype,
+            operations.Slice(basic.dims), (node, *basic.scalars), basic.shape, node.dtype,
             sizes=basic.sizes,
         )  # fmt: skip
     if len(basic.full) != len(basic.shape):
-        result = make(graph.Reshape(), (result,), basic.full, node.dtype, sizes=basic.full)
+        result = make(operations.Reshape(), (result,), basic.full, node.dtype, sizes=basic.full)
     return result
 
 
@@ -289,7 +279,7 @@ def gather(node: Node, axes: Sequence[int], arrays: Sequence[Node], before: int)
         return reshape(gather(node, axes, where, before), _without(node, axes))
     kept = _without(node, axes)
     result = (*kept[:before], *shape, *kept[before:])
-    operation = graph.Gather(tuple(axes), len(shape), before)
+    operation = operations.Gather(tuple(axes), len(shape), before)
     return make(operation, (node, *arrays), result, node.dtype)
 
 
@@ -314,13 +304,13 @@ def put(node: Node, key: Any, value: Node, combine: str | None = None) -> Node:
             broadcast(value, node.shape) if value.shape or not node.shape else _filled(value, node)
         )
     return make(
-        graph.Update(basic.dims), (node, value, *basic.scalars), node.shape, node.dtype,
+        operations.Update(basic.dims), (node, value, *basic.scalars), node.shape, node.dtype,
         sizes=basic.sizes,
     )  # fmt: skip
 
 
 def _filled(value: Node, node: Node) -> Node:
-    return make(graph.Broadcast(), (value,), node.shape, node.dtype, sizes=node.shape)
+    return make(operations.Broadcast(), (value,), node.shape, node.dtype, sizes=node.shape)
 
 
 def _sliced_shape(node: Node, basic: Basic) -> Node:
@@ -328,7 +318,11 @@ def _sliced_shape(node: Node, basic: Basic) -> Node:
     if basic.identity:
         return node
     return make(
-        graph.Slice(basic.dims), (node, *basic.scalars), basic.shape, node.dtype, sizes=basic.sizes
+        operations.Slice(basic.dims),
+        (node, *basic.scalars),
+        basic.shape,
+        node.dtype,
+        sizes=basic.sizes,
     )
 
 
@@ -389,7 +383,7 @@ def _put_through(
     if basic.identity:
         return part
     return make(
-        graph.Update(basic.dims), (node, part, *basic.scalars), node.shape, node.dtype,
+        operations.Update(basic.dims), (node, part, *basic.scalars), node.shape, node.dtype,
         sizes=basic.sizes,
     )  # fmt: skip
 
@@ -398,7 +392,7 @@ def scatter(
     node: Node, where: Sequence[Node], value: Node, shape: Shape, combine: str | None
 ) -> Node:
     """Values at index arrays (of one shape) of the first dimensions."""
-    operation = graph.Scatter(1, len(shape), combine)
+    operation = operations.Scatter(1, len(shape), combine)
     inputs = (node, value, *where)
     return make(operation, inputs, node.shape, node.dtype, sizes=shape)
 

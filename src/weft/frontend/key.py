@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from weft.frontend.extent import Extent, variable_value
-from weft.frontend.graph import Leaf, Node, Param
+from weft.frontend.graph import Node
+from weft.frontend.operations import Leaf, Param
 from weft.sizes import Derived, Poly
 
 

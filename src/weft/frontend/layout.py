@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 
 from weft.errors import ArgumentError, OutOfBoundsError, ShapeError, user_place
-from weft.frontend import graph
+from weft.frontend import operations
 from weft.frontend.extent import (
     Extent,
     at_least,
@@ -18,7 +18,8 @@ from weft.frontend.extent import (
     product,
     require_equal,
 )  # fmt: skip
-from weft.frontend.graph import Node, Shape, Span, make
+from weft.frontend.graph import Node, Shape, make
+from weft.frontend.operations import Span
 
 ONE = constant(1)
 ZERO = constant(0)
@@ -54,7 +55,9 @@ def permute(node: Node, axes: Sequence[int]) -> Node:
     order = tuple(axes)
     if order == tuple(range(len(order))):
         return node
-    return make(graph.Permute(order), (node,), tuple([node.shape[a] for a in order]), node.dtype)
+    return make(
+        operations.Permute(order), (node,), tuple([node.shape[a] for a in order]), node.dtype
+    )
 
 
 def same_shape(left: Shape, right: Shape) -> bool:
@@ -94,7 +97,7 @@ def broadcast(node: Node, shape: Shape) -> Node:
         )
     if len(node.shape) == len(shape) and values(node.shape) == values(shape):
         return node
-    return make(graph.Broadcast(), (node,), shape, node.dtype, sizes=shape)
+    return make(operations.Broadcast(), (node,), shape, node.dtype, sizes=shape)
 
 
 def reshape(node: Node, shape: Sequence[Extent]) -> Node:
@@ -122,7 +125,7 @@ def reshape(node: Node, shape: Sequence[Extent]) -> Node:
     if count.value != total.value:
         raise _misfit(node, wanted)
     require_equal(count, total)
-    return make(graph.Reshape(), (node,), new, node.dtype, sizes=new)
+    return make(operations.Reshape(), (node,), new, node.dtype, sizes=new)
 
 
 def quotient(node: Node, wanted: Sequence[Extent], at: int, total: Extent, rest: Extent) -> Extent:
@@ -150,7 +153,7 @@ def _misfit(node: Node, wanted: Sequence[Extent]) -> ShapeError:
 def expand(node: Node, axis: int) -> Node:
     """A dimension of one at an axis of the result."""
     shape = (*node.shape[:axis], ONE, *node.shape[axis:])
-    return make(graph.Reshape(), (node,), shape, node.dtype, sizes=shape)
+    return make(operations.Reshape(), (node,), shape, node.dtype, sizes=shape)
 
 
 def squeeze(node: Node, axes: Sequence[int]) -> Node:
@@ -158,12 +161,12 @@ def squeeze(node: Node, axes: Sequence[int]) -> Node:
     for axis in axes:
         decide_equal(node.shape[axis], ONE)
     shape = tuple(e for axis, e in enumerate(node.shape) if axis not in axes)
-    return make(graph.Reshape(), (node,), shape, node.dtype, sizes=shape) if axes else node
+    return make(operations.Reshape(), (node,), shape, node.dtype, sizes=shape) if axes else node
 
 
 def take_slice(node: Node, axis: int, start: Extent, extent: Extent, step: int = 1) -> Node:
     """The elements start + k * step of one axis."""
-    dims: list[graph.SliceDim] = []
+    dims: list[operations.SliceDim] = []
     sizes: list[Extent] = []
     shape: list[Extent] = []
     for number, own in enumerate(node.shape):
@@ -171,22 +174,24 @@ def take_slice(node: Node, axis: int, start: Extent, extent: Extent, step: int =
         dims.append(Span(step if here else 1))
         sizes += [start, extent] if here else [ZERO, own]
         shape.append(extent if here else own)
-    return make(graph.Slice(tuple(dims)), (node,), tuple(shape), node.dtype, sizes=tuple(sizes))
+    return make(
+        operations.Slice(tuple(dims)), (node,), tuple(shape), node.dtype, sizes=tuple(sizes)
+    )
 
 
 def point(node: Node, axis: int, index: Extent) -> Node:
     """The sub-array at an index (inside) of one axis."""
-    dims: list[graph.SliceDim] = []
+    dims: list[operations.SliceDim] = []
     sizes: list[Extent] = []
     for number, own in enumerate(node.shape):
         if number == axis:
-            dims.append(graph.Point())
+            dims.append(operations.Point())
             sizes.append(index)
         else:
             dims.append(Span())
             sizes += [ZERO, own]
     shape = (*node.shape[:axis], *node.shape[axis + 1 :])
-    return make(graph.Slice(tuple(dims)), (node,), shape, node.dtype, sizes=tuple(sizes))
+    return make(operations.Slice(tuple(dims)), (node,), shape, node.dtype, sizes=tuple(sizes))
 
 
 def flip(node: Node, axis: int) -> Node:

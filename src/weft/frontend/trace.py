@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from weft.frontend.emit import Emitter
 from weft.frontend.extent import Guard
-from weft.frontend.graph import Leaf, Node
+from weft.frontend.graph import Node
 from weft.frontend.key import Walk, graph_key
+from weft.frontend.operations import Leaf
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
 from weft.sizes import Derived, Fact, Poly, Size

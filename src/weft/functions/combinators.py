@@ -9,7 +9,7 @@ from typing import Any
 from weft.array import Array, node_of, strong
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout
+from weft.frontend import graph, indexing, layout, operations
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes
 from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant
@@ -85,7 +85,9 @@ def _generated(space: tuple[extents.Extent, ...], function: Any, call: Any) -> A
     body, structure = traced.trace(function, parameters, call)
     body = traced.settled(body, [node.dtype for node in body.results])
     types = tuple(((*space, *shape), dtype) for shape, dtype in traced.types_of(body))
-    node = make(graph.Generate(len(space)), (), (), None, sizes=space, lambdas=(body,), types=types)
+    node = make(
+        operations.Generate(len(space)), (), (), None, sizes=space, lambdas=(body,), types=types
+    )
     return traced.picked(node, structure)
 
 
@@ -204,7 +206,7 @@ def reduce(op: Any, init: Any, /, *arrays: Any, axis: Any = -1) -> Any:
         dtype = traced.known_dtype(name, elements.nodes[0].dtype)
         node = as_dtype(elements.nodes[0], dtype)
         neutral = scalar_constant(traced.neutral_of(name, dtype), dtype)
-        total = make(graph.Reduce(axes, 1, name), (node, neutral), kept, dtype)
+        total = make(operations.Reduce(axes, 1, name), (node, neutral), kept, dtype)
         if init is None:
             return Array(total)
         return Array(apply(name, elements.given(init, [dtype])[0], total))
@@ -213,7 +215,7 @@ def reduce(op: Any, init: Any, /, *arrays: Any, axis: Any = -1) -> Any:
     function, dtypes = elements.operator(op)
     inputs = (*elements.typed(dtypes), *elements.given(init, dtypes))
     types = tuple((kept, dtype) for dtype in dtypes)
-    operation = graph.Reduce(axes, len(dtypes), "")
+    operation = operations.Reduce(axes, len(dtypes), "")
     node = make(operation, inputs, (), None, lambdas=(function,), types=types)
     return traced.picked(node, elements.structure)
 
@@ -273,7 +275,7 @@ def _scanned(
     moved, back = zip(*(last_axis(node, axis) for node in nodes), strict=True)
     types = tuple((node.shape, node.dtype) for node in moved)
     scan = make(
-        graph.Scan(len(nodes), name, exclusive), (*moved, *initial), (), None,
+        operations.Scan(len(nodes), name, exclusive), (*moved, *initial), (), None,
         lambdas=() if function is None else (function,), types=types,
     )  # fmt: skip
     return [Array(layout.permute(graph.pick(scan, k), order)) for k, order in enumerate(back)]
@@ -370,7 +372,7 @@ def scatter(dest: Any, indices: Any, values: Any, /, combine: Any = None) -> Any
         elements = _Elements(tuple(Array(scalar_constant(0, t.dtype)) for t in targets))
         function, _ = elements.operator(combine)
         lambdas = (traced.settled(function, [t.dtype for t in targets]),)
-    operation = graph.Scatter(len(targets), len(shape), name)
+    operation = operations.Scatter(len(targets), len(shape), name)
     node = make(
         operation, (*targets, *sent, *where), (), None, sizes=shape, lambdas=lambdas,
         types=tuple((t.shape, t.dtype) for t in targets),

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout
+from weft.frontend import graph, indexing, layout, operations
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype, python_value
 from weft.frontend.extent import Extent
@@ -69,7 +69,9 @@ def cond(
         dtypes.append(common_dtype((a, b)))
     branches = tuple(traced.settled(function, dtypes) for function in (first, second))
     types = tuple((node.shape, dtype) for node, dtype in zip(first.results, dtypes, strict=True))
-    node = make(graph.If(), (as_dtype(test, DType.BOOL),), (), None, lambdas=branches, types=types)
+    node = make(
+        operations.If(), (as_dtype(test, DType.BOOL),), (), None, lambdas=branches, types=types
+    )
     return traced.picked(node, structure)
 
 
@@ -118,7 +120,7 @@ def fori_loop(
     function = traced.settled(function, carried.dtypes)
     bounds = (indexing.index_node(_bound(lower)), indexing.index_node(_bound(upper)))
     node = make(
-        graph.For(), (*bounds, *carried.initial()), (), None, lambdas=(function,),
+        operations.For(), (*bounds, *carried.initial()), (), None, lambdas=(function,),
         types=carried.types(),
     )  # fmt: skip
     return traced.picked(node, carried.structure)
@@ -157,7 +159,12 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init
         raise ArgumentError("a condition that is no scalar", "one boolean", place=user_place())
     test = traced.settled(test, [DType.BOOL])
     node = make(
-        graph.While(), carried.initial(), (), None, lambdas=(test, function), types=carried.types()
+        operations.While(),
+        carried.initial(),
+        (),
+        None,
+        lambdas=(test, function),
+        types=carried.types(),
     )
     return traced.picked(node, carried.structure)
 
@@ -214,7 +221,7 @@ def scan(function: Callable[[Any, Any], Any], init: Any, xs: Any, /, length: Any
     bounds = (scalar_constant(0, DType.I64), graph.size_scalar(count))
     types = (*carried.types(), *((b.shape, b.dtype) for b in buffers))
     node = make(
-        graph.For(), (*bounds, *carried.initial(), *buffers), (), None, lambdas=(body,),
+        operations.For(), (*bounds, *carried.initial(), *buffers), (), None, lambdas=(body,),
         types=types,
     )  # fmt: skip
     picked = [Array(graph.pick(node, k)) for k in range(len(types))]

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, asarray, node_of, strong
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout
+from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, scalar_node
 from weft.frontend.extent import Extent, constant
 from weft.frontend.graph import Node, make
@@ -26,14 +26,14 @@ __all__ = [
 
 def iota(shape: tuple[Extent, ...], axis: int) -> Node:
     """At each element its index along an axis."""
-    return make(graph.Iota(axis), (), shape, DType.I64, sizes=shape)
+    return make(operations.Iota(axis), (), shape, DType.I64, sizes=shape)
 
 
 def filled(value: Node, shape: tuple[Extent, ...]) -> Node:
     """A scalar repeated to a shape."""
     if not shape:
         return value
-    return make(graph.Broadcast(), (value,), shape, value.dtype, sizes=shape)
+    return make(operations.Broadcast(), (value,), shape, value.dtype, sizes=shape)
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:

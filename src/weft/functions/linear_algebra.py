@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout
+from weft.frontend import layout, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.graph import Node, make
 from weft.functions.arguments import array_node, one_axis
@@ -69,7 +69,7 @@ def matmul(x1: Any, x2: Any, /) -> Array:
         return Array(_in_one_kernel(left, right))
     batch = broadcast_shapes([left.shape[:-2], right.shape[:-2]], "matmul")
     shape = (*batch, left.shape[-2], right.shape[-1])
-    return Array(make(graph.Call("matmul"), (left, right), shape, left.dtype))
+    return Array(make(operations.Call("matmul"), (left, right), shape, left.dtype))
 
 
 def _turned(rank: int) -> list[int]:

@@ -9,7 +9,7 @@ import weft.lmad  # noqa: F401 - loaded first: the function takes its name in th
 from weft.array import Array, node_of
 from weft.errors import ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout
+from weft.frontend import indexing, layout, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, Shape, make
 from weft.functions.arguments import array_node
@@ -37,7 +37,7 @@ def lmad(x: Any, offset: Any, dims: Sequence[tuple[Any, Any]], /) -> Array:
     inputs, shape = _parts(offset, dims)
     if not shape:
         return Array(indexing.get(node, inputs[0]))
-    operation = graph.LmadSlice(len(shape))
+    operation = operations.LmadSlice(len(shape))
     return Array(make(operation, (node, *inputs), shape, node.dtype, sizes=shape))
 
 
@@ -91,7 +91,7 @@ class AtLmad:
         new = layout.broadcast(new, shape)
         return Array(
             make(
-                graph.LmadUpdate(len(shape)),
+                operations.LmadUpdate(len(shape)),
                 (node, new, *inputs),
                 node.shape,
                 node.dtype,

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout
+from weft.frontend import indexing, layout, operations
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.elementwise import broadcast_shapes as _shapes
 from weft.frontend.extent import Extent, literal, product
@@ -160,7 +160,7 @@ def _joined(nodes: Sequence[Node], axis: int) -> Node:
     kept = [node for node in nodes if node.shape[axis].poly != 0] or [nodes[0]]
     if len(kept) == 1:
         return kept[0]
-    return make(graph.Concat(axis), tuple(kept), tuple(first), kept[0].dtype)
+    return make(operations.Concat(axis), tuple(kept), tuple(first), kept[0].dtype)
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
@@ -237,7 +237,7 @@ def _rolled(node: Node, shift: Any, axis: int) -> Node:
     extents.at_least(by, layout.ONE)
     end = layout.take_slice(node, axis, extent - by, by)
     begin = layout.take_slice(node, axis, layout.ZERO, extent - by)
-    return make(graph.Concat(axis), (end, begin), node.shape, node.dtype)
+    return make(operations.Concat(axis), (end, begin), node.shape, node.dtype)
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, DTypeError, ShapeError, TracingError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout
+from weft.frontend import graph, indexing, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, common_dtype
 from weft.frontend.graph import Lambda, Node, Scope, make, parameter, scalar_constant
 from weft.functions.arguments import array_node, one_axis
@@ -69,7 +69,7 @@ def _arg(x: Any, axis: Any, keepdims: bool, comparison: str) -> Array:
     neutral = (scalar_constant(worst, node.dtype), scalar_constant(_LAST, DType.I64))
     kept = kept_shape(node.shape, (along,))
     best = make(
-        graph.Reduce((along,), 2, ""), (node, iota(node.shape, along), *neutral), (), None,
+        operations.Reduce((along,), 2, ""), (node, iota(node.shape, along), *neutral), (), None,
         lambdas=(_better(node.dtype, comparison),), types=((kept, node.dtype), (kept, DType.I64)),
     )  # fmt: skip
     return Array(keep_dimensions(graph.pick(best, 1), shape, axes, keepdims))
@@ -133,7 +133,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     dtype = common_dtype((ordered, values))
     shape = values.shape
     flat = layout.reshape(as_dtype(values, dtype), (extents.product(shape),))
-    call = graph.Call("searchsorted", (("side", side),))
+    call = operations.Call("searchsorted", (("side", side),))
     found = make(call, (as_dtype(ordered, dtype), flat), flat.shape, DType.I64)
     return Array(layout.reshape(found, shape))
 

@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout
+from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
 from weft.functions.arguments import array_node, axes_of, dtype_of, one_axis
@@ -46,7 +46,7 @@ def reduce_node(node: Node, axes: tuple[int, ...], operator: str, neutral: Any) 
     if not axes:
         return node
     start = scalar_constant(neutral, node.dtype)
-    operation = graph.Reduce(axes, 1, operator)
+    operation = operations.Reduce(axes, 1, operator)
     return make(operation, (node, start), kept_shape(node.shape, axes), node.dtype)
 
 
@@ -191,7 +191,7 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
     one, zero = (scalar_constant(value, node.dtype) for value in (1, 0))
     apart = apply("subtract", node, node)  # of one element: 0, or NaN where it is not finite
     moments = make(
-        graph.Reduce(axes, 3, ""), (one, node, apart, zero, zero, zero), (), None,
+        operations.Reduce(axes, 3, ""), (one, node, apart, zero, zero, zero), (), None,
         lambdas=(_merge_moments(node.dtype),), types=((kept, node.dtype),) * 3,
     )  # fmt: skip
     return divided_by_count(graph.pick(moments, 2), count_of(node.shape, axes), correction)
@@ -278,12 +278,12 @@ def _cumulative(
     moved, back = last_axis(as_dtype(node, wanted), along)
     # -0.0 + x is x for every float, -0.0 itself included.
     start = scalar_constant(-0.0 if wanted.is_float and initial == 0 else initial, wanted)
-    scanned = make(graph.Scan(1, operator, False), (moved, start), moved.shape, wanted)
+    scanned = make(operations.Scan(1, operator, False), (moved, start), moved.shape, wanted)
     result = layout.permute(scanned, back)
     if include_initial:
         shape = tuple(layout.ONE if a == along else e for a, e in enumerate(node.shape))
         whole = tuple(e + 1 if a == along else e for a, e in enumerate(node.shape))
-        result = make(graph.Concat(along), (filled(start, shape), result), whole, wanted)
+        result = make(operations.Concat(along), (filled(start, shape), result), whole, wanted)
     return Array(result)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from weft.array import Array
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout
+from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, scalar_node
 from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant, size_scalar
 from weft.fun import nodes as fun
@@ -54,7 +54,7 @@ class Neighbourhood:
             indices.append(index)
             rules.append(self._rules[axis] if offset else None)
         boundary = tuple(rules) if any(rule is not None for rule in rules) else ()
-        element = graph.Element(boundary)
+        element = operations.Element(boundary)
         return Array(make(element, (self._node, *indices), (), self._node.dtype))
 
     @property
@@ -133,7 +133,9 @@ def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge
         raise ShapeError("a stencil's function that gives arrays", "scalars", place=user_place())
     body = traced.settled(body, [node.dtype for node in body.results])
     types = tuple((shape, dtype) for _, dtype in traced.types_of(body))
-    node = make(graph.Generate(len(shape)), (), (), None, sizes=shape, lambdas=(body,), types=types)
+    node = make(
+        operations.Generate(len(shape)), (), (), None, sizes=shape, lambdas=(body,), types=types
+    )
     return traced.picked(node, found[0] if kept else structure)
 
 
@@ -156,13 +158,13 @@ def _kept(
     dtypes = [node.dtype for node in inside.results]
 
     def border(_: Any) -> list[Array]:
-        value = make(graph.Element(), (first, *indices), (), first.dtype)
+        value = make(operations.Element(), (first, *indices), (), first.dtype)
         return [Array(as_dtype(value, dtype)) for dtype in dtypes]
 
     outside, _ = traced.trace(border, lambda scope: (), border, fixed=True)
     branches = (traced.settled(inside, dtypes), outside)
     types = tuple(((), dtype) for dtype in dtypes)
-    node = make(graph.If(), (test,), (), None, lambdas=branches, types=types)
+    node = make(operations.If(), (test,), (), None, lambdas=branches, types=types)
     return [Array(graph.pick(node, k)) for k in range(len(types))]
 
 
@@ -187,6 +189,6 @@ def _rule(rule: Any, node: Node) -> Rule:
     if isinstance(rule, str):
         return cast(fun.BoundaryKind, rule), None
     value = as_dtype(scalar_node(rule), node.dtype)
-    if not isinstance(value.operation, graph.Constant):
+    if not isinstance(value.operation, operations.Constant):
         raise ArgumentError(f"boundary {rule!r}", "a number", place=user_place())
     return "constant", value.operation.const

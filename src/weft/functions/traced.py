@@ -12,7 +12,7 @@ import numpy as np
 from weft.array import Array, node_of, strong
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout
+from weft.frontend import graph, layout, operations
 from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.graph import Lambda, Node, Scope, Shape
@@ -166,7 +166,7 @@ class Carried:
 
     def _widen(self, k: int, result: Node) -> bool:
         """Take over a result's dtype; True where it is the one there is."""
-        shadow = graph.make(graph.Param("v"), (), (), self.dtypes[k], weak=True)
+        shadow = graph.make(operations.Param("v"), (), (), self.dtypes[k], weak=True)
         dtype = common_dtype((shadow, result))
         if dtype is self.dtypes[k]:
             return True

@@ -31,7 +31,7 @@ from weft.errors import (
     user_place,
 )  # fmt: skip
 from weft.frontend import extent as extents
-from weft.frontend import graph
+from weft.frontend import graph, operations
 from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
@@ -294,7 +294,7 @@ class Jitted:
         given: list[Any] = []
         containers = flatten(result, given)
         for value in given:
-            if isinstance(value, Array) and not isinstance(value._node.operation, graph.Leaf):
+            if isinstance(value, Array) and not isinstance(value._node.operation, operations.Leaf):
                 value._node.guards = (*value._node.guards, *guards)
         return unflatten(containers, iter(given))
 
