@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lower.harness import IndexFailureError, agree, compiled, run
+from lower.harness import IndexFailureError, Launch, agree, compiled, run
 from passes import programs
 
 from weft.fun.parse import parse
@@ -294,3 +294,11 @@ def test_math_gives_the_same_bits_at_every_position(dtype: str) -> None:
         for n in (2, 63, 64, 65, 131):
             for part, full in zip(run(segment, [np.full(n, value)], {"n": n}), whole, strict=True):
                 assert len({x.tobytes() for x in (*part, *full)}) == 1
+
+
+def test_a_raised_flag_stops_the_program() -> None:
+    program = parse(HEAT)
+    launch = Launch(compiled(program), [RNG.normal(size=1000), 10**9], {"n": 1000})
+    launch.cancel.value = 1
+    with pytest.raises(AssertionError):  # the harness expects 0; the code is 1
+        launch()

@@ -29,7 +29,7 @@ BLOCK = 1024
 PRIVATE = 8192  # elements of a tile's own copies, at most
 HALF_CACHE = 2048  # elements: so many copies of a small destination as fit, up to four, so
 # that equal indices one after another need not wait for each other
-UNROLL = 4
+UNROLL = 8
 TILE = 1 << 18
 WORTH = 1 << 16  # elements below which one thread does it all
 
@@ -43,16 +43,26 @@ def lower_scatter(e: Emitter, let: fun.Let) -> None:
         if e.in_tile or e.serial or not shapes.is_flat(scatter.body):
             _serial(e, let, scatter)
         elif scatter.operator is not None and operators.is_componentwise(scatter.operator):
-            size = e.named(product(memory(let.pattern[0]).shape))
-            with e.level() as few:
-                _private(e, let, scatter, size)
-            with e.level() as many:
-                _ranges(e, let, scatter)
-            e.emit(imp.If(machine("<=", size, imp.integer(PRIVATE)), tuple(few), tuple(many)))
+            _combined(e, let, scatter)
         else:
             _ranges(e, let, scatter)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
+
+
+def _combined(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
+    """Private copies of a small destination, ranges of a large one."""
+    size = e.named(product(memory(let.pattern[0]).shape))
+    small = machine("<=", size, imp.integer(PRIVATE))
+    few: list[imp.Stmt] = []
+    many: list[imp.Stmt] = []
+    if small != imp.Const(False, DType.BOOL):
+        with e.level() as few:
+            _private(e, let, scatter, size)
+    if small != imp.Const(True, DType.BOOL):
+        with e.level() as many:
+            _ranges(e, let, scatter)
+    e.emit(imp.If(small, tuple(few), tuple(many)))
 
 
 def _serial(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:

@@ -78,8 +78,8 @@ def cost(body: fun.Body) -> Size:
         match let.expr:
             case fun.SizeValue(size):
                 known[let.pattern[0].name] = size
-            case fun.Apply("minimum", (fun.Var(left), fun.Var(right))) if left in known:
-                known[let.pattern[0].name] = _simpler(known[left], known.get(right))
+            case fun.Apply("minimum", operands) if (found := _known(operands, known)):
+                known[let.pattern[0].name] = min(found, key=_simplicity)
             case fun.Apply(operation, _):
                 total = total + WEIGHT[table.lookup(operation).cost]
             case fun.Index() | fun.Cast():
@@ -106,11 +106,19 @@ def cost(body: fun.Body) -> Size:
     return total.substitute(known)
 
 
-def _simpler(left: Size, right: Size | None) -> Size:
-    """Of two bounds, one without subtractions, of the fewer variables."""
-    if right is None:
-        return left
-    return min(left, right, key=lambda p: (min(p.terms.values(), default=0) < 0, len(p.terms)))
+def _known(operands: tuple[fun.Atom, ...], known: dict[str, Size]) -> list[Size]:
+    """The int64 operands whose values are known as sizes."""
+    return [
+        as_poly(int(atom.value)) if isinstance(atom, fun.Const) else known[atom.name]
+        for atom in operands
+        if (isinstance(atom, fun.Const) and atom.dtype is DType.I64)
+        or (isinstance(atom, fun.Var) and atom.name in known)
+    ]
+
+
+def _simplicity(bound: Size) -> tuple[bool, int]:
+    """Of two bounds, one without subtractions is simpler, and one of fewer variables."""
+    return min(bound.terms.values(), default=0) < 0, len(bound.terms)
 
 
 def _points(space: tuple[fun.Range, ...]) -> Size:

@@ -81,7 +81,7 @@ class Printer:
             return f"(({self.type(dtype)}){self.dialect.nan})"
         if math.isinf(value):
             return f"(({self.type(dtype)}){'-' if value < 0 else ''}{self.dialect.infinity})"
-        text = repr(float(dtype.numpy.type(value)))
+        text = str(dtype.numpy.type(value))  # the shortest that reads back the same
         if "." not in text and "e" not in text:
             text += ".0"
         return f"({text}{suffix})" if text.startswith("-") else text + suffix
