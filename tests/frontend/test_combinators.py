@@ -10,7 +10,7 @@ import pytest
 from frontend.agree import jitted, same
 
 import weft as wf
-from weft.errors import ArgumentError, DTypeError, ShapeError, TracingError
+from weft.errors import ArgumentError, DTypeError, ShapeError, TracingError, UnsupportedError
 
 rng = np.random.default_rng(1)
 X = rng.normal(size=(4, 6))
@@ -271,3 +271,14 @@ def test_values_do_not_leave_a_traced_function() -> None:
         wf.map(lambda v: v if v > 0 else -v, wf.asarray(V))
     assert "test_combinators.py" in str(error.value)
     assert "wf.where" in str(error.value)
+
+
+def test_library_routines_stay_outside() -> None:
+    x = wf.asarray(X)
+    with pytest.raises(UnsupportedError, match="sort inside"):
+        wf.map(wf.sort, x)
+    with pytest.raises(UnsupportedError):
+        wf.cond(x.any(), lambda: wf.sort(x), lambda: x)
+    same(wf.map(lambda r: wf.sort(x)[0] + r, x), X + np.sort(X)[0])  # does not depend on r
+    same(wf.map(lambda r: wf.reshape(r, (2, 3)) @ wf.reshape(r, (3, 2)), x),
+         X.reshape(4, 2, 3) @ X.reshape(4, 3, 2))  # fmt: skip

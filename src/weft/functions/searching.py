@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import ArgumentError, DTypeError, ShapeError, TracingError, user_place
+from weft.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    TracingError,
+    UnsupportedError,
+    user_place,
+)
 from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, common_dtype
-from weft.frontend.graph import Lambda, Node, Scope, make, parameter, scalar_constant
+from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
 from weft.functions.arguments import array_node, one_axis
 from weft.functions.creation import iota
 from weft.functions.statistical import greatest, keep_dimensions, kept_shape, least
@@ -123,6 +130,27 @@ def argwhere(x: Any, /) -> Array:
     return asarray(np.argwhere(known_values(x, "argwhere()")))
 
 
+def library_call(
+    routine: str, options: Any, inputs: tuple[Node, ...], shape: Shape, dtype: DType
+) -> Node:
+    """A call of a library routine on whole arrays.
+
+    Raises
+    ------
+    UnsupportedError
+        Inside a loop, branch or combinator: compiled code does not call back.
+    """
+    node = make(operations.Call(routine, options), inputs, shape, dtype)
+    if node.scope is not None:
+        raise UnsupportedError(
+            f"{routine} inside a loop, branch or combinator",
+            f"{routine} of whole arrays",
+            f"call it before or after, along an axis: wf.{routine}(x, axis=...)",
+            place=user_place(),
+        )
+    return node
+
+
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Array:
     """Where values would be inserted into a sorted vector."""
     if side not in ("left", "right"):
@@ -133,8 +161,8 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     dtype = common_dtype((ordered, values))
     shape = values.shape
     flat = layout.reshape(as_dtype(values, dtype), (extents.product(shape),))
-    call = operations.Call("searchsorted", (("side", side),))
-    found = make(call, (as_dtype(ordered, dtype), flat), flat.shape, DType.I64)
+    inputs = (as_dtype(ordered, dtype), flat)
+    found = library_call("searchsorted", (("side", side),), inputs, flat.shape, DType.I64)
     return Array(layout.reshape(found, shape))
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import layout, operations
+from weft.frontend import layout
 from weft.frontend.elementwise import apply, as_dtype, common_dtype
-from weft.frontend.graph import Node, make
+from weft.frontend.graph import Node
 from weft.functions.arguments import array_node, one_axis
-from weft.functions.searching import known_values
+from weft.functions.searching import known_values, library_call
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
 
@@ -32,7 +32,7 @@ def _sorted(routine: str, x: Any, axis: int, descending: bool, stable: bool) -> 
     along = one_axis(axis, len(node.shape))
     options = (("axis", along), ("descending", bool(descending)), ("stable", bool(stable)))
     dtype = node.dtype if routine == "sort" else DType.I64
-    return Array(make(operations.Call(routine, options), (node,), node.shape, dtype))
+    return Array(library_call(routine, options, (node,), node.shape, dtype))
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
