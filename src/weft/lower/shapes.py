@@ -108,12 +108,13 @@ def cost(body: fun.Body) -> Size:
 
 def _known(operands: tuple[fun.Atom, ...], known: dict[str, Size]) -> list[Size]:
     """The int64 operands whose values are known as sizes."""
-    return [
-        as_poly(int(atom.value)) if isinstance(atom, fun.Const) else known[atom.name]
-        for atom in operands
-        if (isinstance(atom, fun.Const) and atom.dtype is DType.I64)
-        or (isinstance(atom, fun.Var) and atom.name in known)
-    ]
+    found = []
+    for atom in operands:
+        if isinstance(atom, fun.Var) and atom.name in known:
+            found.append(known[atom.name])
+        elif isinstance(atom, fun.Const) and isinstance(atom.value, int):
+            found.append(as_poly(atom.value))
+    return found
 
 
 def _simplicity(bound: Size) -> tuple[bool, int]:
