@@ -1,12 +1,40 @@
 """Weft: NumPy-style array programs, compiled, on data of any size."""
 
-from weft import functions
 from weft.array import Array, asarray
 from weft.config import config, settings
 from weft.errors import WeftError
-from weft.functions import *  # noqa: F403
-from weft.functions import __array_api_version__, __array_namespace_info__
-from weft.functions.running import compute, devices, explain, open, store
+from weft.functions import (
+    __array_api_version__,
+    combinators,
+    control,
+    creation,
+    data_types,
+    elementwise,
+    linear_algebra,
+    lmads,
+    manipulation,
+    nan_reductions,
+    running,
+    searching,
+    sorting,
+    statistical,
+    stencils,
+)  # fmt: skip
+from weft.functions.combinators import *  # noqa: F403
+from weft.functions.control import *  # noqa: F403
+from weft.functions.creation import *  # noqa: F403
+from weft.functions.data_types import *  # noqa: F403
+from weft.functions.data_types import __array_namespace_info__
+from weft.functions.elementwise import *  # noqa: F403
+from weft.functions.linear_algebra import *  # noqa: F403
+from weft.functions.lmads import *  # noqa: F403
+from weft.functions.manipulation import *  # noqa: F403
+from weft.functions.nan_reductions import *  # noqa: F403
+from weft.functions.running import *  # noqa: F403
+from weft.functions.searching import *  # noqa: F403
+from weft.functions.sorting import *  # noqa: F403
+from weft.functions.statistical import *  # noqa: F403
+from weft.functions.stencils import *  # noqa: F403
 from weft.jit import jit
 from weft.runtime.profile import profile
 
@@ -14,7 +42,19 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Array", "WeftError", "__array_api_version__", "__array_namespace_info__", "__version__",
-    "asarray", "compute", "config", "devices", "explain", "jit", "open", "profile", "settings",
-    "store",
+    "asarray", "config", "jit", "profile", "settings",
 ]  # fmt: skip
-__all__ += functions.__all__
+__all__ += combinators.__all__
+__all__ += control.__all__
+__all__ += creation.__all__
+__all__ += data_types.__all__
+__all__ += elementwise.__all__
+__all__ += linear_algebra.__all__
+__all__ += lmads.__all__
+__all__ += manipulation.__all__
+__all__ += nan_reductions.__all__
+__all__ += running.__all__
+__all__ += searching.__all__
+__all__ += sorting.__all__
+__all__ += statistical.__all__
+__all__ += stencils.__all__

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.errors import Place
 from weft.plan.segment import BoundsCheck, Failure, Segment, Slot
-from weft.sizes import Derived, Fact, Size, parse_poly
+from weft.sizes import Derived, Fact, parse_poly
 
 
 def segment_to_json(segment: Segment) -> dict[str, Any]:
@@ -89,8 +89,10 @@ def _to_slot(found: list[Any]) -> Slot:
 
 def _to_check(found: list[Any]) -> BoundsCheck:
     lower, upper, extent, nonempty, array, axis, place = found
-    sizes: list[Size] = [parse_poly(text) for text in (lower, upper, extent)]
-    return BoundsCheck(*sizes, tuple(map(parse_poly, nonempty)), array, axis, _to_place(place))
+    return BoundsCheck(
+        parse_poly(lower), parse_poly(upper), parse_poly(extent),
+        tuple(map(parse_poly, nonempty)), array, axis, _to_place(place),
+    )  # fmt: skip
 
 
 def _to_failure(found: list[Any]) -> Failure:

@@ -58,7 +58,8 @@ def execute(
         On Ctrl-C, after the same.
     """
     sinks = list({id(sink): sink for sink in plan.sinks if sink is not None}.values())
-    run = _Run(plan, progress, pool or Pool(limit=plan.peak_bytes))
+    arrays = max((stage.peak_bytes for stage in plan.stages), default=0)  # without allowance
+    run = _Run(plan, progress, pool or Pool(limit=arrays))
     try:
         for stage in plan.stages:
             run.stage(stage)
@@ -69,8 +70,20 @@ def execute(
     except BaseException as error:
         for sink in sinks:
             _abort(sink, error)
+        if isinstance(error, SourceError):
+            check_sources(plan.inputs.values())
         raise
     return results
+
+
+def check_sources(values: Iterable[Any]) -> None:
+    """Raise what a source says of itself that has gone or shrunk: it knows its name."""
+    for value in values:
+        if isinstance(value, Source):
+            try:
+                value.check()
+            except SourceError as error:
+                raise error from None
 
 
 def _abort(sink: Sink, error: BaseException) -> None:
