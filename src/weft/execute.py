@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.config import Settings, settings
-from weft.errors import MemoryLimitError
+from weft.errors import MemoryLimitError, SourceError
 from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
@@ -94,6 +94,11 @@ def run(
                 return computation.run_in_core(sizes, arrays, out, current)
             except MemoryLimitError:
                 pass  # what does not fit in core is cut into boxes
+            except SourceError:
+                from weft.runtime.executor import check_sources
+
+                check_sources(inputs)
+                raise
     from weft.runtime.executor import execute
 
     plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)

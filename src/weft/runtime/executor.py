@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from time import perf_counter
@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.errors import SourceError
 from weft.plan.nodes import Output, Plan, PlannedStage, Window, memory_sink
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
