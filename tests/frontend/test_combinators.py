@@ -139,6 +139,13 @@ def test_stencil_boundaries(boundary: Any) -> None:
     jitted(lambda x: wf.stencil(mean, x, boundary=boundary), X)
 
 
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
+def test_pad(mode: Any) -> None:
+    same(wf.pad(X, ((1, 2), (0, 3)), mode), np.pad(X, ((1, 2), (0, 3)), mode))
+    same(np.pad(wf.asarray(X), 1, mode=mode), np.pad(X, 1, mode=mode))
+    same(wf.pad(V, (2, 0), constant_values=1.5), np.pad(V, (2, 0), constant_values=1.5))
+
+
 def test_stencils_of_several_arrays_and_axes() -> None:
     same(
         wf.stencil(lambda s, t: s[0, 1] * t[1, 0], X, X + 1, boundary=("wrap", "edge")),

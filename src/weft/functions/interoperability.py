@@ -24,7 +24,9 @@ _REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
 }  # fmt: skip
-_LAZY_OPTIONS = frozenset({"axis", "keepdims", "dtype", "ddof", "axes", "indexing", "n"})
+_LAZY_OPTIONS = frozenset(
+    {"axis", "keepdims", "dtype", "ddof", "axes", "indexing", "n", "mode", "constant_values"}
+)
 
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from weft.frontend import graph
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, scalar_constant
 from weft.functions import searching, statistical
-from weft.functions.arguments import array_node, axes_of
+from weft.functions.arguments import array_node, axes_of, dtype_of
 from weft.functions.statistical import as_inexact, keep_dimensions, reduce_node, sum_node
 from weft.ops.dtypes import DType
 
@@ -76,18 +76,32 @@ def _counts(node: Node, axes: tuple[int, ...]) -> Node:
     return sum_node(as_dtype(present, node.dtype.real), axes)
 
 
-def nanmean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def _typed(x: Any, dtype: Any) -> Node:
+    """A float or complex array: of a dtype, where one is asked for."""
+    node = array_node(x)
+    return as_inexact(node if dtype is None else as_dtype(node, dtype_of(dtype, node.dtype)))
+
+
+def nanmean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """The mean of what is not NaN."""
-    node = as_inexact(array_node(x))
+    node = _typed(x, dtype)
     axes = axes_of(axis, len(node.shape))
     total = sum_node(_replaced(Array(node), 0), axes)
     result = apply("divide", total, as_dtype(_counts(node, axes), node.dtype))
     return Array(keep_dimensions(result, node.shape, axes, keepdims))
 
 
-def nanvar(x: Any, /, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
+def nanvar(
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> Array:
     """The variance of what is not NaN, over (count - ddof)."""
-    node = as_inexact(array_node(x))
+    node = _typed(x, dtype)
     axes = axes_of(axis, len(node.shape))
     middle = nanmean(Array(node), axis=axes, keepdims=True)._node
     zero = scalar_constant(0, node.dtype)
@@ -102,9 +116,18 @@ def nanvar(x: Any, /, *, axis: Any = None, ddof: float = 0, keepdims: bool = Fal
     return Array(keep_dimensions(result, node.shape, axes, keepdims))
 
 
-def nanstd(x: Any, /, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
+def nanstd(
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> Array:
     """The standard deviation of what is not NaN."""
-    return Array(apply("sqrt", nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims)._node))
+    variance = nanvar(x, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
+    return Array(apply("sqrt", variance._node))
 
 
 def nanargmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from weft.array import Array
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
@@ -17,7 +19,7 @@ from weft.functions import traced
 from weft.functions.arguments import array_node
 from weft.ops.dtypes import DType
 
-__all__ = ["stencil"]
+__all__ = ["pad", "stencil"]
 
 _KINDS = ("edge", "reflect", "symmetric", "wrap")
 Rule = tuple[fun.BoundaryKind, fun.Const | None] | None
@@ -192,3 +194,44 @@ def _rule(rule: Any, node: Node) -> Rule:
     if not isinstance(value.operation, operations.Constant):
         raise ArgumentError(f"boundary {rule!r}", "a number", place=user_place())
     return "constant", value.operation.const
+
+
+def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: Any = 0) -> Array:
+    """x with a border, as `numpy.pad` makes it.
+
+    Parameters
+    ----------
+    x : array_like
+    pad_width : int, (before, after), or one pair for each axis
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}
+    constant_values : number
+    """
+    node = array_node(x)
+    rank = len(node.shape)
+    widths = np.broadcast_to(np.asarray(pad_width), (rank, 2)).tolist()
+    if mode != "constant" and mode not in _KINDS:
+        raise ArgumentError(f"mode {mode!r}", f"constant, {', '.join(_KINDS)}", place=user_place())
+    rule = _rule(constant_values if mode == "constant" else mode, node)
+    if not rank or all(width == [0, 0] for width in widths):
+        return Array(node)
+    shape = tuple(
+        e + (before + after) for e, (before, after) in zip(node.shape, widths, strict=True)
+    )
+
+    def element(indices: Sequence[Array]) -> Array:
+        places = [
+            apply("subtract", index._node, scalar_constant(before, DType.I64))
+            for index, (before, _) in zip(indices, widths, strict=True)
+        ]
+        rules = tuple(rule if width != [0, 0] else None for width in widths)
+        return Array(make(operations.Element(rules), (node, *places), (), node.dtype))
+
+    def parameters(scope: Scope) -> list[Node]:
+        return [traced.index_parameter(scope) for _ in shape]
+
+    body, _ = traced.trace(element, parameters, element)
+    types = ((shape, node.dtype),)
+    padded = make(
+        operations.Generate(rank), (), (), None, sizes=shape, lambdas=(body,), types=types
+    )
+    return Array(graph.pick(padded, 0))
