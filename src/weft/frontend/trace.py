@@ -19,7 +19,7 @@ from weft.frontend.key import Walk, graph_key
 from weft.frontend.operations import Leaf
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
-from weft.sizes import Derived, Fact, Poly, Size
+from weft.sizes import Derived, Fact, Poly, Size, as_poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Unifier:
             and not self._derives(name, poly)
         ]  # fmt: skip
         if not candidates:
-            return self._join_derived(poly)
+            return self._solve_derived(poly)
         name = max(candidates, key=known.index)
         rest = poly.without(name)
         value = -rest if poly.coefficient(name) == 1 else rest
@@ -146,12 +146,18 @@ class Unifier:
             self.kept.append(Fact(">=0", value - 2))  # as the variable was at least 2
         return True
 
-    def _join_derived(self, poly: Poly) -> bool:
-        """Two derived sizes that are equal: the later one becomes the first one."""
+    def _solve_derived(self, poly: Poly) -> bool:
+        """A derived size that is a constant; two that are equal: the later becomes the first."""
         names = [entry.name for entry in self.walk.derived if entry.name in poly.variables()]
-        if len(names) != 2 or poly not in (_difference(*names), _difference(*names[::-1])):
+        if len(names) == 1 and poly.degree(names[0]) == 1:
+            factor, rest = poly.coefficient(names[0]), poly.without(names[0])
+            if factor not in (1, -1) or not rest.is_constant:
+                return False
+            self.equal[names[0]] = as_poly(-factor.constant * rest.constant)
+        elif len(names) == 2 and poly in (_difference(*names), _difference(*names[::-1])):
+            self.equal[names[1]] = Poly.var(names[0])
+        else:
             return False
-        self.equal[names[1]] = Poly.var(names[0])
         self.memo.clear()
         return True
 
