@@ -256,7 +256,12 @@ def neutral(operator: fun.Lambda, position: int) -> imp.Expr:
         value = _NEUTRAL[expr.operation]
         if dtype is DType.BOOL:
             return imp.Const(bool(value), dtype)
-        return imp.Const(int(dtype.numpy.type(value)) if value != -1 else _ones(dtype), dtype)
+        if not dtype.is_integer:  # -0.0 + -0.0 is -0.0
+            return imp.Const(float(value) if value else -0.0, dtype)
+        ones = -1 if dtype.is_signed else int(np.iinfo(dtype.numpy).max)
+        return imp.Const(ones if value == -1 else int(value), dtype)
+    if expr.operation in ("fmax", "fmin") and dtype.is_float:
+        return imp.Const(np.nan, dtype)
     least = expr.operation in ("maximum", "fmax")
     if dtype.is_float:
         return imp.Const(-np.inf if least else np.inf, dtype)
@@ -264,10 +269,6 @@ def neutral(operator: fun.Lambda, position: int) -> imp.Expr:
         return imp.Const(not least, dtype)
     limits = np.iinfo(dtype.numpy)
     return imp.Const(int(limits.min if least else limits.max), dtype)
-
-
-def _ones(dtype: DType) -> int:
-    return -1 if dtype.is_signed else int(np.iinfo(dtype.numpy).max)
 
 
 # ---------------------------------------------------------------- along columns
