@@ -65,6 +65,9 @@ def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
     if isinstance(obj, (*_PYTHON_SCALARS, np.generic, Extent)):
         if copy is False:
             raise ArgumentError("a Python scalar without a copy", "copy=None", place=user_place())
+        if not (extents.tracing() or isinstance(obj, Extent)):
+            wanted_dtype = None if dtype is None else from_numpy(dtype).numpy
+            return _over(np.asarray(obj, wanted_dtype))  # data: no part of the program
         node = scalar_node(obj)
         wanted = from_numpy(dtype) if dtype is not None else node.dtype
         return Array(strong(node, wanted))
