@@ -29,6 +29,10 @@ def host_step(let: fun.Let) -> HostStep:
     variables = {a.name: a for a in walk.operands(expr)[0] if isinstance(a, fun.Var)}
     params = tuple(variables[name] for name in names if name in variables)
 
+    constant = None
+    if isinstance(expr, fun.Broadcast) and isinstance(expr.array, fun.Const):
+        constant = np.asarray(expr.array.value, expr.array.dtype.numpy)
+
     def allocated(sizes: Mapping[str, int]) -> int:
         if not isinstance(expr, fun.Call):
             return 0
@@ -40,7 +44,7 @@ def host_step(let: fun.Let) -> HostStep:
 
     def run(values: Sequence[Value], sizes: Mapping[str, int]) -> Sequence[Value]:
         if not isinstance(expr, fun.Call):
-            return (view(expr, values[0], sizes),)
+            return (view(expr, values[0] if values else constant, sizes),)
         held = dict(zip((param.name for param in params), values, strict=True))
         arguments = [
             held[atom.name]
