@@ -150,6 +150,10 @@ class _Checker:
                 self.use(pointer)
                 self.expr(index, DType.I64)
                 self.expr(value, DType.I64)
+            case imp.Lock(pointer, index):
+                self.require(pointer.dtype is DType.I64, "a lock that is not an int64")
+                self.use(pointer)
+                self.expr(index, DType.I64)
             case _:
                 assert_never(statement)
 

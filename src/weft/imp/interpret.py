@@ -146,6 +146,10 @@ class _Run:
                     raise InternalError(f"IMP: waiting for ever at {pointer.name}")
             case imp.Publish(pointer, index, value):
                 self.pointers[pointer.name][self.inside(pointer, index)] = self.expr(value)
+            case imp.Lock(pointer, index):
+                if self.pointers[pointer.name][self.inside(pointer, index)] != 0:
+                    raise InternalError(f"IMP: waiting for ever at {pointer.name}")
+                self.pointers[pointer.name][self.inside(pointer, index)] = 1
             case _:
                 assert_never(statement)
 

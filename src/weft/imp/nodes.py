@@ -11,7 +11,7 @@
               | "while" expr block | "break"
               | "parallel" tile thread "below" expr block
               | "poll" | "fail" code index extent | "abandon"
-              | "await" pointer index expr | "publish" pointer index expr
+              | "await" pointer index expr | "publish" pointer index expr | "lock" pointer index
     expr      = constant | var | operation of the scalar table | cast
               | machine arithmetic on int64 | "select" | pointer "[" expr "]"
 
@@ -248,10 +248,18 @@ class Publish:
     value: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Wait until the int64 at pointer[index] is 0, and set it to 1; `Publish` of 0 unlocks."""
+
+    pointer: Pointer
+    index: Expr
+
+
 Stmt: TypeAlias = (
     Declare | Assign | Store | View | Local
     | If | For | While | Break
-    | Parallel | Poll | Fail | Await | Publish
+    | Parallel | Poll | Fail | Await | Publish | Lock
 )  # fmt: skip
 
 

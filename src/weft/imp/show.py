@@ -97,5 +97,7 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line(f"await {pointer.name}[{show_expr(index)}] {show_expr(value)}")
         case imp.Publish(pointer, index, value):
             line(f"publish {pointer.name}[{show_expr(index)}] {show_expr(value)}")
+        case imp.Lock(pointer, index):
+            line(f"lock {pointer.name}[{show_expr(index)}]")
         case _:
             assert_never(statement)

@@ -17,7 +17,7 @@ from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 BLOCK = 16  # columns of a tile where rows of one array are columns of another
-TILE = 65536  # operations in a tile: enough to hide its cost, few enough to balance
+TILE = 1 << 18  # operations in a tile: enough to hide its cost, few enough to balance
 
 
 def lower_kernel(e: Emitter, let: fun.Let) -> None:

@@ -252,7 +252,7 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
 
 
 def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> None:
-    """Tiles with copies of their own, merged in turn."""
+    """Tiles with copies of their own, merged in turn; exact operators in any order."""
     operator = scatter.operator
     assert operator is not None
     outer, last = scatter.space[:-1], scatter.space[-1]
@@ -275,9 +275,11 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
             for array, value in zip(arrays, neutral, strict=True):
                 e.emit(imp.Store(array, var, value))
         yield
-        e.emit(imp.Await(turn, imp.ZERO, tile))
+        exact = all(var.type.dtype.kind in "biu" for var in let.pattern)
+        e.emit(imp.Lock(turn, imp.ZERO) if exact else imp.Await(turn, imp.ZERO, tile))
         _merge(e, let, scatter, size, copies, arrays, shared)
-        e.emit(imp.Publish(turn, imp.ZERO, machine("+", tile, imp.ONE)))
+        after = imp.ZERO if exact else machine("+", tile, imp.ONE)
+        e.emit(imp.Publish(turn, imp.ZERO, after))
 
     def row(lower: imp.Expr, upper: imp.Expr) -> None:
         mask = e.declare(machine("-", copies, imp.ONE))

@@ -78,7 +78,7 @@ def cost(body: fun.Body) -> Size:
         match let.expr:
             case fun.SizeValue(size):
                 known[let.pattern[0].name] = size
-            case fun.Apply("minimum", operands) if (found := _known(operands, known)):
+            case fun.Apply("minimum", operands) if found := _known(operands, known):
                 known[let.pattern[0].name] = min(found, key=_simplicity)
             case fun.Apply(operation, _):
                 total = total + WEIGHT[table.lookup(operation).cost]

@@ -58,6 +58,13 @@ static int weft_wait(weft_context *context, const int64_t *address, int64_t valu
     return 0;
 }
 """
+_LOCK = """static int weft_lock(weft_context *context, int64_t *address) {
+    while (__atomic_exchange_n(address, 1, __ATOMIC_ACQUIRE))
+        if (weft_wait(context, address, 0))
+            return 1;
+    return 0;
+}
+"""
 
 
 class CPrinter(Printer):
@@ -142,6 +149,9 @@ class CPrinter(Printer):
     def publish(self, address: str, value: str) -> None:
         self.line(f"__atomic_store_n({address}, {value}, __ATOMIC_RELEASE);")
 
+    def lock(self, address: str) -> None:
+        self.line(f"if (weft_lock(context, {address})) {self.leave()}")
+
 
 @cache
 def host_libmvec() -> tuple[int, int] | None:
@@ -182,8 +192,8 @@ def print_program(program: imp.Program, libmvec: tuple[int, int] | None = None) 
     ]  # fmt: skip
     text = "\n".join([*printer.functions, *entry])
     needed = list(helpers.needed_helpers("c", text))
-    support = [
-        part for name, part in (("weft_fail(", _FAIL), ("weft_wait(", _WAIT)) if name in text
-    ]
+    support = [_FAIL] if "weft_fail(" in text else []
+    support += [_WAIT] if "weft_wait(" in text or "weft_lock(" in text else []
+    support += [_LOCK] if "weft_lock(" in text else []
     math = declarations("".join(needed) + text, libmvec or host_libmvec())
     return "\n".join([dialects.TYPEDEFS, _CONTEXT + _STOPPED, *support, *math, *needed, text])

@@ -179,6 +179,8 @@ class Printer:
                 self.wait(f"{self.name(pointer)} + {self.expr(index)}", self.expr(value))
             case imp.Publish(pointer, index, value):
                 self.publish(f"{self.name(pointer)} + {self.expr(index)}", self.expr(value))
+            case imp.Lock(pointer, index):
+                self.lock(f"{self.name(pointer)} + {self.expr(index)}")
             case _:
                 assert_never(statement)
 
@@ -217,6 +219,9 @@ class Printer:
         raise NotImplementedError
 
     def publish(self, address: str, value: str) -> None:
+        raise NotImplementedError
+
+    def lock(self, address: str) -> None:
         raise NotImplementedError
 
 
