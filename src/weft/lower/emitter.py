@@ -25,10 +25,9 @@ Stmts = list[imp.Stmt]
 
 @dataclass(slots=True)
 class Watch:
-    """The smallest and largest index that a simd loop met, to be checked after it."""
+    """The largest index that a simd loop met, as an unsigned number: to be checked after it."""
 
-    lowest: imp.Var
-    highest: imp.Var
+    worst: imp.Var
     extent: imp.Expr
     code: int
 
@@ -218,10 +217,11 @@ class Emitter:
         """In a simd loop: after it, fails if any lane's index was outside."""
         assert self.watched is not None
         code = self.unit.failure(array, axis, self.place)
-        watch = Watch(self.unit.integer("low"), self.unit.integer("high"), extent, code)
+        watch = Watch(self.unit.var("worst", DType.U64), extent, code)
         self.watched.append(watch)
-        self.emit(imp.Assign(watch.lowest, machine("min", watch.lowest, index)))
-        self.emit(imp.Assign(watch.highest, machine("max", watch.highest, index)))
+        unsigned = imp.Cast(DType.U64, index)
+        worst = imp.Apply("maximum", (watch.worst, unsigned), DType.U64)
+        self.emit(imp.Assign(watch.worst, worst))
 
     # ------------------------------------------------------------ memory
 

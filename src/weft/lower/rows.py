@@ -19,6 +19,7 @@ from weft.imp.nodes import machine
 from weft.lower import shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
+from weft.ops.dtypes import DType
 from weft.sizes import ONE, Size
 
 LANES = 64
@@ -81,18 +82,19 @@ def simd(
         e.depths[var.name] = e.depth
         yield
     watched, e.watched = e.watched, outer
-    least, most = imp.integer(-(2**63)), imp.integer(2**63 - 1)
     reductions = list(combining)
     for watch in watched:
-        e.emit(imp.Declare(watch.lowest, most, mutable=True))
-        e.emit(imp.Declare(watch.highest, least, mutable=True))
-        reductions += [("min", watch.lowest), ("max", watch.highest)]
+        e.emit(imp.Declare(watch.worst, imp.Const(0, DType.U64), mutable=True))
+        reductions.append(("max", watch.worst))
     e.emit(imp.For(var, lower, upper, tuple(statements), 1, True, tuple(reductions)))
     for watch in watched:
-        fail = imp.Fail(watch.code, watch.lowest, watch.extent)
-        e.emit(imp.If(machine("<", watch.lowest, imp.ZERO), (fail,)))
-        fail = imp.Fail(watch.code, watch.highest, watch.extent)
-        e.emit(imp.If(machine(">=", watch.highest, watch.extent), (fail,)))
+        extent = imp.Cast(DType.U64, watch.extent)
+        outside: imp.Expr = imp.Apply("greater_equal", (watch.worst, extent), DType.BOOL)
+        entered = machine("<", lower, upper)
+        if not isinstance(entered, imp.Const):
+            outside = imp.Machine("&&", entered, outside)
+        fail = imp.Fail(watch.code, imp.Cast(DType.I64, watch.worst), watch.extent)
+        e.emit(imp.If(outside, (fail,)))
 
 
 def _blocks(

@@ -25,7 +25,7 @@ from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Poly, as_poly, product
 
-BLOCK = 1024
+BLOCK = 512
 PRIVATE = 8192  # elements of a tile's own copies, at most
 HALF_CACHE = 2048  # elements: so many copies of a small destination as fit, up to four, so
 # that equal indices one after another need not wait for each other
@@ -266,6 +266,7 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
     copies = e.declare(imp.Select(machine(">=", fit, imp.integer(4)), imp.integer(4), two))
     total = e.declare(machine("*", size, copies))
     arrays: list[imp.Pointer] = []
+    offsets: list[imp.Pointer] = []
 
     @contextmanager
     def around(tile: imp.Var) -> Iterator[None]:
@@ -274,6 +275,13 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
         with simd(e, var, imp.ZERO, total):
             for array, value in zip(arrays, neutral, strict=True):
                 e.emit(imp.Store(array, var, value))
+        # Which copy a lane of a block adds to, as a table: int64 products are slow in lanes.
+        offsets[:] = [e.local(DType.I32, BLOCK, "offset")]
+        mask = e.declare(machine("-", copies, imp.ONE))
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, imp.integer(BLOCK)):
+            start = machine("*", machine("&", var, mask), size)
+            e.emit(imp.Store(offsets[0], var, imp.Cast(DType.I32, start)))
         yield
         exact = all(var.type.dtype.kind in "biu" for var in let.pattern)
         e.emit(imp.Lock(turn, imp.ZERO) if exact else imp.Await(turn, imp.ZERO, tile))
@@ -282,11 +290,9 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
         e.emit(imp.Publish(turn, imp.ZERO, after))
 
     def row(lower: imp.Expr, upper: imp.Expr) -> None:
-        mask = e.declare(machine("-", copies, imp.ONE))
-
         def address(lane: imp.Var, values: Sequence[imp.Expr]) -> list[imp.Expr]:
-            copy = e.declare(machine("*", machine("&", lane, mask), size))
-            return [e.declare(machine("+", copy, _dense(e, let, values)))]
+            element = imp.Cast(DType.I32, _dense(e, let, values))
+            return [machine("+", element, imp.Load(offsets[0], lane))]
 
         def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
             old = [e.declare(imp.Load(array, at[0]), depth=e.depth) for array in arrays]
