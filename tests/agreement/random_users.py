@@ -158,7 +158,7 @@ class Drawing:
         lazy = function(*(self.items[k].lazy for k in operands))
         if lazy.size > 5000:
             return
-        sure = sure and all(self.items[k].sure for k in operands) or lazy.dtype.kind in "biu"
+        sure = (sure and all(self.items[k].sure for k in operands)) or lazy.dtype.kind in "biu"
         self.items.append(Item(lazy, sure))
         self.steps.append(Step(text, function, operands))
 

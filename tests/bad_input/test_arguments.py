@@ -11,7 +11,12 @@ from bad_input.refusals import refused
 
 import weft as wf
 from weft.errors import (
-    ArgumentError, ArgumentTypeError, DTypeError, OutOfBoundsError, ShapeError, TracingError,
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    OutOfBoundsError,
+    ShapeError,
+    TracingError,
 )  # fmt: skip
 
 

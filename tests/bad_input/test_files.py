@@ -17,7 +17,12 @@ from bad_input.refusals import finished, leftovers, refused, script
 
 import weft as wf
 from weft.errors import (
-    ArgumentError, ArgumentTypeError, DTypeError, MemoryLimitError, ShapeError, SinkError,
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    MemoryLimitError,
+    ShapeError,
+    SinkError,
     SourceError,
 )  # fmt: skip
 
