@@ -219,7 +219,12 @@ class Emitter:
         code = self.unit.failure(array, axis, self.place)
         watch = Watch(self.unit.var("worst", DType.U64), extent, code)
         self.watched.append(watch)
-        unsigned = imp.Cast(DType.U64, index)
+        unsigned: imp.Expr = imp.Cast(DType.U64, index)
+        if not isinstance(extent, imp.Const) or not extent.value:
+            # The largest index starts as 0, which is outside of nothing but an empty axis.
+            none, every = imp.Const(0, DType.U64), imp.Const(2**64 - 1, DType.U64)
+            empty = self.declare(imp.Select(machine("==", extent, imp.ZERO), every, none))
+            unsigned = imp.Apply("bitwise_or", (unsigned, empty), DType.U64)
         worst = imp.Apply("maximum", (watch.worst, unsigned), DType.U64)
         self.emit(imp.Assign(watch.worst, worst))
 

@@ -88,11 +88,9 @@ def simd(
         reductions.append(("max", watch.worst))
     e.emit(imp.For(var, lower, upper, tuple(statements), 1, True, tuple(reductions)))
     for watch in watched:
-        extent = imp.Cast(DType.U64, watch.extent)
-        outside: imp.Expr = imp.Apply("greater_equal", (watch.worst, extent), DType.BOOL)
-        entered = machine("<", lower, upper)
-        if not isinstance(entered, imp.Const):
-            outside = imp.Machine("&&", entered, outside)
+        extent = machine("max", watch.extent, imp.ONE)
+        compared = (watch.worst, imp.Cast(DType.U64, extent))
+        outside = imp.Apply("greater_equal", compared, DType.BOOL)
         fail = imp.Fail(watch.code, imp.Cast(DType.I64, watch.worst), watch.extent)
         e.emit(imp.If(outside, (fail,)))
 
