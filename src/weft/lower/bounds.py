@@ -33,20 +33,7 @@ def expand(e: Emitter, poly: Size) -> Size:
 def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
     """Upper (or lower) limits of a polynomial, over size variables alone; maybe none."""
     poly = expand(e, poly)
-    for name in reversed(e.ranges):
-        if poly.degree(name) == 0:
-            continue
-        if poly.degree(name) > 1:
-            return []
-        factor = poly.coefficient(name)
-        lower, upper = e.ranges[name]
-        if e.unit.nonnegative(factor):
-            limit = upper - 1 if largest else lower
-        elif e.unit.nonnegative(-factor):
-            limit = lower if largest else upper - 1
-        else:
-            return []
-        return extremes(e, poly.without(name) + factor * limit, largest=largest)
+    # A minimum first: what it is chosen from may depend on the indices that are left.
     for name in poly.variables():
         definition = e.definitions.get(name)
         if definition is None or poly.degree(name) > 1:
@@ -62,6 +49,20 @@ def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
                 for limit in extremes(e, poly.without(name) + factor * choice, largest=largest)
             ]
         return []
+    for name in reversed(e.ranges):
+        if poly.degree(name) == 0:
+            continue
+        if poly.degree(name) > 1:
+            return []
+        factor = poly.coefficient(name)
+        lower, upper = e.ranges[name]
+        if e.unit.nonnegative(factor):
+            limit = upper - 1 if largest else lower
+        elif e.unit.nonnegative(-factor):
+            limit = lower if largest else upper - 1
+        else:
+            return []
+        return extremes(e, poly.without(name) + factor * limit, largest=largest)
     return [poly]
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from weft.fun import nodes as fun
-from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import rows, shapes, strips
+from weft.lower import merging, rows, shapes, strips
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -88,10 +87,7 @@ def _addresses(let: fun.Let, kernel: fun.Kernel) -> list[Size]:
         for var in let.pattern
         if len(memory(var).shape) == len(indices)
     ]
-    for inner in walk.statements(kernel.body):
-        if isinstance(inner.expr, fun.Index):
-            addresses.append(memory(inner.expr.array).index.apply(inner.expr.indices))
-    return addresses
+    return addresses + merging.reads(kernel.body)
 
 
 def _crosses(outer: tuple[fun.Range, ...], lane: str, addresses: list[Size]) -> bool:
@@ -108,45 +104,15 @@ def _fused(e: Emitter, kernel: fun.Kernel, addresses: list[Size]) -> tuple[fun.R
 
     The last index of those runs over all of their elements; the others stay 0.
     """
-    fixed = _fixed(e, kernel)
+    fixed = merging.fixed(e, kernel.space, kernel.body)
     merged: list[fun.Range] = []
     for left in reversed(kernel.space):
-        if not merged:
-            merged.append(left)
-            continue
-        a, right = left.index.name, merged[-1]
-        b = right.index.name
-        if not ({a, b} & fixed) and all(
-            p.degree(a) <= 1
-            and p.degree(b) <= 1
-            and p.coefficient(a) == p.coefficient(b) * right.extent
-            for p in addresses
-        ):
+        if merged and merging.walk_as_one(left, merged[-1], fixed, addresses):
+            right = merged[-1]
             merged[-1] = fun.Range(right.index, left.extent * right.extent)
         else:
             merged.append(left)
     return tuple(reversed(merged))
-
-
-def _fixed(e: Emitter, kernel: fun.Kernel) -> set[str]:
-    """The indices whose own value matters, beyond the addresses that it makes."""
-    names = {r.index.name for r in kernel.space}
-    if e.conditional:
-        return names
-    fixed: set[str] = set()
-    for inner in walk.statements(kernel.body):
-        if not isinstance(inner.expr, fun.Index):
-            fixed |= walk.used_names(inner.expr) & names
-            continue
-        access = inner.expr
-        for axis, index in enumerate(access.indices):
-            used = index.variables()
-            if (access.boundary and access.boundary[axis]) or not used <= names | e.unit.sizes:
-                fixed |= used & names
-    for atom in kernel.body.results:
-        if isinstance(atom, fun.Var) and atom.name in names:
-            fixed.add(atom.name)
-    return fixed
 
 
 # ---------------------------------------------------------------- loops and tiles

@@ -5,7 +5,9 @@
   folded by halves; any other operator combines neighbours, level by level, in order.
 - Grains are combined by a binary counter: after grain g, while the low bits of g are 1,
   with the top of the stack; the stack is flushed from its lowest level.
-- Rows (of other reduced dimensions) are combined by binary counters likewise.
+- Rows (of other reduced dimensions) are combined by binary counters likewise. Rows of at
+  most 64 elements that lie one after another are one sequence, in tiles of a power of two
+  of rows that have at most 65536 elements together.
 - A body that is not straight-line gives its elements to a left fold in grains of 32.
 - Small constant extents are folded from left to right.
 
@@ -20,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import operators, rows, shapes
+from weft.lower import merging, operators, rows, shapes
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import LANES, simd
@@ -29,6 +31,8 @@ from weft.sizes import ZERO
 
 GRAIN = 1024
 ROWS = 32
+SHORT = 64  # elements of a row that is not worth a grain of its own
+TILE = 65536  # elements of a tile of `split_reductions`
 LEVELS = 48  # of the stack: 2**48 grains
 
 Values = Sequence[imp.Expr]
@@ -176,13 +180,82 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
         if not shapes.is_flat(reduce.body):
             return _folded(e, reduce, extent, neutral)
         return grains(e, reduce, imp.ZERO, extent, neutral)
+    condition = _lie_in_sequence(e, reduce) if position == len(reduce.space) - 2 else None
+    if condition is None:
+        return _by_rows(e, reduce, position, extent, neutral)
+    state = [e.mutable(value.dtype, value) for value in neutral]
+    branches = []
+    for way in (_in_sequence, _by_rows):
+        with e.level() as statements:
+            for var, value in zip(state, way(e, reduce, position, extent, neutral), strict=True):
+                e.emit(imp.Assign(var, value))
+        branches.append(tuple(statements))
+    e.emit(imp.If(condition, branches[0], branches[1]))
+    return list(state)
+
+
+def _by_rows(
+    e: Emitter, reduce: fun.Reduce, position: int, extent: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """Each row by itself, rows combined by the counter."""
+    last = position == len(reduce.space) - 1
     counter = Counter(e, reduce.operator, neutral)
     var = e.unit.integer("i")
     with e.loop(var, imp.ZERO, extent):
-        e.bind(r.index.name, var)
+        e.bind(reduce.space[position].index.name, var)
         counter.push(
             scalar_results(e, reduce.body) if last else _dimension(e, reduce, position + 1)
         )
+    return counter.total()
+
+
+def _lie_in_sequence(e: Emitter, reduce: fun.Reduce) -> imp.Expr | None:
+    """Whether rows are short and lie one after another; None where they never do."""
+    left, right = reduce.space[-2:]
+    if reduce.counter or not shapes.is_flat(reduce.body):
+        return None
+    a, b = left.index.name, right.index.name
+    if merging.fixed(e, (left, right), reduce.body) & {a, b}:
+        return None
+    short = machine("<=", e.named(right.extent), imp.integer(SHORT))
+    conditions = [short]
+    for address in dict.fromkeys(merging.reads(reduce.body)):
+        across, along = address.coefficient(a), address.coefficient(b)
+        if address.degree(a) > 1 or address.degree(b) > 1 or (across == 0) != (along == 0):
+            return None
+        if across != along * right.extent:
+            conditions.append(
+                machine("==", e.named(across), e.named(along * right.extent))
+            )
+    return _all(conditions)
+
+
+def _all(conditions: Sequence[imp.Expr]) -> imp.Expr:
+    """All of them."""
+    total = conditions[0]
+    for condition in conditions[1:]:
+        total = machine("&", total, condition)
+    return total
+
+
+def _in_sequence(
+    e: Emitter, reduce: fun.Reduce, position: int, extent: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """Short rows as one sequence, in tiles of rows that `split_reductions` would make."""
+    left, right = reduce.space[-2:]
+    length = e.named(right.extent)
+    tile = e.mutable(DType.I64, imp.integer(TILE // SHORT), "tile")
+    twice = machine("*", machine("+", tile, tile), machine("max", length, imp.ONE))
+    with while_(e, machine("<=", twice, imp.integer(TILE))):
+        e.emit(imp.Assign(tile, machine("+", tile, tile)))
+    counter = Counter(e, reduce.operator, neutral)
+    start = e.mutable(DType.I64, imp.ZERO, "row")
+    with while_(e, machine("<", start, extent)), frozen(e, [start, tile]) as (first, rows_):
+        end = e.declare(machine("min", extent, e.declare(machine("+", first, rows_))))
+        e.bind(left.index.name, imp.ZERO)
+        begin = e.declare(machine("*", first, length))
+        counter.push(grains(e, reduce, begin, e.declare(machine("*", end, length)), neutral))
+        e.emit(imp.Assign(start, machine("+", first, rows_)))
     return counter.total()
 
 

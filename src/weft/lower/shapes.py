@@ -56,10 +56,8 @@ def is_unrolled(reduce: fun.Reduce) -> bool:
 @cache
 def vector_math(operation: str, dtypes: tuple[DType, ...]) -> bool:
     """Whether the operation's spelling calls a function of which libmvec has a vector form."""
-    row = table.lookup(operation)
-    if row.cost == "cheap":
-        return False
-    return any(table.libmvec_since(name) is not None for name in row.libm(dtypes))
+    functions = table.lookup(operation).libm(dtypes)  # abs, of complex numbers, is a hypot
+    return any(table.libmvec_since(name) is not None for name in functions)
 
 
 def has_vector_math(body: fun.Body) -> bool:
