@@ -72,3 +72,9 @@ def test_names_and_options_are_checked() -> None:
         routine("sort").run(np.zeros(3), sideways=True)
     with pytest.raises(ShapeError):
         routine("sort").run(np.zeros(3), axis=1)
+
+
+def test_sort_keeps_the_order_of_zeros() -> None:
+    zeros = np.where(np.arange(100) % 3 == 0, -0.0, 0.0)
+    (found,) = routines.routine("sort").run(zeros)
+    assert np.array_equal(np.signbit(found), np.signbit(zeros))

@@ -128,7 +128,14 @@ def _sort(
     # Sorting in place in the destination; a reversed view of it gives descending order.
     target = np.flip(out[0], axis) if descending else out[0]
     target[...] = array
-    target.sort(axis=axis, kind="stable" if stable else None)
+    target.sort(axis=axis, kind="stable" if stable and _order_shows(array) else None)
+
+
+def _order_shows(array: NDArray) -> bool:
+    """Whether equal elements can be told apart: zeros of two signs, complex numbers."""
+    if array.dtype.kind == "f":
+        return bool(np.any(np.signbit(array) & (array == 0)))
+    return array.dtype.kind == "c"
 
 
 def _argsort(
