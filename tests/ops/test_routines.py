@@ -76,5 +76,5 @@ def test_names_and_options_are_checked() -> None:
 
 def test_sort_keeps_the_order_of_zeros() -> None:
     zeros = np.where(np.arange(100) % 3 == 0, -0.0, 0.0)
-    (found,) = routines.routine("sort").run(zeros)
+    (found,) = routine("sort").run(zeros)
     assert np.array_equal(np.signbit(found), np.signbit(zeros))
