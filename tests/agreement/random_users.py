@@ -22,6 +22,7 @@ DTYPES = [np.dtype(name) for name in (
     "float32", "float64", "complex64", "complex128",
 )]  # fmt: skip
 EXTENTS = [3, 5, 7, 11, 13, 17, 2, 1, 0]
+LARGE = [67, 3, 1031, 131, 5, 4099, 2]
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1e30, 1e-30]
 
 
@@ -65,7 +66,10 @@ class UserProgram:
         return [items[k] for k in self.results]
 
     def __repr__(self) -> str:
-        lines = [f"x{k} = {a.dtype}{a.shape} {a.tolist()}" for k, a in enumerate(self.inputs)]
+        lines = [
+            f"x{k} = {a.dtype}{a.shape} {a.tolist() if a.size < 200 else '...'}"
+            for k, a in enumerate(self.inputs)
+        ]
         for k, step in enumerate(self.steps, len(self.inputs)):
             lines.append(f"x{k} = {step.text}({', '.join(f'x{n}' for n in step.operands)})")
         return "\n".join([*lines, f"results {self.results}"])
@@ -123,8 +127,9 @@ Made = tuple[str, Callable[..., Any], tuple[int, ...], bool] | None
 class Drawing:
     """A program while it is drawn."""
 
-    def __init__(self, draw: Any, inputs: list[Any]) -> None:
+    def __init__(self, draw: Any, inputs: list[Any], most: int) -> None:
         self.draw = draw
+        self.most = most  # elements of an array
         self.items = [Item(wf.asarray(value), True) for value in inputs]
         self.steps: list[Step] = []
 
@@ -143,7 +148,9 @@ class Drawing:
         shape = self.items[k].shape
         found = [
             other for other, item in enumerate(self.items)
-            if item.kind in kinds and (item.sure or not sure) and _broadcast(shape, item.shape)
+            if item.kind in kinds
+            and (item.sure or not sure)
+            and _broadcast(shape, item.shape, self.most)
         ]  # fmt: skip
         return self.draw(st.sampled_from(found)) if found else None
 
@@ -156,16 +163,16 @@ class Drawing:
             return
         text, function, operands, sure = made
         lazy = function(*(self.items[k].lazy for k in operands))
-        if lazy.size > 5000:
+        if lazy.size > self.most:
             return
         sure = (sure and all(self.items[k].sure for k in operands)) or lazy.dtype.kind in "biu"
         self.items.append(Item(lazy, sure))
         self.steps.append(Step(text, function, operands))
 
 
-def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...], most: int = 1 << 60) -> bool:
     try:
-        return math.prod(np.broadcast_shapes(a, b)) <= 5000
+        return math.prod(np.broadcast_shapes(a, b)) <= most
     except ValueError:
         return False
 
@@ -472,18 +479,19 @@ STEPS: list[Callable[[Drawing], Made]] = [
 
 
 @st.composite
-def programs(draw: Any, least: int = 4, most: int = 10) -> UserProgram:
+def programs(draw: Any, least: int = 4, most: int = 10, large: bool = False) -> UserProgram:
     """A program of a few steps on one to three arrays of related shapes."""
     rank = draw(st.sampled_from([1, 2, 2, 3, 0]))
-    base = tuple(draw(st.lists(st.sampled_from(EXTENTS), min_size=rank, max_size=rank)))
-    while math.prod(base) > 600:
+    extents = st.sampled_from(LARGE if large else EXTENTS)
+    base = tuple(draw(st.lists(extents, min_size=rank, max_size=rank)))
+    while math.prod(base) > (50_000 if large else 600):
         base = base[1:]
     inputs = []
     for _ in range(draw(st.integers(1, 3))):
         shape = base[draw(st.integers(0, len(base))) :] if draw(st.booleans()) else base
         shape = tuple(1 if draw(st.integers(0, 5)) == 0 else n for n in shape)
         inputs.append(draw(arrays(shape, draw(st.sampled_from(DTYPES)))))
-    drawing = Drawing(draw, inputs)
+    drawing = Drawing(draw, inputs, 200_000 if large else 5000)
     with np.errstate(all="ignore"):
         wanted = draw(st.integers(least, most))
         for _ in range(3 * wanted):

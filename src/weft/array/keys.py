@@ -11,18 +11,23 @@ from weft.array.making import node_of
 from weft.errors import OutOfBoundsError, TracingError, user_place
 from weft.frontend import indexing, layout
 from weft.frontend.elementwise import apply, as_dtype
-from weft.frontend.graph import Node
+from weft.frontend.graph import Node, Shape
 from weft.ops.dtypes import DType
 
 
-def resolved(key: Any) -> Any:
-    """A key with its arrays as nodes, masks as the index arrays that they mean."""
+def resolved(key: Any, shape: Shape) -> Any:
+    """A key into a shape with its arrays as nodes, masks as the index arrays that they mean."""
     if not isinstance(key, tuple):
         if isinstance(key, int) and not isinstance(key, bool):
             return key
         key = (key,)
     entries: list[Any] = []
-    for entry in key:
+    axis = 0
+    for number, entry in enumerate(key):
+        covered = _covered(entry)
+        if entry is Ellipsis:
+            covered = len(shape) - axis - sum(map(_covered, key[number + 1 :]))
+        axis += covered
         if isinstance(entry, slice):
             entries.append(slice(_bound(entry.start), _bound(entry.stop), entry.step))
             continue
@@ -34,12 +39,34 @@ def resolved(key: Any) -> Any:
                                                  and node.dtype.is_integer):  # fmt: skip
                 entries.append(int(entry))
             elif node.dtype is DType.BOOL:
+                _require_fit(node, shape[axis - covered : axis])
                 entries += _mask_indices(Array(node))
             else:
                 entries.append(node)
         else:
             entries.append(entry)
     return tuple(entries)
+
+
+def _covered(entry: Any) -> int:
+    """How many dimensions an entry of a key stands for."""
+    if entry is None or entry is Ellipsis or isinstance(entry, bool | np.bool_):
+        return 0
+    if isinstance(entry, list):
+        entry = np.asarray(entry)
+    is_mask = isinstance(entry, np.ndarray | Array) and entry.dtype == np.bool_
+    return entry.ndim if is_mask else 1
+
+
+def _require_fit(mask: Node, shape: Shape) -> None:
+    """Raise unless a mask has the shape of the dimensions that it selects from."""
+    if layout.values(mask.shape) != layout.values(shape):
+        raise OutOfBoundsError(
+            f"a mask of shape {layout.values(mask.shape)} over dimensions of shape "
+            f"{layout.values(shape)}",
+            "a mask of their shape",
+            place=user_place(),
+        )
 
 
 def _bound(value: Any) -> Any:
@@ -80,7 +107,7 @@ def put(node: Node, key: Any, value: Any, combine: str | None) -> Node:
         while len(mask.shape) < len(node.shape):
             mask = layout.expand(mask, len(mask.shape))
         return apply("where", mask, changed, node)
-    return indexing.put(node, resolved(key), new, combine)
+    return indexing.put(node, resolved(key, node.shape), new, combine)
 
 
 def _whole_mask(node: Node, key: Any) -> Node | None:
@@ -92,12 +119,5 @@ def _whole_mask(node: Node, key: Any) -> Node | None:
     if not isinstance(key, Array | np.ndarray) or key.dtype != np.bool_ or not key.shape:
         return None
     mask = node_of(key)
-    expected = layout.values(node.shape[: len(mask.shape)])
-    if layout.values(mask.shape) != expected:
-        raise OutOfBoundsError(
-            f"a mask of shape {layout.values(mask.shape)} over an array of shape "
-            f"{layout.values(node.shape)}",
-            f"a mask of shape {expected}",
-            place=user_place(),
-        )
+    _require_fit(mask, node.shape[: len(mask.shape)])
     return mask

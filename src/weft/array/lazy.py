@@ -261,7 +261,7 @@ class Array(Methods):
         if _keys().is_scalar_mask(key):
             kept = slice(None) if bool(key) else slice(0, 0)
             return self[None][(kept,)]
-        return Array(indexing.get(self._node, _keys().resolved(key)))
+        return Array(indexing.get(self._node, _keys().resolved(key, self._node.shape)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._node = _keys().put(self._node, key, value, None)
