@@ -33,7 +33,7 @@ def test_small_arrays(case: UserProgram, box: int, small: int) -> None:
 
 
 @given(case=programs(large=True), box=st.sampled_from([1000, 77_777, 1 << 20]))
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=30, **COMMON)
 def test_larger_arrays(case: UserProgram, box: int) -> None:
     """Arrays of several grains and vectors; bits do not depend on threads."""
     with np.errstate(all="ignore"):
