@@ -16,7 +16,9 @@ from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 BLOCK = 16  # columns of a tile where rows of one array are columns of another
-TILE = 1 << 18  # operations in a tile: enough to hide its cost, few enough to balance
+TILE = 1 << 18  # operations in a tile: at least so many, to hide its cost,
+LARGE = 1 << 22  # and at most so many, to balance, and to stop soon when asked to
+SHARES = 16  # tiles for each thread, where they are neither small nor large
 
 
 def lower_kernel(e: Emitter, let: fun.Let) -> None:
@@ -147,14 +149,15 @@ def parallel_rows(
     label: str,
     row: Callable[[imp.Expr, imp.Expr], None],
     *,
-    tile_work: int = TILE,
+    tile_work: int | None = None,
     least: int = 1,
     most: int = 0,
     around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
 ) -> None:
     """`row(lower, upper)` for every row of the outer space, cut into tiles.
 
-    A tile is some rows, or a part of one long row: about `tile_work` operations.
+    A tile is some rows, or a part of one long row: about `tile_work` operations, if that is
+    not left to the amount of work and the number of threads.
     Parts have `least` elements if there are as many for each thread, and no more than `most`,
     if that is given. `around` stands around
     what each tile does.
@@ -163,7 +166,8 @@ def parallel_rows(
     count = e.named(product(r.extent for r in outer))
     work = e.named(weight if weight.variables() <= e.scalars.keys() else as_poly(1024))
     one = imp.ONE
-    target = e.declare(machine("max", one, e.declare(machine("/", imp.integer(tile_work), work))))
+    operations = _tile_work(e, count, length, work) if tile_work is None else imp.integer(tile_work)
+    target = e.declare(machine("max", one, e.declare(machine("/", operations, work))))
     if least > 1:
         share = e.declare(machine("/", length, e.poly(Poly.var("threads"))))
         floor = e.declare(machine("min", imp.integer(least), share))
@@ -199,6 +203,15 @@ def parallel_rows(
         with e.loop(var, first, end, hoist=True):
             decode(e, outer, var)
             row(lower, upper)
+
+
+def _tile_work(e: Emitter, count: imp.Expr, length: imp.Expr, work: imp.Expr) -> imp.Expr:
+    """Operations in a tile: large tiles keep each thread in memory of its own for longer."""
+    threads = e.declare(machine("*", e.poly(Poly.var("threads")), imp.integer(SHARES)))
+    points = e.declare(machine("*", count, length))
+    share = e.declare(machine("/", e.declare(machine("*", points, work)), threads))
+    least = e.declare(machine("max", share, imp.integer(TILE)))
+    return e.declare(machine("min", least, imp.integer(LARGE)))
 
 
 def _ceil(e: Emitter, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
