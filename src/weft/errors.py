@@ -76,6 +76,11 @@ class WeftError(Exception):
             lines.append(f"try: {self.advice}")
         return "\n  ".join(lines)
 
+    def move_to(self, place: Place) -> None:
+        """Name another line of user code."""
+        self.place = place
+        self.args = (self._message(),)
+
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.found, self.expected, self.advice, self.place)
 

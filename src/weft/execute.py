@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.config import Settings, settings
-from weft.errors import MemoryLimitError, SourceError
+from weft.errors import MemoryLimitError, SourceError, WeftError
 from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
@@ -51,6 +51,37 @@ def computation_of(outputs: Sequence[Node]) -> tuple[Computation, Walk]:
     return found, walk
 
 
+class _Places:
+    """Where errors of a shared computation are placed: in the graph that is run.
+
+    A computation's statements name the lines of the graph that was the first of its key.
+    Both give the same program but for its places, so statements correspond in order.
+    """
+
+    __slots__ = ("computation", "outputs", "walk")
+
+    def __init__(self, computation: Computation, outputs: Sequence[Node], walk: Walk) -> None:
+        self.computation = computation
+        self.outputs = outputs
+        self.walk = walk
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, WeftError) or error.place is None:
+            return
+        from weft.frontend.trace import trace
+        from weft.fun.walk import statements
+
+        own = trace(self.outputs, walk=self.walk).program
+        pairs = zip(statements(self.computation.program.body), statements(own.body), strict=True)
+        for shared, let in pairs:
+            if shared.place == error.place and let.place is not None:
+                error.move_to(let.place)
+                return
+
+
 def compute(outputs: Sequence[Node], out: Sequence[NDArray | None] | None = None) -> list[Value]:
     """The values of nodes, as arrays of their own (rank 0 for scalars).
 
@@ -61,7 +92,8 @@ def compute(outputs: Sequence[Node], out: Sequence[NDArray | None] | None = None
         Where to write each result: of its shape and dtype.
     """
     computation, walk = computation_of(outputs)
-    return run(computation, walk.values, [node.value for node in walk.leaves], out)
+    with _Places(computation, outputs, walk):
+        return run(computation, walk.values, [node.value for node in walk.leaves], out)
 
 
 def run(
@@ -167,12 +199,14 @@ def store(
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
     try:
-        plan = plan_of(computation, walk.values, inputs, sinks, settings())
+        with _Places(computation, outputs, walk):
+            plan = plan_of(computation, walk.values, inputs, sinks, settings())
     except BaseException:
         for sink in sinks:
             sink.abort()
         raise
-    execute(plan, progress=progress)
+    with _Places(computation, outputs, walk):
+        execute(plan, progress=progress)
 
 
 def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = None) -> Plan:
@@ -189,16 +223,17 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
-    if sinks is not None:
-        return plan_of(computation, walk.values, inputs, sinks, settings())
-    try:
-        return plan_of(computation, walk.values, inputs, [None] * len(outputs), settings())
-    except MemoryLimitError:
-        sinks = [
-            Nowhere(tuple(length.value for length in node.shape), node.dtype.numpy)
-            for node in outputs
-        ]
-        return plan_of(computation, walk.values, inputs, sinks, settings())
+    with _Places(computation, outputs, walk):
+        if sinks is not None:
+            return plan_of(computation, walk.values, inputs, sinks, settings())
+        try:
+            return plan_of(computation, walk.values, inputs, [None] * len(outputs), settings())
+        except MemoryLimitError:
+            sinks = [
+                Nowhere(tuple(length.value for length in node.shape), node.dtype.numpy)
+                for node in outputs
+            ]
+            return plan_of(computation, walk.values, inputs, sinks, settings())
 
 
 def as_source(value: Any) -> Source:

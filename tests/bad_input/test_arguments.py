@@ -213,6 +213,7 @@ ARGUMENTS: list[tuple[Callable[[], Any], type, type, str]] = [
     (lambda: wf.permute_dims(array(3, 3), (0, 0)), ArgumentError, ValueError, "permute"),
     (lambda: wf.stencil(lambda s: s[1], array(3), boundary="mirror"), ArgumentError, ValueError,
      "mirror"),
+    (lambda: wf.stencil(lambda s: s[0.5], array(3)), ArgumentTypeError, TypeError, "s[0.5]"),
     (lambda: wf.explain(3), ArgumentTypeError, TypeError, "explain"),
     (lambda: array(3)["a"], OutOfBoundsError, IndexError, '["a"]'),
     (lambda: array(3).to_device("tpu"), ArgumentError, ValueError, "tpu"),

@@ -160,6 +160,21 @@ def test_values_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
         operator.index(wf.asarray(1.5))
 
 
+def test_formatting_is_numpys() -> None:
+    x = wf.asarray(np.array([1.5, 2.25]))
+    assert f"{x.sum():.2f}" == "3.75"
+    assert f"{x}" == str(x)
+    with pytest.raises(TypeError):
+        f"{x:.2f}"
+
+
+def test_corrections_by_both_names() -> None:
+    x = np.array([1.0, 2.0, 4.0])
+    for given in ({"ddof": 1}, {"correction": 1}):
+        np.testing.assert_allclose(wf.asarray(x).std(**given).numpy(), x.std(ddof=1))
+        np.testing.assert_allclose(wf.asarray(x).var(**given).numpy(), x.var(ddof=1))
+
+
 def test_showing_never_computes() -> None:
     x = wf.asarray(X)
     with wf.config(implicit_compute="raise"):

@@ -220,3 +220,9 @@ def test_a_hundred_operations_in_a_row() -> None:
         return x
 
     np.testing.assert_allclose(wf.jit(f)(X), f(X))
+
+
+def test_results_that_are_no_arrays_are_given_as_they_are() -> None:
+    assert wf.jit(lambda x: None)(np.ones(3)) is None
+    assert wf.jit(lambda x: "name")(np.ones(3)) == "name"
+    assert wf.jit(lambda x: ())(np.ones(3)) == ()

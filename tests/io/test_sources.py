@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from weft.errors import ArgumentTypeError, DTypeError, ShapeError, SourceError
+from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, SourceError
 from weft.io.files import whole
 from weft.io.open import open_source
 from weft.plan.protocols import Box, Source
@@ -482,3 +482,9 @@ def test_object_that_lies() -> None:
     wrong.shape = (8, 5, 300)
     with pytest.raises(SourceError, match="gave shape"):
         open_source(wrong).read(whole(wrong.shape), np.empty(wrong.shape, "f4"))
+
+
+def test_a_component_of_a_file_of_one_array_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones(3))
+    with pytest.raises(ArgumentError, match="component 'a'"):
+        open_source(tmp_path / "x.npy", "a")

@@ -212,6 +212,9 @@ class Array(Methods):
     def __float__(self) -> float:
         return float(self._scalar("float()"))
 
+    def __format__(self, specification: str) -> str:
+        return format(self._scalar("format()"), specification) if specification else str(self)
+
     def __complex__(self) -> complex:
         return complex(self._scalar("complex()"))
 

@@ -62,15 +62,23 @@ class Methods:
 
         return functions.mean(self, axis=axis, keepdims=keepdims)
 
-    def var(self: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+    def var(
+        self: Any, axis: Any = None, *, ddof: float = 0, correction: float | None = None,
+        keepdims: bool = False,
+    ) -> Array:
         from weft import functions
 
-        return functions.var(self, axis=axis, correction=ddof, keepdims=keepdims)
+        correction = ddof if correction is None else correction
+        return functions.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def std(self: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Array:
+    def std(
+        self: Any, axis: Any = None, *, ddof: float = 0, correction: float | None = None,
+        keepdims: bool = False,
+    ) -> Array:
         from weft import functions
 
-        return functions.std(self, axis=axis, correction=ddof, keepdims=keepdims)
+        correction = ddof if correction is None else correction
+        return functions.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
     def min(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
         from weft import functions

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from weft.array import Array
-from weft.errors import ArgumentError, ShapeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, scalar_node
@@ -47,7 +47,7 @@ class Neighbourhood:
                 place=user_place(),
             )
         indices, rules = [], []
-        for axis, offset in enumerate(map(operator.index, given)):
+        for axis, offset in enumerate(map(_offset, given)):
             reach = self._reach[axis]
             reach[0], reach[1] = min(reach[0], offset), max(reach[1], offset)
             index = self._indices[axis]
@@ -63,6 +63,18 @@ class Neighbourhood:
     def indices(self) -> tuple[Array, ...]:
         """The indices of the cell."""
         return tuple(Array(index) for index in self._indices)
+
+
+def _offset(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"a {type(value).__name__} as a stencil's offset",
+            "integers that are known when the function is traced",
+            "s[-1, 0] is the neighbour above",
+            place=user_place(),
+        ) from None
 
 
 def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge") -> Any:

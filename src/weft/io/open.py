@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from weft.errors import ArgumentTypeError, SourceError
+from weft.errors import ArgumentError, ArgumentTypeError, SourceError
 from weft.io.mapped import memmap_source, unreadable
 from weft.io.memory import MemorySource, ObjectSource, as_array
 from weft.io.npy import MAGIC as NPY_MAGIC
@@ -122,6 +122,7 @@ def _open_file(path: str, component: str | None) -> Source:
         raise unreadable(path, error) from error
     suffix = os.path.splitext(path)[1].lower()
     if magic.startswith(NPY_MAGIC) or suffix == ".npy":
+        _only_array(path, component)
         return NpySource(path)
     if magic == b"\x89HDF\r\n\x1a\n" or suffix in (".h5", ".hdf5", ".hdf", ".nc"):
         from weft.io.hdf5 import open_hdf5
@@ -130,9 +131,18 @@ def _open_file(path: str, component: str | None) -> Source:
     if magic[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+") or suffix in (".tif", ".tiff"):
         from weft.io.tiff import open_tiff
 
+        _only_array(path, component)
         return open_tiff(path)
     if magic.startswith(b"PK\x03\x04"):
         from weft.io.zarr import open_zarr
 
         return open_zarr(path, component, None)
     raise SourceError(f"{path} is of an unknown format: it starts with {magic!r}", _FORMATS)
+
+
+def _only_array(path: str, component: str | None) -> None:
+    if component is not None:
+        raise ArgumentError(
+            f"component {component!r} of {path}, which holds one array without a name",
+            "no component, or a zarr store or HDF5 file",
+        )

@@ -124,7 +124,7 @@ class Ready:
         if out is not None:
             self._check_shapes(out)
         values = launch(variant.computation, self.sizes, inputs, out)
-        if variant.structure is None and out is None:
+        if variant.structure is None and out is None and values:
             value = values[0]
             return value if value.shape else value[()]
         return self._rebuilt(values, out)

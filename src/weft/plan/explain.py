@@ -112,8 +112,11 @@ def passes(plan: Plan) -> dict[str, float]:
 def _heading(plan: Plan) -> Iterator[Line]:
     count = len(plan.stages)
     yield Line(0, f"{plan.name}: {count} stage{'s' * (count != 1)}, {plan.threads} threads")
+    arrays = max((stage.peak_bytes for stage in plan.stages), default=0)
     yield Line(
-        1, f"peak at most {size_text(plan.peak_bytes)} of a limit of {size_text(plan.limit)}"
+        1,
+        f"peak at most {size_text(plan.peak_bytes)} of a limit of {size_text(plan.limit)}; "
+        f"{size_text(plan.peak_bytes - arrays)} of it for the program itself",
     )
     yield Line(
         1,

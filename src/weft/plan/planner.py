@@ -115,7 +115,7 @@ def _make(
         try:
             return made, made.stages()
         except _DoesNotFit as failure:
-            if not _another_way(analysis, failure.group, refused, apart):
+            if not _another_way(analysis, groups, failure.group, refused, apart):
                 raise failure.error from None
 
 
@@ -126,9 +126,13 @@ class _DoesNotFit(Exception):  # noqa: N818 (a signal: another cut is tried)
 
 
 def _another_way(
-    analysis: Analysis, group: Group, refused: set[Choice], apart: set[int]
+    analysis: Analysis, groups: list[Group], group: Group, refused: set[Choice], apart: set[int]
 ) -> bool:
-    """Forbid what did not fit, if something else is left to try."""
+    """Forbid what did not fit, if something else is left to try.
+
+    Where a target fits along no dimension, so are the cuts of what needs it whole: cut
+    along another dimension, those may need no more than its pieces.
+    """
     draft = group.draft
     if draft is None:
         return False
@@ -137,6 +141,21 @@ def _another_way(
         return True
     (target,) = draft.targets
     refused.add((target, draft.members[target]))
+    if _is_left(analysis, target, refused):
+        return True
+    results = set(analysis.statements[target].results)
+    found = False
+    for other in groups:
+        if other.draft is None or not results & set(other.draft.whole):
+            continue
+        for position in other.draft.targets:
+            refused.add((position, other.draft.members[position]))
+            found |= _is_left(analysis, position, refused)
+    return found
+
+
+def _is_left(analysis: Analysis, target: int, refused: set[Choice]) -> bool:
+    """Whether a target has a dimension along which no cut was refused."""
     tried = {dim for position, dim in refused if position == target}
     return len(tried) < len(analysis.statements[target].dims)
 

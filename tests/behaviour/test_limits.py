@@ -1,0 +1,35 @@
+"""Files larger than the memory limit: what must stream, streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft as wf
+
+PROGRAMS: dict[str, tuple[Callable[[wf.Array], wf.Array], Callable[[np.ndarray], np.ndarray]]] = {
+    "running sums down columns": (
+        lambda x: wf.cumulative_sum(x, axis=0), lambda x: x.cumsum(axis=0),
+    ),
+    "differences of running sums": (
+        lambda x: wf.diff(wf.cumulative_sum(x, axis=0), axis=0),
+        lambda x: np.diff(x.cumsum(axis=0), axis=0),
+    ),
+    "transposition": (lambda x: x.T + 1, lambda x: x.T + 1),
+    "less row means": (
+        lambda x: x - x.mean(axis=1, keepdims=True), lambda x: x - x.mean(axis=1, keepdims=True),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_streams_under_a_limit(name: str, tmp_path: Path) -> None:
+    run, expected = PROGRAMS[name]
+    x = np.random.default_rng(0).random((4000, 1000))  # 31 MiB; 24 MiB are for the program
+    np.save(tmp_path / "x.npy", x)
+    with wf.config(memory_limit="30 MiB"):
+        wf.store(run(wf.open(tmp_path / "x.npy")), tmp_path / "y.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected(x), rtol=1e-9, atol=1e-9)
