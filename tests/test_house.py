@@ -35,7 +35,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiler": COMPILER_AND_BELOW,
     "runtime": {"plan", "sizes", "errors"},
     "io": {"plan", "errors"},
-    "tune": COMPILER_AND_BELOW | {"runtime"},
     "config": {"errors", "runtime"},
     "progress": {"errors", "runtime"},
     "launch": EXECUTE_AND_BELOW | {"config"},

@@ -170,9 +170,9 @@ def test_formatting_is_numpys() -> None:
 
 def test_corrections_by_both_names() -> None:
     x = np.array([1.0, 2.0, 4.0])
-    for given in ({"ddof": 1}, {"correction": 1}):
-        np.testing.assert_allclose(wf.asarray(x).std(**given).numpy(), x.std(ddof=1))
-        np.testing.assert_allclose(wf.asarray(x).var(**given).numpy(), x.var(ddof=1))
+    for names in ({"ddof": 1}, {"correction": 1}):
+        np.testing.assert_allclose(wf.asarray(x).std(**names).numpy(), x.std(ddof=1))
+        np.testing.assert_allclose(wf.asarray(x).var(**names).numpy(), x.var(ddof=1))
 
 
 def test_showing_never_computes() -> None:

@@ -11,6 +11,7 @@ from weft.functions import (
     lmads,
     manipulation,
     nan_reductions,
+    running,
     searching,
     sorting,
     statistical,
@@ -25,6 +26,7 @@ from weft.functions.linear_algebra import *  # noqa: F403
 from weft.functions.lmads import *  # noqa: F403
 from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
+from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
 from weft.functions.statistical import *  # noqa: F403
@@ -42,6 +44,7 @@ __all__ += linear_algebra.__all__
 __all__ += lmads.__all__
 __all__ += manipulation.__all__
 __all__ += nan_reductions.__all__
+__all__ += running.__all__
 __all__ += searching.__all__
 __all__ += sorting.__all__
 __all__ += statistical.__all__
