@@ -141,28 +141,24 @@ def test_sums_along_axes_are_as_accurate_as_numpys(axis: int, dtype: str) -> Non
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
-def test_variances_are_as_accurate_as_one_pass_allows(offset: float, dtype: str) -> None:
-    """Merged moments err by eps times the condition number (Chan, Golub, LeVeque), not its square.
-
-    NumPy reads the data twice instead.
-    """
+def test_variances_are_as_accurate_as_of_two_passes(offset: float, dtype: str) -> None:
+    """Taken from the first element, a mean far from 0 costs no digits."""
     values = (np.random.default_rng(3).normal(size=40_009) + offset).astype(dtype)
     numbers = [Fraction(float(v)) for v in values]
     mean = sum(numbers) / len(numbers)
     exact = float(sum((v - mean) ** 2 for v in numbers) / len(numbers))
     (found,) = compiled(lambda x: [wf.var(x)], [values])
-    condition = math.sqrt(1 + float(mean) ** 2 / exact)
-    assert abs(float(found) - exact) <= 8 * float(np.finfo(dtype).eps) * condition * exact
+    assert abs(float(found) - exact) <= 16 * float(np.finfo(dtype).eps) * exact
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0])
 @pytest.mark.parametrize("count", [1, 63, 64, 1025, 70_001])
 def test_special_values_survive(value: float, count: int) -> None:
-    """As in NumPy, but that the sum of negative zeros is one: exactly what it is."""
+    """As in NumPy."""
     values = np.full(count, value)
     with np.errstate(invalid="ignore"):
         std = values.std()
-    expected = [value, value, std, abs(value), value]
+    expected = [value + 0.0, value + 0.0, std, abs(value), value]
     found = compiled(totals, [values])
     assert_equal_bits(found, [np.array(number) for number in expected])
     if value:

@@ -53,9 +53,12 @@ def reduce_node(node: Node, axes: tuple[int, ...], operator: str, neutral: Any) 
 def sum_node(node: Node, axes: tuple[int, ...]) -> Node:
     if count_of(node.shape, axes).value == 0:
         return filled(scalar_constant(0, node.dtype), kept_shape(node.shape, axes))
-    # -0.0 is what changes no float, -0.0 itself included.
-    zero: Any = -0.0 if node.dtype.is_float else complex(-0.0, -0.0) if node.dtype.is_complex else 0
-    return reduce_node(node, axes, "add", zero)
+    if node.dtype.is_integer:
+        return reduce_node(node, axes, "add", 0)
+    # -0.0 is what changes no float, -0.0 itself included; NumPy begins with 0.0.
+    zero: Any = complex(-0.0, -0.0) if node.dtype.is_complex else -0.0
+    total = reduce_node(node, axes, "add", zero)
+    return apply("add", total, scalar_constant(0.0, node.dtype))
 
 
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
@@ -178,7 +181,11 @@ def _merge_moments(dtype: DType) -> Lambda:
 
 
 def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
-    """The variance by one pass over the data."""
+    """The variance by one pass over the data.
+
+    Elements are taken from their first one along the axes: a mean far from 0 then costs no
+    digits.
+    """
     if node.dtype.is_complex:
         parts = (apply(part, node) for part in ("real", "imag"))
         return apply("add", *(var_node(part, axes, correction) for part in parts))
@@ -188,6 +195,10 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
     if not axes:
         squares = apply("multiply", apply("subtract", node, node), node)
         return divided_by_count(squares, layout.ONE, correction)
+    first = node
+    for axis in axes:
+        first = layout.take_slice(first, axis, layout.ZERO, layout.ONE)
+    node = apply("subtract", node, layout.broadcast(first, node.shape))
     one, zero = (scalar_constant(value, node.dtype) for value in (1, 0))
     apart = apply("subtract", node, node)  # of one element: 0, or NaN where it is not finite
     moments = make(

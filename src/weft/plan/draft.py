@@ -219,12 +219,20 @@ class Draft:
     def _narrow_axis(
         self, statement: Statement, dim: int, access: Access, bounds: tuple[Bounds, ...]
     ) -> int | None:
-        """The axis along which a box of one index reads the smallest share of the array."""
+        """The axis along which a box of one index reads the smallest share of the array.
+
+        An input of which every box reads the same part has a window too: that part.
+        """
         best: tuple[float, int] | None = None
         shape = self.analysis.shapes[access.array]
         index = statement.dims[dim]
+        moves = [
+            ends is not None and any(statement.reads.depends(end, index) for end in ends)
+            for ends in access.index
+        ]
+        is_input = access.array not in self.analysis.producer
         for axis, (ends, (lower, upper)) in enumerate(zip(access.index, bounds, strict=True)):
-            if ends is None or not any(statement.reads.depends(end, index) for end in ends):
+            if ends is None or not (moves[axis] or (is_input and not any(moves))):
                 continue
             width = float(np.median(upper - lower))
             if width < shape[axis] and (best is None or width / shape[axis] < best[0]):
