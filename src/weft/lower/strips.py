@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from weft.errors import InternalError
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.columns import reads_columns
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import reductions, shapes
@@ -99,19 +100,9 @@ def _wanted(body: fun.Body, lane: str) -> bool:
             case fun.Loop():
                 return True
             case fun.Reduce() as reduce if not shapes.is_unrolled(reduce):
-                return _columns(reduce, lane)
+                reduced = {r.index.name for r in reduce.space}
+                return reads_columns(reduce.body, lane, reduced)
     return False
-
-
-def _columns(reduce: fun.Reduce, lane: str) -> bool:
-    """Whether the reads of the highest rank end in the lane, and in no reduced index."""
-    reads = [let.expr for let in walk.statements(reduce.body) if isinstance(let.expr, fun.Index)]
-    rank = max((len(read.indices) for read in reads), default=0)
-    last = [read.indices[-1] for read in reads if len(read.indices) == rank]
-    reduced = {r.index.name for r in reduce.space}
-    return any(lane in index.variables() for index in last) and not any(
-        reduced & index.variables() for index in last
-    )
 
 
 def loops_freely(body: fun.Body) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from weft.fun import nodes as fun
-from weft.passes.reads import Reads
+from weft.fun.columns import reads_columns
 
 
 def vector_dimension(reduce: fun.Reduce) -> Literal["reduced", "kept"]:
@@ -17,12 +17,6 @@ def vector_dimension(reduce: fun.Reduce) -> Literal["reduced", "kept"]:
     kept = len(reduce.space) - reduce.reduced
     if kept == 0:
         return "reduced"
-    sites = Reads.of(reduce).sites
-    rank = max((len(site.indices) for site in sites), default=0)
-    last: set[str] = set()
-    for site in sites:
-        if len(site.indices) == rank and rank:
-            last |= site.indices[-1].variables()
-    columns = reduce.space[kept - 1].index.name
     rows = {r.index.name for r in reduce.space[kept:]}
-    return "kept" if columns in last and not rows & last else "reduced"
+    columns = reads_columns(reduce.body, reduce.space[kept - 1].index.name, rows)
+    return "kept" if columns else "reduced"
