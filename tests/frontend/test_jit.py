@@ -226,3 +226,17 @@ def test_results_that_are_no_arrays_are_given_as_they_are() -> None:
     assert wf.jit(lambda x: None)(np.ones(3)) is None
     assert wf.jit(lambda x: "name")(np.ones(3)) == "name"
     assert wf.jit(lambda x: ())(np.ones(3)) == ()
+
+
+@pytest.mark.parametrize("shape", [(7,), (300, 200)])
+def test_arrays_in_any_memory_layout(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).random(shape)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    unaligned = np.frombuffer(b"-" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(shape)
+    increment = wf.jit(lambda x: x + 1)
+    for given in (
+        x, x.astype(">f8"), np.asfortranarray(x), read_only, unaligned, x[::-1][::-1],
+        x.astype(">f8")[::-1][::-1],
+    ):  # fmt: skip
+        np.testing.assert_array_equal(increment(given), x + 1)

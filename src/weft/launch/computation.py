@@ -100,7 +100,8 @@ class Computation:
         layouts: dict[str, Layout] = {}
         strides: dict[str, int] = {}
         for place, array in enumerate(inputs):
-            if not array.flags.carray and self.is_array[place]:
+            plain = array.flags.carray and array.dtype.isnative
+            if not plain and self.is_array[place]:
                 layout = layout_of(array)
                 if layout is None:
                     inputs = [*inputs]
