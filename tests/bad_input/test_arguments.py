@@ -206,6 +206,8 @@ def test_settings(setting: dict[str, Any], named: Any) -> None:
     assert wf.settings() == before
 
 
+MASKED = np.ma.masked_greater(np.arange(3.0), 1.0)
+
 ARGUMENTS: list[tuple[Callable[[], Any], type, type, str]] = [
     (lambda: wf.sum(array(3), axis=1), ArgumentError, ValueError, "axis=1"),
     (lambda: wf.sum(array(3, 3), axis=(0, 0)), ArgumentError, ValueError, "axis=(0, 0)"),
@@ -214,6 +216,9 @@ ARGUMENTS: list[tuple[Callable[[], Any], type, type, str]] = [
     (lambda: wf.stencil(lambda s: s[1], array(3), boundary="mirror"), ArgumentError, ValueError,
      "mirror"),
     (lambda: wf.stencil(lambda s: s[0.5], array(3)), ArgumentTypeError, TypeError, "s[0.5]"),
+    (lambda: wf.asarray(MASKED), ArgumentTypeError, TypeError, "MASKED"),
+    (lambda: array(3) + MASKED, ArgumentTypeError, TypeError, "MASKED"),
+    (lambda: wf.jit(lambda x: x + 1)(MASKED), ArgumentTypeError, TypeError, "MASKED"),
     (lambda: wf.explain(3), ArgumentTypeError, TypeError, "explain"),
     (lambda: array(3)["a"], OutOfBoundsError, IndexError, '["a"]'),
     (lambda: array(3).to_device("tpu"), ArgumentError, ValueError, "tpu"),

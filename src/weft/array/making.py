@@ -106,7 +106,19 @@ def strong(node: Node, dtype: DType) -> Node:
     return as_dtype(node, dtype)
 
 
+def refuse_masked(array: npt.NDArray[Any]) -> None:
+    """Masks would be lost in silence."""
+    if type(array) is not np.ndarray and np.ma.is_masked(array):
+        raise ArgumentTypeError(
+            "a masked array",
+            "an array without masked elements",
+            "x.filled(numpy.nan) and the nan reductions, or wf.where with the mask",
+            place=user_place(),
+        )
+
+
 def _native(array: npt.NDArray[Any], copy: bool | None) -> npt.NDArray[Any]:
+    refuse_masked(array)
     if copy:
         return np.array(array, order="C")
     if not array.dtype.isnative:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.array import Array, asarray
+from weft.array.making import refuse_masked
 from weft.errors import ArgumentTypeError, UnsupportedError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph
@@ -65,6 +66,7 @@ class Foreign:
 def as_data(leaf: Any) -> Any:
     """An argument as a NumPy array, lazy array, Python scalar, or static value."""
     if isinstance(leaf, np.ndarray):
+        refuse_masked(leaf)
         from_numpy(leaf.dtype)
         return leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("="))
     if isinstance(leaf, np.generic):
