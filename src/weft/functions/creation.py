@@ -145,7 +145,17 @@ def linspace(
     start: Any, stop: Any, /, num: Any, *, dtype: Any = None, device: Any = None,
     endpoint: bool = True,
 ) -> Array:  # fmt: skip
-    """`num` evenly spaced values from start to stop."""
+    """`num` evenly spaced values from start to stop.
+
+    Parameters
+    ----------
+    start, stop : Python scalar
+    num : int
+    dtype : dtype, optional
+        float64 by default, complex128 of complex ends.
+    endpoint : bool
+        Whether `stop` is the last value; if not, it is the one after.
+    """
     check_device(device)
     count = extents.as_length(num)
     complexes = isinstance(start, builtins.complex) or isinstance(stop, builtins.complex)

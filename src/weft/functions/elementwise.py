@@ -213,7 +213,21 @@ subtract = _binary("subtract")
 
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Array:
-    """x1 where the condition holds, else x2."""
+    """x1 where the condition holds, else x2; the three broadcast together.
+
+    Parameters
+    ----------
+    condition : array of booleans
+    x1, x2 : array or Python scalar
+        The result has the dtype that both promote to.
+
+    Raises
+    ------
+    DTypeError
+        For a condition that is not of booleans.
+    ShapeError
+        For shapes that do not broadcast together.
+    """
     test = node_of(condition)
     if test.dtype is not DType.BOOL:
         raise DTypeError(f"a condition of {test.dtype.numpy}", "booleans", place=user_place())

@@ -167,7 +167,21 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
-    """Sub-arrays at indices of an axis."""
+    """Sub-arrays at indices of an axis.
+
+    Parameters
+    ----------
+    x : array
+    indices : array of integers
+        Negative ones count from the end.
+    axis : int, optional
+        May be left out of an array of one dimension alone.
+
+    Raises
+    ------
+    OutOfBoundsError
+        When run, for indices outside the axis.
+    """
     node, where = array_node(x), array_node(indices)
     if axis is None:
         if len(node.shape) != 1:

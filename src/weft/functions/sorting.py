@@ -36,12 +36,40 @@ def _sorted(routine: str, x: Any, axis: int, descending: bool, stable: bool) -> 
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    """The elements along an axis in order."""
+    """The elements along an axis in order; NaN counts as the largest.
+
+    Parameters
+    ----------
+    x : array, real
+    axis : int
+    descending : bool
+    stable : bool
+        Whether equal elements keep their order.
+
+    Raises
+    ------
+    AxisError
+        For an axis that the array does not have.
+    """
     return _sorted("sort", x, axis, descending, stable)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    """The indices that sort along an axis."""
+    """The indices that sort along an axis, as int64.
+
+    Parameters
+    ----------
+    x : array, real
+    axis : int
+    descending : bool
+    stable : bool
+        Whether equal elements keep their order.
+
+    Raises
+    ------
+    AxisError
+        For an axis that the array does not have.
+    """
     return _sorted("argsort", x, axis, descending, stable)
 
 

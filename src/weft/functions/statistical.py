@@ -12,6 +12,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.first import first_elements
 from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
 from weft.functions.arguments import array_node, axes_of, dtype_of, one_axis
 from weft.functions.creation import filled
@@ -66,6 +67,21 @@ def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
 
     Small integers and booleans are summed in 64 bits. Floats are summed in a fixed tree, so
     at least as accurately as NumPy's pairwise sum.
+
+    Parameters
+    ----------
+    x : array, numeric or boolean
+    axis : int or tuple of int, optional
+        All axes by default.
+    dtype : dtype, optional
+        Of the sum and of its result.
+    keepdims : bool
+        Whether summed axes stay, with extent 1.
+
+    Raises
+    ------
+    AxisError
+        For axes that the array does not have.
     """
     return _total(x, axis, dtype, keepdims, "add")
 
@@ -183,8 +199,8 @@ def _merge_moments(dtype: DType) -> Lambda:
 def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
     """The variance by one pass over the data.
 
-    Elements are taken from their first one along the axes: a mean far from 0 then costs no
-    digits.
+    Elements are taken from their first one along the axes, where that is at hand: a mean far
+    from 0 then costs no digits.
     """
     if node.dtype.is_complex:
         parts = (apply(part, node) for part in ("real", "imag"))
@@ -195,10 +211,9 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
     if not axes:
         squares = apply("multiply", apply("subtract", node, node), node)
         return divided_by_count(squares, layout.ONE, correction)
-    first = node
-    for axis in axes:
-        first = layout.take_slice(first, axis, layout.ZERO, layout.ONE)
-    node = apply("subtract", node, layout.broadcast(first, node.shape))
+    first = first_elements(node, axes)
+    if first is not None:
+        node = apply("subtract", node, layout.broadcast(first, node.shape))
     one, zero = (scalar_constant(value, node.dtype) for value in (1, 0))
     apart = apply("subtract", node, node)  # of one element: 0, or NaN where it is not finite
     moments = make(
@@ -209,7 +224,24 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
 
 
 def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
-    """The variance over axes: squared deviations over (count - correction), in one pass."""
+    """The variance over axes: squared deviations over (count - correction), in one pass.
+
+    Parameters
+    ----------
+    x : array
+        Integers are taken as float64.
+    axis : int or tuple of int, optional
+        All axes by default.
+    correction : float
+        What NumPy calls `ddof`: 1 for the variance of a sample.
+    keepdims : bool
+        Whether reduced axes stay, with extent 1.
+
+    Raises
+    ------
+    AxisError
+        For axes that the array does not have.
+    """
     node = as_inexact(array_node(x))
     axes = axes_of(axis, len(node.shape))
     result = var_node(node, axes, float(correction))
@@ -263,7 +295,23 @@ def last_axis(node: Node, axis: int) -> tuple[Node, list[int]]:
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Array:
-    """Running sums along an axis (which may be left out of one dimension alone)."""
+    """Running sums along an axis.
+
+    Parameters
+    ----------
+    x : array, numeric
+    axis : int, optional
+        May be left out of an array of one dimension alone.
+    dtype : dtype, optional
+        Of the sums; by default that of `sum`.
+    include_initial : bool
+        Whether the result begins with a 0, and is longer by one.
+
+    Raises
+    ------
+    ArgumentError
+        Without an axis, for an array of several dimensions.
+    """
     return _cumulative(x, axis, dtype, include_initial, "add", 0)
 
 
