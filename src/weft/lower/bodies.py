@@ -39,6 +39,8 @@ def apply_lambda(e: Emitter, function: fun.Lambda, arguments: Iterable[imp.Expr]
 
 # ---------------------------------------------------------------- scalars
 
+TRUE = imp.Const(True, DType.BOOL)
+
 
 def lower_scalar(e: Emitter, let: fun.Let) -> None:
     """One scalar, declared where it varies least."""
@@ -47,7 +49,14 @@ def lower_scalar(e: Emitter, let: fun.Let) -> None:
     match expr:
         case fun.Apply(operation, arguments):
             note(e, var, expr)
-            value: imp.Expr = imp.Apply(operation, tuple(map(e.atom, arguments)), var.type.dtype)
+            if e.interior and var.name in e.true_inside:
+                e.bind(var.name, TRUE)
+                return
+            operands = tuple(map(e.atom, arguments))
+            if operation == "logical_and" and TRUE in operands:
+                e.bind(var.name, operands[1] if operands[0] == TRUE else operands[0])
+                return
+            value: imp.Expr = imp.Apply(operation, operands, var.type.dtype)
             cheap = table.lookup(operation).cost == "cheap"
             e.bind(var.name, e.declare(value, depth=None if cheap else _guarded(e, value)))
         case fun.Cast(dtype, argument):
@@ -103,7 +112,7 @@ def note(e: Emitter, var: fun.Var, expr: fun.Apply) -> None:
     """Remembers what an int64 or boolean scalar says about indices."""
     polys = [poly_of(atom) for atom in expr.arguments]
     if isinstance(var.type, fun.Scalar) and var.type.dtype is DType.BOOL:
-        facts = _comparison(e, expr, polys)
+        facts = comparison(e, expr, polys)
         if facts is not None:
             e.comparisons[var.name] = facts
     elif var.type.dtype is DType.I64 and all(poly is not None for poly in polys):
@@ -130,7 +139,7 @@ def poly_of(atom: fun.Atom) -> Size | None:
     return Poly.var(atom.name) if isinstance(atom, fun.Var) else as_poly(int(atom.value.real))
 
 
-def _comparison(
+def comparison(
     e: Emitter, expr: fun.Apply, polys: list[Size | None]
 ) -> tuple[tuple[Size, ...], tuple[Size, ...]] | None:
     """What is >= 0 where a comparison holds, and where it does not."""

@@ -53,6 +53,7 @@ class Emitter:
         self.thread: imp.Expr = imp.ZERO
         self.comparisons: dict[str, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}
         self.interior = False  # boundary rules on the innermost index are known not to apply
+        self.true_inside: frozenset[str] = frozenset()  # comparisons that hold in the interior
         self.lane = ""  # the FUN name of the innermost index
         self.place: Place | None = None
 

@@ -17,12 +17,13 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import shapes
-from weft.lower.bodies import scalar_results
+from weft.lower.bodies import comparison, poly_of, scalar_results
 from weft.lower.emitter import Emitter
 from weft.ops.dtypes import DType
-from weft.sizes import ONE, Size
+from weft.sizes import ONE, ZERO, Size
 
 LANES = 64
+NEAR = 64  # elements from an end of the row that are worth a loop of their own
 
 Store = Callable[[list[imp.Expr]], None]
 
@@ -164,10 +165,10 @@ def _careful(
 def interior(e: Emitter, lane: str, body: fun.Body) -> tuple[imp.Expr, imp.Expr] | None:
     """Where on the row no boundary rule on its index applies; None where there are none.
 
-    None too where a rule cannot be split off: every element then obeys it.
+    None too where a rule cannot be split off: every element then obeys it. Comparisons that
+    hold but near the row's ends are rules too: they are true in the interior.
     """
-    firsts: list[Size] = []
-    lasts: list[Size] = []
+    firsts, lasts = _near_ends(e, lane, body)
     for let in walk.statements(body):
         if not isinstance(let.expr, fun.Index):
             continue
@@ -189,6 +190,37 @@ def interior(e: Emitter, lane: str, body: fun.Body) -> tuple[imp.Expr, imp.Expr]
     if not firsts:
         return None
     return _extreme(e, "max", firsts), _extreme(e, "min", lasts)
+
+
+def _near_ends(e: Emitter, lane: str, body: fun.Body) -> tuple[list[Size], list[Size]]:
+    """Limits by comparisons that hold but near the ends; the emitter is told which."""
+    firsts: list[Size] = []
+    lasts: list[Size] = []
+    true: set[str] = set()
+    end = e.ranges[lane][1] if lane in e.ranges else None
+    for let in body.statements:
+        if end is None or not isinstance(let.expr, fun.Apply):
+            continue
+        facts = comparison(e, let.expr, [poly_of(atom) for atom in let.expr.arguments])
+        if facts is None or len(facts[0]) != 1 or lane not in facts[0][0].variables():
+            continue
+        (fact,) = facts[0]  # >= 0 where the comparison holds
+        factor, rest = fact.coefficient(lane), fact.without(lane)
+        if fact.degree(lane) != 1:
+            continue
+        if factor == ONE and rest.is_constant and -NEAR <= rest.constant <= 0:
+            firsts.append(-rest)
+        elif factor == -ONE and (rest + 1 - end).is_constant and (rest + 1 - end).constant >= -NEAR:
+            lasts.append(rest + 1)
+        else:
+            continue
+        true.add(let.pattern[0].name)
+    e.true_inside = frozenset(true)
+    if firsts and not lasts:
+        lasts.append(end or ONE)
+    if lasts and not firsts:
+        firsts.append(ZERO)
+    return firsts, lasts
 
 
 def _extreme(e: Emitter, operator: Literal["min", "max"], limits: list[Size]) -> imp.Expr:
