@@ -8,6 +8,7 @@ and streamed.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,13 +21,14 @@ from weft.errors import MemoryLimitError, SourceError, WeftError
 from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
+from weft.frontend.trace import trace
+from weft.launch import Computation, have_compiler, stage_code
 from weft.ops.dtypes import DType, from_numpy
 from weft.plan.protocols import Sink, Source
 
-# The compiler and the runtime are imported when something is first run, so that
+# The compiler, the planner and files are imported when they are first needed, so that
 # `import weft` stays quick.
 if TYPE_CHECKING:
-    from weft.launch import Computation
     from weft.plan.nodes import Plan
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -41,9 +43,6 @@ def computation_of(outputs: Sequence[Node]) -> tuple[Computation, Walk]:
     walk = graph_key(outputs)
     found = _computations.get(walk.key)
     if found is None:
-        from weft.frontend.trace import trace
-        from weft.launch import Computation
-
         with _making:
             found = _computations.get(walk.key)
             if found is None:
@@ -71,7 +70,6 @@ class _Places:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if not isinstance(error, WeftError) or error.place is None:
             return
-        from weft.frontend.trace import trace
         from weft.fun.walk import statements
 
         own = trace(self.outputs, walk=self.walk).program
@@ -113,8 +111,6 @@ def run(
         One for each parameter.
     out : sequence of ndarray or None, optional
     """
-    from weft.launch import have_compiler
-
     current = settings()
     arrays = addressable(computation, inputs)
     if arrays is not None:
@@ -150,7 +146,6 @@ def plan_of(
     current: Settings,
 ) -> Plan:
     """How the computation is streamed through boxes."""
-    from weft.launch import stage_code
     from weft.plan.planner import plan_program
     from weft.runtime import threads as runtime_threads
 
@@ -223,17 +218,24 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
+    current = settings()
+    nowhere = [
+        Nowhere(tuple(length.value for length in node.shape), node.dtype.numpy) for node in outputs
+    ]
     with _Places(computation, outputs, walk):
         if sinks is not None:
-            return plan_of(computation, walk.values, inputs, sinks, settings())
+            return plan_of(computation, walk.values, inputs, sinks, current)
+        if sum(map(_bytes, outputs)) > current.limit:
+            return plan_of(computation, walk.values, inputs, nowhere, current)
         try:
-            return plan_of(computation, walk.values, inputs, [None] * len(outputs), settings())
+            return plan_of(computation, walk.values, inputs, [None] * len(outputs), current)
         except MemoryLimitError:
-            sinks = [
-                Nowhere(tuple(length.value for length in node.shape), node.dtype.numpy)
-                for node in outputs
-            ]
-            return plan_of(computation, walk.values, inputs, sinks, settings())
+            return plan_of(computation, walk.values, inputs, nowhere, current)
+
+
+def _bytes(node: Node) -> int:
+    """Bytes that the values of a node take."""
+    return math.prod(length.value for length in node.shape) * node.dtype.itemsize
 
 
 def as_source(value: Any) -> Source:

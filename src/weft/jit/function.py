@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -52,10 +52,8 @@ from weft.jit.arguments import (
     pattern_key,
     placeholder,
 )
+from weft.launch import Computation, have_compiler
 from weft.sizes import Derived, Fact
-
-if TYPE_CHECKING:
-    from weft.launch import Computation
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -163,8 +161,6 @@ def launch(
     computation: Computation, sizes: dict[str, int], inputs: list[Any], out: Any
 ) -> list[Any]:
     """Run compiled code on data in memory, however small it is."""
-    from weft.launch import have_compiler
-
     if have_compiler():
         try:
             return computation.run_in_core(sizes, inputs, out, settings())
@@ -343,8 +339,6 @@ class Jitted:
             containers = flatten(result, given)
             nodes: list[Node] = []
             outputs = tuple(_output(value, nodes) for value in given)
-        from weft.launch import Computation
-
         names = self._parameter_names(structure, placed)
         walk = graph_key(nodes)
         name = self.function.__name__
