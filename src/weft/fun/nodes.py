@@ -361,7 +361,6 @@ class Call:
     options: tuple[tuple[str, bool | int | float | str], ...] = ()
 
 
-ScalarExpr: TypeAlias = Apply | Cast | SizeValue | Index
 LayoutExpr: TypeAlias = Slice | LmadSlice | Permute | Reshape | Broadcast
 ParallelExpr: TypeAlias = Kernel | Reduce | Scan | Scatter
 Expr: TypeAlias = (
@@ -371,6 +370,8 @@ Expr: TypeAlias = (
     | Concat | Update | LmadUpdate | Copy
     | If | Loop | Call
 )  # fmt: skip
+
+LAYOUT_CHANGES = (Slice, LmadSlice, Permute, Reshape, Broadcast)  # for isinstance
 
 # ---------------------------------------------------------------- binding forms
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, user_place
 from weft.frontend.extent import Extent, as_length
 from weft.frontend.graph import Node
 from weft.frontend.layout import axis_number
@@ -64,8 +64,3 @@ def shape_of(shape: Any) -> tuple[Extent, ...]:
     """A shape that the user gave: an int, or a sequence of them."""
     given: Sequence[Any] = shape if isinstance(shape, tuple | list) else (shape,)
     return tuple(as_length(n) for n in given)
-
-
-def require_numeric(node: Node, what: str) -> None:
-    if node.dtype is DType.BOOL:
-        raise DTypeError(f"{what} of booleans", "a numeric dtype", place=user_place())

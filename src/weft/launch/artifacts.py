@@ -28,7 +28,6 @@ from weft.plan.archive import (
 )  # fmt: skip
 from weft.plan.decisions import Choices, Decided
 from weft.plan.seams import (
-    LAYOUT_CHANGES,
     CallPiece,
     CompiledPiece,
     Piece,
@@ -176,7 +175,7 @@ def view_roots(program: fun.Program) -> dict[str, str]:
     """For each outermost layout change, the array that it is a view of."""
     roots: dict[str, str] = {}
     for let in program.body.statements:
-        if isinstance(let.expr, LAYOUT_CHANGES) and isinstance(let.expr.array, fun.Var):
+        if isinstance(let.expr, fun.LAYOUT_CHANGES) and isinstance(let.expr.array, fun.Var):
             roots[let.pattern[0].name] = roots.get(let.expr.array.name, let.expr.array.name)
     return roots
 

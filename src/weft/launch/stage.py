@@ -14,7 +14,6 @@ from weft.fun.interpret import interpret
 from weft.launch.artifacts import segment_of
 from weft.launch.device import device, have_compiler
 from weft.plan.nodes import StageCode
-from weft.plan.seams import LAYOUT_CHANGES
 from weft.plan.segment import Layout, Segment
 from weft.runtime.devices.cpu import LoadedSegment
 from weft.runtime.incore import check_bounds
@@ -60,7 +59,7 @@ class InterpretedStage:
         self.kernels = tuple(
             f"{type(let.expr).__name__.lower()} {let.pattern[0].name} (by NumPy)"
             for let in program.body.statements
-            if not isinstance(let.expr, LAYOUT_CHANGES)
+            if not isinstance(let.expr, fun.LAYOUT_CHANGES)
         )
 
     def run(

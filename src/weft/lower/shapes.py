@@ -15,7 +15,6 @@ WEIGHT = {"cheap": 1, "moderate": 4, "expensive": 12}
 UNROLLED = 128  # elements of a reduction that is written out
 ROUNDS = 64  # how many rounds a loop is guessed to take where nobody knows
 
-LAYOUT = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
 SCALAR = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
 
 

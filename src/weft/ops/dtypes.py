@@ -102,8 +102,3 @@ def from_numpy(dtype: object) -> DType:
 
 def _supported() -> str:
     return "one of " + ", ".join(_NUMPY_NAMES.values())
-
-
-def parse_dtype(text: str) -> DType:
-    """The dtype of a short name in printed IR."""
-    return DType(text)

@@ -31,7 +31,7 @@ from weft.plan.nodes import (
 )
 from weft.plan.protocols import Sink, Source
 from weft.plan.segment import Layout
-from weft.plan.statements import LAYOUTS, Analysis
+from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
 
 BOX_BYTES = 32 << 20
@@ -316,7 +316,7 @@ class Scheduler:
         total = np.zeros(boxes.count, np.int64)
         for let in self.stage.program.body.statements:
             for var in let.pattern:
-                if isinstance(var.type, fun.Array) and not isinstance(let.expr, LAYOUTS):
+                if isinstance(var.type, fun.Array) and not isinstance(let.expr, fun.LAYOUT_CHANGES):
                     count: Any = var.type.dtype.itemsize
                     for size in var.type.shape:
                         count = count * size.evaluate(values)

@@ -8,8 +8,6 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 
-LAYOUT_CHANGES = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
-
 
 @dataclass(frozen=True, slots=True)
 class CompiledPiece:
@@ -50,7 +48,7 @@ def cut_at_calls(program: fun.Program) -> tuple[Piece, ...]:
     groups: list[list[fun.Let] | fun.Let] = []
     pending: set[str] = set()
     for let in program.body.statements:
-        if isinstance(let.expr, LAYOUT_CHANGES):
+        if isinstance(let.expr, fun.LAYOUT_CHANGES):
             continue
         if isinstance(let.expr, fun.Call):
             needed = _through_views(walk.used_names(let.expr), defined)
@@ -86,7 +84,8 @@ def _results_are_views(program: fun.Program, defined: dict[str, fun.Let]) -> boo
     params = {param.name for param in program.params}
     results = program.body.results
     return len(set(_names(results))) != len(results) or any(
-        name in params or isinstance(defined[name].expr, LAYOUT_CHANGES) for name in _names(results)
+        name in params or isinstance(defined[name].expr, fun.LAYOUT_CHANGES)
+        for name in _names(results)
     )
 
 
@@ -100,7 +99,7 @@ def _through_views(names: frozenset[str], defined: dict[str, fun.Let]) -> set[st
             continue
         found.add(name)
         let = defined.get(name)
-        if let is not None and isinstance(let.expr, LAYOUT_CHANGES):
+        if let is not None and isinstance(let.expr, fun.LAYOUT_CHANGES):
             todo.extend(walk.used_names(let.expr))
     return found
 
@@ -126,7 +125,7 @@ def _views_for(
     pieces: list[ViewPiece] = []
     for name in sorted(names):
         let = defined.get(name)
-        if let is None or name in shown or not isinstance(let.expr, LAYOUT_CHANGES):
+        if let is None or name in shown or not isinstance(let.expr, fun.LAYOUT_CHANGES):
             continue
         pieces.extend(_views_for(walk.used_names(let.expr), defined, shown))
         shown.add(name)
@@ -145,7 +144,7 @@ def _compiled(
         let
         for let in program.body.statements
         if any(var.name in own for var in let.pattern)
-        or (isinstance(let.expr, LAYOUT_CHANGES) and let.pattern[0].name in wanted)
+        or (isinstance(let.expr, fun.LAYOUT_CHANGES) and let.pattern[0].name in wanted)
     ]
     bound = {var.name for let in statements for var in let.pattern}
     variables = {param.name: param for param in program.params}

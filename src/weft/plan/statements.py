@@ -17,8 +17,6 @@ from weft.plan.materialise import as_kernel
 from weft.plan.unwrap import unwrap
 from weft.sizes import Size
 
-LAYOUTS = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape, fun.Broadcast)
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -54,7 +52,7 @@ class Statement:
 
     @property
     def is_layout(self) -> bool:
-        return isinstance(self.original.expr, LAYOUTS)
+        return isinstance(self.original.expr, fun.LAYOUT_CHANGES)
 
     @property
     def results(self) -> tuple[str, ...]:

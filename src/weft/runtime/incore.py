@@ -63,7 +63,6 @@ class Launch:
     step: SegmentStep
     integers: tuple[int, ...]
     results: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
-    result_bytes: int
     workspace: int
 
 
@@ -133,7 +132,6 @@ def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
         step,
         tuple(known[name] for name in segment.integers),
         results,
-        sum(math.prod(shape) * dtype.itemsize for shape, dtype in results),
         segment.workspace.evaluate(known),
     )
 
