@@ -368,6 +368,27 @@ def test_truncated(tmp_path: Path) -> None:
     assert f"{size} bytes" in message
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("columns", [slice(0, 300), slice(103, 109)])  # long pieces and short ones
+def test_shrunk_after_it_was_mapped(order: Any, columns: slice, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.asarray(DATA, order=order))
+    source = open_source(tmp_path / "a.npy")
+    assert source.direct() is not None
+    os.truncate(tmp_path / "a.npy", 4096)
+    box = (slice(0, 7), slice(0, 5), columns)
+    with pytest.raises(SourceError, match="truncated: 4096 bytes"):
+        source.read(box, np.empty((7, 5, columns.stop - columns.start), "f4"))
+
+
+def test_a_strided_box_longer_than_one_span(tmp_path: Path) -> None:
+    data = np.arange(40_000 * 11, dtype="i4").reshape(40_000, 11)
+    np.save(tmp_path / "a.npy", data)
+    source = open_source(np.load(tmp_path / "a.npy", mmap_mode="r")[::-3, 2::4])
+    out = np.empty((13_000, 2), "i4")
+    source.read((slice(300, 13_300), slice(1, 3)), out)
+    np.testing.assert_array_equal(out, data[::-3, 2::4][300:13_300, 1:3])
+
+
 def test_python_objects(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{}], object), allow_pickle=True)
     assert "pickle" in refused(tmp_path / "a.npy")

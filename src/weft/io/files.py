@@ -2,8 +2,8 @@
 
 A box of an array is a set of equally long *runs* of consecutive bytes in the file and a set of
 *pieces* of consecutive bytes in memory. Runs and pieces are moved by vectored system calls,
-which neither fault pages in nor hold the GIL; where they would be too short for that, the
-file is mapped and NumPy copies.
+which neither fault pages in nor hold the GIL. Where they would be too short for that, whole
+spans are read and NumPy picks; a target is mapped and NumPy copies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Move: TypeAlias = Callable[[int, list[Array], int], int]
 """`os.preadv` or `os.pwritev`: descriptor, buffers and offset to the number of bytes moved."""
 
 _VECTOR = 1024  # buffers in one system call: Linux's IOV_MAX
-_SHORTEST_PIECE = 512  # bytes; below this a mapped copy is quicker than a system call's vector
+_SHORTEST_PIECE = 512  # bytes; below this whole spans are quicker than a system call's vector
+_SPAN = 1 << 18  # bytes that are read at once where pieces are short: they stay in the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,44 @@ def read_box(descriptor: int, extent: Extent, box: Box, out: Array) -> None:
         The file ends inside the box.
     """
     if not _transfer(descriptor, extent, box, out, _preadv):
-        np.copyto(out, map_array(descriptor, extent, writable=False)[box])
+        strides = row_major_strides(extent.shape, extent.dtype.itemsize)
+        read_strided(descriptor, extent.offset, strides, extent.dtype, box, out)
+
+
+def read_strided(
+    descriptor: int, first: int, strides: tuple[int, ...], dtype: np.dtype[Any], box: Box,
+    out: Array,
+) -> None:  # fmt: skip
+    """Fill `out` with a box of an array whose elements lie at any byte strides from `first`.
+
+    What the box spans is read in parts of at most `_SPAN` bytes, and what it does not need of
+    them is passed over. (Touching mapped pages instead would be a bus error, and the end of
+    the process, if the file shrank meanwhile.)
+
+    Raises
+    ------
+    ShortReadError
+        The file ends inside the box.
+    """
+    if out.size == 0:
+        return
+    steps = [(side.stop - 1 - side.start) * by for side, by in zip(box, strides, strict=True)]
+    origin = first + sum(side.start * by for side, by in zip(box, strides, strict=True))
+    low = origin + sum(step for step in steps if step < 0)
+    span = origin + sum(step for step in steps if step > 0) + dtype.itemsize - low
+    if span > _SPAN and out.size > 1:
+        axis = max(range(out.ndim), key=lambda d: abs(steps[d]))
+        middle = (box[axis].start + box[axis].stop) // 2
+        for part in (slice(box[axis].start, middle), slice(middle, box[axis].stop)):
+            piece = (*box[:axis], part, *box[axis + 1 :])
+            there = slice(part.start - box[axis].start, part.stop - box[axis].start)
+            into = out[(slice(None),) * axis + (there,)]
+            read_strided(descriptor, first, strides, dtype, piece, into)
+        return
+    data = os.pread(descriptor, span, low)
+    if len(data) < span:
+        raise ShortReadError(errno.ENODATA, "the file ends inside the array")
+    np.copyto(out, np.ndarray(out.shape, dtype, data, origin - low, strides))
 
 
 def write_box(descriptor: int, extent: Extent, box: Box, data: Array) -> None:

@@ -14,6 +14,7 @@ from weft.io.files import (
     ShortReadError,
     map_strided,
     read_box,
+    read_strided,
     row_major_strides,
 )
 from weft.plan.protocols import Box
@@ -89,14 +90,13 @@ class MappedSource:
         self._identity = identity
 
     def read(self, box: Box, out: Array) -> None:
-        if not self._row_major:
-            self.check()  # a mapped page beyond the end would be a bus error
-            np.copyto(out, self._map()[box])
-            return
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                read_box(descriptor, Extent(self.first, self.shape, self.stored), box, out)
+                if self._row_major:
+                    read_box(descriptor, Extent(self.first, self.shape, self.stored), box, out)
+                else:
+                    read_strided(descriptor, self.first, self.strides, self.stored, box, out)
             finally:
                 os.close(descriptor)
         except ShortReadError:
