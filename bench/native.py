@@ -9,14 +9,15 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 SOURCES = Path(__file__).parent / "c"
 BUILD = Path(__file__).parents[1] / "build" / "bench"
 FLAGS = (
-    "-O3", "-march=native", "-std=gnu11", "-fopenmp-simd", "-fno-math-errno",
-    "-fno-trapping-math", "-fPIC", "-shared", "-pthread",
+    "-O3", "-march=native", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC",
+    "-shared", "-pthread",
 )  # fmt: skip
 
 
@@ -26,31 +27,42 @@ def thread_count() -> int:
 
 
 @functools.cache
-def library(name: str) -> ctypes.CDLL:
-    """`bench/c/<name>.c` as a library whose threads run."""
+def library(name: str, openmp: bool = False) -> ctypes.CDLL:
+    """`bench/c/<name>.c` as a library: its threads OpenMP's, or those of `parallel.h`."""
     source = SOURCES / f"{name}.c"
-    text = source.read_bytes() + (SOURCES / "parallel.h").read_bytes()
+    flags = (*FLAGS, "-fopenmp" if openmp else "-fopenmp-simd")
+    text = source.read_bytes() + (SOURCES / "parallel.h").read_bytes() + repr(flags).encode()
     path = BUILD / f"{name}-{hashlib.sha256(text).hexdigest()[:16]}.so"
     if not path.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")
         compiler = shlex.split(os.environ.get("CC", "gcc"))
         subprocess.run(
-            [*compiler, *FLAGS, str(source), "-o", str(temporary), "-lmvec", "-lm"], check=True
+            [*compiler, *flags, str(source), "-o", str(temporary), "-lmvec", "-lm"], check=True
         )
         temporary.replace(path)
     loaded = ctypes.CDLL(str(path))
-    loaded.start_threads(thread_count())
+    if not openmp:
+        loaded.start_threads(thread_count())
     return loaded
 
 
-def call(function: str, *arguments: np.ndarray | int, result: type | None = None) -> float:
-    """Call a function of `in_core.c`: arrays as pointers, ints as int64."""
-    found = library("in_core")[function]
-    found.restype = result
-    return found(
-        *(
-            ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int64(a)
-            for a in arguments
-        )
-    )
+def call(function: str, *arguments: Any, result: type | None = None) -> float:
+    """Call a function of `in_core.c`: arrays as pointers, ints as int64, floats as double."""
+    return _call(library("in_core")[function], arguments, result)
+
+
+def openmp(name: str, *arguments: Any, result: type | None = None) -> float:
+    """Call the function `name` of `bench/c/<name>.c`, as `call` does."""
+    return _call(library(name, openmp=True)[name], arguments, result)
+
+
+def _call(function: Any, arguments: tuple[Any, ...], result: type | None) -> float:
+    function.restype = result
+    return function(*map(_argument, arguments))
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    return ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int64(value)

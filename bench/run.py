@@ -1,10 +1,12 @@
-"""Weft beside its peers: `python bench/run.py in-core | out-of-core | overheads | all`."""
+"""Weft beside its peers: `python bench/run.py in-core | out-of-core | memory | overheads | all`."""
 
 from __future__ import annotations
 
 import argparse
 
+import applications
 import in_core
+import memory
 import out_of_core
 import overheads
 import programs
@@ -12,16 +14,19 @@ import programs
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("in-core", "out-of-core", "overheads", "all"))
+    parser.add_argument("what", choices=("in-core", "out-of-core", "memory", "overheads", "all"))
     parser.add_argument("names", nargs="*", help="programs; all where none is named")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the in-core sizes")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the sizes in memory")
     parser.add_argument("--only", default="", help="contenders, separated by commas")
     parser.add_argument("--limit-mib", type=int, default=64, help="out of core: the limit")
     parser.add_argument("--directory", help="out of core: where the files are made")
     given = parser.parse_args()
     chosen = given.only.lower().split(",") if given.only else []
-    known = {"in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES)}
+    known = {
+        "in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES),
+        "memory": applications.NAMES,
+    }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
             parser.error(f"{name} is none of {', '.join(known.get(given.what, ('no names',)))}")
@@ -35,6 +40,9 @@ def main() -> None:
         contenders = [c for c in out_of_core.RUNNERS if not chosen or c in chosen]
         print()
         out_of_core.run(names, given.limit_mib << 20, given.rounds, given.directory, contenders)
+    if given.what in ("memory", "all"):
+        print()
+        memory.run(names, given.scale, given.rounds)
     if given.what in ("overheads", "all"):
         print()
         overheads.run()

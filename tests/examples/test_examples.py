@@ -71,3 +71,11 @@ def test_days(tmp_path: Path) -> None:
     days = np.stack([np.load(tmp_path / f"day-{day:02}.npy") for day in range(5)])
     np.testing.assert_allclose(mean, days.mean(0), rtol=1e-5)
     np.testing.assert_array_equal(hottest, days.argmax(0))
+
+
+def test_hotspot() -> None:
+    plate = load("hotspot").main(steps=3)
+    assert plate.shape == (512, 512)
+    data = np.load(EXAMPLES / "data" / "hotspot_512.npz")
+    pieces = load("hotspot").simulate_pieces(data["temperature"], data["power"], 3)
+    np.testing.assert_allclose(plate, pieces, rtol=1e-6)

@@ -1,0 +1,162 @@
+"""What the memory passes are worth: Weft with and without short-circuiting, beside C by hand."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import applications
+import measure
+import native
+import numpy as np
+
+import weft as wf
+from weft.config import Settings
+from weft.frontend.containers import flatten
+from weft.runtime.incore import InCore
+from weft.runtime.memory import host_pool
+
+HAS_OPTIMISE = "optimise" in {field.name for field in fields(Settings)}
+WEFT, PLAIN, C = "Weft", "without", "C"
+HEADER = [
+    "program", "Weft ms", "without / with", "thesis, on GPUs", "C / with", "allocations",
+    "copies", "bytes moved", "peak predicted", "seen", "unmerged",
+]  # fmt: skip
+
+
+def settings(optimise: str) -> dict[str, Any]:
+    """The settings of a contender."""
+    return {"optimise": optimise} if HAS_OPTIMISE else {}
+
+
+def contenders(
+    program: ModuleType, inputs: Mapping[str, Any]
+) -> dict[str, Callable[[], list[np.ndarray]]]:
+    """Weft, Weft without short-circuiting, and C, each giving the results as arrays."""
+
+    def weft(optimise: str) -> list[np.ndarray]:
+        with wf.config(**settings(optimise)):
+            return results_of(program, inputs)
+
+    found = {WEFT: lambda: weft("")}
+    if HAS_OPTIMISE:
+        found[PLAIN] = lambda: weft("no-short-circuit")
+    if hasattr(program, "c"):
+        found[C] = lambda: arrays(program.c(inputs))
+    return found
+
+
+def results_of(program: ModuleType, inputs: Mapping[str, Any]) -> list[np.ndarray]:
+    """Weft's results."""
+    if hasattr(program, "weft"):
+        return arrays(program.weft(inputs))
+    function, arguments = program.program(inputs)
+    return arrays(function(*arguments))
+
+
+def arrays(result: Any) -> list[np.ndarray]:
+    leaves: list[Any] = []
+    flatten(result, leaves)
+    return [np.asarray(leaf) for leaf in leaves]
+
+
+def agree(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float) -> bool:
+    """Same shapes; integers equal, floats close relative to the largest value."""
+    for a, b in zip(found, expected, strict=True):
+        if a.shape != b.shape:
+            return False
+        if a.dtype.kind in "biu" and b.dtype.kind in "biu":
+            if not np.array_equal(a, b):
+                return False
+        elif b.size:
+            size = max(float(np.abs(b).max()), 1e-30)
+            if not float(np.abs(a.astype(np.float64) - b).max()) <= tolerance * size:
+                return False
+    return True
+
+
+# ---------------------------------------------------------------- memory
+
+
+@dataclass
+class Peak:
+    """Bytes that were promised to be the most allocated, and those that were."""
+
+    predicted: int
+    seen: int
+
+
+def peak(run: Callable[[], object]) -> Peak:
+    """The peak of one call, by the plan in core and by the allocator."""
+    pool = host_pool()
+    predicted = 0
+    call = InCore.call
+
+    def noted(self: InCore, *arguments: Any, **named: Any) -> Any:
+        nonlocal predicted
+        predicted = max(predicted, self.peak_bytes)
+        return call(self, *arguments, **named)
+
+    run()  # compiled, and what earlier calls left has died
+    before = pool.live
+    pool.peak = before
+    with mock.patch.object(InCore, "call", noted):
+        run()
+    return Peak(predicted, pool.peak - before)
+
+
+def mebibytes(count: float) -> str:
+    return f"{count / 2**20:.1f}"
+
+
+# ---------------------------------------------------------------- the table
+
+
+def run(names: tuple[str, ...], scale: float, rounds: int) -> None:
+    print(f"Memory passes, {native.thread_count()} threads; times are medians of {rounds} rounds,"
+          " ratios medians over rounds; MiB.\n")  # fmt: skip
+    rows = []
+    for name in names or applications.NAMES:
+        measure.note(name)
+        program = applications.load(name)
+        try:
+            rows.append(row(program, scale, rounds))
+        except Exception:
+            measure.note(f"  failed\n{traceback.format_exc(limit=-3)}")
+    print(measure.table(HEADER, rows))
+
+
+def agreeing(program: ModuleType, scale: float) -> set[str]:
+    """The contenders whose results are Weft's: to the bit, or for C within rounding."""
+    runs = contenders(program, getattr(program, "checked", program.inputs)(scale))
+    expected = runs[WEFT]()
+    tolerances = {WEFT: 0.0, PLAIN: 0.0, C: getattr(program, "TOLERANCE", 1e-4)}
+    found = {name for name, call in runs.items() if agree(call(), expected, tolerances[name])}
+    for name in runs.keys() - found:
+        measure.note(f"  {name}: disagrees with Weft, not timed")
+    return found
+
+
+def row(program: ModuleType, scale: float, rounds: int) -> list[str]:
+    wanted = agreeing(program, scale)
+    inputs = program.inputs(scale)
+    runs = {name: call for name, call in contenders(program, inputs).items() if name in wanted}
+    times = measure.alternate(runs, rounds)
+
+    def ratio(name: str) -> str:
+        return f"{times.ratio(name, WEFT):.2f}" if name in times.seconds else "-"
+
+    with wf.config(**settings("")):
+        merged = peak(lambda: results_of(program, inputs))
+    unmerged = "-"
+    if HAS_OPTIMISE:
+        with wf.config(**settings("no-merge")):
+            unmerged = mebibytes(peak(lambda: results_of(program, inputs)).seen)
+    return [
+        program.TITLE, f"{times.median(WEFT) * 1e3:.2f}", ratio(PLAIN), program.THESIS or "-",
+        ratio(C), "-", "-", "-", mebibytes(merged.predicted), mebibytes(merged.seen), unmerged,
+    ]  # fmt: skip
