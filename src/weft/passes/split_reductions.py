@@ -29,6 +29,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.ops.dtypes import DType
+from weft.passes.shift import shift
 from weft.passes.vector_dimension import vector_dimension
 from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
 from weft.sizes.facts import SizeOperation
@@ -155,7 +156,7 @@ class _Split:
             index = self.top.index()
             shifted[range_.index.name] = start + Poly.var(index.name)
             space.append(fun.Range(index, Poly.var(extent.name)))
-        inner = self.shift(reduce.body, old, shifted)
+        inner = shift(reduce.body, shifted, self.names)
         row = tuple(r.extent for r in columns)
         types: list[fun.Type] = [
             fun.Array(var.type.dtype, row) if row else fun.Scalar(var.type.dtype) for var in pattern
@@ -165,24 +166,6 @@ class _Split:
         shape = tuple(r.extent for r in outer) + row
         arrays = tuple(fun.Array(var.type.dtype, shape) for var in pattern)
         return self.top.bind(fun.Kernel(outer, body.body(results)), arrays, "partial")
-
-    def shift(self, body: fun.Body, old: tuple[fun.Range, ...], to: dict[str, Size]) -> fun.Body:
-        """The body with indices replaced by polynomials (and, used as values, by statements)."""
-        used = {
-            a.name
-            for let in walk.statements(body)
-            for a in walk.operands(let.expr)[0]
-            if isinstance(a, fun.Var)
-        } | {a.name for a in body.results if isinstance(a, fun.Var)}
-        head: list[fun.Let] = []
-        atoms: dict[str, fun.Atom] = {}
-        for range_ in old:
-            if range_.index.name in used:
-                var = self.top.index("at")
-                head.append(fun.Let((var,), fun.SizeValue(to[range_.index.name])))
-                atoms[range_.index.name] = var
-        shifted = walk.Substitution(atoms, to).body(body)
-        return fun.Body((*head, *shifted.statements), shifted.results)
 
     def combine(
         self,

@@ -1,0 +1,400 @@
+"""fission: one operator as two, over the two parts of its index space, joined again.
+
+    let y = kernel(i < n) { f(x[i]) }
+ => let a = kernel(i < h) { f(x[i]) }
+    let b = kernel(i < n - h) { f(x[h + i]) }
+    let y = concat[0](a, b)
+
+A rewrite system: each rule takes one statement (or array parameter) and one axis, and any
+sequence of applications leaves the program's meaning. The rules are those of Svensson et
+al., *Converting Data-Parallelism to Task-Parallelism by Rewrites* (2015), figure 2, with the
+parts cut anywhere instead of in the middle:
+
+====================================  =====================================================
+theirs                                here
+====================================  =====================================================
+use                                   an array parameter: two slices of it
+generate, map, zipWith, backpermute   `Kernel` (and so stencils: reads keep their boundaries)
+fold, outer axis                      `Reduce` along a kept axis
+fold, inner axis                      `Reduce` along its first reduced axis, operators between
+permute                               `Scatter`: the second part into what the first gave
+reshape, slice, replicate             `Reshape`, `Slice` and `LmadSlice`, `Broadcast`
+(none)                                `Permute`, `Copy`, `Concat`, `Update`, `LmadUpdate`
+(none)                                `Scan` along a kept axis; along its own, where the
+                                      second part begins with the first one's total
+====================================  =====================================================
+
+Reads are shifted, and layout changes stay views, so that no split copies anything. The
+pass stands after fusion: a fused kernel is split whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from weft.errors import InternalError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Builder, Names
+from weft.ops.dtypes import DType
+from weft.passes.fission_layouts import part_of_layout, part_of_update, slice_of
+from weft.passes.shift import shift
+from weft.sizes import ZERO, Derived, Poly, Size, as_poly
+
+_LAYOUTS = (*fun.LAYOUT_CHANGES, fun.Copy, fun.Concat)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where a rule applies.
+
+    Attributes
+    ----------
+    target : str
+        The first variable of the statement that is split, or an array parameter.
+    axis : int
+        Of the statement's index space, or of its result, or of the array that it writes.
+    extent : Size
+        Of that axis.
+    """
+
+    target: str
+    axis: int
+    extent: Size
+
+
+def splits(program: fun.Program) -> tuple[Split, ...]:
+    """Every place where a rule applies to the program (see `fission`).
+
+    Statements of the program's body, and of the bodies of its loops and branches; axes of
+    which it is known that they have less than two elements are left out.
+    """
+    whole = _used_whole(program.body)
+    found = [
+        Split(param.name, axis, extent)
+        for param in program.params
+        if isinstance(param.type, fun.Array) and param.name in whole
+        for axis, extent in enumerate(param.type.shape)
+    ]
+    for let in _sequential(program.body):
+        found += [Split(let.pattern[0].name, axis, e) for axis, e in _axes(let)]
+    return tuple(s for s in found if not (s.extent.is_constant and s.extent.constant < 2))
+
+
+def fission(program: fun.Program, split: Split, at: Size | None = None) -> fun.Program:
+    """The program with one statement (or parameter) in two parts.
+
+    Removes the statement. Adds two like it, over the elements before and from `at` on, and
+    what joins their results. Requires a place that `splits` gives. Ensures the same meaning
+    (floats: within rounding, where a reduction or a scan is cut along its own axis).
+
+    Parameters
+    ----------
+    at : Size, optional
+        The first element of the second part, at least 0 and at most the extent; the middle,
+        rounded down, if not given.
+
+    Raises
+    ------
+    InternalError
+        Where no rule applies at the place.
+    """
+    return _Fission(program, split, at).program
+
+
+def _sequential(body: fun.Body) -> Iterator[fun.Let]:
+    """The statements that run one after another, at any depth."""
+    for let in body.statements:
+        yield let
+        if isinstance(let.expr, fun.If | fun.Loop):
+            for inner in walk.bodies(let.expr):
+                yield from _sequential(inner)
+
+
+def _used_whole(body: fun.Body) -> set[str]:
+    """Names that are used other than by slices, which is what a parameter's parts are."""
+    used = {a.name for a in body.results if isinstance(a, fun.Var)}
+    for let in body.statements:
+        if not isinstance(let.expr, fun.Slice):
+            used |= walk.used_names(let.expr)
+    return used
+
+
+def _axes(let: fun.Let) -> list[tuple[int, Size]]:
+    """The axes along which a rule splits a statement, with their extents."""
+    match let.expr:
+        case fun.Kernel(space):
+            return [(axis, r.extent) for axis, r in enumerate(space)]
+        case fun.Reduce(space, reduced, counter=False):
+            # A later reduced axis would interleave the parts, and operators need not commute.
+            along = len(space) - reduced + 1
+            return [(axis, r.extent) for axis, r in enumerate(space[:along])]
+        case fun.Scan(space):
+            return [(axis, r.extent) for axis, r in enumerate(space)]
+        case fun.Scatter(_, space):
+            return [(0, space[0].extent)]  # the last index wins, the outermost axis first
+        case fun.Update(_, dims, fun.Var(type=fun.Array())):
+            spans = [dim.extent for dim in dims if isinstance(dim, fun.Span)]
+            return list(enumerate(spans))
+        case fun.LmadUpdate(_, _, lmad_dims):
+            return list(enumerate(extent for extent, _ in lmad_dims))
+        case fun.Concat(_, joined):
+            shape = walk.type_sizes(let.pattern[0].type)
+            return [(axis, extent) for axis, extent in enumerate(shape) if axis != joined]
+        case fun.Reshape(_, shape):
+            return [(0, shape[0])]
+        case expr if isinstance(expr, _LAYOUTS):
+            return list(enumerate(walk.type_sizes(let.pattern[0].type)))
+        case _:
+            return []
+
+
+class _Fission:
+    def __init__(self, program: fun.Program, split: Split, at: Size | None) -> None:
+        self.names = Names.of(program)
+        self.derived = list(program.derived)
+        self.split = split
+        self.at = at
+        self.sizes = {*program.sizes, *(derived.name for derived in program.derived)}
+        self.top = Builder(self.names)
+        if any(param.name == split.target for param in program.params):
+            body = self.parameter(program)
+        else:
+            found = self.body(program.body)
+            if found is None:
+                raise InternalError(f"fission: there is nothing to split at {split.target}")
+            body = found
+        self.program = replace(program, body=body, derived=tuple(self.derived))
+
+    # ------------------------------------------------------------ finding the place
+
+    def parameter(self, program: fun.Program) -> fun.Body:
+        """x => concat(x[:h], x[h:])"""
+        param = next(p for p in program.params if p.name == self.split.target)
+        assert isinstance(param.type, fun.Array)
+        axis = self.split.axis
+        parts = [slice_of(self.top, param, axis, *part) for part in self.parts()]
+        joined = self.top.let(fun.Concat(tuple(parts), axis), param.type, param.name)
+        rest = walk.Substitution({param.name: joined}).body(program.body)
+        return fun.Body((*self.top.statements, *rest.statements), rest.results)
+
+    def body(self, body: fun.Body) -> fun.Body | None:
+        """The body with the target split; None where the target is not in it."""
+        for position, let in enumerate(body.statements):
+            before, after = body.statements[:position], body.statements[position + 1 :]
+            if let.pattern[0].name == self.split.target:
+                self.top.place = let.place
+                renamed = self.statement(let)
+                rest = fun.Body(after, body.results)
+                if renamed:
+                    rest = walk.Substitution(renamed).body(rest)
+                statements = (*before, *self.top.statements, *rest.statements)
+                return fun.Body(statements, rest.results)
+            if isinstance(let.expr, fun.If | fun.Loop):
+                expr = walk.map_bodies(let.expr, lambda inner: self.body(inner) or inner)
+                if self.top.statements:
+                    new = fun.Let(let.pattern, expr, let.place)
+                    return fun.Body((*before, new, *after), body.results)
+        return None
+
+    def parts(self) -> list[tuple[Size, Size]]:
+        """Start and extent of the two parts."""
+        extent = self.split.extent
+        at = self.half(extent) if self.at is None else self.at
+        return [(ZERO, at), (at, extent - at)]
+
+    def half(self, extent: Size) -> Size:
+        if extent.is_constant:
+            return as_poly(extent.constant // 2)
+        if extent.variables() <= self.sizes:
+            name = self.names.fresh("half")
+            self.derived.append(Derived(name, "floordiv", extent, as_poly(2)))
+            return Poly.var(name)
+        whole = self.top.scalar(extent)
+        two = fun.Const(2, DType.I64)
+        halved = self.top.let(
+            fun.Apply("floor_divide", (whole, two)), fun.Scalar(DType.I64), "half"
+        )
+        return Poly.var(halved.name)
+
+    # ------------------------------------------------------------ the rules
+
+    def statement(self, let: fun.Let) -> dict[str, fun.Atom]:
+        """Emit the two parts and what joins them; variables that others now stand for."""
+        expr, axis = let.expr, self.split.axis
+        match expr:
+            case fun.Kernel(space):
+                self.join(let, [self.part(let, expr, *part) for part in self.parts()])
+            case fun.Reduce(space, reduced):
+                halves = [self.part(let, expr, *part) for part in self.parts()]
+                if axis < len(space) - reduced:
+                    self.join(let, halves)
+                else:
+                    return self.combine(let, expr, halves)
+            case fun.Scan(space):
+                if axis < len(space) - 1:
+                    self.join(let, [self.part(let, expr, *part) for part in self.parts()])
+                else:
+                    self.continued(let, expr)
+            case fun.Scatter():
+                self.scattered(let, expr)
+            case fun.Update() | fun.LmadUpdate():
+                array: fun.Var = expr.array
+                for part in self.parts():
+                    expr = replace(expr, array=array)
+                    update = part_of_update(self.top, expr, axis, *part)
+                    array = self.top.let(update, array.type, let.pattern[0].name)
+                return {let.pattern[0].name: array}
+            case _ if isinstance(expr, _LAYOUTS):
+                type_ = let.pattern[0].type
+                assert isinstance(type_, fun.Array)
+                views = [part_of_layout(self.top, expr, type_, axis, *p) for p in self.parts()]
+                self.join(let, [(view,) for view in views])
+            case _:
+                raise InternalError(f"fission: no rule splits {type(expr).__name__}")
+        return {}
+
+    def part(
+        self, let: fun.Let, expr: fun.Kernel | fun.Reduce | fun.Scan, start: Size, extent: Size
+    ) -> tuple[fun.Var, ...]:
+        """The same operator over `extent` indices of the axis, from `start` on."""
+        axis = self.split.axis
+        space, body = self.shifted(expr.space, expr.body, axis, start, extent)
+        new: fun.Expr
+        match expr:
+            case fun.Kernel():
+                new = fun.Kernel(space, body)
+            case fun.Reduce() | fun.Scan():
+                new = replace(expr, space=space, body=body, operator=self.copied(expr.operator))
+        types = [var.type for var in let.pattern]
+        if not isinstance(expr, fun.Reduce) or axis < len(space) - expr.reduced:
+            types = [_resized(type_, axis, extent) for type_ in types]
+        return self.top.bind(new, tuple(types), let.pattern[0].name)
+
+    def shifted(
+        self, space: tuple[fun.Range, ...], body: fun.Body, axis: int, start: Size, extent: Size
+    ) -> tuple[tuple[fun.Range, ...], fun.Body]:
+        indices = [self.top.index() for _ in space]
+        to = {
+            old.index.name: Poly.var(new.name) + (start if d == axis else 0)
+            for d, (old, new) in enumerate(zip(space, indices, strict=True))
+        }
+        extents = [extent if d == axis else r.extent for d, r in enumerate(space)]
+        ranges = tuple(fun.Range(i, e) for i, e in zip(indices, extents, strict=True))
+        return ranges, shift(body, to, self.names, self.names.fresh)
+
+    def copied(self, function: fun.Lambda) -> fun.Lambda:
+        return walk.Substitution(fresh=self.names.fresh).function(function)
+
+    def join(self, let: fun.Let, halves: Sequence[tuple[fun.Var, ...]]) -> None:
+        """Each result is its parts, one after another."""
+        for number, var in enumerate(let.pattern):
+            parts = tuple(half[number] for half in halves)
+            self.top.statements.append(
+                fun.Let((var,), fun.Concat(parts, self.split.axis), let.place)
+            )
+
+    def combine(
+        self, let: fun.Let, expr: fun.Reduce, halves: Sequence[tuple[fun.Var, ...]]
+    ) -> dict[str, fun.Atom]:
+        """reduce(x) => operator(reduce(x[:h]), reduce(x[h:]))"""
+        kept = expr.space[: len(expr.space) - expr.reduced]
+        if not kept:
+            results = self.applied(self.top, expr.operator, [v for half in halves for v in half])
+            return {var.name: atom for var, atom in zip(let.pattern, results, strict=True)}
+        inner = self.top.inner()
+        space = tuple(fun.Range(self.top.index(), r.extent) for r in kept)
+        indices = tuple(Poly.var(r.index.name) for r in space)
+        values = [
+            inner.let(fun.Index(part, indices), fun.Scalar(part.type.dtype))
+            for half in halves
+            for part in half
+        ]
+        results = self.applied(inner, expr.operator, values)
+        self.top.statements.append(
+            fun.Let(let.pattern, fun.Kernel(space, inner.body(results)), let.place)
+        )
+        return {}
+
+    def applied(
+        self, builder: Builder, function: fun.Lambda, arguments: Sequence[fun.Atom]
+    ) -> tuple[fun.Atom, ...]:
+        """The results of a function, its statements emitted."""
+        names = [param.name for param in function.params]
+        copy = walk.Substitution(dict(zip(names, arguments, strict=True)), fresh=self.names.fresh)
+        body = copy.body(function.body)
+        builder.statements += body.statements
+        return body.results
+
+    # ------------------------------------------------------------ scans and scatters
+
+    def continued(self, let: fun.Let, expr: fun.Scan) -> None:
+        """scan(x) => let a = scan(x[:h]) in concat(a, scan(x[h:], from the last of a))"""
+        first, second = self.parts()
+        left = self.part(let, expr, *first)
+        *kept, _ = expr.space
+        if not kept:
+            carry = self.carry(self.top, expr, left, (), first[1])
+            right = self.part(let, replace(expr, initial=carry), *second)
+        else:
+            right = self.rows(let, expr, left, first[1], second)
+        self.join(let, [left, right])
+
+    def rows(
+        self, let: fun.Let, expr: fun.Scan, left: tuple[fun.Var, ...], at: Size,
+        part: tuple[Size, Size],
+    ) -> tuple[fun.Var, ...]:  # fmt: skip
+        """The second part of a scan of rows: each row begins with its own total."""
+        start, extent = part
+        *kept, _ = expr.space
+        inner = self.top.inner()
+        space, body = self.shifted(expr.space, expr.body, len(kept), start, extent)
+        rows = tuple(Poly.var(r.index.name) for r in space[:-1])
+        carry = self.carry(inner, expr, left, rows, at)
+        scan = fun.Scan(space[-1:], body, self.copied(expr.operator), carry, expr.exclusive)
+        types = tuple(fun.Array(var.type.dtype, (extent,)) for var in let.pattern)
+        results = inner.bind(scan, types, let.pattern[0].name)
+        whole = tuple(_resized(var.type, len(kept), extent) for var in let.pattern)
+        return self.top.bind(fun.Kernel(space[:-1], inner.body(results)), whole, "rest")
+
+    def carry(
+        self, builder: Builder, expr: fun.Scan, left: tuple[fun.Var, ...],
+        row: tuple[Size, ...], at: Size,
+    ) -> tuple[fun.Atom, ...]:  # fmt: skip
+        """What the first part of a scan comes to: its initial values where it is empty."""
+        last = (*row, at - 1)
+        taken = builder.inner()
+        values: tuple[fun.Atom, ...] = tuple(
+            taken.let(fun.Index(part, last), fun.Scalar(part.type.dtype)) for part in left
+        )
+        if expr.exclusive:
+            to = {r.index.name: size for r, size in zip(expr.space, last, strict=True)}
+            body = shift(expr.body, to, self.names, self.names.fresh)
+            taken.statements += body.statements
+            values = self.applied(taken, expr.operator, (*values, *body.results))
+        some = builder.let(
+            fun.Apply("greater", (builder.scalar(at), fun.Const(0, DType.I64))),
+            fun.Scalar(DType.BOOL),
+        )
+        choice = fun.If(some, taken.body(values), fun.Body((), expr.initial))
+        return builder.bind(choice, tuple(fun.Scalar(v.type.dtype) for v in left), "carry")
+
+    def scattered(self, let: fun.Let, expr: fun.Scatter) -> None:
+        """scatter(d, x) => scatter(scatter(d, x[:h]), x[h:])"""
+        destinations = expr.destinations
+        first, second = self.parts()
+        for part, last in ((first, False), (second, True)):
+            space, body = self.shifted(expr.space, expr.body, 0, *part)
+            operator = expr.operator and self.copied(expr.operator)
+            new = fun.Scatter(destinations, space, body, operator)
+            if last:
+                self.top.statements.append(fun.Let(let.pattern, new, let.place))
+            else:
+                types = tuple(var.type for var in let.pattern)
+                destinations = self.top.bind(new, types, let.pattern[0].name)
+
+
+def _resized(type_: fun.Type, axis: int, extent: Size) -> fun.Array:
+    assert isinstance(type_, fun.Array)
+    return fun.Array(type_.dtype, (*type_.shape[:axis], extent, *type_.shape[axis + 1 :]))
