@@ -1,6 +1,6 @@
 """From FUN to segments: the pipeline.
 
-    FUN --passes--> FUN --introduce, reuse_blocks--> FUNMEM --lower--> IMP --print--> C
+FUN --passes--> FUN --introduce, reuse_blocks--> FUNMEM --lower--> IMP --print--> C
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.introduce import introduce
 from weft.mem.reuse_blocks import reuse_blocks
+from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
-from weft.passes.pipeline import Decisions, optimise
+from weft.passes.pipeline import Decisions
 from weft.passes.split_reductions import unless_rows
 from weft.plan.decisions import Choices, Decided, Extents
 from weft.plan.segment import Layout, Segment
@@ -47,7 +48,9 @@ def finish(
     def should_split(reduce: fun.Reduce) -> bool:
         return unless_rows(reduce) or _row_extents(reduce) in split
 
-    return optimise(fused, Decisions(should_nest if nested else None, contiguous, should_split))
+    return pipeline.optimise(
+        fused, Decisions(should_nest if nested else None, contiguous, should_split)
+    )
 
 
 def _row_extents(reduce: fun.Reduce) -> Extents:
@@ -56,12 +59,21 @@ def _row_extents(reduce: fun.Reduce) -> Extents:
     return product(extents[:kept]), product(extents[kept:])
 
 
-def with_memory(program: fun.Program, layouts: Mapping[str, Layout]) -> mem.Program:
-    """The FUNMEM form of an optimised program whose array parameters lie as `layouts` says."""
-    return reuse_blocks(introduce(program, layouts))
+def with_memory(
+    program: fun.Program, layouts: Mapping[str, Layout], optimise: str = ""
+) -> mem.Program:
+    """The FUNMEM form of an optimised program whose array parameters lie as `layouts` says.
+
+    `optimise` names passes to leave out, as `weft.config` does.
+    """
+    without = optimise.split()
+    with_blocks = introduce(program, layouts)
+    return with_blocks if "no-merge" in without else reuse_blocks(with_blocks)
 
 
-def compile_segment(program: fun.Program, layouts: Mapping[str, Layout]) -> Segment:
+def compile_segment(
+    program: fun.Program, layouts: Mapping[str, Layout], optimise: str = ""
+) -> Segment:
     """An optimised program without library calls, as one segment of C.
 
     Parameters
@@ -69,5 +81,7 @@ def compile_segment(program: fun.Program, layouts: Mapping[str, Layout]) -> Segm
     program : fun.Program
     layouts : mapping of str to Layout
         How each array parameter lies in memory; row-major where it is not named.
+    optimise : str
+        Which memory passes to leave out, as in `weft.config`.
     """
-    return lower_segment(with_memory(program, layouts), ENTRY, c.print_program)
+    return lower_segment(with_memory(program, layouts, optimise), ENTRY, c.print_program)

@@ -15,6 +15,7 @@ ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]
 
 _DEVICES = ("cpu",)
+_OPTIMISATIONS = ("short-circuit", "merge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class Settings:
     interpret_below : int
         Lazy expressions whose arrays together hold fewer bytes are interpreted at once
         rather than compiled.
+    optimise : str
+        Which memory passes to leave out: words such as "no-short-circuit no-merge"; "" for
+        none. Results are the same; memory and time differ.
     """
 
     memory_limit: int | None = None
@@ -46,6 +50,7 @@ class Settings:
     progress: Progress = False
     implicit_compute: ImplicitCompute = "allow"
     interpret_below: int = 32 * 1024
+    optimise: str = ""
 
     @property
     def limit(self) -> int:
@@ -77,7 +82,7 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     ----------
     memory_limit : int, str or mapping, optional
         Bytes, text such as "256 MiB", or a mapping from device to either.
-    devices, threads, progress, implicit_compute, interpret_below : optional
+    devices, threads, progress, implicit_compute, interpret_below, optimise : optional
         See `Settings`.
 
     Raises
@@ -138,6 +143,8 @@ def _checked(name: str, value: Any) -> Any:
                 )
         case "interpret_below":
             return _bytes(name, value)
+        case "optimise":
+            return _checked_words(value)
         case _:
             known = ", ".join(field.name for field in fields(Settings))
             raise ArgumentError(f"there is no setting {name!r}", f"one of {known}")
@@ -148,9 +155,7 @@ def _checked_limit(value: Any) -> int | None:
     if isinstance(value, Mapping):
         unknown = [device for device in value if str(device).split(":")[0] != "cpu"]
         if unknown:
-            raise ArgumentError(
-                f"memory_limit names devices that are not here: {unknown}", "cpu"
-            )
+            raise ArgumentError(f"memory_limit names devices that are not here: {unknown}", "cpu")
         value = next(iter(value.values()), None)
     if value is None:
         return None
@@ -168,6 +173,20 @@ def _checked_devices(value: Any) -> tuple[str, ...]:
     if unknown or not devices:
         raise ArgumentError(f"devices is {value!r}", f"a list out of {', '.join(_DEVICES)}")
     return devices
+
+
+def _checked_words(value: Any) -> str:
+    """The words once each, in one order: settings that mean the same are equal."""
+    known = [f"no-{word}" for word in _OPTIMISATIONS]
+    if not isinstance(value, str):
+        raise ArgumentTypeError(f"optimise is {value!r}", "words in one string")
+    unknown = [word for word in value.split() if word not in known]
+    if unknown:
+        raise ArgumentError(
+            f"optimise is {value!r}: {', '.join(unknown)} is unknown",
+            f"words out of {', '.join(known)}",
+        )
+    return " ".join(sorted(set(value.split())))
 
 
 def _bytes(name: str, value: Any) -> int:

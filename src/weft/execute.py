@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -151,8 +152,9 @@ def plan_of(
 
     threads = current.threads or runtime_threads.threads()
     program = computation.streamed(sizes, threads)
+    code = partial(stage_code, optimise=current.optimise)
     named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
-    return plan_program(program, sizes, named, sinks, current.limit, threads, stage_code)
+    return plan_program(program, sizes, named, sinks, current.limit, threads, code)
 
 
 def _input(value: Any, dtype: DType) -> Any:

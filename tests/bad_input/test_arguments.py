@@ -194,6 +194,8 @@ SETTINGS: list[tuple[dict[str, Any], type]] = [
     ({"progress": 3}, ArgumentTypeError),
     ({"interpret_below": "none"}, ArgumentError),
     ({"interpret_below": None}, ArgumentTypeError),
+    ({"optimise": "no-merge no-thought"}, ArgumentError),
+    ({"optimise": ["no-merge"]}, ArgumentTypeError),
     ({"memory": 3}, ArgumentError),
 ]
 

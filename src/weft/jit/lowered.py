@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from weft.config import settings
 from weft.errors import ArgumentError, user_place
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Lowered:
         from weft.compiler import with_memory
         from weft.mem.show import show
 
-        return "\n".join(show(with_memory(piece, {})) for piece in self._pieces())
+        optimise = settings().optimise
+        return "\n".join(show(with_memory(piece, {}, optimise)) for piece in self._pieces())
 
     @property
     def imp(self) -> str:
@@ -75,7 +77,10 @@ class Lowered:
         from weft.imp.show import show
         from weft.lower.segment import lower_program
 
-        programs = [lower_program(with_memory(piece, {}), ENTRY)[0] for piece in self._pieces()]
+        optimise = settings().optimise
+        programs = [
+            lower_program(with_memory(piece, {}, optimise), ENTRY)[0] for piece in self._pieces()
+        ]
         return "\n".join(map(show, programs))
 
     def source(self, dialect: str = "c") -> str:
@@ -90,7 +95,8 @@ class Lowered:
 
         if dialect != "c":
             raise ArgumentError(f"dialect {dialect!r}", '"c"', place=user_place())
-        return "\n".join(compile_segment(piece, {}).source for piece in self._pieces())
+        optimise = settings().optimise
+        return "\n".join(compile_segment(piece, {}, optimise).source for piece in self._pieces())
 
     def __repr__(self) -> str:
         return f"<lowered {self.program.name}: .fun, .funmem, .imp, .source('c')>"

@@ -70,7 +70,7 @@ class Computation:
         """
         current = settings() if current is None else current
         threads = current.threads or runtime_threads.threads()
-        ready, inputs = self.ready(sizes, inputs, threads)
+        ready, inputs = self.ready(sizes, inputs, threads, current.optimise)
         steps = ready.steps
         if steps.peak_bytes > current.limit:
             raise MemoryLimitError(
@@ -93,10 +93,10 @@ class Computation:
         return results
 
     def ready(
-        self, sizes: Mapping[str, int], inputs: Sequence[NDArray], threads: int
+        self, sizes: Mapping[str, int], inputs: Sequence[NDArray], threads: int, optimise: str = ""
     ) -> tuple[Ready, Sequence[NDArray]]:
         """The steps for these sizes and strides, and the inputs as they take them."""
-        key: tuple[Any, ...] = (threads, *sizes.values())
+        key: tuple[Any, ...] = (threads, optimise, *sizes.values())
         layouts: dict[str, Layout] = {}
         strides: dict[str, int] = {}
         for place, array in enumerate(inputs):
@@ -114,16 +114,18 @@ class Computation:
         found = self._ready.get(key)
         if found is None:
             found = self._ready[key] = self._prepare(
-                {**sizes, **strides, "threads": threads}, layouts
+                {**sizes, **strides, "threads": threads}, layouts, optimise
             )
         return found, inputs
 
-    def _prepare(self, values: dict[str, int], layouts: Mapping[str, Layout]) -> Ready:
+    def _prepare(
+        self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str
+    ) -> Ready:
         decided = decide(self.artifacts.choices, values)
-        key = (decided, *layouts.items())
+        key = (decided, optimise, *layouts.items())
         compiled = self._compiled.get(key)
         if compiled is None:
-            artifact = self.artifacts.artifact(decided, layouts)
+            artifact = self.artifacts.artifact(decided, layouts, optimise)
             steps = tuple(_step(piece) for piece in artifact.pieces)
             compiled = self._compiled[key] = artifact, steps
         artifact, steps = compiled

@@ -78,7 +78,7 @@ class InterpretedStage:
         """The interpreter checks every access when it comes to it."""
 
 
-def stage_code(program: fun.Program, layouts: Sequence[Layout]) -> StageCode:
+def stage_code(program: fun.Program, layouts: Sequence[Layout], optimise: str = "") -> StageCode:
     """What runs a stage of a plan on one box.
 
     Parameters
@@ -86,9 +86,11 @@ def stage_code(program: fun.Program, layouts: Sequence[Layout]) -> StageCode:
     program : fun.Program
     layouts : sequence of Layout
         How each parameter lies in memory.
+    optimise : str
+        Which memory passes to leave out, as in `weft.config`.
     """
     calls = any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body))
     if calls or not have_compiler():
         return InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
-    return SegmentStage(segment_of(program, named))
+    return SegmentStage(segment_of(program, named, optimise))
