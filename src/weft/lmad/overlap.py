@@ -1,0 +1,156 @@
+"""Whether two LMADs have an element in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from weft.lmad import exact
+from weft.lmad.interval_sum import Interval, ZeroFree, interval_sum
+from weft.lmad.lmad import Lmad
+from weft.sizes import Fact, Poly
+from weft.sizes.division import divide
+from weft.sizes.prove import Prover
+
+Answer: TypeAlias = Literal["no", "yes", "unknown"]
+UNKNOWN_SIGNS = 2  # strides whose signs are told apart by cases
+WITNESSES = 40  # sums tried to find a common element
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether two LMADs have an element in common, and why.
+
+    Attributes
+    ----------
+    answer : {"no", "yes", "unknown"}
+        "no": proved to be disjoint; "yes": proved to have a common element.
+    argument : str
+        The proof, or what was not proved, in lines.
+    """
+
+    answer: Answer
+    argument: str
+
+    def __str__(self) -> str:
+        return f"{self.answer}: {self.argument}"
+
+
+def overlap(left: Lmad, right: Lmad, prover: Prover) -> Verdict:
+    """Whether two LMADs have an element in common, for all sizes that the prover admits.
+
+    An LMAD with an extent of 0 or less is empty. See `interval_sum` for the method, which
+    extends procedure 3.5 of P. Munksgaard's thesis (2023).
+    """
+    left, right = _normal(left, prover), _normal(right, prover)
+    pair = f"{left} and {right}"
+    for lmad in (left, right):
+        for extent in lmad.shape:
+            if prover.less_equal(extent, 0):
+                return Verdict("no", f"{lmad} is empty: {extent} <= 0")
+    if _known(left) and _known(right):
+        element = exact.common(left, right)
+        if element is None:
+            return Verdict("no", f"{pair} have no common element (all cases were tried)")
+        return Verdict("yes", f"{pair} have the element {element} in common")
+    lines = _disjoint(left, right, _nonempty(left, right, prover), UNKNOWN_SIGNS)
+    if lines is not None:
+        return Verdict("no", "\n".join([f"{pair} are disjoint:", *lines]))
+    element_of_both = _common(left, right, prover)
+    if element_of_both is not None:
+        return Verdict("yes", f"{pair} have the element {element_of_both} in common")
+    return Verdict("unknown", f"not proved: {pair} are disjoint")
+
+
+def _normal(lmad: Lmad, prover: Prover) -> Lmad:
+    dims = tuple((prover.normal(n), prover.normal(stride)) for n, stride in lmad.dims)
+    return Lmad(prover.normal(lmad.offset), dims)
+
+
+def _known(lmad: Lmad) -> bool:
+    return all(size.is_constant for size in (lmad.offset, *lmad.shape, *lmad.strides))
+
+
+def _nonempty(left: Lmad, right: Lmad, prover: Prover) -> Prover:
+    """A prover that knows that no extent is 0: where one is, the LMADs are disjoint."""
+    extents = dict.fromkeys((*left.shape, *right.shape))
+    unknown = [Fact(">=0", extent - 1) for extent in extents if not prover.positive(extent)]
+    return prover.assuming(*unknown) if unknown else prover
+
+
+# ---------------------------------------------------------------- disjoint
+
+
+def _disjoint(left: Lmad, right: Lmad, prover: Prover, cases: int) -> list[str] | None:
+    """Why no element is common, in lines; None where that is not proved."""
+    left, right = _normal(left, prover), _normal(right, prover)
+    for stride in (*left.strides, *right.strides):
+        if stride.is_constant or prover.nonzero(stride):
+            continue
+        if cases == 0:
+            return None
+        return _by_sign(left, right, prover, stride, cases)
+    proof = ZeroFree(prover)
+    intervals = [*_intervals(left, prover, 1), *_intervals(right, prover, -1)]
+    return proof.argument(interval_sum(left.offset - right.offset, intervals))
+
+
+def _by_sign(left: Lmad, right: Lmad, prover: Prover, stride: Poly, cases: int) -> list[str] | None:
+    """The same for a positive stride, for 0, and for a negative one."""
+    lines = []
+    for case, fact in (
+        (f"{stride} > 0", Fact(">=0", stride - 1)),
+        (f"{stride} = 0", Fact("==0", stride)),
+        (f"{stride} < 0", Fact(">=0", -stride - 1)),
+    ):
+        if prover.nonnegative(stride) and fact.poly == -stride - 1:
+            continue
+        found = _disjoint(left, right, prover.assuming(fact), cases - 1)
+        if found is None:
+            return None
+        lines += [f"where {case}:", *(f"  {line}" for line in found)]
+    return lines
+
+
+def _intervals(lmad: Lmad, prover: Prover, sign: int) -> Iterator[Interval]:
+    """The dimensions, or their negatives, with positive strides."""
+    for extent, stride in lmad.dims:
+        if not stride.terms:
+            continue
+        step = stride * sign
+        last = extent - 1
+        if prover.positive(step):
+            yield Interval(last * 0, last, step)
+        else:
+            yield Interval(-last, last * 0, -step)
+
+
+# ---------------------------------------------------------------- common elements
+
+
+def _common(left: Lmad, right: Lmad, prover: Prover) -> Poly | None:
+    """An element of both, where one is found."""
+    if not all(prover.positive(extent) for extent in (*left.shape, *right.shape)):
+        return None
+    dims = [(extent - 1, stride, stride) for extent, stride in left.dims]
+    dims += [(extent - 1, -stride, stride * 0) for extent, stride in right.dims]
+    left_over = [WITNESSES]
+
+    def search(position: int, target: Poly, element: Poly) -> Poly | None:
+        """The element when the dimensions from a position on can add up to the target."""
+        left_over[0] -= 1
+        if position == len(dims):
+            return element if prover.zero(target) else None
+        last, step, moved = dims[position]
+        inside = divide(target, step)[0]
+        for index in dict.fromkeys((inside, inside * 0, last)):
+            if left_over[0] <= 0:
+                return None
+            if prover.nonnegative(index) and prover.less_equal(index, last):
+                found = search(position + 1, target - index * step, element + index * moved)
+                if found is not None:
+                    return found
+        return None
+
+    return search(0, right.offset - left.offset, left.offset)
