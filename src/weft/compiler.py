@@ -1,6 +1,6 @@
 """From FUN to segments: the pipeline.
 
-FUN --passes--> FUN --introduce, reuse_blocks--> FUNMEM --lower--> IMP --print--> C
+    FUN --passes--> FUN --introduce, merge_blocks--> FUNMEM --lower--> IMP --print--> C
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from weft.fun import nodes as fun
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.introduce import introduce
-from weft.mem.reuse_blocks import reuse_blocks
+from weft.mem.merge_blocks import merge_blocks
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
@@ -68,7 +68,7 @@ def with_memory(
     """
     without = optimise.split()
     with_blocks = introduce(program, layouts)
-    return with_blocks if "no-merge" in without else reuse_blocks(with_blocks)
+    return with_blocks if "no-merge" in without else merge_blocks(with_blocks)
 
 
 def compile_segment(

@@ -17,7 +17,7 @@ from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.lower.segment import compile_segment
 from weft.mem.introduce import introduce
-from weft.mem.reuse_blocks import reuse_blocks
+from weft.mem.merge_blocks import merge_blocks
 from weft.plan.segment import Segment
 from weft.printers.c import print_program
 
@@ -176,7 +176,7 @@ def run(
 
 
 def compiled(program: fun.Program, **layouts: Any) -> Segment:
-    memory = reuse_blocks(introduce(program, layouts))
+    memory = merge_blocks(introduce(program, layouts))
     return compile_segment(memory, "weft_entry", print_program)
 
 

@@ -1,39 +1,28 @@
-"""Lifetimes, reuse and placement of blocks."""
+"""Placement of blocks, and what views and chains need of them."""
 
 from __future__ import annotations
 
-import pytest
-from mem.programs import CASES, F, M, Maker, N, array, doubled, element, kernel, numbers, total
-from mem.test_introduce import agree, of, sizes_of
+from mem.programs import F, Maker, N, array, doubled, element, kernel, numbers, total
+from mem.test_introduce import agree, of
 
 from weft.fun import nodes as fun
-from weft.fun.interpret import interpret as by_value
-from weft.mem.check import check
 from weft.mem.interpret import interpret as by_heap
 from weft.mem.introduce import introduce
-from weft.mem.last_use import last_uses, lifetimes
+from weft.mem.last_use import lives
+from weft.mem.merge_blocks import merge_blocks
 from weft.mem.place_blocks import peak_bytes, place_blocks
-from weft.mem.reuse_blocks import reuse_blocks
 from weft.ops.dtypes import DType
 from weft.sizes import as_poly
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_reuse_changes_no_meaning(name: str) -> None:
-    program, arguments = CASES[name]()
-    wanted = by_value(program, arguments, sizes_of(name))
-    reused = reuse_blocks(introduce(program))
-    check(reused)
-    agree(by_heap(reused, arguments, sizes_of(name)), wanted)
-
-
 def test_a_chain_needs_two_blocks() -> None:
     before = of("chain")
-    after = reuse_blocks(before)
+    after = merge_blocks(before)
     assert len(before.blocks) == 4
     assert len(after.blocks) == 2
-    ends = last_uses(before)
-    assert [len(names) for names in ends] == [0, 1, 1, 1, 1, 0, 0][: len(ends)]
+    ends = lives(before).ends
+    tops = [ends[let.pattern[0].name] for let in before.program.body.statements]
+    assert [len(names) for names in tops] == [0, 1, 1, 1, 1, 0]
 
 
 def test_a_view_prolongs_a_block() -> None:
@@ -46,25 +35,11 @@ def test_a_view_prolongs_a_block() -> None:
     whole = total(b, N, lambda k, i: element(k, third, i))
     last = total(b, N, lambda k, i: element(k, view, i))
     program = introduce(maker.program(whole, last))
-    lives = lifetimes(program)
-    assert [(life.first, life.last) for life in lives.values()] == [(0, 5), (2, 3), (3, 4)]
-    assert len(reuse_blocks(program).blocks) == 3
+    viewed, *others = lives(program).meets.items()
+    assert viewed[1] == {name for name, _ in others}
+    assert len(merge_blocks(program).blocks) == 3
     values = numbers(6)
-    agree(by_heap(reuse_blocks(program), [values]), (8 * values.sum(), 2 * values.sum()))
-
-
-def test_a_larger_array_takes_over_and_unrelated_sizes_do_not_meet() -> None:
-    maker = Maker(("a", array(N)), ("c", array(N + 1)), ("d", array(M)))
-    (a, c, d), b = maker.params, maker.build
-    sums = []
-    for source in (a, c, d):
-        made = doubled(b, source)
-        extent = source.type.shape[0]
-        sums.append(total(b, extent, lambda k, i, made=made: element(k, made, i)))
-    program = reuse_blocks(introduce(maker.program(*sums)))
-    assert [str(block.bytes) for block in program.blocks] == ["8*n + 8", "8*m"]
-    arguments = [numbers(3), numbers(4), numbers(5)]
-    agree(by_heap(program, arguments), tuple(2 * x.sum() for x in arguments))
+    agree(by_heap(merge_blocks(program), [values]), (8 * values.sum(), 2 * values.sum()))
 
 
 def test_placement_is_aligned_and_apart() -> None:
@@ -107,5 +82,5 @@ def test_threads_have_their_own() -> None:
 
 def test_no_blocks_is_no_work() -> None:
     program = of("views")
-    assert reuse_blocks(program) is program
+    assert merge_blocks(program) is program
     assert place_blocks(program).workspace == as_poly(0)

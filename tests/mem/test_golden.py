@@ -8,7 +8,7 @@ import pytest
 from mem.programs import CASES
 
 from weft.mem.introduce import introduce
-from weft.mem.reuse_blocks import reuse_blocks
+from weft.mem.merge_blocks import merge_blocks
 from weft.mem.show import show
 
 NAMES = ["softmax", "transposed_result", "stencil_loop", "cumulative", "updates", "chain"]
@@ -16,4 +16,4 @@ NAMES = ["softmax", "transposed_result", "stencil_loop", "cumulative", "updates"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_funmem(name: str, golden: Callable[[str], None]) -> None:
-    golden(show(reuse_blocks(introduce(CASES[name]()[0]))))
+    golden(show(merge_blocks(introduce(CASES[name]()[0]))))

@@ -11,7 +11,7 @@ from weft.fun import walk
 from weft.mem.check import check
 from weft.mem.interpret import interpret
 from weft.mem.introduce import introduce
-from weft.mem.reuse_blocks import reuse_blocks
+from weft.mem.merge_blocks import merge_blocks
 from weft.passes.nest import nest
 from weft.passes.pipeline import optimise
 
@@ -30,7 +30,7 @@ def test_example(name: str, optimised: bool) -> None:
     source = nest(optimise(example.program)) if optimised else example.program
     program = introduce(source)
     check(program, "introduce")
-    reused = reuse_blocks(program)
-    check(reused, "reuse_blocks")
+    reused = merge_blocks(program)
+    check(reused, "merge_blocks")
     arguments = example.arguments()
     assert_agree(interpret(reused, arguments, SIZES), example.results(arguments))

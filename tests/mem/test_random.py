@@ -16,7 +16,7 @@ from weft.mem.erase import erase
 from weft.mem.interpret import interpret as by_heap
 from weft.mem.introduce import introduce
 from weft.mem.layout import Layout
-from weft.mem.reuse_blocks import reuse_blocks
+from weft.mem.merge_blocks import merge_blocks
 from weft.passes.nest import nest
 from weft.passes.pipeline import optimise
 
@@ -33,8 +33,8 @@ def holds(case: Case, program: fun.Program, layout: Layout, arguments: tuple[Any
     check(with_memory, "introduce")
     assert_agree(by_value(erase(with_memory), case.arguments, case.sizes), wanted)
     assert_agree(by_heap(with_memory, arguments, case.sizes), wanted)
-    reused = reuse_blocks(with_memory)
-    check(reused, "reuse_blocks")
+    reused = merge_blocks(with_memory)
+    check(reused, "merge_blocks")
     assert_agree(by_heap(reused, arguments, case.sizes), wanted)
 
 

@@ -25,6 +25,7 @@ class InterpretedStage:
         check(program, after="partition")
         self.program = program
         self.integers = (*program.sizes, *(derived.name for derived in program.derived))
+        self.derived = program.derived
 
     def run(self, integers: Any, inputs: Any, outputs: Any, workspace: Any) -> None:
         sizes = dict(zip(self.integers, map(int, integers), strict=True))

@@ -28,6 +28,7 @@ class SegmentStage:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self.integers = segment.integers
+        self.derived = segment.derived
         self.workspace: Size | None = segment.workspace
         self.kernels = segment.kernels
         self._loaded: LoadedSegment = device.load(segment)
@@ -56,6 +57,7 @@ class InterpretedStage:
     def __init__(self, program: fun.Program) -> None:
         self.program = program
         self.integers = (*program.sizes, *(entry.name for entry in program.derived))
+        self.derived = program.derived
         self.kernels = tuple(
             f"{type(let.expr).__name__.lower()} {let.pattern[0].name} (by NumPy)"
             for let in program.body.statements

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan.protocols import Sink, Source
-from weft.sizes import Size
+from weft.sizes import Derived, Size
 
 Numbers: TypeAlias = npt.NDArray[np.int64]  # one element for each box
 Input: TypeAlias = Source | npt.NDArray[Any] | np.generic | bool | int | float | complex
@@ -30,6 +30,8 @@ class StageCode(Protocol):
     integers : tuple of str
         The names of the integers that `run` takes: sizes, derived sizes, "threads", and
         strides in elements "<parameter>.stride<d>" where the layouts leave them free.
+    derived : tuple of Derived
+        How those are computed that its program did not know: sizes of its own memory.
     workspace : Size or None
         Bytes that one run needs besides its arguments (None: the planner estimates it).
     kernels : tuple of str
@@ -38,6 +40,9 @@ class StageCode(Protocol):
 
     @property
     def integers(self) -> tuple[str, ...]: ...
+
+    @property
+    def derived(self) -> tuple[Derived, ...]: ...
 
     @property
     def workspace(self) -> Size | None: ...

@@ -22,6 +22,7 @@ from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
     Boxes,
     Input,
+    Numbers,
     Output,
     PlannedStage,
     StageCode,
@@ -33,6 +34,7 @@ from weft.plan.protocols import Sink, Source
 from weft.plan.segment import Layout
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
+from weft.sizes import Derived
 
 BOX_BYTES = 32 << 20
 """The data of one box: long enough that its overheads vanish, short enough to interrupt."""
@@ -308,8 +310,7 @@ class Scheduler:
     def _workspace(self, boxes: Boxes) -> int:
         """Bytes that one run needs besides its arguments, at most."""
         polynomial = self.code.workspace
-        values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
-        values["threads"] = self.setting.threads
+        values = self._values(boxes)
         if polynomial is not None:
             return int(np.max(polynomial.evaluate(values), initial=0))
         # An interpreter makes every array, the results too, before they are copied out.
@@ -380,9 +381,17 @@ class Scheduler:
             kernels=self.code.kernels, read=read, held=self.resident, kept_rows=kept_rows,
         )  # fmt: skip
 
+    def _values(self, boxes: Boxes) -> dict[str, Any]:
+        """Every size that the code knows: an int, or one for each box."""
+        values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
+        values["threads"] = self.setting.threads
+        for entry in self.code.derived:
+            if entry.name not in values:
+                values[entry.name] = _for_each_box(entry, values, boxes.count)
+        return values
+
     def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
-        known: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
-        known["threads"] = self.setting.threads
+        known = self._values(boxes)
         for window, where in zip(self.stage.windows, self.where, strict=True):
             if where == "direct":
                 array = direct_array(self.setting.inputs[window.array])
@@ -435,3 +444,14 @@ def _layout(array: npt.NDArray[Any], axis: int | None) -> Layout:
     if array.flags.c_contiguous and (axis is None or math.prod(array.shape[:axis]) == 1):
         return "contiguous"
     return "rows" if array.strides[-1:] == (array.itemsize,) else "strided"
+
+
+def _for_each_box(entry: Derived, values: Mapping[str, Any], count: int) -> Numbers:
+    """The value of a derived size for each box."""
+    used = entry.left.variables() | entry.right.variables()
+    known = {name: np.broadcast_to(values[name], count).tolist() for name in used}
+    found = [
+        entry.evaluate({name: numbers[box] for name, numbers in known.items()})
+        for box in range(count)
+    ]
+    return np.array(found, np.int64)
