@@ -52,13 +52,15 @@ def call(function: str, *arguments: Any, result: type | None = None) -> float:
     return _call(library("in_core")[function], arguments, result)
 
 
-def openmp(name: str, *arguments: Any, result: type | None = None) -> float:
-    """Call the function `name` of `bench/c/<name>.c`, as `call` does."""
-    return _call(library(name, openmp=True)[name], arguments, result)
+def openmp(
+    function: str, *arguments: Any, source: str | None = None, result: type | None = None
+) -> float:
+    """Call a function of `bench/c/<source>.c` (by default of its own name), as `call` does."""
+    return _call(library(source or function, openmp=True)[function], arguments, result)
 
 
 def _call(function: Any, arguments: tuple[Any, ...], result: type | None) -> float:
-    function.restype = result
+    function.restype = ctypes.c_double if result is float else result
     return function(*map(_argument, arguments))
 
 

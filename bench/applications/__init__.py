@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.runtime.memory import host_pool
+
 HERE = Path(__file__).parent
 NAMES = tuple(sorted(path.stem for path in HERE.glob("[a-z]*.py")))
 
@@ -42,8 +44,9 @@ _outputs: dict[tuple[Any, ...], np.ndarray] = {}
 
 
 def output(label: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array for the C to write, the same one at each call: as Weft's pool, faulted in."""
+    """An array for the C to write: the same one at each call, of huge pages as Weft's are."""
     key = (label, shape, np.dtype(dtype))
     if key not in _outputs:
-        _outputs[key] = np.zeros(shape, dtype)
+        _outputs[key] = host_pool().empty(shape, dtype)
+        _outputs[key].fill(0)
     return _outputs[key]

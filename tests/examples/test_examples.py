@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -79,3 +80,21 @@ def test_hotspot() -> None:
     data = np.load(EXAMPLES / "data" / "hotspot_512.npz")
     pieces = load("hotspot").simulate_pieces(data["temperature"], data["power"], 3)
     np.testing.assert_allclose(plate, pieces, rtol=1e-6)
+
+
+def test_lattice_boltzmann() -> None:
+    speed = load("lattice_boltzmann").main(steps=5)
+    assert speed.shape == (150, 120)
+    assert 0.005 < speed.max() < 0.02  # the lid's own speed is 0.0054
+
+
+def test_srad() -> None:
+    image = load("srad").main(rounds=10)
+    assert image.shape == (502, 458)
+    noisy = np.load(EXAMPLES / "data" / "srad_image.npz")["image"].astype(np.float32)
+    assert np.abs(np.diff(image)).mean() < 0.8 * np.abs(np.diff(noisy)).mean()
+
+
+def test_backprop() -> None:
+    outputs = load("backprop").main(steps=50)
+    assert all(before > after > 0.1 for before, after in pairwise(outputs))
