@@ -1,12 +1,16 @@
 """Check FUNMEM: FUN's rules, and that memory is where it must be.
 
+The rules are those of figure 4.6 of Munksgaard's thesis (T-MEM-...), with our forms beside
+his: where he allocates by a statement, blocks are listed before the program; a kernel, an
+`If` or a loop does not copy its body's results, which must be in their places already.
 What cannot be seen without running (races, accesses outside blocks) is checked by the
 heap interpreter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from weft.errors import InternalError
 from weft.fun import check as fun_check
@@ -23,14 +27,16 @@ from weft.sizes import Poly
 def check(program: Program, after: str = "") -> None:
     """Check a program.
 
-    - Erased, it is a well-formed FUN program.
-    - Every array has memory in a known block, an index function of its shape in which
-      only what is in scope occurs, and the same memory wherever it is used.
-    - A view looks at its array's memory as the layout change says.
+    - Erased, it is a well-formed FUN program (scalar, int).
+    - Blocks have names of their own, and sizes known at launch (alloc).
+    - Every array has memory in a known block (arr), an index function of its shape in which
+      only what is in scope occurs (lmad), and the same memory wherever it is used (index).
+    - A view looks at its array's memory as the layout change says (transpose, slice).
     - Updates and scatters are in place.
-    - Results of bodies lie where their statement's results do.
+    - Results of bodies lie where their statement's results do (if, kernel).
     - Inside kernels, arrays are made in blocks of a thread or in the kernel's results;
-      outside, nothing is in a thread's block.
+      outside, nothing is in a thread's block (kernel).
+    - Parameters are in blocks of their names, results in "result_0", ... (prog).
 
     Parameters
     ----------
@@ -70,6 +76,12 @@ class _Checker:
             self.require(not free, f"block {block.name} of {block.bytes} bytes: {free} unknown")
         for param in whole.params:
             self.bind(param)
+            if isinstance(param.type, MemArray):
+                self.require(param.type.block == param.name, f"parameter {param.name} is elsewhere")
+        for number, (type_, result) in enumerate(
+            zip(self.source.destinations, whole.body.results, strict=True)
+        ):
+            self.destination(type_, result, f"result_{number}")
         self.body(whole.body, self.source.destinations)
 
     def require(self, holds: bool, found: str) -> None:
@@ -79,6 +91,24 @@ class _Checker:
         where = f"\n{show_let(self.let)}" if self.let else ""
         place = self.let.place if self.let else None
         raise InternalError(f"{after}{found}{where}", place=place)
+
+    def destination(self, type_: fun.Type, result: fun.Atom, block: str) -> None:
+        if isinstance(type_, MemArray):
+            self.require(
+                type_.block == block and type_.index.shape == walk.type_sizes(result.type),
+                f"the destination {type_.block} + {type_.index} is not of {block}",
+            )
+            free = type_.index.offset.variables().union(
+                *(s.variables() for s in type_.index.strides)
+            )
+            self.require(free <= self.scope, f"{block} at {type_.index}: {free} unknown")
+
+    @contextmanager
+    def scoped(self) -> Iterator[None]:
+        """What is bound inside is not in scope after it."""
+        outside, self.scope = self.scope, set(self.scope)
+        yield
+        self.scope = outside
 
     # ------------------------------------------------------------ variables
 
@@ -150,7 +180,8 @@ class _Checker:
                 self.same(array.type, pattern[0].type, "the array of an update")
             case fun.If(_, then, otherwise):
                 for body in (then, otherwise):
-                    self.body(body, [var.type for var in pattern])
+                    with self.scoped():
+                        self.branch(body, pattern)
             case fun.Loop():
                 self.loop(expr, pattern)
             case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape() | fun.Broadcast():
@@ -159,6 +190,10 @@ class _Checker:
                     self.view(expr, viewed, pattern[0])
             case _:
                 pass
+
+    def branch(self, body: fun.Body, pattern: Sequence[fun.Var]) -> None:
+        """Memory that varies with the scalars of an `If` is compared with their values put in."""
+        self.body(body, self.moved(pattern, body.results))
 
     def view(self, expr: fun.LayoutExpr, array: fun.Var, var: fun.Var) -> None:
         source = array.type
@@ -187,48 +222,52 @@ class _Checker:
     ) -> None:
         """A body in a kernel; the pattern is that of a `Kernel` statement."""
         outside = self.in_kernel, self.writable
-        for dimension in space:
-            self.scope.add(dimension.index.name)
         indices = tuple(Poly.var(dimension.index.name) for dimension in space)
         destinations: list[fun.Type | None] = [None] * len(body.results)
         blocks = set(self.writable) if self.in_kernel else set()
         for number, var in enumerate(pattern):
             outer, inner = var.type, body.results[number].type
+            self.require(isinstance(outer, MemArray), f"{var.name} has no memory")
             assert isinstance(outer, MemArray)
             blocks.add(outer.block)
             if isinstance(inner, MemArray):
                 index = outer.index.fix(indices)
                 destinations[number] = MemArray(inner.dtype, inner.shape, outer.block, index)
         self.in_kernel, self.writable = True, blocks
-        self.body(body, destinations)
+        with self.scoped():
+            self.scope.update(dimension.index.name for dimension in space)
+            self.body(body, destinations)
         self.in_kernel, self.writable = outside
 
     def function(self, function: fun.Lambda) -> None:
-        for param in function.params:
-            self.bind(param)
         outside, self.in_kernel = self.in_kernel, True
-        self.body(function.body, (None,) * len(function.body.results))
+        with self.scoped():
+            for param in function.params:
+                self.bind(param)
+            self.body(function.body, (None,) * len(function.body.results))
         self.in_kernel = outside
 
     def loop(self, expr: fun.Loop, pattern: Sequence[fun.Var]) -> None:
         """Memory that varies with a loop's scalars is compared with their values put in."""
-        for param in expr.params:
-            if isinstance(param.type, fun.Scalar):
-                self.scope.add(param.name)
-        for param in expr.params:
-            self.bind(param)
-        wanted = self.moved(expr.params, expr.initial)
-        for atom, type_ in zip(expr.initial, wanted, strict=True):
-            self.same(atom.type, type_, "the initial value of a loop")
-        match expr.form:
-            case fun.For(index, _, _):
-                self.scope.add(index.name)
-            case fun.While(condition):
-                self.body(condition, (None,))
-        after = self.moved(expr.params, expr.body.results, expr.body)
-        self.body(expr.body, after)
-        for var in pattern:
-            self.scope.add(var.name)
+        with self.scoped():
+            for param in expr.params:
+                if isinstance(param.type, fun.Scalar):
+                    self.scope.add(param.name)
+            for param in expr.params:
+                self.bind(param)
+            wanted = self.moved(expr.params, expr.initial)
+            for atom, type_ in zip(expr.initial, wanted, strict=True):
+                self.same(atom.type, type_, "the initial value of a loop")
+            match expr.form:
+                case fun.For(index, _, _):
+                    self.scope.add(index.name)
+                case fun.While(condition):
+                    with self.scoped():
+                        self.body(condition, (None,))
+            with self.scoped():
+                after = self.moved(expr.params, expr.body.results, expr.body)
+                self.body(expr.body, after)
+        self.scope.update(var.name for var in pattern)
         final = self.moved(expr.params, pattern)
         for var, type_ in zip(pattern, final, strict=True):
             self.same(var.type, type_, "the result of a loop")
