@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.lmad import Lmad
-from weft.sizes import ONE, Poly, as_poly
+from weft.sizes import ONE, ZERO, Poly, as_poly
 
 N, M, K = (Poly.var(name) for name in "nmk")
 quick = settings(max_examples=60, deadline=None, derandomize=True)
@@ -93,6 +93,43 @@ def test_same_ignores_strides_of_single_elements() -> None:
     assert Lmad(N, ((ONE, M), (K, ONE))).same(Lmad(N, ((ONE, K), (K, ONE))))
     assert not Lmad(N, ((M, M),)).same(Lmad(N, ((M, K),)))
     assert not Lmad(N, ((M, M),)).same(Lmad(K, ((M, M),)))
+
+
+@quick
+@given(views(), st.data())
+def test_slices_are_numpys(pair: tuple[Any, Any], data: st.DataObject) -> None:
+    memory, view = pair
+    slices, triplets = [], []
+    for extent in view.shape:
+        step = data.draw(st.sampled_from([1, 2, -1, -2]))
+        start, stop = data.draw(st.integers(0, extent - 1)), -1 if step < 0 else extent
+        count = len(range(start, stop, step))
+        slices.append(slice(start, None, step))
+        triplets.append((as_poly(start), as_poly(count), as_poly(step)))
+    expected = view[tuple(slices)]
+    index = lmad_of(view, memory)
+    np.testing.assert_array_equal(elements(index.slice(tuple(triplets))), expected)
+    lmads = tuple(Lmad(start, ((count, step),)) for start, count, step in triplets)
+    np.testing.assert_array_equal(elements(index.slice_lmads(lmads)), expected)
+
+
+def test_each_dimension_is_sliced_by_its_own_lmad() -> None:
+    grid = np.arange(12 * 10).reshape(12, 10)
+    windows = Lmad(ONE, ((as_poly(3), as_poly(4)), (as_poly(2), ONE)))  # rows [[1, 2], [5, 6], ..]
+    column = Lmad(as_poly(7), ())
+    found = lmad_of(grid, grid).slice_lmads((windows, column))
+    np.testing.assert_array_equal(elements(found), grid[[[1, 2], [5, 6], [9, 10]], 7])
+
+
+def test_column_major_is_fortrans() -> None:
+    fortran = np.arange(24).reshape((2, 3, 4), order="F")
+    index = Lmad.column_major((as_poly(2), as_poly(3), as_poly(4)))
+    np.testing.assert_array_equal(elements(index), fortran)
+    assert Lmad.column_major((N, M, K), N).dims == ((N, ONE), (M, N), (K, N * M))
+
+
+def test_coercion_keeps_the_points() -> None:
+    assert Lmad.row_major((N, M)).coerce((K, M)) == Lmad(ZERO, ((K, M), (M, ONE)))
 
 
 def test_compose_and_text() -> None:

@@ -9,7 +9,11 @@ from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 @dataclass(frozen=True, slots=True)
 class Lmad:
-    """The index function i -> offset + sum of i_d * stride_d, in elements."""
+    """The index function i -> offset + sum of i_d * stride_d, in elements.
+
+    The algebra is that of figure 3.6 and section 3.4.1 of P. Munksgaard, *Static and Dynamic
+    Analyses for Efficient GPU Execution* (2023).
+    """
 
     offset: Size
     dims: tuple[tuple[Size, Size], ...]  # (extent, stride)
@@ -22,6 +26,11 @@ class Lmad:
             dims.append((extent, stride))
             stride = stride * extent
         return Lmad(offset, tuple(reversed(dims)))
+
+    @staticmethod
+    def column_major(shape: tuple[Size, ...], offset: Size = ZERO) -> Lmad:
+        """The first index moves by 1."""
+        return Lmad(offset, tuple(reversed(Lmad.row_major(shape[::-1]).dims)))
 
     @property
     def shape(self) -> tuple[Size, ...]:
@@ -47,11 +56,26 @@ class Lmad:
             offset = offset + index * stride
         return Lmad(offset, self.dims[len(indices) :])
 
+    def slice(self, triplets: tuple[tuple[Size, Size, Size], ...]) -> Lmad:
+        """Of each dimension the indices start, start + step, ...: (start, count, step)."""
+        offset, dims = self.offset, []
+        for (start, count, step), (_, stride) in zip(triplets, self.dims, strict=True):
+            offset = offset + start * stride
+            dims.append((count, step * stride))
+        return Lmad(offset, tuple(dims))
+
+    def slice_lmads(self, slices: tuple[Lmad, ...]) -> Lmad:
+        """Of each dimension the indices of an LMAD, whose dimensions take its place."""
+        offset = self.offset
+        dims: list[tuple[Size, Size]] = []
+        for indices, (_, stride) in zip(slices, self.dims, strict=True):
+            offset = offset + indices.offset * stride
+            dims += [(extent, step * stride) for extent, step in indices.dims]
+        return Lmad(offset, tuple(dims))
+
     def compose(self, offset: Size, dims: tuple[tuple[Size, Size], ...]) -> Lmad:
         """The elements offset + {dims} of this, which has one dimension."""
-        ((_, unit),) = self.dims
-        steps = tuple((extent, stride * unit) for extent, stride in dims)
-        return Lmad(self.offset + offset * unit, steps)
+        return self.slice_lmads((Lmad(offset, dims),))
 
     def permute(self, axes: tuple[int, ...]) -> Lmad:
         """Dimension d of the result is this one's axes[d]."""
@@ -61,6 +85,11 @@ class Lmad:
         """The index function whose `permute` by the axes is this one."""
         dims = dict(zip(axes, self.dims, strict=True))
         return Lmad(self.offset, tuple(dims[d] for d in range(len(axes))))
+
+    def coerce(self, shape: tuple[Size, ...]) -> Lmad:
+        """The same index function with other names for the same extents."""
+        dims = zip(shape, self.strides, strict=True)
+        return Lmad(self.offset, tuple(dims))
 
     def broadcast(self, shape: tuple[Size, ...]) -> Lmad:
         """Repeated to a shape, dimensions aligned on the right: strides of 0."""
