@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lower": FUN_AND_BELOW | {"mem", "imp", "plan"},
     "printers": {"imp", "ops", "errors"},
     "compiler": COMPILER_AND_BELOW,
-    "runtime": {"plan", "sizes", "errors"},
+    "runtime": {"plan", "sizes", "lmad", "errors"},
     "io": {"plan", "errors"},
     "config": {"errors", "runtime"},
     "progress": {"errors", "runtime"},

@@ -14,6 +14,7 @@ from weft.errors import OutOfBoundsError, Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.nest import Nest, Value, constant
+from weft.lmad import exact
 from weft.sizes import Size
 
 Numbers: TypeAlias = Any  # int, or an int64 ndarray
@@ -242,6 +243,7 @@ class Accesses(Nest):
                 count = sum(isinstance(dim, fun.Span) for dim in dims)
                 return self.updated(array, key, regular, self.value(value), count)
             case fun.LmadUpdate(array, offset, lmad_dims, source):
+                self.refuse_collision(array, offset, lmad_dims)
                 index = self.lmad_index(array, offset, lmad_dims)
                 return self.updated(array, [index], False, self.array(source), len(lmad_dims))
             case fun.Copy(array):
@@ -297,6 +299,21 @@ class Accesses(Nest):
             index = index + position * self.expanded(self.size(stride), len(dims))
         mask = None if self.mask is None else self.expanded(self.mask, len(dims))
         return inside(index, limit, mask, array.name, 0, self.place)
+
+    def refuse_collision(
+        self, array: fun.Var, offset: Size, dims: tuple[tuple[Size, Size], ...]
+    ) -> None:
+        """No element is updated twice, at any active index."""
+        extents = [self.extent(extent) for extent, _ in dims]
+        strides = [self.size(stride) for _, stride in dims]
+        active = np.asarray(True if self.mask is None else self.mask)
+        rows = np.broadcast_arrays(active, self.size(offset), *strides)
+        found = np.stack([row[rows[0]] for row in rows[1:]], axis=-1)
+        if found.size and not any(isinstance(stride, np.ndarray) for stride in strides):
+            found = found[:1]  # the offset has no say
+        for start, *steps in np.unique(found, axis=0).tolist():
+            pairs = tuple(zip(extents, steps, strict=True))
+            exact.refuse_collision(start, pairs, array.name, self.place)
 
     def picked(self, array: fun.Var, index: list[Value]) -> Value:
         value = self.array(array)

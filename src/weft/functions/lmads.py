@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import weft.lmad  # noqa: F401 - loaded first: the function takes its name in the namespace
 from weft.array import Array, node_of
 from weft.errors import ShapeError, user_place
 from weft.frontend import extent as extents
@@ -13,6 +12,7 @@ from weft.frontend import indexing, layout, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, Shape, make
 from weft.functions.arguments import array_node
+from weft.lmad import exact  # weft.lmad is loaded first: the function takes its name
 
 __all__ = ["lmad"]
 
@@ -69,7 +69,13 @@ def _scalar(value: Any) -> Node:
 class AtLmad:
     """`x.at_lmad(offset, dims)`: the array with something done at an LMAD, as a new array.
 
-    The LMAD meets no element twice.
+    Raises
+    ------
+    ArgumentError
+        Where the LMAD meets an element twice: at once where it is known, else when it is
+        computed.
+    OutOfBoundsError
+        When it is computed, where the LMAD leaves the array.
     """
 
     __slots__ = ("_array", "_dims", "_offset")
@@ -84,6 +90,7 @@ class AtLmad:
 
     def set(self, value: Any) -> Array:
         node = _flat(self._array._node)
+        self._refuse_collision()
         inputs, shape = _parts(self._offset, self._dims)
         new = as_dtype(node_of(value), node.dtype)
         if not shape:
@@ -98,6 +105,15 @@ class AtLmad:
                 sizes=shape,
             )
         )
+
+    def _refuse_collision(self) -> None:
+        """What is known now is refused now, at the user's line."""
+        sizes = [self._offset, *(size for dim in self._dims for size in dim)]
+        if any(isinstance(size, Array) for size in sizes):
+            return
+        offset, *numbers = (extents.literal(size).value for size in sizes)
+        dims = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+        exact.refuse_collision(offset, dims, "x", user_place())
 
     def add(self, value: Any) -> Array:
         return self.set(Array(apply("add", self.get()._node, node_of(value))))

@@ -16,7 +16,7 @@ from weft.launch.device import device, have_compiler
 from weft.plan.nodes import StageCode
 from weft.plan.segment import Layout, Segment
 from weft.runtime.devices.cpu import LoadedSegment
-from weft.runtime.incore import check_bounds
+from weft.runtime.incore import check_bounds, check_collisions
 from weft.sizes import Size
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -47,6 +47,7 @@ class SegmentStage:
 
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
+        check_collisions(self.segment.collisions, values)
 
 
 class InterpretedStage:

@@ -7,10 +7,12 @@ tried, pruned by ranges and greatest common divisors; the last two are solved in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
+from weft.errors import ArgumentError, Place
 from weft.lmad.lmad import Lmad
 
 Index: TypeAlias = tuple[int, ...]
@@ -31,7 +33,33 @@ def common(left: Lmad, right: Lmad) -> int | None:
 
 def collision(lmad: Lmad) -> tuple[Index, Index] | None:
     """Two different indices of the same element, or None where no element is met twice."""
-    _, dims = _values(lmad)
+    return _collision(_values(lmad)[1])
+
+
+def refuse_collision(
+    offset: int, dims: tuple[tuple[int, int], ...], array: str, place: Place | None
+) -> None:
+    """Raise `ArgumentError` where an LMAD to be updated meets an element twice."""
+    found = _collision(dims)
+    if found is None:
+        return
+    left, right = found
+    element = offset + sum(i * stride for i, (_, stride) in zip(left, dims, strict=True))
+    text = ", ".join(f"({extent} : {stride})" for extent, stride in dims)
+    raise ArgumentError(
+        f"an update of {array} at {offset} + {{{text}}} meets element {element} twice, "
+        f"at the indices {_show(left)} and {_show(right)}",
+        "an LMAD that meets no element twice",
+        "update an LMAD that does not overlap itself, or add up with x.at[indices].add(values)",
+        place,
+    )
+
+
+def _show(index: Index) -> str:
+    return str(list(index))
+
+
+def _collision(dims: Sequence[tuple[int, int]]) -> tuple[Index, Index] | None:
     if any(extent <= 0 for extent, _ in dims):
         return None
     for first in range(len(dims)):  # the first position at which the two differ

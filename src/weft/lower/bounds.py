@@ -104,12 +104,13 @@ def check(e: Emitter, access: fun.Index) -> list[tuple[int, Size, Size]]:
     ):
         if rules[axis] is not None or inside(e, index, extent):
             continue
-        if not _launch_check(e, access.array.name, axis, index, extent):
+        if not launch_check(e, access.array.name, axis, index, extent):
             dynamic.append((axis, index, extent))
     return dynamic
 
 
-def _launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> bool:
+def launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> bool:
+    """Leaves 0 <= index < extent to the launch; False where the launch does not know enough."""
     if e.conditional:
         return False
     lower = extremes(e, index, largest=False)
@@ -117,18 +118,18 @@ def _launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) 
     if not lower or not upper:
         return False
     low, high = lower[0], upper[0]
-    nonempty = tuple(
-        dict.fromkeys(
-            above - below
-            for below, above in e.ranges.values()
-            if not e.unit.nonnegative(above - below - 1)
-        )
-    )
+    nonempty = counts(e)
     sizes = e.unit.sizes
     if not all(p.variables() <= sizes for p in (low, high, extent, *nonempty)):
         return False
     e.unit.checks[Bounds(low, high, extent, nonempty, array, axis, e.place)] = None
     return True
+
+
+def counts(e: Emitter) -> tuple[Size, ...]:
+    """How long the ranges are that are not known to be non-empty."""
+    lengths = (above - below for below, above in e.ranges.values())
+    return tuple(dict.fromkeys(n for n in lengths if not e.unit.nonnegative(n - 1)))
 
 
 def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size]]:

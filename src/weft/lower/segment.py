@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -52,7 +53,8 @@ def compile_segment(
             BoundsCheck(b.lower, b.upper, b.extent, b.nonempty, b.array, b.axis, b.place)
             for b in unit.checks
         ),
-        failures=tuple(Failure("index", f.array, f.axis, f.place) for f in unit.failures),
+        collisions=tuple(unit.collisions),
+        failures=tuple(Failure(f.kind, f.array, f.axis, f.place) for f in unit.failures),
         kernels=tuple(unit.kernels),
     )
 
@@ -62,9 +64,15 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
     program = memory_program.program
     blocks, workspace = _place(memory_program)
     names = _integers(memory_program)
+
+    @cache
+    def prover() -> Prover:
+        return Prover(program.facts, sizes=program.sizes, derived=program.derived)
+
     unit = Unit(
         blocks=blocks,
-        nonnegative=_prover(program),
+        nonnegative=_nonnegative(prover),
+        prover=prover,
         statement=cpu.lower_statement,
         sizes=frozenset(names),
         scratch_start=workspace,
@@ -96,9 +104,8 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
     )
 
 
-def _prover(program: fun.Program) -> Callable[[Poly], bool]:
-    """Whether a polynomial is proved >= 0; each is asked about once."""
-    prover: list[Prover] = []  # made when the simple cases end
+def _nonnegative(prover: Callable[[], Prover]) -> Callable[[Poly], bool]:
+    """Whether a polynomial is proved >= 0; the prover is made when the simple cases end."""
     answers: dict[Poly, bool] = {}
 
     def nonnegative(poly: Poly) -> bool:
@@ -106,11 +113,7 @@ def _prover(program: fun.Program) -> Callable[[Poly], bool]:
         if answer is None:
             answer = bounds.nonnegative(poly)
             if not answer and (len(poly.terms) > 1 or not poly.is_constant):
-                if not prover:
-                    prover.append(
-                        Prover(program.facts, sizes=program.sizes, derived=program.derived)
-                    )
-                answer = prover[0].nonnegative(poly)
+                answer = prover().nonnegative(poly)
             answers[poly] = answer
         return answer
 

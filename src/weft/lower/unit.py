@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from weft.errors import InternalError, Place
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
+from weft.plan.segment import CollisionCheck
 from weft.sizes import ZERO, Poly, Size
+from weft.sizes.prove import Prover
 
 if TYPE_CHECKING:
     from weft.lower.emitter import Emitter
@@ -44,6 +46,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class IndexFailure:
+    kind: Literal["index", "collision"]
     array: str
     axis: int
     place: Place | None
@@ -59,7 +62,9 @@ class Unit:
     sizes: frozenset[str]  # what a launch knows
     scratch_start: Size = ZERO  # where the workspace's blocks end
     scratch_lines: int = 0
+    prover: Callable[[], Prover] = Prover
     checks: dict[Bounds, None] = field(default_factory=dict)
+    collisions: dict[CollisionCheck, None] = field(default_factory=dict)
     failures: dict[IndexFailure, int] = field(default_factory=dict)
     kernels: list[str] = field(default_factory=list)
     dtypes: dict[str, set[DType]] = field(default_factory=dict)
@@ -87,9 +92,15 @@ class Unit:
         self.scratch_lines += 1
         return name
 
-    def failure(self, array: str, axis: int, place: Place | None) -> int:
+    def failure(
+        self,
+        array: str,
+        axis: int,
+        place: Place | None,
+        kind: Literal["index", "collision"] = "index",
+    ) -> int:
         array = self.originals.get(array, array)
-        key = IndexFailure(array, axis, place)
+        key = IndexFailure(kind, array, axis, place)
         return self.failures.setdefault(key, FIRST_FAILURE + len(self.failures))
 
 

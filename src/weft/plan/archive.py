@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import Place
-from weft.plan.segment import BoundsCheck, Failure, Segment, Slot
+from weft.plan.segment import BoundsCheck, CollisionCheck, Failure, Segment, Slot
 from weft.sizes import Derived, Fact, parse_poly
 
 
@@ -31,6 +31,13 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
                 _from_place(check.place),
             ]
             for check in segment.checks
+        ],
+        "collisions": [
+            [
+                str(check.offset), [[str(extent), str(stride)] for extent, stride in check.dims],
+                [str(extent) for extent in check.nonempty], check.array, _from_place(check.place),
+            ]
+            for check in segment.collisions
         ],
         "failures": [
             [failure.kind, failure.array, failure.axis, _from_place(failure.place)]
@@ -59,6 +66,7 @@ def segment_from_json(found: dict[str, Any]) -> Segment:
         integers=tuple(found["integers"]),
         workspace=parse_poly(found["workspace"]),
         checks=tuple(map(_to_check, found["checks"])),
+        collisions=tuple(map(_to_collision, found["collisions"])),
         failures=tuple(map(_to_failure, found["failures"])),
         kernels=tuple(found["kernels"]),
     )
@@ -92,6 +100,14 @@ def _to_check(found: list[Any]) -> BoundsCheck:
     return BoundsCheck(
         parse_poly(lower), parse_poly(upper), parse_poly(extent),
         tuple(map(parse_poly, nonempty)), array, axis, _to_place(place),
+    )  # fmt: skip
+
+
+def _to_collision(found: list[Any]) -> CollisionCheck:
+    offset, dims, nonempty, array, place = found
+    return CollisionCheck(
+        parse_poly(offset), tuple((parse_poly(n), parse_poly(stride)) for n, stride in dims),
+        tuple(map(parse_poly, nonempty)), array, _to_place(place),
     )  # fmt: skip
 
 

@@ -45,10 +45,28 @@ class BoundsCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """What a non-zero error code of a segment means: `context.detail` fills the message."""
+class CollisionCheck:
+    """An update at the LMAD offset + {dims}, proved at launch to meet no element twice.
 
-    kind: Literal["index"]
+    Empty ranges (where `nonempty` is not all positive) update nothing.
+    """
+
+    offset: Size
+    dims: tuple[tuple[Size, Size], ...]
+    nonempty: tuple[Size, ...]
+    array: str
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a non-zero error code of a segment means: `context.detail` fills the message.
+
+    "index": an index and the extent that it leaves; "collision": the positions, in row-major
+    order, of two indices of an update that are one element.
+    """
+
+    kind: Literal["index", "collision"]
     array: str
     axis: int
     place: Place | None
@@ -76,5 +94,6 @@ class Segment:
     integers: tuple[str, ...]
     workspace: Size
     checks: tuple[BoundsCheck, ...] = ()
+    collisions: tuple[CollisionCheck, ...] = ()
     failures: tuple[Failure, ...] = ()
     kernels: tuple[str, ...] = field(default=())  # one line each, for `explain`

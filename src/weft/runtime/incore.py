@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import OutOfBoundsError
-from weft.plan.segment import BoundsCheck, Layout, Segment
+from weft.lmad import exact
+from weft.plan.segment import BoundsCheck, CollisionCheck, Layout, Segment
 from weft.runtime import profile
 from weft.runtime.devices.cpu import LoadedSegment
 from weft.runtime.memory import Pool
@@ -119,11 +120,28 @@ def check_bounds(checks: Sequence[BoundsCheck], values: Mapping[str, Any]) -> No
             )
 
 
+def check_collisions(checks: Sequence[CollisionCheck], values: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` for an update that meets an element twice.
+
+    `values` gives an int, or an array with one element for each box, for every size.
+    """
+    for check in checks:
+        counts = [np.asarray(count.evaluate(values)) > 0 for count in check.nonempty]
+        sizes = [check.offset, *(size for dim in check.dims for size in dim)]
+        columns = np.broadcast_arrays(*counts, *(size.evaluate(values) for size in sizes))
+        used = np.logical_and.reduce(columns[: len(counts)], axis=0) if counts else True
+        rows = np.stack(columns[len(counts) :], axis=-1)[used].reshape(-1, len(sizes))
+        for offset, *numbers in np.unique(rows, axis=0).tolist():
+            dims = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+            exact.refuse_collision(offset, dims, check.array, check.place)
+
+
 def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
     """Everything about a segment that sizes, strides and "threads" decide."""
     segment = step.segment
     known = derive(values, segment.derived)
     check_bounds(segment.checks, known)
+    check_collisions(segment.collisions, known)
     results = tuple(
         (tuple(extent.evaluate(known) for extent in slot.shape), slot.dtype)
         for slot in segment.results

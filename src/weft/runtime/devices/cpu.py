@@ -11,7 +11,7 @@ from _signal import getsignal  # type: ignore[import-not-found]  # 2 us less tha
 from collections.abc import Sequence
 from typing import NoReturn
 
-from weft.errors import InternalError, OutOfBoundsError, SourceError
+from weft.errors import ArgumentError, InternalError, OutOfBoundsError, SourceError
 from weft.plan.segment import Segment
 from weft.runtime import threads as runtime_threads
 from weft.runtime.threads import CancelFlag, Cancelled
@@ -32,9 +32,7 @@ class LoadedSegment:
         self._call = runtime_threads.pool().call
         self._buffers = len(segment.params) + len(segment.results) + 1
         self._words = struct.Struct(f"{_HEADER + self._buffers + len(segment.integers)}q")
-        self._threads = (
-            segment.integers.index("threads") if "threads" in segment.integers else None
-        )
+        self._threads = segment.integers.index("threads") if "threads" in segment.integers else None
         self._records: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
 
     def call(
@@ -115,6 +113,14 @@ class LoadedSegment:
             raise InternalError(f"segment {segment.entry} ended with status {status}")
         failure = segment.failures[status - _FIRST_FAILURE]
         index, extent = detail[0], detail[1]
+        if failure.kind == "collision":
+            raise ArgumentError(
+                f"an update of {failure.array} meets an element twice, at the indices {index} "
+                f"and {extent} in row-major order",
+                "an LMAD that meets no element twice",
+                "update an LMAD that does not overlap itself",
+                failure.place,
+            )
         raise OutOfBoundsError(
             f"index {index} is outside axis {failure.axis} of {failure.array}, "
             f"which has {extent} elements",
@@ -133,8 +139,7 @@ def _interruptible() -> bool:
     A user's own handler keeps its meaning: Python runs it when the call returns.
     """
     return (
-        threading.get_ident() == _main_thread
-        and getsignal(_SIGINT) is signal.default_int_handler
+        threading.get_ident() == _main_thread and getsignal(_SIGINT) is signal.default_int_handler
     )
 
 
