@@ -16,6 +16,7 @@ from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
 from weft.passes.split_reductions import unless_rows
+from weft.passes.tile_time import TimeTile, time_tiles
 from weft.plan.decisions import Choices, Decided, Extents
 from weft.plan.segment import Layout, Segment
 from weft.printers import c
@@ -32,7 +33,8 @@ def choices(fused: fun.Program) -> Choices:
         for let in fused.body.statements
         if isinstance(let.expr, fun.Reduce) and not unless_rows(let.expr)
     )
-    return Choices(fused.derived, nests, tuple(splits))
+    tiles = tuple((tile.rounds, tile.bytes) for tile in time_tiles(fused))
+    return Choices(fused.derived, nests, tuple(splits), tiles)
 
 
 def finish(
@@ -45,11 +47,20 @@ def finish(
     def should_nest(candidate: NestCandidate) -> bool:
         return (candidate.outer, candidate.row_bytes) in nested
 
+    tiled = {e for e, yes in zip(given.tiles, decided.tiles, strict=True) if yes}
+
+    def should_tile(tile: TimeTile) -> bool:
+        return (tile.rounds, tile.bytes) in tiled
+
     def should_split(reduce: fun.Reduce) -> bool:
         return unless_rows(reduce) or _row_extents(reduce) in split
 
     return pipeline.optimise(
-        fused, Decisions(should_nest if nested else None, contiguous, should_split)
+        fused,
+        Decisions(
+            should_nest if nested else None, contiguous, should_split,
+            should_tile if tiled else None,
+        ),
     )
 
 

@@ -15,7 +15,7 @@ ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]
 
 _DEVICES = ("cpu",)
-_OPTIMISATIONS = ("short-circuit", "merge")
+_OPTIMISATIONS = ("short-circuit", "merge", "time-tiles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Settings:
         Lazy expressions whose arrays together hold fewer bytes are interpreted at once
         rather than compiled.
     optimise : str
-        Which memory passes to leave out: words such as "no-short-circuit no-merge"; "" for
+        Which passes to leave out: words such as "no-short-circuit no-merge"; "" for
         none. Results are the same; memory and time differ.
     """
 

@@ -38,7 +38,7 @@ class Lowered:
         fused = optimise(self.program)
         contiguous = frozenset(param.name for param in self.program.params)
         given = Choices(fused.derived, (), ()) if self.sizes is None else choices(fused)
-        decided = decide(given, {**(self.sizes or {}), "threads": threads()})
+        decided = decide(given, {**(self.sizes or {}), "threads": threads()}, settings().optimise)
         return finish(fused, given, decided, contiguous)
 
     @property

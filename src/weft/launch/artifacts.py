@@ -214,18 +214,17 @@ def segment_of(program: fun.Program, layouts: Mapping[str, Layout], optimise: st
 def _choices_to_json(found: Choices) -> Any:
     return [
         [derived_to_json(entry) for entry in found.derived],
-        [[str(a), str(b)] for a, b in found.nests],
-        [[str(a), str(b)] for a, b in found.splits],
+        *([[str(a), str(b)] for a, b in pairs]
+          for pairs in (found.nests, found.splits, found.tiles)),
     ]
 
 
 def _choices_from_json(found: Any) -> Choices:
-    derived, nests, splits = found
-    return Choices(
-        tuple(map(derived_from_json, derived)),
-        tuple((parse_poly(a), parse_poly(b)) for a, b in nests),
-        tuple((parse_poly(a), parse_poly(b)) for a, b in splits),
+    derived, *groups = found
+    nests, splits, tiles = (
+        tuple((parse_poly(a), parse_poly(b)) for a, b in pairs) for pairs in groups
     )
+    return Choices(tuple(map(derived_from_json, derived)), nests, splits, tiles)
 
 
 def _artifact_to_json(found: Artifact) -> Any:

@@ -121,7 +121,7 @@ class Computation:
     def _prepare(
         self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str
     ) -> Ready:
-        decided = decide(self.artifacts.choices, values)
+        decided = decide(self.artifacts.choices, values, optimise)
         key = (decided, optimise, *layouts.items())
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -158,8 +158,12 @@ class Computation:
     # ------------------------------------------------------------ other ways to run
 
     def streamed(self, sizes: Mapping[str, int], threads: int) -> fun.Program:
-        """The program as the planner takes it: optimised as for these sizes."""
-        decided = decide(self.artifacts.choices, {**sizes, "threads": threads})
+        """The program as the planner takes it: optimised as for these sizes.
+
+        Its loops stay as they are: the planner's stages come before tiles in the cache.
+        """
+        values = {**sizes, "threads": threads}
+        decided = decide(self.artifacts.choices, values, "no-time-tiles")
         return self.artifacts.finished(decided, None)
 
     def is_small(self, sizes: Mapping[str, int], limit: int) -> bool:

@@ -79,6 +79,23 @@ def _positive(e: Emitter, lower: Size) -> bool:
     )
 
 
+def holds(e: Emitter, poly: Size) -> bool:
+    """Whether `poly >= 0` is proved, whichever operand minima and maxima in it come to."""
+    poly = expand(e, poly)
+    for name in poly.variables():
+        definition = e.definitions.get(name)
+        if definition is None or poly.degree(name) > 1:
+            continue
+        factor = poly.coefficient(name)
+        if not factor.is_constant:
+            return False
+        # 1 - max(a, b) >= 0 if both 1 - a and 1 - b are; 1 - min(a, b) if one of them is.
+        both = (definition[0] == "minimum") == (factor.constant > 0)
+        choices = (holds(e, poly.without(name) + factor * c) for c in definition[1])
+        return all(choices) if both else any(choices)
+    return any(e.unit.nonnegative(limit) for limit in extremes(e, poly, largest=False))
+
+
 def inside(e: Emitter, index: Size, extent: Size) -> bool:
     """Whether 0 <= index < extent is proved here."""
     return _positive(e, index) and _positive(e, extent - 1 - index)

@@ -16,7 +16,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import shapes
+from weft.lower import bounds, shapes
 from weft.lower.bodies import comparison, poly_of, scalar_results
 from weft.lower.emitter import Emitter
 from weft.ops.dtypes import DType
@@ -198,19 +198,23 @@ def _near_ends(e: Emitter, lane: str, body: fun.Body) -> tuple[list[Size], list[
     lasts: list[Size] = []
     true: set[str] = set()
     end = e.ranges[lane][1] if lane in e.ranges else None
+    sizes: dict[str, Size] = {}
     for let in body.statements:
+        if isinstance(let.expr, fun.SizeValue):
+            sizes[let.pattern[0].name] = let.expr.size.substitute(sizes)
         if end is None or not isinstance(let.expr, fun.Apply):
             continue
-        facts = comparison(e, let.expr, [poly_of(atom) for atom in let.expr.arguments])
+        polys = map(poly_of, let.expr.arguments)
+        facts = comparison(e, let.expr, [p if p is None else p.substitute(sizes) for p in polys])
         if facts is None or len(facts[0]) != 1 or lane not in facts[0][0].variables():
             continue
         (fact,) = facts[0]  # >= 0 where the comparison holds
         factor, rest = fact.coefficient(lane), fact.without(lane)
-        if fact.degree(lane) != 1:
+        if fact.degree(lane) != 1 or not all(name in e.scalars for name in rest.variables()):
             continue
-        if factor == ONE and rest.is_constant and -NEAR <= rest.constant <= 0:
+        if factor == ONE and bounds.holds(e, rest + NEAR):
             firsts.append(-rest)
-        elif factor == -ONE and (rest + 1 - end).is_constant and (rest + 1 - end).constant >= -NEAR:
+        elif factor == -ONE and bounds.holds(e, rest + 1 - end + NEAR):
             lasts.append(rest + 1)
         else:
             continue

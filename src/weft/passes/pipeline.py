@@ -10,6 +10,7 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.passes import nest as nesting
 from weft.passes import split_reductions as splitting
+from weft.passes import tile_time as tiling
 from weft.passes.collapse import collapse
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
@@ -33,11 +34,14 @@ class Decisions:
         The array parameters that are contiguous, for `collapse`; None leaves it out.
     split : callable or None
         Which reductions are split into tiles (`unless_rows`, `always`); None for none.
+    tile : callable or None
+        Which loops of `time_tiles` are tiled in time; None for none.
     """
 
     nest: nesting.When | None = None
     contiguous: frozenset[str] | None = None
     split: splitting.When | None = None
+    tile: tiling.When | None = None
 
 
 FUSION: list[tuple[Pass, str]] = [
@@ -53,6 +57,9 @@ FUSION: list[tuple[Pass, str]] = [
 def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     """The pipeline for these decisions: each pass, and why it stands there."""
     steps = list(FUSION)
+    if decisions.tile is not None:
+        tile = partial(tiling.tile_time, when=decisions.tile)
+        steps.append((tile, "on fused steps, whose reads still have their boundary rules"))
     if decisions.nest is not None:
         nest = partial(nesting.nest, when=decisions.nest)
         steps.append((nest, "after fusion, which leaves few statements to group"))

@@ -11,6 +11,8 @@ from weft.sizes import Derived, Size
 _ROW_BYTES = 512 << 10  # of a row that is worked on in a core's own cache
 _ROWS_PER_THREAD = 4  # fewer, and threads would wait for the last of them
 _LONG_ROW = 1 << 17  # elements that are worth sharing among threads
+_FAR_BYTES = 8 << 20  # of arrays that a step must fetch from beyond a core's own cache
+_FEW_ROUNDS = 4
 
 Extents: TypeAlias = tuple[Size, Size]
 
@@ -27,28 +29,36 @@ class Choices:
         Groups of statements that can become one kernel over rows.
     splits : tuple of (rows, elements of a row)
         Reductions of rows that can be split into tiles.
+    tiles : tuple of (rounds, bytes of a step)
+        Loops that can be tiled in time.
     """
 
     derived: tuple[Derived, ...]
     nests: tuple[Extents, ...]
     splits: tuple[Extents, ...]
+    tiles: tuple[Extents, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One answer to `Choices`: a flag for each nest and each split."""
+    """One answer to `Choices`: a flag for each nest, each split and each loop."""
 
     nests: tuple[bool, ...] = ()
     splits: tuple[bool, ...] = ()
+    tiles: tuple[bool, ...] = ()
 
     def __str__(self) -> str:
-        flags = (*self.nests, False, *self.splits)
+        flags = (*self.nests, False, *self.splits, False, *self.tiles)
         return "".join("y" if flag else "n" for flag in flags)
 
 
-def decide(given: Choices, values: Mapping[str, int]) -> Decided:
-    """Nest where there are many rows that fit a core's cache; split rows that are few and long."""
-    if not given.nests and not given.splits:
+def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
+    """Nest where there are many rows that fit a core's cache; split rows that are few and long.
+
+    Loops of many rounds over arrays beyond the cache are tiled in time, unless `optimise`
+    (see `weft.config`) says "no-time-tiles".
+    """
+    if not given.nests and not given.splits and not given.tiles:
         return Decided()
     enough = _ROWS_PER_THREAD * values["threads"]
     known = dict(values)
@@ -63,4 +73,8 @@ def decide(given: Choices, values: Mapping[str, int]) -> Decided:
             rows.evaluate(known) < enough and length.evaluate(known) >= _LONG_ROW
             for rows, length in given.splits
         ),
+        tuple(
+            rounds.evaluate(known) >= _FEW_ROUNDS and step.evaluate(known) >= _FAR_BYTES
+            for rounds, step in given.tiles
+        ) if "no-time-tiles" not in optimise.split() else (False,) * len(given.tiles),
     )
