@@ -1,6 +1,6 @@
 """From FUN to segments: the pipeline.
 
-    FUN --passes--> FUN --introduce, merge_blocks--> FUNMEM --lower--> IMP --print--> C
+    FUN --passes--> FUN --introduce, hoist, merge_blocks--> FUNMEM --lower--> IMP --print--> C
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from weft.fun import nodes as fun
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
+from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
 from weft.passes import pipeline
@@ -78,7 +79,7 @@ def with_memory(
     `optimise` names passes to leave out, as `weft.config` does.
     """
     without = optimise.split()
-    with_blocks = introduce(program, layouts)
+    with_blocks = hoist(introduce(program, layouts))
     return with_blocks if "no-merge" in without else merge_blocks(with_blocks)
 
 
