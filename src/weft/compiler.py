@@ -1,6 +1,6 @@
 """From FUN to segments: the pipeline.
 
-    FUN --passes--> FUN --introduce, hoist, merge_blocks--> FUNMEM --lower--> IMP --print--> C
+FUN --passes--> FUN --introduce, hoist, merge_blocks--> FUNMEM --lower--> IMP --print--> C
 """
 
 from __future__ import annotations
