@@ -1,54 +1,37 @@
 """The meaning of FUNMEM by heap: every element is read and written where its memory says.
 
-Slow and plain, one element at a time: it is the test of the memory passes. Blocks begin as
-noise, a thread's own again in each iteration of an outermost kernel, so that whatever is
-read before it is written shows. It rejects
+The test of the memory passes (figures 4.8 to 4.10 of Munksgaard's *Static and Dynamic
+Analyses for Efficient GPU Execution*, 2023): what a program gives by heap is to be what it
+gives by value, erased. Blocks begin as noise, a thread's own again in each iteration of an
+outermost kernel. It rejects
 
 - accesses outside a block, or outside an array;
-- two iterations of a kernel that write one element, or one that reads another's;
-- results that are not where `introduce` says they are.
+- reads of memory that was never written, writes to a parameter;
+- two iterations of a kernel (an inner one too) of which one writes what the other writes or
+  reads; those of sequential loops may;
+- a view whose elements are not those of its array;
+- an array that is not where its destination is: a result of the program, of a branch, a
+  round or an iteration, the operand of an update in place;
+- a copy that overwrites what it reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import product as cartesian
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
-from weft.errors import InternalError, Place
-from weft.fun import access
+from weft.errors import InternalError
+from weft.fun import access, walk
 from weft.fun import nodes as fun
+from weft.fun.interpret import scalar_function
+from weft.mem.heap import Costs, Heap, Iterations, Located, Numbers, evaluator
 from weft.mem.nodes import MemArray, Program
-from weft.ops.table import cast_numpy, lookup
-from weft.sizes import Size, as_poly
-
-_NOISE = 0xA5
-
-_Whereabouts: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
-
-
-@dataclass(slots=True)
-class _Memory:
-    """A block: bytes, and where the element [0, ..., 0] of a parameter lies in them."""
-
-    data: Any
-    origin: int = 0  # in bytes
-    shared: bool = True
-
-    def spoil(self) -> None:
-        self.data[:] = _NOISE
-
-
-@dataclass(slots=True)
-class _Tracked:
-    """What the iterations of one running kernel have written, and read."""
-
-    iteration: int = 0
-    writers: dict[tuple[str, int], int] = field(default_factory=dict)
-    readers: dict[tuple[str, int], int] = field(default_factory=dict)
+from weft.ops.table import cast_numpy
+from weft.sizes import Size
 
 
 def interpret(
@@ -63,25 +46,55 @@ def interpret(
     OutOfBoundsError
         When an index is outside its array.
     """
-    return _Heap(program, arguments, sizes or {}).run()
+    return traced(program, arguments, sizes or {})[0]
 
 
-class _Heap:
+def traced(
+    program: Program, arguments: Sequence[Any], sizes: Mapping[str, int]
+) -> tuple[tuple[Any, ...], Costs]:
+    """The results of a program, as `interpret`, and what the run cost."""
+    with np.errstate(all="ignore"):
+        evaluation = _Evaluation(program, arguments, sizes)
+        results = evaluation.run()
+        return results, evaluation.costs
+
+
+def _cells(program: Program) -> dict[str, int]:
+    """For each block the bytes of its smallest element."""
+    whole, cells = program.program, dict[str, int]()
+
+    def use(type_: fun.Type) -> None:
+        if isinstance(type_, MemArray):
+            size = type_.dtype.itemsize
+            cells[type_.block] = min(size, cells.get(type_.block, size))
+
+    for type_ in (*(p.type for p in whole.params), *program.destinations):
+        use(type_)
+    for let in walk.statements(whole.body):
+        for var in (*let.pattern, *walk.operands(let.expr)[2]):
+            use(var.type)
+    return cells
+
+
+class _Evaluation:
     def __init__(
         self, program: Program, arguments: Sequence[Any], sizes: Mapping[str, int]
     ) -> None:
         self.mem = program
         self.values: dict[str, Any] = dict(sizes)
-        self.blocks: dict[str, _Memory] = {}
-        self.kernels: list[_Tracked] = []
-        self.place: Place | None = None
+        self.heap = Heap(_cells(program))
+        self.places: dict[int, Any] = {}  # by the identity of a type of the program
         for param, argument in zip(program.program.params, arguments, strict=True):
             self.give(param, argument)
         self.values.setdefault("threads", 1)
         for derived in program.program.derived:
             self.values[derived.name] = derived.evaluate(self.values)
         for block in program.blocks:
-            self.allocate(block.name, block.bytes, not block.per_thread)
+            kind = "thread" if block.per_thread else "shared"
+            size = self.size(block.bytes)
+            self.heap.allocate(block.name, size, kind)  # type: ignore[arg-type]
+            self.heap.costs.allocations += 1
+            self.heap.costs.allocated_bytes += size
         for type_ in program.destinations:
             if isinstance(type_, MemArray):
                 self.make_destination(type_)
@@ -105,14 +118,13 @@ class _Heap:
         for extent, stride in zip(array.shape, array.strides, strict=True):
             reach = (extent - 1) * stride if extent else 0
             lowest, span = lowest + min(reach, 0), span + abs(reach)
-        data = np.full(span if array.size else 0, _NOISE, np.uint8)
-        whole = np.ndarray(array.shape, array.dtype, data, -lowest, array.strides)
-        whole[...] = array
-        self.blocks[param.name] = _Memory(data, -lowest)
-
-    def allocate(self, name: str, size: Size, shared: bool) -> None:
-        data = np.full(self.size(size), _NOISE, np.uint8)
-        self.blocks[name] = _Memory(data, shared=shared)
+        memory = self.heap.allocate(
+            param.name, span if array.size else 0, "given", -lowest if array.size else 0
+        )
+        if array.size:
+            whole = np.ndarray(array.shape, array.dtype, memory.data, -lowest, array.strides)
+            whole[...] = array
+        memory.flags[:] = 1
 
     def make_destination(self, type_: MemArray) -> None:
         """Row-major, and a little apart where strides are free."""
@@ -121,106 +133,56 @@ class _Heap:
         for axis in reversed(range(type_.rank)):
             self.values.setdefault(f"{type_.block}.stride{axis}", step)
             step = step * self.size(type_.shape[axis]) + 1
-        shape, (_, *strides) = self.shape(type_), self.function(type_)
-        count = 1 + sum(max(e - 1, 0) * s for e, s in zip(shape, strides, strict=True))
-        data = np.full(count * type_.dtype.itemsize if 0 not in shape else 0, _NOISE, np.uint8)
-        self.blocks[type_.block] = _Memory(data)
+        at = self.where(type_)
+        count = 1 + sum(max(e - 1, 0) * s for e, s in zip(at.shape, at.strides, strict=True))
+        size = count * type_.dtype.itemsize if 0 not in at.shape else 0
+        self.heap.allocate(type_.block, size, "shared")
 
     def run(self) -> tuple[Any, ...]:
         values = self.body(self.mem.program.body)
+        self.costs = replace(self.heap.costs)  # what follows is the caller's reading
         results = []
         for value, atom, wanted in zip(
             values, self.mem.program.body.results, self.mem.destinations, strict=True
         ):
             if isinstance(wanted, MemArray):
-                self.in_place(self.where(atom), wanted, "a result")
-                results.append(self.whole(wanted))
+                place = self.where(wanted)
+                self.in_place(self.at(atom), place, "a result")
+                results.append(self.heap.read_all(place, place.numbers()))
             else:
                 results.append(value)
         return tuple(results)
 
-    # ------------------------------------------------------------ elements
+    # ------------------------------------------------------------ places
 
     def size(self, size: Size) -> int:
-        return int(size.evaluate(self.values))
+        return evaluator((size,))(self.values)[0]
 
-    def shape(self, type_: MemArray) -> tuple[int, ...]:
-        return tuple(map(self.size, type_.shape))
+    def where(self, type_: MemArray) -> Located:
+        """Where an array lies now."""
+        found = self.places.get(id(type_))
+        if found is None:
+            index = type_.index
+            count = 1 + type_.rank
+            function = evaluator((index.offset, *type_.shape, *index.strides))
+            found = self.places[id(type_)] = (type_, function, count)
+        _, function, count = found
+        numbers = function(self.values)
+        return Located(type_.block, type_.dtype, numbers[0], numbers[1:count], numbers[count:])
 
-    def function(self, type_: MemArray) -> tuple[int, ...]:
-        """Offset and strides of an index function."""
-        return (self.size(type_.index.offset), *map(self.size, type_.index.strides))
-
-    def location(self, type_: MemArray, index: Sequence[int]) -> tuple[_Memory, int]:
-        for axis, (i, extent) in enumerate(zip(index, self.shape(type_), strict=True)):
-            if not 0 <= i < extent:
-                raise access.out_of_bounds(i, extent, type_.block, axis, self.place)
-        offset, *strides = self.function(type_)
-        element = offset + sum(i * s for i, s in zip(index, strides, strict=True))
-        memory = self.blocks[type_.block]
-        byte = memory.origin + element * type_.dtype.itemsize
-        if not 0 <= byte <= len(memory.data) - type_.dtype.itemsize:
-            raise InternalError(f"element {element} is outside block {type_.block}: {type_}")
-        return memory, byte
-
-    def read(self, type_: MemArray, index: Sequence[int]) -> Any:
-        memory, byte = self.location(type_, index)
-        if memory.shared:
-            for kernel in self.kernels:
-                writer = kernel.writers.get((type_.block, byte), kernel.iteration)
-                if writer != kernel.iteration:
-                    self.race(type_, byte, "reads", "writes", kernel.iteration, writer)
-                kernel.readers[type_.block, byte] = kernel.iteration
-        size = type_.dtype.itemsize
-        return memory.data[byte : byte + size].view(type_.dtype.numpy)[0]
-
-    def write(self, type_: MemArray, index: Sequence[int], value: Any) -> None:
-        memory, byte = self.location(type_, index)
-        if memory.shared:
-            for kernel in self.kernels:
-                for what, seen in (("writes", kernel.writers), ("reads", kernel.readers)):
-                    other = seen.get((type_.block, byte), kernel.iteration)
-                    if other != kernel.iteration:
-                        self.race(type_, byte, "writes", what, kernel.iteration, other)
-                kernel.writers[type_.block, byte] = kernel.iteration
-        cell = memory.data[byte : byte + type_.dtype.itemsize].view(type_.dtype.numpy)
-        cell[0] = value
-
-    def race(self, type_: MemArray, byte: int, this: str, that: str, left: int, right: int) -> None:
-        raise InternalError(
-            f"iteration {left} {this} what iteration {right} {that}: "
-            f"byte {byte} of block {type_.block}",
-            "iterations of a kernel that do not meet",
-        )
-
-    def whole(self, type_: MemArray) -> Any:
-        result = np.empty(self.shape(type_), type_.dtype.numpy)
-        for index in np.ndindex(result.shape):
-            result[index] = self.read(type_, index)
-        return result
-
-    def fill(self, type_: MemArray, values: Any) -> None:
-        for index in np.ndindex(self.shape(type_)):
-            self.write(type_, index, values[index])
-
-    def memory(self, atom: fun.Atom) -> MemArray:
+    def at(self, atom: fun.Atom) -> Located:
         if isinstance(atom, fun.Var) and isinstance(atom.type, MemArray):
-            return atom.type
+            return self.where(atom.type)
         raise InternalError(f"an array without memory: {atom}")
 
-    def where(self, atom: fun.Atom) -> _Whereabouts:
-        """Where an array lies now, as numbers: block, shape, offset and strides."""
-        type_ = self.memory(atom)
-        return type_.block, self.shape(type_), self.function(type_)
-
-    def in_place(self, found: _Whereabouts, wanted: MemArray, what: str) -> None:
+    def in_place(self, found: Located, wanted: Located, what: str) -> None:
         """Reject an array that is not in its destination."""
-        block, shape, function = found
-        same = block == wanted.block and shape == self.shape(wanted)
-        for extent, left, right in zip((2, *shape), function, self.function(wanted), strict=True):
-            same = same and (left == right or extent == 1)
-        if not same and 0 not in shape:
-            raise InternalError(f"{what} is at {block} + {function}", f"{wanted}")
+        if not found.same(wanted):
+            raise self.heap.error(f"{what} is at {found}", f"{wanted}")
+
+    def fill(self, var: fun.Var, values: Any) -> None:
+        place = self.at(var)
+        self.heap.write_all(place, place.numbers(), values)
 
     # ------------------------------------------------------------ bodies and statements
 
@@ -233,64 +195,56 @@ class _Heap:
 
     def body(self, body: fun.Body) -> list[Any]:
         for let in body.statements:
-            self.place = let.place
+            self.heap.place = let.place
             values = self.expr(let.expr, let.pattern)
             for var, value in zip(let.pattern, values, strict=True):
-                if isinstance(var.type, fun.Scalar):
+                if value is not None:
                     self.values[var.name] = value
-        return list(map(self.atom, body.results))
+        return [self.atom(result) for result in body.results]
 
-    def expr(self, expr: fun.Expr, pattern: tuple[fun.Var, ...]) -> list[Any]:
+    def expr(self, expr: fun.Expr, pattern: tuple[fun.Var, ...]) -> Sequence[Any]:
+        """The values of the pattern's scalars; None for its arrays, which are in memory."""
         match expr:
             case fun.Apply(operation, arguments):
-                return [lookup(operation).numpy(*map(self.atom, arguments))]
-            case fun.Cast(dtype, argument):
-                return [cast_numpy(dtype, self.atom(argument))]
-            case fun.SizeValue(size):
-                return [np.int64(self.size(size))]
+                return (scalar_function(operation)(*[self.atom(a) for a in arguments]),)
             case fun.Index():
-                return [self.index(expr)]
-            case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape():
-                return [None]
-            case fun.Broadcast(atom, _):
-                if isinstance(atom.type, fun.Scalar):
-                    type_ = self.memory(pattern[0])
-                    self.fill(type_, np.full(self.shape(type_), self.atom(atom)))
-                return [None]
+                return (self.index(expr),)
+            case fun.Cast(dtype, argument):
+                return (cast_numpy(dtype, self.atom(argument)),)
+            case fun.SizeValue(size):
+                return (np.int64(self.size(size)),)
+            case fun.Broadcast(atom, _) if isinstance(atom.type, fun.Scalar):
+                self.fill(pattern[0], self.atom(atom))
+            case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape() | fun.Broadcast():
+                self.view(expr, pattern[0])
             case fun.Kernel():
-                return self.kernel(expr, pattern)
+                self.kernel(expr, pattern)
             case fun.Reduce():
                 return self.reduce(expr, pattern)
             case fun.Scan():
-                return self.scan(expr, pattern)
+                self.scan(expr, pattern)
             case fun.Scatter():
-                return self.scatter(expr, pattern)
+                self.scatter(expr, pattern)
             case fun.Concat(arrays, axis):
-                parts = [self.whole(self.memory(array)) for array in arrays]
-                self.fill(self.memory(pattern[0]), np.concatenate(parts, axis))
-                return [None]
+                self.concat(arrays, axis, self.at(pattern[0]))
             case fun.Copy(array):
-                self.fill(self.memory(pattern[0]), self.whole(self.memory(array)))
-                return [None]
+                source, target = self.at(array), self.at(pattern[0])
+                self.heap.copy(source, source.numbers(), target, target.numbers())
             case fun.Update() | fun.LmadUpdate():
-                return self.update(expr, pattern)
+                self.update(expr, pattern[0])
             case fun.If(condition, then, otherwise):
-                chosen = then if self.atom(condition) else otherwise
-                values = self.body(chosen)
-                for result, var in zip(chosen.results, pattern, strict=True):
-                    if isinstance(var.type, MemArray):
-                        self.in_place(self.where(result), var.type, "the result of a branch")
-                return values
+                return self.branch(then if self.atom(condition) else otherwise, pattern)
             case fun.Loop():
                 return self.loop(expr, pattern)
             case fun.Call():
                 raise InternalError("a library routine inside compiled code")
             case _:
                 assert_never(expr)
+        return (None,) * len(pattern)
 
     def index(self, expr: fun.Index) -> Any:
-        type_ = self.memory(expr.array)
-        index = [self.size(i) for i in expr.indices]
+        array = self.at(expr.array)
+        index = list(evaluator(expr.indices)(self.values))
         outside: fun.Const | None = None
         for axis, rule in enumerate(expr.boundary):
             if rule is None:
@@ -302,119 +256,191 @@ class _Heap:
                 outside = rule.value
             else:
                 index[axis] = int(access.reflect_index(rule.kind, index[axis], lower, upper))
-        return self.atom(outside) if outside is not None else self.read(type_, index)
+        if outside is not None:
+            return self.atom(outside)
+        self.inside(index, array)
+        return self.heap.read(array, index)
+
+    def inside(self, index: Sequence[int], array: Located) -> None:
+        for axis, (i, extent) in enumerate(zip(index, array.shape, strict=True)):
+            if not 0 <= i < extent:
+                raise access.out_of_bounds(i, extent, array.block, axis, self.heap.place)
+
+    # ------------------------------------------------------------ views and copies
+
+    def view(self, expr: fun.LayoutExpr, var: fun.Var) -> None:
+        """A view moves nothing; its elements are those of its array."""
+        assert isinstance(expr.array, fun.Var)
+        array, found = self.at(expr.array), self.at(var)
+        numbers = array.numbers()
+        match expr:
+            case fun.Slice(_, dims):
+                numbers = self.part(numbers, dims, array)
+            case fun.LmadSlice(_, offset, lmad_dims):
+                numbers = self.lmad_part(numbers, offset, lmad_dims, array)
+            case fun.Permute(_, axes):
+                numbers = numbers.transpose(axes)
+            case fun.Reshape(_, shape):
+                numbers = numbers.reshape(evaluator(shape)(self.values))
+            case fun.Broadcast(_, shape):
+                numbers = np.broadcast_to(numbers, evaluator(shape)(self.values))
+            case _:
+                assert_never(expr)
+        moved = (found.block, found.dtype) != (array.block, array.dtype)
+        if numbers.size and (moved or not np.array_equal(numbers, found.numbers())):
+            raise self.heap.error(f"a view of {array} is at {found}", "the elements of its array")
+
+    def part(self, numbers: Numbers, dims: tuple[fun.Span | Size, ...], array: Located) -> Numbers:
+        """The numbers of the elements in a slice."""
+        extents = [self.size(dim.extent) if isinstance(dim, fun.Span) else 1 for dim in dims]
+        starts = [self.size(d.start if isinstance(d, fun.Span) else d) for d in dims]
+        steps = [dim.step if isinstance(dim, fun.Span) else 0 for dim in dims]
+        if 0 not in extents:
+            self.inside(starts, array)
+            ends = zip(starts, extents, steps, strict=True)
+            self.inside([start + (extent - 1) * step for start, extent, step in ends], array)
+        key: list[slice | int] = []
+        for dim, start, extent in zip(dims, starts, extents, strict=True):
+            if isinstance(dim, fun.Span):
+                key.append(access.span_slice(start, extent, dim.step))
+            else:
+                key.append(slice(start, start + 1) if 0 in extents else start)
+        if 0 in extents:
+            shape = [e for e, dim in zip(extents, dims, strict=True) if isinstance(dim, fun.Span)]
+            return np.empty(shape, np.int64)
+        return np.asarray(numbers[tuple(key)])
+
+    def lmad_part(
+        self, numbers: Numbers, offset: Size, dims: tuple[tuple[Size, Size], ...], array: Located
+    ) -> Numbers:
+        """The numbers of the elements of an LMAD of an array of rank 1."""
+        extents = evaluator(tuple(extent for extent, _ in dims))(self.values)
+        strides = evaluator(tuple(stride for _, stride in dims))(self.values)
+        at = array._replace(offset=self.size(offset), shape=extents, strides=strides).numbers()
+        if at.size:
+            for end in (int(at.min()), int(at.max())):
+                self.inside([end], array)
+        return numbers[at]
+
+    def concat(self, arrays: tuple[fun.Var, ...], axis: int, target: Located) -> None:
+        numbers, start = target.numbers(), 0
+        for array in arrays:
+            source = self.at(array)
+            extent = source.shape[axis]
+            part = numbers[(slice(None),) * axis + (slice(start, start + extent),)]
+            self.heap.copy(source, source.numbers(), target, part)
+            start += extent
+
+    def update(self, expr: fun.Update | fun.LmadUpdate, var: fun.Var) -> None:
+        target = self.at(var)
+        self.in_place(self.at(expr.array), target, "the array of an update")
+        if isinstance(expr, fun.LmadUpdate):
+            part = self.lmad_part(target.numbers(), expr.offset, expr.dims, target)
+        else:
+            part = self.part(target.numbers(), expr.dims, target)
+        if isinstance(expr.value.type, fun.Scalar):
+            self.heap.write_all(target, part, self.atom(expr.value))
+        else:
+            source = self.at(expr.value)
+            self.heap.copy(source, source.numbers(), target, part)
 
     # ------------------------------------------------------------ data parallelism
 
     def points(self, space: tuple[fun.Range, ...]) -> Iterator[tuple[int, ...]]:
         """The indices of a space in order, each bound while it is yielded."""
+        extents = [self.size(dimension.extent) for dimension in space]
+        names = [dimension.index.name for dimension in space]
+        for index in cartesian(*map(range, extents)):
+            for name, i in zip(names, index, strict=True):
+                self.values[name] = np.int64(i)
+            yield index
 
-        def inside(depth: int) -> Iterator[tuple[int, ...]]:
-            if depth == len(space):
-                yield ()
-                return
-            for i in range(self.size(space[depth].extent)):
-                self.values[space[depth].index.name] = np.int64(i)
-                for rest in inside(depth + 1):
-                    yield (i, *rest)
+    def iterations(self, space: tuple[fun.Range, ...]) -> Iterator[tuple[int, ...]]:
+        """As `points`, each an iteration of a kernel."""
+        heap, iterations, place = self.heap, Iterations(), self.heap.place
+        for index in self.points(space):
+            heap.begin(iterations)
+            yield index
+            heap.place = place
+            heap.end(iterations)
+        heap.finish(iterations)
 
-        return inside(0)
-
-    def kernel(self, expr: fun.Kernel, pattern: tuple[fun.Var, ...]) -> list[Any]:
-        tracked = _Tracked()
-        self.kernels.append(tracked)
-        for index in self.points(expr.space):
-            tracked.iteration += 1
-            if len(self.kernels) == 1:
-                for memory in self.blocks.values():
-                    if not memory.shared:
-                        memory.spoil()
+    def kernel(self, expr: fun.Kernel, pattern: tuple[fun.Var, ...]) -> None:
+        outer = [self.at(var) for var in pattern]
+        rank = len(expr.space)
+        for index in self.iterations(expr.space):
             values = self.body(expr.body)
-            for value, result, var in zip(values, expr.body.results, pattern, strict=True):
-                outer = self.memory(var)
+            for value, result, place in zip(values, expr.body.results, outer, strict=True):
                 if isinstance(result.type, fun.Scalar):
-                    self.write(outer, index, value)
+                    self.heap.write(place, index, value)
                     continue
-                fixed = outer.index.fix(tuple(map(as_poly, index)))
-                inner = MemArray(outer.dtype, outer.shape[len(index) :], outer.block, fixed)
-                self.in_place(self.where(result), inner, "the result of an iteration")
-        self.kernels.pop()
-        return [None] * len(pattern)
+                strides = zip(index, place.strides[:rank], strict=True)
+                offset = place.offset + sum(i * stride for i, stride in strides)
+                inner = place._replace(
+                    offset=offset, shape=place.shape[rank:], strides=place.strides[rank:]
+                )
+                self.in_place(self.at(result), inner, "the result of an iteration")
 
-    def reduce(self, expr: fun.Reduce, pattern: tuple[fun.Var, ...]) -> list[Any]:
-        kept = expr.space[: len(expr.space) - expr.reduced]
+    def reduce(self, expr: fun.Reduce, pattern: tuple[fun.Var, ...]) -> Sequence[Any]:
+        count = len(expr.space) - expr.reduced
         totals: list[Any] = []
-        for index in self.points(kept):
-            totals = list(map(self.atom, expr.neutral))
-            for _ in self.points(expr.space[len(kept) :]):
+        for index in self.iterations(expr.space[:count]):
+            totals = [self.atom(atom) for atom in expr.neutral]
+            for _ in self.points(expr.space[count:]):
+                self.heap.refresh()
                 totals = self.apply(expr.operator, [*totals, *self.body(expr.body)])
-            if kept:
+            if count:
                 for total, var in zip(totals, pattern, strict=True):
-                    self.write(self.memory(var), index, total)
-        return totals if not kept else [None] * len(pattern)
+                    self.heap.write(self.at(var), index, total)
+        return totals if not count else (None,) * len(pattern)
 
-    def scan(self, expr: fun.Scan, pattern: tuple[fun.Var, ...]) -> list[Any]:
-        for index in self.points(expr.space[:-1]):
-            running = list(map(self.atom, expr.initial))
-            for (last,) in self.points(expr.space[-1:]):
-                before = running
-                running = self.apply(expr.operator, [*running, *self.body(expr.body)])
-                for value, var in zip(before if expr.exclusive else running, pattern, strict=True):
-                    self.write(self.memory(var), (*index, last), value)
-        return [None] * len(pattern)
+    def scan(self, expr: fun.Scan, pattern: tuple[fun.Var, ...]) -> None:
+        running: list[Any] = []
+        for index in self.iterations(expr.space):
+            if index[-1] == 0:
+                running = [self.atom(atom) for atom in expr.initial]
+            before = running
+            running = self.apply(expr.operator, [*running, *self.body(expr.body)])
+            for value, var in zip(before if expr.exclusive else running, pattern, strict=True):
+                self.heap.write(self.at(var), index, value)
 
     def apply(self, function: fun.Lambda, arguments: list[Any]) -> list[Any]:
         for param, value in zip(function.params, arguments, strict=True):
             self.values[param.name] = value
         return self.body(function.body)
 
-    def scatter(self, expr: fun.Scatter, pattern: tuple[fun.Var, ...]) -> list[Any]:
-        types = [self.memory(var) for var in pattern]
-        for destination, type_ in zip(expr.destinations, types, strict=True):
-            self.in_place(self.where(destination), type_, "the destination of a scatter")
-        rank = types[0].rank
+    def scatter(self, expr: fun.Scatter, pattern: tuple[fun.Var, ...]) -> None:
+        """Values are written in order, so iterations may write one element; none reads it."""
+        places = [self.at(var) for var in pattern]
+        for destination, place in zip(expr.destinations, places, strict=True):
+            self.in_place(self.at(destination), place, "the destination of a scatter")
+        rank, iterations = len(places[0].shape), Iterations()
+        computed: list[list[Any]] = []
         for _ in self.points(expr.space):
-            values = self.body(expr.body)
-            index, values = [int(i) for i in values[:rank]], values[rank:]
+            self.heap.begin(iterations)
+            computed.append(self.body(expr.body))
+            self.heap.end(iterations)
+        self.heap.begin(iterations)
+        for values in computed:
+            index, new = [int(i) for i in values[:rank]], values[rank:]
+            self.inside(index, places[0])
             if expr.operator is not None:
-                old = [self.read(type_, index) for type_ in types]
-                values = self.apply(expr.operator, [*old, *values])
-            for type_, value in zip(types, values, strict=True):
-                self.write(type_, index, value)
-        return [None] * len(pattern)
+                old = [self.heap.read(place, index) for place in places]
+                new = self.apply(expr.operator, [*old, *new])
+            for place, value in zip(places, new, strict=True):
+                self.heap.write(place, index, value)
+        self.heap.end(iterations)
+        self.heap.finish(iterations)
 
-    # ------------------------------------------------------------ updates and loops
+    # ------------------------------------------------------------ branches and loops
 
-    def update(self, expr: fun.Update | fun.LmadUpdate, pattern: tuple[fun.Var, ...]) -> list[Any]:
-        type_ = self.memory(pattern[0])
-        self.in_place(self.where(expr.array), type_, "the array of an update")
-        ranges: list[range] = []
-        if isinstance(expr, fun.LmadUpdate):
-            offset = self.size(expr.offset)
-            steps = [(self.size(extent), self.size(stride)) for extent, stride in expr.dims]
-            for index in cartesian(*(range(extent) for extent, _ in steps)):
-                at = offset + sum(i * s for i, (_, s) in zip(index, steps, strict=True))
-                self.write(type_, (at,), self.read(self.memory(expr.value), index))
-            return [None]
-        spans = []
-        for dim in expr.dims:
-            if isinstance(dim, fun.Span):
-                start, extent = self.size(dim.start), self.size(dim.extent)
-                ranges.append(range(extent))
-                spans.append((start, dim.step, len(ranges) - 1))
-            else:
-                spans.append((self.size(dim), 0, -1))
-        for index in cartesian(*ranges):
-            place = [s + (step * index[axis] if axis >= 0 else 0) for s, step, axis in spans]
-            is_scalar = isinstance(expr.value.type, fun.Scalar)
-            value = (
-                self.atom(expr.value) if is_scalar else self.read(self.memory(expr.value), index)
-            )
-            self.write(type_, place, value)
-        return [None]
+    def branch(self, chosen: fun.Body, pattern: tuple[fun.Var, ...]) -> list[Any]:
+        values = self.body(chosen)
+        self.bind(pattern, chosen.results, values, "the result of a branch")
+        return values
 
     def loop(self, expr: fun.Loop, pattern: tuple[fun.Var, ...]) -> list[Any]:
-        values = list(map(self.atom, expr.initial))
+        values = [self.atom(atom) for atom in expr.initial]
         self.bind(expr.params, expr.initial, values, "the initial value of a loop")
         match expr.form:
             case fun.For(index, lower, upper):
@@ -435,11 +461,10 @@ class _Heap:
         self, params: Sequence[fun.Var], atoms: Sequence[fun.Atom], values: list[Any], what: str
     ) -> None:
         """Give values to scalars; what is in memory must be where the parameter is then."""
-        places = [self.where(a) if isinstance(a.type, fun.Array) else None for a in atoms]
+        places = [self.at(a) if isinstance(a.type, fun.Array) else None for a in atoms]
         for param, value in zip(params, values, strict=True):
-            if isinstance(param.type, fun.Scalar):
+            if value is not None:
                 self.values[param.name] = value
         for param, place in zip(params, places, strict=True):
-            if isinstance(param.type, MemArray):
-                assert place is not None
-                self.in_place(place, param.type, what)
+            if place is not None:
+                self.in_place(place, self.at(param), what)
