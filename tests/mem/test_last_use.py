@@ -1,7 +1,7 @@
 """Lives of blocks at any depth, against an oracle that runs the program.
 
-The oracle notes each byte's writes and reads: a byte is needed from a write to the last
-read before the next one. Two blocks must be apart when one is written while a byte of the
+The oracle notes each cell's writes and reads: a cell is needed from a write to the last
+read before the next one. Two blocks must be apart when one is written while a cell of the
 other is needed; whatever the analysis lets share memory must never have been so.
 """
 
@@ -20,43 +20,36 @@ from programs.random_programs import Case, programs
 
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder
-from weft.mem import interpret as heap
+from weft.mem.heap import Heap, Memory
+from weft.mem.interpret import Evaluation
 from weft.mem.introduce import introduce
 from weft.mem.last_use import blocks_of, lives
-from weft.mem.nodes import MemArray, Program
+from weft.mem.nodes import Program
 from weft.ops.dtypes import DType
 from weft.passes.nest import nest
 from weft.passes.pipeline import optimise
 from weft.sizes import ZERO, Size, as_poly
 
 
-class Watched(heap._Heap):
-    """A heap that remembers when each byte of a temporary block is written and read."""
+class Watched(Heap):
+    """A heap that remembers when each cell of a temporary block is written and read."""
 
-    def __init__(self, program: Program, arguments: Sequence[Any], sizes: dict[str, int]) -> None:
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
         self.clock = 0
         self.events: dict[str, dict[int, list[tuple[int, bool]]]] = {
             block.name: {} for block in program.blocks
         }
-        super().__init__(program, arguments, sizes)
 
-    def note(self, type_: MemArray, index: Sequence[int], writes: bool) -> None:
-        if type_.block in self.events:
-            _, byte = self.location(type_, index)
+    def touch(self, memory: Memory, cells: Sequence[int], writes: bool) -> None:
+        super().touch(memory, cells, writes)
+        if memory.name in self.events:
             self.clock += 1
-            for place in range(byte, byte + type_.dtype.itemsize):
-                self.events[type_.block].setdefault(place, []).append((self.clock, writes))
-
-    def read(self, type_: MemArray, index: Sequence[int]) -> Any:
-        self.note(type_, index, False)
-        return super().read(type_, index)
-
-    def write(self, type_: MemArray, index: Sequence[int], value: Any) -> None:
-        self.note(type_, index, True)
-        super().write(type_, index, value)
+            for cell in cells:
+                self.events[memory.name].setdefault(cell, []).append((self.clock, writes))
 
     def needed(self, block: str) -> list[tuple[int, int]]:
-        """When some byte of the block holds what is read later: apart, in order."""
+        """When some cell of the block holds what is read later: apart, in order."""
         spans: list[tuple[int, int]] = []
         for events in self.events[block].values():
             start = last = 0
@@ -91,8 +84,8 @@ class Watched(heap._Heap):
 
 
 def sound(program: Program, arguments: Sequence[Any], sizes: dict[str, int]) -> None:
-    watched = Watched(program, arguments, sizes)
-    watched.run()
+    watched = Watched(program)
+    Evaluation(program, arguments, sizes, watched).run()
     found = lives(program)
     for left in found.meets:
         for right in found.meets:
@@ -133,8 +126,8 @@ def test_the_oracle_sees_a_clash() -> None:
     left, right = doubled(b, a), doubled(b, a)
     both = kernel(b, (N,), lambda k, i: apply(k, "add", element(k, left, i), element(k, right, i)))
     program = introduce(maker.program(both))
-    watched = Watched(program, [numbers(5)], {})
-    watched.run()
+    watched = Watched(program)
+    Evaluation(program, [numbers(5)], {}, watched).run()
     assert watched.clashes(*(block.name for block in program.blocks))
 
 

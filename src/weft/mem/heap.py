@@ -17,6 +17,9 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from weft.errors import InternalError, Place
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.mem.nodes import MemArray, Program
 from weft.ops.dtypes import DType
 from weft.sizes import Size
 
@@ -183,8 +186,8 @@ class Memory:
 class Heap:
     """All blocks, the kernels that are running, and what has been read and written."""
 
-    def __init__(self, cells: dict[str, int]) -> None:
-        self.cells = cells  # bytes of a cell of each block
+    def __init__(self, program: Program) -> None:
+        self.cells = _cells(program)  # bytes of a cell of each block
         self.blocks: dict[str, Memory] = {}
         self.private: list[Memory] = []  # those of threads
         self.next_cell = 0
@@ -200,15 +203,20 @@ class Heap:
             self.private.append(memory)
         return memory
 
+    def touch(self, memory: Memory, cells: Sequence[int], writes: bool) -> None:
+        """Note that cells of a block, by their numbers in it, are read or written."""
+        if self.traces:
+            trace, first = self.traces[-1], memory.first
+            note = trace.write if writes else trace.read
+            note([first + cell for cell in cells], memory.kind == "thread")
+
     # ------------------------------------------------------------ one element
 
     def read(self, at: Located, index: Sequence[int]) -> Any:
         memory, element, start, count = self.find(at, index)
         if not all(memory.written[start : start + count]):
             self.unwritten(memory, element)
-        if self.traces:
-            first = memory.first + start
-            self.traces[-1].read(range(first, first + count), memory.kind == "thread")
+        self.touch(memory, range(start, start + count), writes=False)
         self.costs.read_bytes += at.dtype.itemsize
         return memory.view(at.dtype)[element]
 
@@ -216,9 +224,7 @@ class Heap:
         memory, element, start, count = self.find(at, index)
         self.writable(memory)
         memory.written[start : start + count] = b"\1" * count
-        if self.traces:
-            first = memory.first + start
-            self.traces[-1].write(range(first, first + count), memory.kind == "thread")
+        self.touch(memory, range(start, start + count), writes=True)
         self.costs.written_bytes += at.dtype.itemsize
         memory.view(at.dtype)[element] = value
 
@@ -240,8 +246,7 @@ class Heap:
         if not memory.flags[cells].all():
             bad = int(np.argmin(memory.flags[cells])) * memory.cell // at.dtype.itemsize
             self.unwritten(memory, elements.ravel()[bad])
-        if self.traces:
-            self.traces[-1].read((cells + memory.first).tolist(), memory.kind == "thread")
+        self.touch(memory, cells.tolist(), writes=False)
         self.costs.read_bytes += numbers.size * at.dtype.itemsize
         return memory.view(at.dtype)[elements]
 
@@ -253,8 +258,7 @@ class Heap:
         if len(set(cells.tolist())) != cells.size:
             raise self.error(f"an element of block {memory.name} is written twice", "one value")
         memory.flags[cells] = 1
-        if self.traces:
-            self.traces[-1].write((cells + memory.first).tolist(), memory.kind == "thread")
+        self.touch(memory, cells.tolist(), writes=True)
         self.costs.written_bytes += numbers.size * at.dtype.itemsize
         memory.view(at.dtype)[elements] = values
 
@@ -347,3 +351,20 @@ class Heap:
 
     def error(self, found: str, expected: str) -> InternalError:
         return InternalError(found, expected, place=self.place)
+
+
+def _cells(program: Program) -> dict[str, int]:
+    """For each block the bytes of its smallest element."""
+    whole, cells = program.program, dict[str, int]()
+
+    def use(type_: fun.Type) -> None:
+        if isinstance(type_, MemArray):
+            size = type_.dtype.itemsize
+            cells[type_.block] = min(size, cells.get(type_.block, size))
+
+    for type_ in (*(p.type for p in whole.params), *program.destinations):
+        use(type_)
+    for let in walk.statements(whole.body):
+        for var in (*let.pattern, *walk.operands(let.expr)[2]):
+            use(var.type)
+    return cells

@@ -25,10 +25,10 @@ from typing import Any, assert_never
 import numpy as np
 
 from weft.errors import InternalError
-from weft.fun import access, walk
+from weft.fun import access
 from weft.fun import nodes as fun
 from weft.fun.interpret import scalar_function
-from weft.mem.heap import Costs, Heap, Iterations, Located, Numbers, evaluator
+from weft.mem.heap import Costs, Heap, Iterations, Kind, Located, Numbers, evaluator
 from weft.mem.nodes import MemArray, Program
 from weft.ops.table import cast_numpy
 from weft.sizes import Size
@@ -53,36 +53,20 @@ def traced(
     program: Program, arguments: Sequence[Any], sizes: Mapping[str, int]
 ) -> tuple[tuple[Any, ...], Costs]:
     """The results of a program, as `interpret`, and what the run cost."""
-    with np.errstate(all="ignore"):
-        evaluation = _Evaluation(program, arguments, sizes)
-        results = evaluation.run()
-        return results, evaluation.costs
+    evaluation = Evaluation(program, arguments, sizes, Heap(program))
+    results = evaluation.run()
+    return results, evaluation.costs
 
 
-def _cells(program: Program) -> dict[str, int]:
-    """For each block the bytes of its smallest element."""
-    whole, cells = program.program, dict[str, int]()
+class Evaluation:
+    """One run of a program on a heap."""
 
-    def use(type_: fun.Type) -> None:
-        if isinstance(type_, MemArray):
-            size = type_.dtype.itemsize
-            cells[type_.block] = min(size, cells.get(type_.block, size))
-
-    for type_ in (*(p.type for p in whole.params), *program.destinations):
-        use(type_)
-    for let in walk.statements(whole.body):
-        for var in (*let.pattern, *walk.operands(let.expr)[2]):
-            use(var.type)
-    return cells
-
-
-class _Evaluation:
     def __init__(
-        self, program: Program, arguments: Sequence[Any], sizes: Mapping[str, int]
+        self, program: Program, arguments: Sequence[Any], sizes: Mapping[str, int], heap: Heap
     ) -> None:
         self.mem = program
         self.values: dict[str, Any] = dict(sizes)
-        self.heap = Heap(_cells(program))
+        self.heap = heap
         self.places: dict[int, Any] = {}  # by the identity of a type of the program
         for param, argument in zip(program.program.params, arguments, strict=True):
             self.give(param, argument)
@@ -90,9 +74,9 @@ class _Evaluation:
         for derived in program.program.derived:
             self.values[derived.name] = derived.evaluate(self.values)
         for block in program.blocks:
-            kind = "thread" if block.per_thread else "shared"
+            kind: Kind = "thread" if block.per_thread else "shared"
             size = self.size(block.bytes)
-            self.heap.allocate(block.name, size, kind)  # type: ignore[arg-type]
+            self.heap.allocate(block.name, size, kind)
             self.heap.costs.allocations += 1
             self.heap.costs.allocated_bytes += size
         for type_ in program.destinations:
@@ -139,7 +123,8 @@ class _Evaluation:
         self.heap.allocate(type_.block, size, "shared")
 
     def run(self) -> tuple[Any, ...]:
-        values = self.body(self.mem.program.body)
+        with np.errstate(all="ignore"):
+            values = self.body(self.mem.program.body)
         self.costs = replace(self.heap.costs)  # what follows is the caller's reading
         results = []
         for value, atom, wanted in zip(
