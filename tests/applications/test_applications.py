@@ -99,10 +99,10 @@ def test_compiled_without_short_circuiting(case: Case) -> None:
 @every_case
 def test_called_on_numpy_arrays(case: Case) -> None:
     """A compiled function, called as a user calls it; the arguments stay as they were."""
-    before = [np.copy(a) for a in case.arguments]
+    before = [np.copy(a) for a in arrays(case.arguments)]
     function = case.function if hasattr(case.function, "lower") else wf.jit(case.function)
     assert_as_reference(case, arrays(function(*case.arguments)))
-    for argument, copy in zip(case.arguments, before, strict=True):
+    for argument, copy in zip(arrays(case.arguments), before, strict=True):
         np.testing.assert_array_equal(argument, copy)
 
 

@@ -98,3 +98,24 @@ def test_srad() -> None:
 def test_backprop() -> None:
     outputs = load("backprop").main(steps=50)
     assert all(before > after > 0.1 for before, after in pairwise(outputs))
+
+
+def test_option_pricing() -> None:
+    assert load("option_pricing").main(paths=1 << 14) == pytest.approx(937.39, rel=5e-3)
+
+
+def test_locvolcalib() -> None:
+    prices = load("locvolcalib").main(strikes=4, prices=16, volatilities=8, times=5)
+    np.testing.assert_allclose(prices, 0.03 - 0.001 * np.arange(4), rtol=1e-9)
+
+
+def test_nn() -> None:
+    indices, distances = load("nn").main()
+    assert indices.tolist()[:3] == [12688, 17647, 41210]
+    assert (np.diff(distances) >= 0).all()
+
+
+def test_lavamd() -> None:
+    weight, *force = load("lavamd").main(2, 30)
+    assert (weight > 0).all()
+    assert abs(np.sum(force[0] * load("lavamd").scatter_particles(2, 30)[2])) < 1e-9 * weight.sum()

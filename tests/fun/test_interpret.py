@@ -126,6 +126,23 @@ def test_only_the_branch_taken_must_be_in_bounds() -> None:
     assert run(text, a, np.zeros(5, bool)).tolist() == [-1.0] * 5
 
 
+def test_a_round_of_all_follows_one_of_some() -> None:
+    """A loop in a loop, each of which begins later for later indices."""
+    text = """program p()
+  sizes n
+{
+  let r: i64[n] = kernel (i < n) {
+    let t: i64 = loop (u: i64 = 0) for k from i to n {
+      let v: i64 = loop (w: i64 = u) for m from i to n { let x: i64 = add(w, 1) in x }
+      in v
+    }
+    in t
+  }
+  in r
+}"""
+    assert run(text, n=4).tolist() == [16, 9, 4, 1]
+
+
 def test_nested_branches_and_loops_stay_masked() -> None:
     """A read in a loop in a branch, in bounds just where it is made."""
     text = """program p(a: f64[n])

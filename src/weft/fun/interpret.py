@@ -231,6 +231,7 @@ class Evaluator(Accesses, ParallelForms):
         if not active.any():
             return False
         if active.all():
+            self.mask = None  # not that of the last round
             self.bind(expr.params, self.body(expr.body))
             return True
         self.mask = active
