@@ -11,8 +11,8 @@ from weft.imp import nodes as imp
 from weft.lower import bounds, cpu
 from weft.lower.emitter import Emitter
 from weft.lower.unit import Placed, Unit
-from weft.mem.nodes import MemArray, Program
-from weft.mem.place_blocks import THREADS, place_blocks
+from weft.mem.nodes import THREADS, MemArray, Program
+from weft.mem.place_blocks import place_blocks
 from weft.ops.dtypes import DType
 from weft.plan.segment import BoundsCheck, Failure, Layout, Segment, Slot
 from weft.sizes import ONE, ZERO, Poly, Size

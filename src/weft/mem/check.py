@@ -20,7 +20,7 @@ from weft.fun.show import show_let
 from weft.mem import layout
 from weft.mem.aliases import looked_at
 from weft.mem.erase import erase
-from weft.mem.nodes import MemArray, Program
+from weft.mem.nodes import THREAD, THREADS, MemArray, Program
 from weft.sizes import Poly
 
 
@@ -34,8 +34,8 @@ def check(program: Program, after: str = "") -> None:
     - A view looks at its array's memory as the layout change says (transpose, slice).
     - Updates and scatters are in place.
     - Results of bodies lie where their statement's results do (if, kernel).
-    - Inside kernels, arrays are made in blocks of a thread or in the kernel's results;
-      outside, nothing is in a thread's block (kernel).
+    - Inside kernels, arrays are made in blocks of a thread, in its share of one that is
+      expanded, or in the kernel's results; outside, nothing is in a thread's block (kernel).
     - Parameters are in blocks of their names, results in "result_0", ... (prog).
 
     Parameters
@@ -57,7 +57,7 @@ class _Checker:
         self.source = program
         self.after = after
         whole = program.program
-        self.scope = {*whole.sizes, *(d.name for d in whole.derived), *program.strides}
+        self.scope = {THREADS, *whole.sizes, *(d.name for d in whole.derived), *program.strides}
         self.types: dict[str, MemArray] = {}
         self.let: fun.Let | None = None
         self.own = {block.name for block in program.blocks if block.per_thread}
@@ -212,8 +212,9 @@ class _Checker:
         for var in let.pattern:
             if isinstance(var.type, MemArray):
                 block = var.type.block
+                apart = THREAD in var.type.index.offset.variables()
                 self.require(
-                    block in self.own or block in self.writable,
+                    apart or block in self.own or block in self.writable,
                     f"{var.name} is made in {block}, which all threads share",
                 )
 
@@ -235,7 +236,7 @@ class _Checker:
                 destinations[number] = MemArray(inner.dtype, inner.shape, outer.block, index)
         self.in_kernel, self.writable = True, blocks
         with self.scoped():
-            self.scope.update(dimension.index.name for dimension in space)
+            self.scope.update((THREAD, *(dimension.index.name for dimension in space)))
             self.body(body, destinations)
         self.in_kernel, self.writable = outside
 

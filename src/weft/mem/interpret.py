@@ -29,7 +29,7 @@ from weft.fun import access
 from weft.fun import nodes as fun
 from weft.fun.interpret import scalar_function
 from weft.mem.heap import Costs, Heap, Iterations, Kind, Located, Numbers, evaluator
-from weft.mem.nodes import MemArray, Program
+from weft.mem.nodes import THREAD, THREADS, MemArray, Program
 from weft.ops.table import cast_numpy
 from weft.sizes import Size
 
@@ -70,7 +70,8 @@ class Evaluation:
         self.places: dict[int, Any] = {}  # by the identity of a type of the program
         for param, argument in zip(program.program.params, arguments, strict=True):
             self.give(param, argument)
-        self.values.setdefault("threads", 1)
+        self.values.setdefault(THREADS, 1)
+        self.values[THREAD] = 0
         for derived in program.program.derived:
             self.values[derived.name] = derived.evaluate(self.values)
         for block in program.blocks:
@@ -344,6 +345,8 @@ class Evaluation:
         """As `points`, each an iteration of a kernel."""
         heap, iterations, place = self.heap, Iterations(), self.heap.place
         for index in self.points(space):
+            if not heap.traces:
+                self.values[THREAD] = iterations.count % self.values[THREADS]
             heap.begin(iterations)
             yield index
             heap.place = place

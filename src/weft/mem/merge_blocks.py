@@ -47,7 +47,7 @@ def merge_blocks(program: Program) -> Program:
     if not program.blocks:
         return program
     meets = lives(program).meets
-    elements = _element_sizes(program)
+    elements = {name: max(sizes) for name, sizes in element_sizes(program).items()}
     blocks = {block.name: block for block in program.blocks}
     by_use = [blocks[name] for name in meets]
     by_size = sorted(by_use, key=lambda block: -_typical(block.bytes))
@@ -114,14 +114,13 @@ def _total_size(groups: Sequence[_Group]) -> int:
     return sum(group.size * (_THREADS if group.members[0].per_thread else 1) for group in groups)
 
 
-def _element_sizes(program: Program) -> dict[str, int]:
-    """For each block the bytes of the largest elements that lie in it."""
-    found: dict[str, int] = {}
+def element_sizes(program: Program) -> dict[str, set[int]]:
+    """For each block the bytes of the elements that lie in it."""
+    found: dict[str, set[int]] = {}
     for let in walk.statements(program.program.body):
         for var in (*let.pattern, *walk.operands(let.expr)[2]):
             if isinstance(var.type, MemArray):
-                size = var.type.dtype.itemsize
-                found[var.type.block] = max(size, found.get(var.type.block, size))
+                found.setdefault(var.type.block, set()).add(var.type.dtype.itemsize)
     return found
 
 

@@ -11,6 +11,10 @@ the results, in blocks "result_0", "result_1", ... A statement that creates an a
 (kernel, scan, concat, copy, ...) writes it to the block and index function of its pattern;
 a layout change only gives its pattern another index function on the same block; an update
 or scatter whose pattern names its argument's block happens in place.
+
+Two variables may occur in index functions beside those of FUN: "threads", how many threads
+run at once, and inside of kernels "thread", which of them runs the iteration (see
+`weft.mem.expand`).
 """
 
 from __future__ import annotations
@@ -20,6 +24,12 @@ from dataclasses import dataclass
 from weft.fun import nodes as fun
 from weft.lmad import Lmad
 from weft.sizes import Size
+
+THREADS = "threads"
+"""The size variable that holds the number of threads of the pool."""
+
+THREAD = "thread"
+"""Inside of kernels, the number of the thread that runs: 0 <= thread < threads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from weft.mem.nodes import Block, MemArray, Program
+from weft.mem.expand import LINE, share_bytes
+from weft.mem.nodes import THREADS, Block, MemArray, Program
 from weft.sizes import ZERO, Poly, Size, product
-
-THREADS = "threads"
-"""The size variable that holds the number of threads of the pool."""
-
-_LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +31,13 @@ def place_blocks(program: Program) -> Placement:
 
     Requires a workspace aligned to 64 bytes. Ensures that elements are aligned: what is
     a multiple of more bytes comes first, so that no rounding is needed, and offsets stay
-    polynomials. No two threads' blocks share a cache line.
+    polynomials. The blocks of threads lie as `weft.mem.expand` lays them out contiguously,
+    and no two share a cache line.
     """
     offset: Size = ZERO
     places: dict[str, BlockPlace] = {}
     for block in sorted(program.blocks, key=lambda b: -_alignment(b)):
-        stride = block.bytes + _LINE
+        stride = share_bytes(block)
         places[block.name] = BlockPlace(offset, stride)
         offset = offset + (stride * Poly.var(THREADS) if block.per_thread else stride)
     return Placement(places, offset)
@@ -57,5 +54,5 @@ def peak_bytes(program: Program) -> Size:
 
 def _alignment(block: Block) -> int:
     """The largest power of two, up to a line, of which the block's size is a multiple."""
-    common = gcd(_LINE, *block.bytes.terms.values())
+    common = gcd(LINE, *block.bytes.terms.values())
     return common & -common

@@ -1,8 +1,8 @@
-"""Renaming the blocks of a FUNMEM program."""
+"""Changing where the arrays of a FUNMEM program are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from weft.fun import nodes as fun
@@ -10,14 +10,14 @@ from weft.fun import walk
 from weft.mem.nodes import MemArray, Program
 
 
-def rename_blocks(program: Program, names: Mapping[str, str]) -> Program:
-    """The program with its arrays in other blocks; the list of blocks stays."""
+def map_memory(program: Program, change: Callable[[MemArray], MemArray]) -> Program:
+    """The program with every array of its body elsewhere; the list of blocks stays."""
 
     def binder(var: fun.Var) -> fun.Var:
-        type_ = var.type
-        if isinstance(type_, MemArray) and type_.block in names:
-            return fun.Var(var.name, replace(type_, block=names[type_.block]))
-        return var
+        if not isinstance(var.type, MemArray):
+            return var
+        type_ = change(var.type)
+        return var if type_ is var.type else fun.Var(var.name, type_)
 
     def atom(atom: fun.Atom) -> fun.Atom:
         return binder(atom) if isinstance(atom, fun.Var) else atom
@@ -31,3 +31,13 @@ def rename_blocks(program: Program, names: Mapping[str, str]) -> Program:
 
     mapper = walk.Mapper(atom, lambda size: size, body, binder)
     return replace(program, program=replace(program.program, body=body(program.program.body)))
+
+
+def rename_blocks(program: Program, names: Mapping[str, str]) -> Program:
+    """The program with its arrays in other blocks; the list of blocks stays."""
+
+    def renamed(type_: MemArray) -> MemArray:
+        name = names.get(type_.block)
+        return type_ if name is None else replace(type_, block=name)
+
+    return map_memory(program, renamed)
