@@ -345,13 +345,17 @@ class Evaluation:
         """As `points`, each an iteration of a kernel."""
         heap, iterations, place = self.heap, Iterations(), self.heap.place
         for index in self.points(space):
-            if not heap.traces:
-                self.values[THREAD] = iterations.count % self.values[THREADS]
-            heap.begin(iterations)
+            self.begin(iterations)
             yield index
             heap.place = place
             heap.end(iterations)
         heap.finish(iterations)
+
+    def begin(self, iterations: Iterations) -> None:
+        """Begin an iteration, of an outermost kernel on the thread whose turn it is."""
+        if not self.heap.traces:
+            self.values[THREAD] = iterations.count % self.values[THREADS]
+        self.heap.begin(iterations)
 
     def kernel(self, expr: fun.Kernel, pattern: tuple[fun.Var, ...]) -> None:
         outer = [self.at(var) for var in pattern]
@@ -405,7 +409,7 @@ class Evaluation:
         rank, iterations = len(places[0].shape), Iterations()
         computed: list[list[Any]] = []
         for _ in self.points(expr.space):
-            self.heap.begin(iterations)
+            self.begin(iterations)
             computed.append(self.body(expr.body))
             self.heap.end(iterations)
         self.heap.begin(iterations)
