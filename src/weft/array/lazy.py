@@ -244,7 +244,7 @@ class Array(Methods):
 
     def __repr__(self) -> str:
         node = self._node
-        shape = ", ".join(str(e.value) for e in node.shape) + ("," if node.rank == 1 else "")
+        shape = ", ".join(map(str, node.shape)) + ("," if node.rank == 1 else "")
         return f"weft.Array(shape=({shape}), dtype={self.dtype}, {describe(node)})"
 
     def _repr_html_(self) -> str:

@@ -12,7 +12,7 @@ from weft import execute
 from weft.array.lazy import Array
 from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, operations
+from weft.frontend import graph, indexing, operations, symbolic
 from weft.frontend.elementwise import as_dtype, python_value, scalar_node
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
@@ -189,6 +189,16 @@ def _scalar_of(extent: Extent) -> Array:
 
 
 extents.scalar_of = _scalar_of
+
+
+def _extent_of(value: Any) -> Extent | None:
+    """The extent that a scalar of a function being traced is."""
+    if not isinstance(value, Array) or not value._node.abstract or not extents.tracing():
+        return None
+    return symbolic.extent_of(indexing.index_node(value._node))
+
+
+extents.extent_of = _extent_of
 
 
 def data_of(node: Node) -> Any:

@@ -9,7 +9,14 @@ import numpy as np
 
 from weft.errors import ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import graph
-from weft.frontend.extent import Extent, decide_equal, forget_guards, require_equal
+from weft.frontend.extent import (
+    Extent,
+    agree,
+    decide_equal,
+    forget_guards,
+    is_just,
+    require_equal,
+)
 from weft.frontend.extent import constant as extent_constant
 from weft.frontend.graph import Node, Shape, make, scalar_constant
 from weft.frontend.operations import Cast, Constant, Elementwise, Leaf
@@ -167,7 +174,7 @@ def broadcast_shapes(shapes: list[Shape], what: str = "") -> Shape:
             common = shape[axis] if common is None else _common(common, shape[axis])
             if common is None:
                 forget_guards()
-                listed = " and ".join(str(tuple(e.value for e in s)) for s in shapes)
+                listed = " and ".join(str(tuple(s)) for s in shapes)
                 raise ShapeError(
                     f"{what or 'an operation'} on arrays of shapes {listed}",
                     "shapes that are equal or broadcast (aligned on the right, 1 repeats)",
@@ -182,15 +189,13 @@ def _common(left: Extent, right: Extent) -> Extent | None:
     """The extent to which two dimensions broadcast; None where they do not."""
     if left.poly == right.poly:
         return left
-    if left.value == right.value:
-        return require_equal(left, right)
-    if left.value == 1:
+    if is_just(left, 1) and not is_just(right, 1):
         decide_equal(left, _ONE)
         return right
-    if right.value == 1:
+    if is_just(right, 1) and not is_just(left, 1):
         decide_equal(right, _ONE)
         return left
-    return None
+    return require_equal(left, right) if agree(left, right) else None
 
 
 def apply(operation: str, *operands: Node) -> Node:

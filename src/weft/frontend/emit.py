@@ -7,6 +7,7 @@ from typing import assert_never
 
 from weft.errors import TracingError
 from weft.frontend import graph, operations
+from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope
 from weft.frontend.key import Walk
 from weft.fun import nodes as fun
@@ -37,14 +38,14 @@ class Emitter:
         size: Callable[[Poly], Size],
         leaves: dict[Node, fun.Var],
     ) -> None:
-        self.size = size
+        self.sizes = size
         self.builders: dict[Scope | None, Builder] = {None: builder}
         self.memos: dict[Scope | None, dict[Node, tuple[fun.Atom, ...]]] = {
             None: {leaf: (var,) for leaf, var in leaves.items()}
         }
         self.uses: dict[Node, int] = {}
         for node in walk.nodes:
-            for source in node.inputs:
+            for source in node.needs:
                 self.uses[source] = self.uses.get(source, 0) + 1
             for function in node.lambdas:
                 for result in function.results:
@@ -111,8 +112,8 @@ class Emitter:
         if isinstance(node.operation, operations.Pick):
             return (node.inputs[0],)
         if not self._reads_elements(node):
-            return node.inputs
-        needed: list[Node] = []
+            return node.needs
+        needed: list[Node] = [*node.needs[len(node.inputs) :]]
         for source in node.inputs:
             if self._inlined(source, node, 1):
                 self._below(source, node, 1, needed)
@@ -130,8 +131,19 @@ class Emitter:
     def _builder(self, node: Node) -> Builder:
         return self.builders[node.scope]
 
+    def size(self, extent: Extent) -> Size:
+        """An extent as a polynomial over sizes and scalars of the program."""
+        size = self.sizes(extent.poly)
+        if not extent.symbols:
+            return size
+        return size.substitute({
+            variable: self.poly(self._builder(symbol.node), symbol.node)
+            for symbol in extent.symbols
+            if (variable := self.sizes(Poly.var(symbol.name)).variable) is not None
+        })  # fmt: skip
+
     def shape(self, node: Node) -> tuple[Size, ...]:
-        return tuple([self.size(extent.poly) for extent in node.shape])
+        return tuple([self.size(extent) for extent in node.shape])
 
     def type(self, node: Node) -> fun.Type:
         return self.type_of(node.shape, node.dtype)
@@ -139,7 +151,7 @@ class Emitter:
     def type_of(self, shape: graph.Shape, dtype: DType) -> fun.Type:
         if not shape:
             return fun.Scalar(dtype)
-        return fun.Array(dtype, tuple([self.size(extent.poly) for extent in shape]))
+        return fun.Array(dtype, tuple([self.size(extent) for extent in shape]))
 
     def types(self, node: Node) -> tuple[fun.Type, ...]:
         if node.types is None:
@@ -177,7 +189,7 @@ class Emitter:
         shape, wanted = node.shape, self._element_shape(consumer)
         if isinstance(consumer.operation, operations.Scatter | operations.Gather):
             return True
-        return shape is wanted or self.shape(node) == tuple(self.size(e.poly) for e in wanted)
+        return shape is wanted or self.shape(node) == tuple(self.size(e) for e in wanted)
 
     def _element_shape(self, consumer: Node) -> graph.Shape:
         """The shape over which a consumer reads its inputs."""
@@ -234,7 +246,7 @@ class Emitter:
         operation = node.operation
         match operation:
             case operations.SizeScalar():
-                return (b.scalar(self.size(node.sizes[0].poly)),)
+                return (b.scalar(self.size(node.sizes[0])),)
             case operations.Elementwise() | operations.Cast() | operations.Iota():
                 return (self._elementwise(node, b),)
             case operations.Element(boundary):
@@ -331,7 +343,7 @@ class Emitter:
         dims: tuple[operations.SliceDim, ...],
         scalars: tuple[Node, ...],
     ) -> tuple[fun.Span | Size, ...]:
-        sizes = iter([self.size(extent.poly) for extent in node.sizes])
+        sizes = iter([self.size(extent) for extent in node.sizes])
         moving = iter([self.poly(b, scalar) for scalar in scalars])
         result: list[fun.Span | Size] = []
         for dim in dims:
@@ -368,7 +380,7 @@ class Emitter:
         self, node: Node, b: Builder, scalars: tuple[Node, ...]
     ) -> tuple[Size, tuple[tuple[Size, Size], ...]]:
         offset, *strides = (self.poly(b, scalar) for scalar in scalars)
-        extents = (self.size(extent.poly) for extent in node.sizes)
+        extents = (self.size(extent) for extent in node.sizes)
         return offset, tuple(zip(extents, strides, strict=True))
 
     # ------------------------------------------------------------ data parallelism
@@ -395,7 +407,7 @@ class Emitter:
 
     def _generate(self, node: Node, b: Builder) -> tuple[fun.Atom, ...]:
         inner = b.inner()
-        space = self.space(inner, tuple(self.size(extent.poly) for extent in node.sizes))
+        space = self.space(inner, tuple(self.size(extent) for extent in node.sizes))
         (function,) = node.lambdas
         body = self.body(inner, function, tuple(r.index for r in space), fresh=False)
         return b.bind(fun.Kernel(space, body), self.types(node))
@@ -405,7 +417,7 @@ class Emitter:
         assert isinstance(operation, operations.Reduce)
         elements, neutral = node.inputs[: operation.count], node.inputs[operation.count :]
         inner = b.inner()
-        shape = tuple(self.size(e.poly) for e in self._element_shape(node))
+        shape = tuple(self.size(e) for e in self._element_shape(node))
         kept = [axis for axis in range(len(shape)) if axis not in operation.axes]
         order = [*kept, *operation.axes]
         space = self.space(inner, tuple(shape[axis] for axis in order))
@@ -426,7 +438,7 @@ class Emitter:
         assert isinstance(operation, operations.Scan)
         elements, initial = node.inputs[: operation.count], node.inputs[operation.count :]
         inner = b.inner()
-        space = self.space(inner, tuple(self.size(e.poly) for e in self._element_shape(node)))
+        space = self.space(inner, tuple(self.size(e) for e in self._element_shape(node)))
         indices = tuple(Poly.var(r.index.name) for r in space)
         values = [self.element(inner, x, indices, node) for x in elements]
         scan = fun.Scan(
@@ -443,7 +455,7 @@ class Emitter:
         values, where = node.inputs[count : 2 * count], node.inputs[2 * count :]
         inner = b.inner()
         kept = self.shape(destinations[0])[len(where) :]
-        space = self.space(inner, (*(self.size(e.poly) for e in node.sizes), *kept))
+        space = self.space(inner, (*(self.size(e) for e in node.sizes), *kept))
         over = tuple(Poly.var(r.index.name) for r in space)
         indices: list[fun.Atom] = [self.element(inner, x, over[:rank], node) for x in where]
         indices += [r.index for r in space[rank:]]

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from weft.errors import ArgumentError, user_place
+from weft.errors import ArgumentError, ShapeError, TracingError, user_place
 from weft.sizes import Derived, Fact, Poly
 from weft.sizes.facts import Relation, SizeOperation
 
@@ -95,6 +95,8 @@ class Extent:
 
     __slots__ = ("derived", "poly", "value")
 
+    symbols: tuple[Any, ...] = ()  # those of `weft.frontend.symbolic`: there is no value then
+
     def __init__(self, value: int, poly: Poly, derived: tuple[Derived, ...] = ()) -> None:
         self.value = value
         self.poly = poly
@@ -111,7 +113,7 @@ class Extent:
             other = constant(other)
         elif not isinstance(other, Extent):
             return _as_scalar(operator.add, self, other)
-        return Extent(self.value + other.value, self.poly + other.poly, _merge(self, other))
+        return Extent(self.value + other.value, self.poly + other.poly, merged(self, other))
 
     __radd__ = __add__
 
@@ -120,7 +122,7 @@ class Extent:
             other = constant(other)
         elif not isinstance(other, Extent):
             return _as_scalar(operator.sub, self, other)
-        return Extent(self.value - other.value, self.poly - other.poly, _merge(self, other))
+        return Extent(self.value - other.value, self.poly - other.poly, merged(self, other))
 
     def __rsub__(self, other: Any) -> Any:
         if isinstance(other, int):
@@ -134,7 +136,7 @@ class Extent:
             if isinstance(other, list | tuple | str):
                 return other * operator.index(self)
             return _as_scalar(operator.mul, self, other)
-        return Extent(self.value * other.value, self.poly * other.poly, _merge(self, other))
+        return Extent(self.value * other.value, self.poly * other.poly, merged(self, other))
 
     __rmul__ = __mul__
 
@@ -189,6 +191,19 @@ class Extent:
 
     # ------------------------------------------------------------ decisions: guards
 
+    def is_zero(self) -> bool:
+        """Whether it is 0; what is not so for all sizes becomes a guard."""
+        if not self.is_constant:
+            _guard("!=0" if self.value else "==0", self)
+        return self.value == 0
+
+    def is_nonnegative(self) -> bool:
+        """Whether it is >= 0, guarded unless it is so for all sizes."""
+        known, answer = (self, True) if self.value >= 0 else (-self - 1, False)
+        if not never_negative(known.poly):
+            _guard(">=0", known)
+        return answer
+
     def __index__(self) -> int:
         """The value, for good: the program now holds for this value only."""
         if not self.is_constant:
@@ -201,10 +216,7 @@ class Extent:
         return float(self.__index__())
 
     def __bool__(self) -> bool:
-        if self.is_constant:
-            return self.value != 0
-        _guard("!=0" if self.value else "==0", self)
-        return self.value != 0
+        return not self.is_zero()
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -280,6 +292,10 @@ def literal(value: Any) -> Extent:
     """
     if isinstance(value, Extent):
         return value
+    if not isinstance(value, int) and extent_of is not None:
+        found = extent_of(value)
+        if found is not None:
+            return found
     value = operator.index(value)
     if _recording.depth or -_SMALL <= value <= _SMALL:
         return constant(value)
@@ -296,26 +312,54 @@ def variable_value(name: str) -> int:
 
 def decide_equal(left: Extent, right: Extent) -> bool:
     """Whether two extents are equal; what is not so for all sizes becomes a guard."""
-    equal = left.value == right.value
     if left is right or left.poly == right.poly:
         return True
-    difference = left - right
-    if not difference.is_constant:
-        _guard("==0" if equal else "!=0", difference)
-    return equal
+    difference: Extent = left - right
+    return difference.is_zero()
 
 
 def at_least(left: Extent, right: Extent) -> bool:
     """Whether left >= right, guarded unless it is so for all sizes."""
-    difference = left - right
-    if difference.value >= 0:
-        if not _never_negative(difference.poly):
-            _guard(">=0", difference)
+    difference: Extent = left - right
+    return difference.is_nonnegative()
+
+
+def agree(left: Extent, right: Extent) -> bool:
+    """Whether two dimensions have one length; `require_equal` then says so for every call.
+
+    Raises
+    ------
+    ShapeError
+        When the lengths differ from round to round, and may be equal in some rounds only.
+    """
+    if left is right or left.poly == right.poly:
         return True
-    opposite = -difference - 1
-    if not _never_negative(opposite.poly):
-        _guard(">=0", opposite)
-    return False
+    if not (left.symbols or right.symbols):
+        return left.value == right.value
+    try:
+        return decide_equal(left, right)
+    except TracingError:
+        raise ShapeError(
+            f"lengths {left} and {right}, which are not known to be equal in every round",
+            "one length",
+            "the same expression for both, or wf.assume(...) of the sizes before the loop",
+            place=user_place(),
+        ) from None
+
+
+def is_just(extent: Extent, length: int) -> bool:
+    """Whether a length is this one in every round of the loops around."""
+    return extent.poly == length if extent.symbols else extent.value == length
+
+
+def may_be_empty(extent: Extent) -> bool:
+    """Whether a length is 0, or not known to be anything else in every round."""
+    if not extent.symbols:
+        return extent.value == 0
+    try:
+        return not at_least(extent, _constants[1])
+    except TracingError:
+        return True
 
 
 def require_equal(left: Extent, right: Extent) -> Extent:
@@ -324,8 +368,12 @@ def require_equal(left: Extent, right: Extent) -> Extent:
         return left
     if left.is_constant:
         left, right = right, left
-    difference = left.poly - right.poly
-    _recording.guards.append(Guard(Fact("==0", difference), _merge(left, right), implied=True))
+    difference = left - right
+    if difference.symbols:
+        decide_equal(left, right)
+        return left
+    fact = Fact("==0", difference.poly)
+    _recording.guards.append(Guard(fact, difference.derived, implied=True))
     return right if right.is_constant else left
 
 
@@ -333,7 +381,7 @@ def _guard(relation: Relation, extent: Extent) -> None:
     _recording.guards.append(Guard(Fact(relation, extent.poly), extent.derived))
 
 
-def _never_negative(poly: Poly) -> bool:
+def never_negative(poly: Poly) -> bool:
     """Whether poly >= 0 is plain, given that plain size variables are at least 2."""
     least = 0
     for monomial, factor in poly.terms.items():
@@ -351,6 +399,8 @@ def _never_negative(poly: Poly) -> bool:
 
 def divide(left: Extent, right: Extent) -> Extent:
     """left // right."""
+    if left.symbols or right.symbols:
+        return _chosen("floor_divide", left, right)
     if right.value == 0:
         raise ZeroDivisionError("integer division of a size by zero")
     if right.is_constant:
@@ -362,6 +412,8 @@ def divide(left: Extent, right: Extent) -> Extent:
 
 def remainder(left: Extent, right: Extent) -> Extent:
     """left % right."""
+    if left.symbols or right.symbols:
+        return _chosen("remainder", left, right)
     if right.value == 0:
         raise ZeroDivisionError("integer remainder of a size by zero")
     if right.is_constant and _exact_quotient(left.poly, right.value) is not None:
@@ -373,6 +425,8 @@ def smaller(left: Extent, right: Extent) -> Extent:
     """min(left, right), without deciding which."""
     if left.poly == right.poly:
         return left
+    if left.symbols or right.symbols:
+        return _chosen("minimum", left, right)
     return _derive("min", left, right, min(left.value, right.value))
 
 
@@ -386,14 +440,14 @@ def _derive(operation: SizeOperation, left: Extent, right: Extent, value: int) -
     if left.is_constant and right.is_constant:
         return constant(value)
     name = f"({operation} {left.poly}, {right.poly})"
-    derived = _merge(left, right)
+    derived = merged(left, right)
     entry = Derived(name, operation, left.poly, right.poly)
     if entry not in derived:
         derived = (*derived, entry)
     return Extent(value, Poly.var(name), derived)
 
 
-def _merge(left: Extent, right: Extent) -> tuple[Derived, ...]:
+def merged(left: Extent, right: Extent) -> tuple[Derived, ...]:
     if not right.derived:
         return left.derived
     if not left.derived or left.derived == right.derived:
@@ -410,8 +464,20 @@ def product(extents: tuple[Extent, ...]) -> Extent:
 
 # ---------------------------------------------------------------- extents as scalars
 
+choose: Callable[[str, Extent, Extent], Extent] | None = None
+"""The extent that a scalar operation on two gives; set by `weft.frontend.symbolic`."""
+
+
+def _chosen(operation: str, left: Extent, right: Extent) -> Extent:
+    assert choose is not None
+    return choose(operation, left, right)
+
+
 scalar_of: Callable[[Extent], Any] | None = None
 """Makes a weak scalar array of an extent; set by `weft.array`, which knows arrays."""
+
+extent_of: Callable[[Any], Extent | None] | None = None
+"""The extent that a scalar array is, while tracing; None of what is none. Set likewise."""
 
 
 def _as_scalar(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
@@ -431,7 +497,24 @@ def _as_scalar(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> A
 def as_length(value: Any, what: str = "a length") -> Extent:
     """A length that the user gave, not negative."""
     extent = literal(value)
+    if extent.symbols:
+        _require_length(extent, what)
+        return extent
     if extent.value < 0:
         raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
     at_least(extent, _constants[0])
     return extent
+
+
+def _require_length(extent: Extent, what: str) -> None:
+    try:
+        if extent.is_nonnegative():
+            return
+    except TracingError:
+        pass
+    raise ArgumentError(
+        f"{what} is {extent}, which may be negative",
+        "0 or more in every round",
+        "wf.maximum(length, 0), or wf.assume(...) of the sizes before the loop",
+        place=user_place(),
+    )

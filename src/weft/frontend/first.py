@@ -34,7 +34,7 @@ def _made(node: Node, axes: frozenset[int], memo: dict[Node, Node | None]) -> No
     match node.operation:
         case operations.Leaf() | operations.Param():
             for axis in axes:
-                if node.shape[axis].value != 1 or not node.shape[axis].is_constant:
+                if node.shape[axis].poly != 1:
                     node = layout.take_slice(node, axis, layout.ZERO, layout.ONE)
             return node
         case operations.Elementwise(operation):

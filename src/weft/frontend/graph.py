@@ -55,13 +55,15 @@ class Node:
     """One operation, never changed. Compared by identity."""
 
     __slots__ = (
-        "abstract", "dtype", "guards", "inputs", "lambdas", "line", "operation", "scope",
-        "shape", "sizes", "types", "value", "weak",
+        "abstract", "dtype", "guards", "inputs", "lambdas", "line", "needs", "operation", "scope",
+        "shape", "sizes", "symbol", "types", "value", "weak",
     )  # fmt: skip
 
     operation: Operation
     inputs: tuple[Node, ...]
     sizes: tuple[Extent, ...]
+    needs: tuple[Node, ...]  # the inputs, and the scalars that the sizes depend on
+    symbol: Any  # of a scalar that sizes depend on: see `weft.frontend.symbolic`
     lambdas: tuple[Lambda, ...]
     shape: Shape
     dtype: DType  # absent where `types` is given
@@ -138,6 +140,8 @@ def make(
     node.operation = operation
     node.inputs = inputs
     node.sizes = sizes
+    node.needs = needs = _with_symbols(inputs, sizes)
+    node.symbol = None
     node.lambdas = lambdas
     node.shape = shape
     if dtype is not None:
@@ -148,7 +152,7 @@ def make(
     node.line = user_line()
     scope = _open.fixed[-1] if _open.fixed else None
     abstract = False
-    for source in inputs:
+    for source in needs:
         if source.abstract:
             abstract = True
             inner = source.scope
@@ -159,6 +163,13 @@ def make(
     if lambdas:
         _settle(node, lambdas)
     return node
+
+
+def _with_symbols(inputs: tuple[Node, ...], sizes: tuple[Extent, ...]) -> tuple[Node, ...]:
+    for extent in sizes:
+        if extent.symbols:
+            inputs += tuple([s.node for s in extent.symbols if s.node not in inputs])
+    return inputs
 
 
 def _settle(node: Node, lambdas: tuple[Lambda, ...]) -> None:
@@ -185,7 +196,7 @@ def captures(function: Lambda) -> list[Node]:
         if node.scope is None or node.scope.depth < depth:
             found.append(node)
             continue
-        stack.extend(node.inputs)
+        stack.extend(node.needs)
         for inner in node.lambdas:
             stack.extend(inner.results)
     return found
@@ -275,8 +286,10 @@ def is_index(node: Node) -> bool:
     operation = node.operation
     if isinstance(operation, Param):
         return operation.index
-    if isinstance(operation, Constant | SizeScalar):
+    if isinstance(operation, Constant):
         return True
+    if isinstance(operation, SizeScalar):
+        return all(map(is_index, node.needs))
     if isinstance(operation, Elementwise):
         return operation.operation in ("add", "subtract", "multiply", "negative") and all(
             map(is_index, node.inputs)

@@ -16,12 +16,20 @@ from weft.errors import (
     DTypeError,
     OutOfBoundsError,
     ShapeError,
-    TracingError,
     user_place,
 )
-from weft.frontend import graph, operations
+from weft.frontend import graph, operations, symbolic
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
-from weft.frontend.extent import Extent, constant, divide, literal, tracing, variable
+from weft.frontend.extent import (
+    Extent,
+    as_length,
+    constant,
+    divide,
+    is_just,
+    literal,
+    tracing,
+    variable,
+)
 from weft.frontend.graph import Node, Shape, is_index, make, size_scalar
 from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_bounds, values
 from weft.frontend.operations import MovingPoint, MovingSpan, Point, SliceDim, Span
@@ -96,7 +104,7 @@ def resolve(key: Any, shape: Shape) -> tuple[Basic, Advanced | None]:
         axis += 1
         if isinstance(entry, slice):
             if isinstance(entry.start, Node) or isinstance(entry.stop, Node):
-                scalars.append(_moving(entry, dims, sizes, own))
+                _moving(entry, extent, dims, sizes, scalars, own)
             else:
                 _slice(entry, extent, dims, sizes, own)
             full.append(own[-1])
@@ -145,54 +153,33 @@ def _slice(
     own.append(count)
 
 
-def _moving(entry: slice, dims: list[SliceDim], sizes: list[Extent], own: list[Extent]) -> Node:
-    """A slice between traced scalars that are a known length apart: `x[k : k + 8]`.
+def _moving(
+    entry: slice,
+    extent: Extent,
+    dims: list[SliceDim],
+    sizes: list[Extent],
+    scalars: list[Node],
+    own: list[Extent],
+) -> None:
+    """A slice between traced scalars.
 
-    Its start, which is given back, does not count from the end.
+    Where they are a known length apart, `x[k : k + 8]`, it has that length, and its start
+    does not count from the end. Else they are clamped, as Python's are.
     """
-    start, stop = (index_node(0 if b is None else b) for b in (entry.start, entry.stop))
+    start, stop = (
+        bound if bound is None else symbolic.extent_of(index_node(bound))
+        for bound in (entry.start, entry.stop)
+    )
     step = 1 if entry.step is None else operator.index(entry.step)
-    terms, length = _affine(apply("subtract", stop, start))
-    if terms or entry.stop is None or step < 1 or length.value < 0:
-        raise TracingError(
-            "a slice whose length depends on values that are not known while tracing",
-            "bounds that are a known length apart: x[k : k + 8]",
-            "wf.where(index < k, x, 0) for a part of any length",
-            place=user_place(),
-        )
+    length = None if stop is None else stop - (ZERO if start is None else start)
+    if length is None or length.symbols or step < 1:
+        _slice(slice(start, stop, step), extent, dims, sizes, own)
+        return
     dims.append(MovingSpan(step))
+    scalars.append(index_node(0 if entry.start is None else entry.start))
+    length = as_length(length, "the length of a slice")
     sizes.append(length if step == 1 else divide(length + (step - 1), constant(step)))
     own.append(sizes[-1])
-    return start
-
-
-def _affine(node: Node) -> tuple[dict[Node, int], Extent]:
-    """An integer scalar as a sum of multiples of other scalars, and an extent."""
-    operation = node.operation
-    if isinstance(operation, operations.Constant):
-        return {}, constant(int(operation.const.value.real))
-    if isinstance(operation, operations.SizeScalar):
-        return {}, node.sizes[0]
-    if isinstance(operation, operations.Elementwise) and operation.operation == "multiply":
-        (terms, extent), (others, rest) = _affine(node.inputs[0]), _affine(node.inputs[1])
-        if terms:
-            (terms, extent), (others, rest) = (others, rest), (terms, extent)
-        if not terms and extent.is_constant:
-            by = extent.value
-            return {term: count * by for term, count in others.items()}, rest * by
-    if isinstance(operation, operations.Elementwise) and operation.operation in _SIGNS:
-        total: dict[Node, int] = {}
-        rest = ZERO
-        for sign, source in zip(_SIGNS[operation.operation], node.inputs, strict=True):
-            terms, extent = _affine(source)
-            rest = rest + extent * sign
-            for term, factor in terms.items():
-                total[term] = total.get(term, 0) + sign * factor
-        return {term: factor for term, factor in total.items() if factor}, rest
-    return {node: 1}, ZERO
-
-
-_SIGNS = {"add": (1, 1), "subtract": (1, -1), "negative": (-1,)}
 
 
 def _position(entry: Any, extent: Extent, axis: int) -> Extent:
@@ -205,7 +192,11 @@ def _position(entry: Any, extent: Extent, axis: int) -> Extent:
             "ints, slices, None, ..., and arrays of ints or booleans",
             place=user_place(),
         ) from None
+    if index.symbols:
+        return index  # as all indices of loops and kernels, checked when it is used
     position = index + extent if index.value < 0 else index
+    if position.symbols or extent.symbols:
+        return position
     if not 0 <= position.value < extent.value:
         raise OutOfBoundsError(
             f"index {index.value} is out of bounds for axis {axis} with size {extent.value}",
@@ -330,7 +321,7 @@ def _fitted(value: Node, basic: Basic) -> Node:
     """A value of the slice's shape, without new dimensions; scalars stay scalars."""
     if not value.shape:
         return value
-    while len(value.shape) > len(basic.full) and value.shape[0].value == 1:
+    while len(value.shape) > len(basic.full) and is_just(value.shape[0], 1):
         value = reshape(value, value.shape[1:])
     if len(value.shape) > len(basic.full):
         raise ShapeError(

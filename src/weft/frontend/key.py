@@ -57,7 +57,7 @@ class Walk:
             if node in numbers:
                 stack.pop()
                 continue
-            waiting = [source for source in node.inputs if source not in numbers]
+            waiting = [source for source in node.needs if source not in numbers]
             if node.lambdas:
                 if not waiting and node not in opened:
                     opened.add(node)
@@ -118,6 +118,8 @@ class Walk:
     def _size(self, extent: Extent) -> Hashable:
         if extent.poly.is_constant:
             return extent.value
+        for symbol in extent.symbols:
+            self.names[symbol.name] = f"@{self.numbers[symbol.node]}"
         if extent.derived:
             self.add_derived(extent.derived)
         return self.rename(extent.poly)

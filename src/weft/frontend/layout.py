@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any, Literal
 
-from weft.errors import ArgumentError, OutOfBoundsError, ShapeError, user_place
+from weft.errors import ArgumentError, OutOfBoundsError, ShapeError, TracingError, user_place
 from weft.frontend import operations
 from weft.frontend.extent import (
     Extent,
+    agree,
     at_least,
     constant,
     decide_equal,
     divide,
     forget_guards,
+    is_just,
     literal,
     product,
     require_equal,
 )  # fmt: skip
 from weft.frontend.graph import Node, Shape, make
 from weft.frontend.operations import Span
+from weft.frontend.symbolic import choose
 
 ONE = constant(1)
 ZERO = constant(0)
 
 
-def values(shape: Shape) -> tuple[int, ...]:
-    return tuple([extent.value for extent in shape])
+def values(shape: Shape) -> tuple[Any, ...]:
+    """A shape for people: ints, and extents that differ from round to round."""
+    return tuple([extent if extent.symbols else extent.value for extent in shape])
 
 
 def axis_number(axis: int, rank: int) -> int:
@@ -82,10 +87,10 @@ def broadcast(node: Node, shape: Shape) -> Node:
     for own, wanted in zip(node.shape, aligned, strict=False):
         if own.poly == wanted.poly:
             continue
-        if own.value == wanted.value:
-            require_equal(own, wanted)
-        elif own.value == 1:
+        if is_just(own, 1) and not is_just(wanted, 1):
             decide_equal(own, ONE)
+        elif agree(own, wanted):
+            require_equal(own, wanted)
         else:
             fits = False
     if not fits:
@@ -109,20 +114,21 @@ def reshape(node: Node, shape: Sequence[Extent]) -> Node:
         When the numbers of elements differ.
     """
     wanted = list(shape)
-    unknown = [axis for axis, extent in enumerate(wanted) if extent.value == -1]
+    unknown = [a for a, extent in enumerate(wanted) if not extent.symbols and extent.value == -1]
     total = product(node.shape)
     if len(unknown) == 1:
         rest = product(tuple(e for axis, e in enumerate(wanted) if axis != unknown[0]))
-        if rest.value == 0 or total.value % rest.value:
+        known = not (total.symbols or rest.symbols)
+        if known and (rest.value == 0 or total.value % rest.value):
             raise _misfit(node, wanted)
         wanted[unknown[0]] = quotient(node, wanted, unknown[0], total, rest)
-    elif unknown or any(extent.value < 0 for extent in wanted):
+    elif unknown or not all(extent.symbols or extent.value >= 0 for extent in wanted):
         raise _misfit(node, wanted)
     new = tuple(wanted)
     if same_shape(node.shape, new):
         return node
     count = product(new)
-    if count.value != total.value:
+    if not agree(count, total):
         raise _misfit(node, wanted)
     require_equal(count, total)
     return make(operations.Reshape(), (node,), new, node.dtype, sizes=new)
@@ -145,7 +151,7 @@ def _misfit(node: Node, wanted: Sequence[Extent]) -> ShapeError:
     forget_guards()
     return ShapeError(
         f"reshape of an array of shape {values(node.shape)} to {values(tuple(wanted))}",
-        f"a shape of {product(node.shape).value} elements",
+        f"a shape of {product(node.shape)} elements",
         place=user_place(),
     )
 
@@ -196,7 +202,7 @@ def point(node: Node, axis: int, index: Extent) -> Node:
 
 def flip(node: Node, axis: int) -> Node:
     extent = node.shape[axis]
-    if extent.value == 0:
+    if not extent.symbols and extent.value == 0:
         return node
     return take_slice(node, axis, extent - 1, extent, -1)
 
@@ -212,15 +218,20 @@ def slice_bounds(key: slice, extent: Extent) -> tuple[Extent, Extent, int]:
         if value is None:
             return default
         position = literal(value)
-        if position.value < 0:
-            position = position + extent
-            return position if at_least(position, lowest) else lowest
-        return position if at_least(highest, position) else highest
+        try:
+            if at_least(position, ZERO):
+                return limited("minimum", position, highest)
+            return limited("maximum", position + extent, lowest)
+        except TracingError:  # negative in some rounds only
+            position = from_start(position, extent)
+            return limited("minimum", limited("maximum", position, lowest), highest)
 
     start = bound(key.start, lowest if step > 0 else highest)
     stop = bound(key.stop, highest if step > 0 else lowest)
     reach = stop - start if step > 0 else start - stop
-    if not at_least(reach, ONE):
+    if reach.symbols:
+        reach = limited("maximum", reach, ZERO)
+    elif not at_least(reach, ONE):
         return ZERO, ZERO, step
     stride = abs(step)
     if stride == 1:
@@ -228,3 +239,21 @@ def slice_bounds(key: slice, extent: Extent) -> tuple[Extent, Extent, int]:
     if reach.is_constant:
         return start, constant(-(-reach.value // stride)), step
     return start, divide(reach + (stride - 1), constant(stride)), step
+
+
+def from_start(index: Extent, extent: Extent) -> Extent:
+    """An index that is negative in some rounds only, counted from the start: a scalar.
+
+    i => i - extent * max(min(i, 0), -1)
+    """
+    wraps = choose("maximum", choose("minimum", index, ZERO), constant(-1))
+    return index - extent * wraps  # type: ignore[no-any-return]
+
+
+def limited(operation: Literal["minimum", "maximum"], position: Extent, limit: Extent) -> Extent:
+    """The minimum or maximum of two extents: decided, or a scalar that the program computes."""
+    difference: Extent = limit - position if operation == "minimum" else position - limit
+    try:
+        return position if difference.is_nonnegative() else limit
+    except TracingError:  # it differs from round to round
+        return choose(operation, position, limit)

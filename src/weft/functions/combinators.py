@@ -47,9 +47,9 @@ def map(function: Callable[..., Any], /, *arrays: Any) -> Any:
         raise ShapeError("map over scalars", "arrays of one dimension or more", place=user_place())
     count = nodes[0].shape[0]
     for node in nodes[1:]:
-        if node.shape[0].value != count.value:
+        if not extents.agree(node.shape[0], count):
             raise ShapeError(
-                f"map over arrays of lengths {count.value} and {node.shape[0].value}",
+                f"map over arrays of lengths {count} and {node.shape[0]}",
                 "one length along the first axes",
                 place=user_place(),
             )
@@ -79,8 +79,13 @@ def generate(shape: Any, function: Callable[..., Any], /) -> Any:
 
 
 def _generated(space: tuple[extents.Extent, ...], function: Any, call: Any) -> Any:
+    names = traced.parameter_names(function, len(space)) if call is None else ["i"]
+
     def parameters(scope: Scope) -> list[Node]:
-        return [traced.index_parameter(scope, name) for name in _index_names(len(space))]
+        return [
+            traced.index_parameter(scope, name, layout.ZERO, extent)
+            for name, extent in zip(names, space, strict=True)
+        ]
 
     body, structure = traced.trace(function, parameters, call)
     body = traced.settled(body, [node.dtype for node in body.results])
@@ -89,10 +94,6 @@ def _generated(space: tuple[extents.Extent, ...], function: Any, call: Any) -> A
         operations.Generate(len(space)), (), (), None, sizes=space, lambdas=(body,), types=types
     )
     return traced.picked(node, structure)
-
-
-def _index_names(rank: int) -> list[str]:
-    return list("ijklmn"[:rank]) if rank <= 6 else ["i"] * rank
 
 
 def backpermute(shape: Any, function: Callable[..., Any], x: Any, /) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout, operations
+from weft.frontend import graph, indexing, layout, operations, symbolic
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype, python_value
 from weft.frontend.extent import Extent
@@ -107,18 +107,23 @@ def fori_loop(
         The last value; `init` where there are no rounds.
     """
     carried = Carried(init)
+    bounds = (indexing.index_node(_bound(lower)), indexing.index_node(_bound(upper)))
+    first, last = map(symbolic.extent_of, bounds)
+    (name,) = traced.parameter_names(body, 1)
 
     def attempt() -> tuple[Lambda, Sequence[Node], Any]:
         function, structure = traced.trace(
             body,
-            lambda scope: (traced.index_parameter(scope, "k"), *carried.parameters(scope)),
+            lambda scope: (
+                traced.index_parameter(scope, name, first, last),
+                *carried.parameters(scope),
+            ),
             lambda arrays: body(arrays[0], carried.values(arrays[1:])),
         )
         return function, function.results, structure
 
     function = _rounds("the body of fori_loop", carried, attempt)
     function = traced.settled(function, carried.dtypes)
-    bounds = (indexing.index_node(_bound(lower)), indexing.index_node(_bound(upper)))
     node = make(
         operations.For(), (*bounds, *carried.initial()), (), None, lambdas=(function,),
         types=carried.types(),
@@ -207,7 +212,10 @@ def scan(function: Callable[[Any, Any], Any], init: Any, xs: Any, /, length: Any
 
         body, structure = traced.trace(
             function,
-            lambda scope: (traced.index_parameter(scope, "k"), *carried.parameters(scope)),
+            lambda scope: (
+                traced.index_parameter(scope, "k", layout.ZERO, count),
+                *carried.parameters(scope),
+            ),
             call,
         )
         carry, results = structure[1]
@@ -239,9 +247,9 @@ def _length(nodes: list[Node], length: Any) -> Extent:
         raise ShapeError("scan over scalars", "arrays of one dimension or more", place=user_place())
     count = nodes[0].shape[0]
     for node in nodes[1:]:
-        if node.shape[0].value != count.value:
+        if not extents.agree(node.shape[0], count):
             raise ShapeError(
-                f"scan over lengths {count.value} and {node.shape[0].value}", "one length",
+                f"scan over lengths {count} and {node.shape[0]}", "one length",
                 place=user_place(),
             )  # fmt: skip
         count = extents.require_equal(count, node.shape[0])

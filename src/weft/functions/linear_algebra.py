@@ -57,7 +57,7 @@ def matmul(x1: Any, x2: Any, /) -> Array:
     if not left.shape or not right.shape:
         raise _misfit("matmul", left, right, "arrays of at least one dimension")
     inner = right.shape[-2] if len(right.shape) > 1 else right.shape[0]
-    if left.shape[-1].value != inner.value:
+    if not extents.agree(left.shape[-1], inner):
         raise _misfit("matmul", left, right, "as many columns on the left as rows on the right")
     if len(right.shape) == 1:
         return Array(sum_of_products(left, right))
@@ -100,7 +100,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
         order = [a for a in range(len(node.shape)) if a != along] + [along]
         moved.append(layout.permute(node, order))
     left, right = moved
-    if left.shape[-1].value != right.shape[-1].value:
+    if not extents.agree(left.shape[-1], right.shape[-1]):
         raise _misfit("vecdot", left, right, "equal lengths along the axis")
     if left.dtype.is_complex:
         left = apply("conj", left)
@@ -119,8 +119,8 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
             tuple(one_axis(a, len(node.shape)) for a in given)
             for given, node in zip(pairs, (left, right), strict=True)
         )
-    if len(first) != len(second) or any(
-        left.shape[a].value != right.shape[b].value for a, b in zip(first, second, strict=False)
+    if len(first) != len(second) or not all(
+        extents.agree(left.shape[a], right.shape[b]) for a, b in zip(first, second, strict=True)
     ):
         raise _misfit("tensordot", left, right, "axes of equal lengths")
     for a, b in zip(first, second, strict=True):

@@ -26,7 +26,7 @@ def lmad(x: Any, offset: Any, dims: Sequence[tuple[Any, Any]], /) -> Array:
         Of one dimension.
     offset : int or integer scalar
     dims : sequence of (size, stride)
-        Sizes are ints; strides may be integer scalars.
+        Ints or integer scalars. A size that is a scalar differs from round to round.
 
     Raises
     ------

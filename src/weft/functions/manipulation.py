@@ -121,7 +121,7 @@ def squeeze(x: Any, /, axis: Any) -> Array:
     node = array_node(x)
     axes = axes_of(axis, len(node.shape))
     for axis_ in axes:
-        if node.shape[axis_].value != 1:
+        if not extents.is_just(node.shape[axis_], 1):
             raise ShapeError(
                 f"squeeze of axis {axis_} of shape {layout.values(node.shape)}", "a length of 1",
                 place=user_place(),
@@ -143,7 +143,7 @@ def _joined(nodes: Sequence[Node], axis: int) -> Node:
     total = nodes[0].shape[axis]
     for node in nodes[1:]:
         if len(node.shape) != rank or any(
-            a != axis and node.shape[a].value != first[a].value for a in range(rank)
+            a != axis and not extents.agree(node.shape[a], first[a]) for a in range(rank)
         ):
             extents.forget_guards()
             raise ShapeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
+from weft.frontend import extent as extents
 from weft.frontend import graph
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, scalar_constant
@@ -53,7 +54,7 @@ def _extreme(x: Any, axis: Any, keepdims: bool, name: str) -> Array:
     if not node.dtype.is_float:
         return reduction(Array(node), axis=axis, keepdims=keepdims)
     axes = axes_of(axis, len(node.shape))
-    if statistical.count_of(node.shape, axes).value == 0:
+    if extents.may_be_empty(statistical.count_of(node.shape, axes)):
         return reduction(Array(node), axis=axis, keepdims=keepdims)  # which refuses
     # NaN is neutral for fmax and fmin, and the answer where there is nothing else.
     result = reduce_node(node, axes, name, float("nan"))

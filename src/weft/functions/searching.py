@@ -66,7 +66,7 @@ def _arg(x: Any, axis: Any, keepdims: bool, comparison: str) -> Array:
     else:
         along = one_axis(axis, len(shape))
         axes = (along,)
-    if node.shape[along].value == 0:
+    if extents.may_be_empty(node.shape[along]):
         raise ShapeError(
             f"argmax or argmin of no elements (shape {layout.values(shape)})",
             "at least one element",
@@ -201,7 +201,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
     rank = len(node.shape)
     shape = list(where.shape)
     for a in range(rank):
-        if a != along and node.shape[a].value != 1:
+        if a != along and not extents.is_just(node.shape[a], 1):
             shape[a] = node.shape[a]
     where = layout.broadcast(where, tuple(shape))
     keys = [where if a == along else _own(node, a, tuple(shape)) for a in range(rank)]
@@ -209,6 +209,6 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
 
 
 def _own(node: Node, axis: int, shape: Any) -> Node:
-    if node.shape[axis].value == 1:
+    if extents.is_just(node.shape[axis], 1):
         return layout.broadcast(scalar_constant(0, DType.I64), shape)
     return iota(shape, axis)

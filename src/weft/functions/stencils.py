@@ -122,7 +122,7 @@ def stencil(function: Callable[..., Any], /, *arrays: Any, boundary: Any = "edge
     reach = [[0, 0] for _ in shape]
 
     def parameters(scope: Scope) -> list[Node]:
-        return [traced.index_parameter(scope, name) for name in "ijklmnop"[: len(shape)]]
+        return [traced.index_parameter(scope, "i", layout.ZERO, extent) for extent in shape]
 
     found: list[Any] = [None]
 
@@ -239,7 +239,7 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
         return Array(make(operations.Element(rules), (node, *places), (), node.dtype))
 
     def parameters(scope: Scope) -> list[Node]:
-        return [traced.index_parameter(scope) for _ in shape]
+        return [traced.index_parameter(scope, "i", layout.ZERO, extent) for extent in shape]
 
     body, _ = traced.trace(element, parameters, element)
     types = ((shape, node.dtype),)

@@ -12,9 +12,10 @@ import numpy as np
 from weft.array import Array, node_of, strong
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout, operations
+from weft.frontend import graph, layout, operations, symbolic
 from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape
 from weft.functions.statistical import greatest, least
 from weft.ops.dtypes import DType
@@ -48,7 +49,23 @@ def trace(
         structure = flatten(result, leaves)
         results = tuple([node_of(leaf) for leaf in leaves])
     extents.record(guards)
+    for node in results:
+        _require_constant_shape(node, scope)
     return Lambda(params, results, scope), structure
+
+
+def _require_constant_shape(node: Node, scope: Scope) -> None:
+    """Raise where a result's shape depends on what is known inside of the function only."""
+    for extent in node.shape:
+        for symbol in extent.symbols:
+            if symbol.node.scope is not None and symbol.node.scope.depth >= scope.depth:
+                raise ShapeError(
+                    f"a result of shape {layout.values(node.shape)}, which differs from one call "
+                    "of the function to the next",
+                    "a result of one shape",
+                    "an array of the largest shape, of which a part is set",
+                    place=node.place(),
+                )
 
 
 def with_results(function: Lambda, results: Sequence[Node]) -> Lambda:
@@ -91,8 +108,18 @@ def picked(node: Node, structure: Structure) -> Any:
     return unflatten(structure, iter(results))
 
 
-def index_parameter(scope: Scope, name: str = "i") -> Node:
-    return graph.parameter(name, (), DType.I64, scope, index=True)
+def index_parameter(scope: Scope, name: str, lower: Extent, upper: Extent) -> Node:
+    """An index that is a parameter: lower <= index < upper. Errors call it `name`."""
+    node = graph.parameter("i", (), DType.I64, scope, index=True)
+    symbolic.bounded(node, name, lower, upper)
+    return node
+
+
+def parameter_names(function: Any, count: int) -> list[str]:
+    """What a function calls its first parameters, where that is known."""
+    code = getattr(function, "__code__", None)
+    given = () if code is None else code.co_varnames[: code.co_argcount]
+    return [*given[:count], *"ijklmn"[len(given) :], *["i"] * count][:count]
 
 
 # ---------------------------------------------------------------- what loops carry

@@ -1,0 +1,300 @@
+"""Extents without a value: of loop indices, and of int64 scalars that the program computes.
+
+Such an extent is a polynomial over size variables and *symbols*; a symbol is a scalar node,
+with extents that bound it. A question about it is decided for all values of the symbols at
+once: sizes are equal where the factors of each product of symbols are, and a size is not
+negative where it is not at the ends of the symbols' ranges. Either leaves questions about
+known extents, which are decided by their values, under guards (`weft.frontend.extent`).
+What is not decided so is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from weft.errors import TracingError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import operations
+from weft.frontend.elementwise import apply
+from weft.frontend.extent import (
+    Extent,
+    Guard,
+    constant,
+    decide_equal,
+    merged,
+    never_negative,
+    record,
+    variable_value,
+)
+from weft.frontend.graph import Node, size_scalar
+from weft.ops.dtypes import DType
+from weft.sizes import Fact, Poly
+
+_counter = itertools.count()
+_ONE, _ZERO = constant(1), constant(0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbol:
+    """A scalar that extents depend on.
+
+    Attributes
+    ----------
+    node : Node
+        An int64 scalar.
+    name : str
+        The polynomials' variable: "@", a number (inner symbols have higher ones), a name.
+    lower, upper : tuple of Extent
+        Each is at most (at least) the scalar, in every round.
+    """
+
+    node: Node
+    name: str
+    lower: tuple[Extent, ...] = ()
+    upper: tuple[Extent, ...] = ()
+
+    @property
+    def number(self) -> int:
+        return int(self.name[1 : self.name.index(":")])
+
+
+class Symbolic(Extent):
+    """An extent that depends on symbols (at least one)."""
+
+    __slots__ = ("symbols",)
+
+    def __init__(
+        self, poly: Poly, derived: tuple[Any, ...] = (), symbols: tuple[Symbol, ...] = ()
+    ) -> None:
+        self.poly = poly
+        self.derived = derived
+        self.symbols = symbols
+
+    @property
+    def value(self) -> int:  # type: ignore[override]
+        self._undecided("its value")
+
+    def _undecided(self, question: str) -> NoReturn:
+        raise TracingError(
+            f"{question} is asked of the size {self}, which differs from round to round",
+            "a size that is the same in every round",
+            "wf.where, wf.minimum and wf.maximum on sizes, or wf.assume(...) before the loop",
+            place=user_place(),
+        )
+
+    # ------------------------------------------------------------ arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, int | Extent):
+            return _made(self.poly + _poly(other), self, other)
+        return super().__add__(other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, int | Extent):
+            return _made(self.poly - _poly(other), self, other)
+        return super().__sub__(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        if isinstance(other, int | Extent):
+            return _made(_poly(other) - self.poly, self, other)
+        return super().__rsub__(other)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, int | Extent):
+            return _made(self.poly * _poly(other), self, other)
+        return super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Extent:
+        return _made(-self.poly, self)
+
+    # ------------------------------------------------------------ decisions
+
+    def __index__(self) -> int:
+        self._undecided("its value")
+
+    __int__ = __index__
+
+    def __hash__(self) -> int:
+        return hash(self.poly)
+
+    def is_zero(self) -> bool:
+        if not self._always_zero():
+            if not (_proved(self - 1) or _proved(-self - 1)):
+                self._undecided("whether it is 0")
+            return False
+        for factor in self._factors():
+            decide_equal(factor, _ZERO)
+        return True
+
+    def is_nonnegative(self) -> bool:
+        for extent, answer in ((self, True), (-self - 1, False)):
+            guards = _nonnegative(extent)
+            if guards is not None:
+                record(guards)
+                return answer
+        self._undecided("whether it is negative")
+
+    def _always_zero(self) -> bool:
+        return all(factor.value == 0 for factor in self._factors())
+
+    def _factors(self) -> list[Extent]:
+        """The factors of each product of symbols, which are known extents."""
+        names = {symbol.name for symbol in self.symbols}
+        grouped: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+        for monomial, factor in self.poly.terms.items():
+            product = tuple(name for name in monomial if name in names)
+            rest = tuple(name for name in monomial if name not in names)
+            grouped.setdefault(product, {})[rest] = factor
+        return [_made(Poly(terms), self) for terms in grouped.values()]
+
+    # ------------------------------------------------------------ text
+
+    def __repr__(self) -> str:
+        """With the values of this call for what has one: `3*i + 7`."""
+        shown: dict[str, Poly | int] = dict(_values(self.poly, self.derived))
+        for symbol in self.symbols:
+            shown[symbol.name] = Poly.var(symbol.name[symbol.name.index(":") + 1 :])
+        return str(self.poly.substitute(shown))
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+
+def _poly(value: int | Extent) -> Poly:
+    return value.poly if isinstance(value, Extent) else Poly.const(value)
+
+
+def _made(poly: Poly, *sources: int | Extent) -> Extent:
+    """The extent of a polynomial made of others: a known one where no symbol is left."""
+    if poly.is_constant:
+        return constant(poly.constant)
+    left, right = (*[s for s in sources if isinstance(s, Extent)], _ZERO)[:2]
+    derived = merged(left, right)
+    names = poly.variables()
+    symbols = {s.name: s for source in (left, right) for s in source.symbols if s.name in names}
+    if symbols:
+        return Symbolic(poly, derived, tuple(symbols.values()))
+    return Extent(poly.evaluate(_values(poly, derived)), poly, derived)
+
+
+def _values(poly: Poly, derived: Iterable[Any]) -> dict[str, int]:
+    """What the known variables of a polynomial are in this call."""
+    values: dict[str, int] = {}
+
+    def learn(names: frozenset[str]) -> None:
+        for name in names:
+            if name[0] not in "(@":
+                values[name] = variable_value(name)
+
+    for entry in derived:
+        learn(entry.left.variables() | entry.right.variables())
+        values[entry.name] = entry.evaluate(values)
+    learn(poly.variables())
+    return values
+
+
+def _nonnegative(extent: Extent) -> list[Guard] | None:
+    """The guards under which an extent is never negative; None where that is not found."""
+    if not isinstance(extent, Symbolic):
+        if extent.value < 0:
+            return None
+        fact = Fact(">=0", extent.poly)
+        return [] if never_negative(extent.poly) else [Guard(fact, extent.derived)]
+    symbol = max(extent.symbols, key=lambda s: s.number)
+    # extent = factor * symbol + rest, where the factor may hold the symbol again.
+    with_symbol: dict[tuple[str, ...], int] = {}
+    for monomial, count in extent.poly.terms.items():
+        if symbol.name in monomial:
+            at = monomial.index(symbol.name)
+            with_symbol[monomial[:at] + monomial[at + 1 :]] = count
+    factor = _made(Poly(with_symbol), extent)
+    rest = _made(extent.poly.without(symbol.name), extent)
+    for rising in (True, False):
+        guards = _nonnegative(factor if rising else -factor)
+        if guards is None:
+            continue
+        for end in symbol.lower if rising else symbol.upper:
+            more = _nonnegative(factor * end + rest)
+            if more is not None:
+                return guards + more
+    return None
+
+
+def _proved(extent: Extent) -> bool:
+    """Whether an extent is found to be never negative; under guards, which are recorded."""
+    guards = _nonnegative(extent)
+    if guards is not None:
+        record(guards)
+    return guards is not None
+
+
+# ---------------------------------------------------------------- scalars as extents
+
+
+def choose(operation: str, left: Extent, right: Extent) -> Extent:
+    """The extent that a scalar operation on two extents gives."""
+    return extent_of(apply(operation, size_scalar(left), size_scalar(right)))
+
+
+extents.choose = choose
+
+
+def bounded(node: Node, name: str, lower: Extent, upper: Extent) -> None:
+    """Say of an index that lower <= index < upper."""
+    node.symbol = _symbol(node, name, (lower,), (upper - 1,))
+
+
+def extent_of(node: Node) -> Extent:
+    """An integer scalar as an extent: a symbol, or a polynomial of symbols and sizes."""
+    match node.operation:
+        case operations.Constant(const):
+            return constant(int(const.value.real))
+        case operations.SizeScalar():
+            return node.sizes[0]
+        case operations.Elementwise(operation) if node.dtype is DType.I64:
+            if operation in ("add", "subtract", "multiply", "negative"):
+                parts = [extent_of(source) for source in node.inputs]
+                if operation == "negative":
+                    return -parts[0]
+                left, right = parts
+                if operation == "multiply":
+                    return left * right  # type: ignore[no-any-return]
+                return left + right if operation == "add" else left - right  # type: ignore[no-any-return]
+    if node.symbol is None:
+        lower, upper = _range(node)
+        node.symbol = _symbol(node, "s", lower, upper)
+    symbol = node.symbol
+    return Symbolic(Poly.var(symbol.name), (), (symbol,))
+
+
+def _symbol(
+    node: Node, name: str, lower: tuple[Extent, ...] = (), upper: tuple[Extent, ...] = ()
+) -> Symbol:
+    return Symbol(node, f"@{next(_counter)}:{name}", lower, upper)
+
+
+def _range(node: Node) -> tuple[tuple[Extent, ...], tuple[Extent, ...]]:
+    """Bounds of a scalar, as its operation says."""
+    if not isinstance(node.operation, operations.Elementwise) or node.dtype is not DType.I64:
+        return (), ()
+    operation = node.operation.operation
+    if operation not in ("minimum", "maximum", "floor_divide", "remainder"):
+        return (), ()
+    left, right = map(extent_of, node.inputs)
+    match operation:
+        case "minimum":
+            return ((_ZERO,) if _proved(left) and _proved(right) else ()), (left, right)
+        case "maximum":
+            return (left, right), ((left + right,) if _proved(left) and _proved(right) else ())
+        case "remainder" if _proved(right - 1):
+            return (_ZERO,), (right - 1,)
+        case "floor_divide" if _proved(left) and _proved(right - 1):
+            return (_ZERO,), (left,)
+    return (), ()
