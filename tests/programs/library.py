@@ -201,6 +201,28 @@ def _lmad_update(a: Any, b: Any) -> Any:
     return result
 
 
+def _growing_slices(a: Any) -> Any:
+    result = np.zeros_like(a)
+    for k in range(len(a)):
+        result[: k + 1] += 2 * a[k::-1]
+    return result
+
+
+def _shrinking_slices(a: Any) -> Any:
+    result = a.copy()
+    for k in range(len(a)):
+        around = result[k + 1 :, k, None] + result[k, k + 1 :]
+        result[k + 1 :, k + 1 :] = around * 0.25 + result[k + 1 :, k + 1 :] * 0.5
+    return result
+
+
+def _growing_blocks(a: Any, b: Any) -> Any:
+    result = a.copy()
+    for k in range(len(result)):
+        result[: k + 1, -1] = result[: k + 1] @ b
+    return result.ravel()
+
+
 def _divided(a: Any, b: Any) -> tuple[Any, ...]:
     return np.floor_divide(a, b), np.remainder(a, b)
 
@@ -287,6 +309,9 @@ EXAMPLES: dict[str, Example] = {
         "while_collatz": lambda a: _collatz(len(a)),
         "while_mandelbrot": lambda a: _mandelbrot(len(a)),
         "nested_softmax": lambda a: np.exp(a) / np.exp(a).sum(axis=1, keepdims=True),
+        "growing_slices": _growing_slices,
+        "shrinking_slices": _shrinking_slices,
+        "growing_blocks": _growing_blocks,
         "triangle": _triangle,
         "ragged_scan": _triangle_rows,
         "ragged_reshape": lambda a: np.array([(i + 1) * i * 2.0 for i in range(len(a))]),

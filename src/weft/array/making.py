@@ -195,6 +195,8 @@ def _extent_of(value: Any) -> Extent | None:
     """The extent that a scalar of a function being traced is."""
     if not isinstance(value, Array) or not value._node.abstract or not extents.tracing():
         return None
+    if value._node.shape or not value._node.dtype.is_integer:
+        return None
     return symbolic.extent_of(indexing.index_node(value._node))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.frontend import extent as extents
+from weft.frontend import lengths
 
 if TYPE_CHECKING:
     from weft.array.lazy import Array
@@ -37,7 +37,7 @@ class Methods:
         return functions.permute_dims(self, tuple(order))
 
     def squeeze(self: Any, axis: Any = None) -> Array:
-        ones = tuple(a for a, e in enumerate(self._node.shape) if extents.is_just(e, 1))
+        ones = tuple(a for a, e in enumerate(self._node.shape) if lengths.is_just(e, 1))
         from weft import functions
 
         return functions.squeeze(self, ones if axis is None else axis)

@@ -11,14 +11,13 @@ from weft.errors import ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import graph
 from weft.frontend.extent import (
     Extent,
-    agree,
     decide_equal,
     forget_guards,
-    is_just,
     require_equal,
 )
 from weft.frontend.extent import constant as extent_constant
 from weft.frontend.graph import Node, Shape, make, scalar_constant
+from weft.frontend.lengths import agree, is_just
 from weft.frontend.operations import Cast, Constant, Elementwise, Leaf
 from weft.ops import table
 from weft.ops.dtypes import DType, from_numpy

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from weft.errors import ArgumentError, ShapeError, TracingError, user_place
 from weft.sizes import Derived, Fact, Poly
 from weft.sizes.facts import Relation, SizeOperation
 
@@ -292,10 +291,9 @@ def literal(value: Any) -> Extent:
     """
     if isinstance(value, Extent):
         return value
-    if not isinstance(value, int) and extent_of is not None:
-        found = extent_of(value)
-        if found is not None:
-            return found
+    value = traced(value)
+    if isinstance(value, Extent):
+        return value
     value = operator.index(value)
     if _recording.depth or -_SMALL <= value <= _SMALL:
         return constant(value)
@@ -322,44 +320,6 @@ def at_least(left: Extent, right: Extent) -> bool:
     """Whether left >= right, guarded unless it is so for all sizes."""
     difference: Extent = left - right
     return difference.is_nonnegative()
-
-
-def agree(left: Extent, right: Extent) -> bool:
-    """Whether two dimensions have one length; `require_equal` then says so for every call.
-
-    Raises
-    ------
-    ShapeError
-        When the lengths differ from round to round, and may be equal in some rounds only.
-    """
-    if left is right or left.poly == right.poly:
-        return True
-    if not (left.symbols or right.symbols):
-        return left.value == right.value
-    try:
-        return decide_equal(left, right)
-    except TracingError:
-        raise ShapeError(
-            f"lengths {left} and {right}, which are not known to be equal in every round",
-            "one length",
-            "the same expression for both, or wf.assume(...) of the sizes before the loop",
-            place=user_place(),
-        ) from None
-
-
-def is_just(extent: Extent, length: int) -> bool:
-    """Whether a length is this one in every round of the loops around."""
-    return extent.poly == length if extent.symbols else extent.value == length
-
-
-def may_be_empty(extent: Extent) -> bool:
-    """Whether a length is 0, or not known to be anything else in every round."""
-    if not extent.symbols:
-        return extent.value == 0
-    try:
-        return not at_least(extent, _constants[1])
-    except TracingError:
-        return True
 
 
 def require_equal(left: Extent, right: Extent) -> Extent:
@@ -480,6 +440,14 @@ extent_of: Callable[[Any], Extent | None] | None = None
 """The extent that a scalar array is, while tracing; None of what is none. Set likewise."""
 
 
+def traced(value: Any) -> Any:
+    """Integer scalars of a function being traced as extents; else what is given."""
+    if isinstance(value, int | float) or extent_of is None:
+        return value
+    found = extent_of(value)
+    return value if found is None else found
+
+
 def _as_scalar(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """`operation` on what is no int: extents that are not constant become scalar arrays."""
 
@@ -492,29 +460,3 @@ def _as_scalar(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> A
         return scalar_of(value)
 
     return operation(plain(left), plain(right))
-
-
-def as_length(value: Any, what: str = "a length") -> Extent:
-    """A length that the user gave, not negative."""
-    extent = literal(value)
-    if extent.symbols:
-        _require_length(extent, what)
-        return extent
-    if extent.value < 0:
-        raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
-    at_least(extent, _constants[0])
-    return extent
-
-
-def _require_length(extent: Extent, what: str) -> None:
-    try:
-        if extent.is_nonnegative():
-            return
-    except TracingError:
-        pass
-    raise ArgumentError(
-        f"{what} is {extent}, which may be negative",
-        "0 or more in every round",
-        "wf.maximum(length, 0), or wf.assume(...) of the sizes before the loop",
-        place=user_place(),
-    )

@@ -22,16 +22,15 @@ from weft.frontend import graph, operations, symbolic
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
 from weft.frontend.extent import (
     Extent,
-    as_length,
     constant,
     divide,
-    is_just,
     literal,
     tracing,
     variable,
 )
 from weft.frontend.graph import Node, Shape, is_index, make, size_scalar
 from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_bounds, values
+from weft.frontend.lengths import as_length, is_just
 from weft.frontend.operations import MovingPoint, MovingSpan, Point, SliceDim, Span
 from weft.ops.dtypes import DType
 

@@ -10,18 +10,17 @@ from weft.errors import ArgumentError, OutOfBoundsError, ShapeError, TracingErro
 from weft.frontend import operations
 from weft.frontend.extent import (
     Extent,
-    agree,
     at_least,
     constant,
     decide_equal,
     divide,
     forget_guards,
-    is_just,
     literal,
     product,
     require_equal,
 )  # fmt: skip
 from weft.frontend.graph import Node, Shape, make
+from weft.frontend.lengths import agree, is_just
 from weft.frontend.operations import Span
 from weft.frontend.symbolic import choose
 

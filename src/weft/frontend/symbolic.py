@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from weft.errors import TracingError, user_place
+from weft.errors import ShapeError, TracingError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import operations
 from weft.frontend.elementwise import apply
@@ -233,6 +233,23 @@ def _proved(extent: Extent) -> bool:
     if guards is not None:
         record(guards)
     return guards is not None
+
+
+def require_one_shape(node: Node, depth: int = 0) -> None:
+    """Refuse a result whose shape depends on what is made in scopes of a depth, or deeper.
+
+    Raises
+    ------
+    ShapeError
+    """
+    for symbol in (symbol for extent in node.shape for symbol in extent.symbols):
+        if (0 if symbol.node.scope is None else symbol.node.scope.depth) >= depth:
+            raise ShapeError(
+                f"a result of shape {node.shape}, which is not the same every time",
+                "a result of one shape",
+                "an array of the largest shape, of which a part is set: x.at[:k].set(...)",
+                place=node.place(),
+            )
 
 
 # ---------------------------------------------------------------- scalars as extents

@@ -17,6 +17,7 @@ from weft.frontend.extent import Guard
 from weft.frontend.graph import Node
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.operations import Leaf
+from weft.frontend.symbolic import require_one_shape
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
 from weft.sizes import Derived, Fact, Poly, Size, as_poly
@@ -79,6 +80,8 @@ def trace(
         params.append(fun.Var(names.fresh(base), _type(leaf, sizes)))
     builder = Builder(names)
     emitter = Emitter(builder, walk, sizes.size, dict(zip(walk.leaves, params, strict=True)))
+    for node in outputs:
+        require_one_shape(node)
     results = [emitter.result(node) for node in outputs]
     kept = tuple(name for name in used if name not in sizes.equal)
     facts = tuple(dict.fromkeys(sizes.facts()))

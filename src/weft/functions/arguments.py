@@ -8,9 +8,10 @@ from typing import Any
 
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, ArgumentTypeError, user_place
-from weft.frontend.extent import Extent, as_length
+from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.frontend.layout import axis_number
+from weft.frontend.lengths import as_length
 from weft.ops.dtypes import DType, from_numpy
 
 DEFAULT_FLOAT = DType.F64

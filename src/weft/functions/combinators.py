@@ -9,7 +9,7 @@ from typing import Any
 from weft.array import Array, node_of, strong
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout, operations
+from weft.frontend import graph, indexing, layout, lengths, operations
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes
 from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant
@@ -47,7 +47,7 @@ def map(function: Callable[..., Any], /, *arrays: Any) -> Any:
         raise ShapeError("map over scalars", "arrays of one dimension or more", place=user_place())
     count = nodes[0].shape[0]
     for node in nodes[1:]:
-        if not extents.agree(node.shape[0], count):
+        if not lengths.agree(node.shape[0], count):
             raise ShapeError(
                 f"map over arrays of lengths {count} and {node.shape[0]}",
                 "one length along the first axes",

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout, operations, symbolic
+from weft.frontend import graph, indexing, layout, lengths, operations, symbolic
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype, python_value
 from weft.frontend.extent import Extent
@@ -242,12 +242,12 @@ def _length(nodes: list[Node], length: Any) -> Extent:
     if not nodes:
         if length is None:
             raise ArgumentError("scan over nothing", "arrays, or length=...", place=user_place())
-        return extents.as_length(length)
+        return lengths.as_length(length)
     if any(not node.shape for node in nodes):
         raise ShapeError("scan over scalars", "arrays of one dimension or more", place=user_place())
     count = nodes[0].shape[0]
     for node in nodes[1:]:
-        if not extents.agree(node.shape[0], count):
+        if not lengths.agree(node.shape[0], count):
             raise ShapeError(
                 f"scan over lengths {count} and {node.shape[0]}", "one length",
                 place=user_place(),
@@ -305,7 +305,7 @@ def iterate(
 
     if every is None:
         return fori_loop(0, n, step, x)
-    rounds, rest = divmod(extents.as_length(n), every)
+    rounds, rest = divmod(lengths.as_length(n), every)
     start = Carried(x)
     state = start.values([Array(node) for node in start.initial()])
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, asarray, node_of, strong
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout, operations
+from weft.frontend import graph, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, scalar_node
 from weft.frontend.extent import Extent, constant
 from weft.frontend.graph import Node, make
@@ -108,7 +108,7 @@ def arange(
     check_device(device)
     if stop is None:
         start, stop = 0, start
-    numbers = (start, stop, step)
+    numbers = start, stop, step = extents.traced(start), extents.traced(stop), step
     if step == 0:
         raise ArgumentError("arange with a step of 0", "any other step", place=user_place())
     whole = all(isinstance(n, builtins.int | np.integer | Extent) for n in numbers)
@@ -131,14 +131,18 @@ def _arange_count(start: Any, stop: Any, step: Any, whole: bool) -> Extent:
     if whole and (isinstance(start, Extent) or isinstance(stop, Extent)):
         step = int(step)
         reach = extents.as_extent(stop) - start if step > 0 else extents.as_extent(start) - stop
-        if not extents.at_least(reach, constant(1)):
+        if reach.symbols:
+            reach = layout.limited("maximum", reach, constant(0))
+        elif not extents.at_least(reach, constant(1)):
             return constant(0)
+        if abs(step) == 1:
+            return reach  # type: ignore[no-any-return]
         return extents.divide(reach + (abs(step) - 1), constant(abs(step)))
     if whole:
         count = len(range(int(start), int(stop), int(step)))
     else:
         count = max(0, math.ceil((float(stop) - float(start)) / float(step)))
-    return extents.as_length(count)
+    return lengths.as_length(count)
 
 
 def linspace(
@@ -157,7 +161,7 @@ def linspace(
         Whether `stop` is the last value; if not, it is the one after.
     """
     check_device(device)
-    count = extents.as_length(num)
+    count = lengths.as_length(num)
     complexes = isinstance(start, builtins.complex) or isinstance(stop, builtins.complex)
     wanted = dtype_of(dtype, DType.C128 if complexes else DType.F64)
     computed = DType.C128 if complexes or wanted.is_complex else DType.F64
@@ -182,8 +186,8 @@ def eye(
 ) -> Array:
     """Ones on diagonal k, zeros elsewhere."""
     check_device(device)
-    rows = extents.as_length(n_rows)
-    shape = (rows, rows if n_cols is None else extents.as_length(n_cols))
+    rows = lengths.as_length(n_rows)
+    shape = (rows, rows if n_cols is None else lengths.as_length(n_cols))
     on_diagonal = apply("equal", _diagonal(shape), graph.scalar_constant(k, DType.I64))
     return Array(as_dtype(on_diagonal, dtype_of(dtype, DType.F64)))
 

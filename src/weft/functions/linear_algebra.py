@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import layout, operations
+from weft.frontend import layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.graph import Node, make
 from weft.functions.arguments import array_node, one_axis
@@ -57,7 +57,7 @@ def matmul(x1: Any, x2: Any, /) -> Array:
     if not left.shape or not right.shape:
         raise _misfit("matmul", left, right, "arrays of at least one dimension")
     inner = right.shape[-2] if len(right.shape) > 1 else right.shape[0]
-    if not extents.agree(left.shape[-1], inner):
+    if not lengths.agree(left.shape[-1], inner):
         raise _misfit("matmul", left, right, "as many columns on the left as rows on the right")
     if len(right.shape) == 1:
         return Array(sum_of_products(left, right))
@@ -100,7 +100,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
         order = [a for a in range(len(node.shape)) if a != along] + [along]
         moved.append(layout.permute(node, order))
     left, right = moved
-    if not extents.agree(left.shape[-1], right.shape[-1]):
+    if not lengths.agree(left.shape[-1], right.shape[-1]):
         raise _misfit("vecdot", left, right, "equal lengths along the axis")
     if left.dtype.is_complex:
         left = apply("conj", left)
@@ -120,7 +120,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
             for given, node in zip(pairs, (left, right), strict=True)
         )
     if len(first) != len(second) or not all(
-        extents.agree(left.shape[a], right.shape[b]) for a, b in zip(first, second, strict=True)
+        lengths.agree(left.shape[a], right.shape[b]) for a, b in zip(first, second, strict=True)
     ):
         raise _misfit("tensordot", left, right, "axes of equal lengths")
     for a, b in zip(first, second, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, node_of
 from weft.errors import ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import indexing, layout, operations
+from weft.frontend import indexing, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, Shape, make
 from weft.functions.arguments import array_node
@@ -55,7 +55,7 @@ def _parts(offset: Any, dims: Sequence[tuple[Any, Any]]) -> tuple[tuple[Node, ..
     scalars = [_scalar(offset)]
     shape = []
     for size, stride in dims:
-        shape.append(extents.as_length(size))
+        shape.append(lengths.as_length(size))
         scalars.append(_scalar(stride))
     return tuple(scalars), tuple(shape)
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import indexing, layout, operations
+from weft.frontend import indexing, layout, lengths, operations
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.elementwise import broadcast_shapes as _shapes
 from weft.frontend.extent import Extent, literal, product
@@ -121,7 +121,7 @@ def squeeze(x: Any, /, axis: Any) -> Array:
     node = array_node(x)
     axes = axes_of(axis, len(node.shape))
     for axis_ in axes:
-        if not extents.is_just(node.shape[axis_], 1):
+        if not lengths.is_just(node.shape[axis_], 1):
             raise ShapeError(
                 f"squeeze of axis {axis_} of shape {layout.values(node.shape)}", "a length of 1",
                 place=user_place(),
@@ -143,7 +143,7 @@ def _joined(nodes: Sequence[Node], axis: int) -> Node:
     total = nodes[0].shape[axis]
     for node in nodes[1:]:
         if len(node.shape) != rank or any(
-            a != axis and not extents.agree(node.shape[a], first[a]) for a in range(rank)
+            a != axis and not lengths.agree(node.shape[a], first[a]) for a in range(rank)
         ):
             extents.forget_guards()
             raise ShapeError(
@@ -250,10 +250,10 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
         node = layout.reshape(node, (product(node.shape),))
     along = one_axis(0 if axis is None else axis, len(node.shape))
     if isinstance(repeats, int | Extent):
-        return Array(_repeated(node, extents.as_length(repeats), along))
+        return Array(_repeated(node, lengths.as_length(repeats), along))
     counts = _counts(repeats)
     if counts.ndim == 0 or counts.size == 1:
-        return Array(_repeated(node, extents.as_length(int(counts.reshape(()))), along))
+        return Array(_repeated(node, lengths.as_length(int(counts.reshape(()))), along))
     if counts.size != node.shape[along].value:
         raise ShapeError(
             f"{counts.size} repeats of {node.shape[along].value} elements", "as many",
@@ -278,7 +278,7 @@ def tile(x: Any, repetitions: Any, /) -> Array:
     """The whole array several times along each axis."""
     node = array_node(x)
     given = repetitions if isinstance(repetitions, tuple | list) else (repetitions,)
-    counts = [extents.as_length(n) for n in given]
+    counts = [lengths.as_length(n) for n in given]
     while len(counts) < len(node.shape):
         counts.insert(0, layout.ONE)
     while len(node.shape) < len(counts):

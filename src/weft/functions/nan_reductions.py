@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.frontend import extent as extents
-from weft.frontend import graph
+from weft.frontend import graph, lengths
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, scalar_constant
 from weft.functions import searching, statistical
@@ -54,7 +53,7 @@ def _extreme(x: Any, axis: Any, keepdims: bool, name: str) -> Array:
     if not node.dtype.is_float:
         return reduction(Array(node), axis=axis, keepdims=keepdims)
     axes = axes_of(axis, len(node.shape))
-    if extents.may_be_empty(statistical.count_of(node.shape, axes)):
+    if lengths.may_be_empty(statistical.count_of(node.shape, axes)):
         return reduction(Array(node), axis=axis, keepdims=keepdims)  # which refuses
     # NaN is neutral for fmax and fmin, and the answer where there is nothing else.
     result = reduce_node(node, axes, name, float("nan"))

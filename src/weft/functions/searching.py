@@ -17,7 +17,7 @@ from weft.errors import (
     user_place,
 )
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout, operations
+from weft.frontend import graph, indexing, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, common_dtype
 from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
 from weft.functions.arguments import array_node, one_axis
@@ -66,7 +66,7 @@ def _arg(x: Any, axis: Any, keepdims: bool, comparison: str) -> Array:
     else:
         along = one_axis(axis, len(shape))
         axes = (along,)
-    if extents.may_be_empty(node.shape[along]):
+    if lengths.may_be_empty(node.shape[along]):
         raise ShapeError(
             f"argmax or argmin of no elements (shape {layout.values(shape)})",
             "at least one element",
@@ -201,7 +201,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
     rank = len(node.shape)
     shape = list(where.shape)
     for a in range(rank):
-        if a != along and not extents.is_just(node.shape[a], 1):
+        if a != along and not lengths.is_just(node.shape[a], 1):
             shape[a] = node.shape[a]
     where = layout.broadcast(where, tuple(shape))
     keys = [where if a == along else _own(node, a, tuple(shape)) for a in range(rank)]
@@ -209,6 +209,6 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
 
 
 def _own(node: Node, axis: int, shape: Any) -> Node:
-    if extents.is_just(node.shape[axis], 1):
+    if lengths.is_just(node.shape[axis], 1):
         return layout.broadcast(scalar_constant(0, DType.I64), shape)
     return iota(shape, axis)

@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout, operations
+from weft.frontend import graph, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.first import first_elements
 from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
@@ -52,7 +52,7 @@ def reduce_node(node: Node, axes: tuple[int, ...], operator: str, neutral: Any) 
 
 
 def sum_node(node: Node, axes: tuple[int, ...]) -> Node:
-    if extents.is_just(count_of(node.shape, axes), 0):
+    if lengths.is_just(count_of(node.shape, axes), 0):
         return filled(scalar_constant(0, node.dtype), kept_shape(node.shape, axes))
     if node.dtype.is_integer:
         return reduce_node(node, axes, "add", 0)
@@ -107,7 +107,7 @@ def _extreme(x: Any, axis: Any, keepdims: bool, operator: str) -> Array:
     axes = axes_of(axis, len(node.shape))
     if node.dtype.is_complex:
         raise DTypeError(f"{operator} of complex numbers", "real numbers", place=user_place())
-    if extents.may_be_empty(count_of(node.shape, axes)):
+    if lengths.may_be_empty(count_of(node.shape, axes)):
         raise ShapeError(
             f"the {operator} of no elements (shape {layout.values(node.shape)})",
             "at least one element",
@@ -206,7 +206,7 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
         parts = (apply(part, node) for part in ("real", "imag"))
         return apply("add", *(var_node(part, axes, correction) for part in parts))
     kept = kept_shape(node.shape, axes)
-    if extents.is_just(count_of(node.shape, axes), 0):
+    if lengths.is_just(count_of(node.shape, axes), 0):
         return filled(scalar_constant(float("nan"), node.dtype), kept)
     if not axes:
         squares = apply("multiply", apply("subtract", node, node), node)

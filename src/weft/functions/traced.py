@@ -50,22 +50,8 @@ def trace(
         results = tuple([node_of(leaf) for leaf in leaves])
     extents.record(guards)
     for node in results:
-        _require_constant_shape(node, scope)
+        symbolic.require_one_shape(node, scope.depth)
     return Lambda(params, results, scope), structure
-
-
-def _require_constant_shape(node: Node, scope: Scope) -> None:
-    """Raise where a result's shape depends on what is known inside of the function only."""
-    for extent in node.shape:
-        for symbol in extent.symbols:
-            if symbol.node.scope is not None and symbol.node.scope.depth >= scope.depth:
-                raise ShapeError(
-                    f"a result of shape {layout.values(node.shape)}, which differs from one call "
-                    "of the function to the next",
-                    "a result of one shape",
-                    "an array of the largest shape, of which a part is set",
-                    place=node.place(),
-                )
 
 
 def with_results(function: Lambda, results: Sequence[Node]) -> Lambda:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from weft.errors import InternalError
 from weft.fun import nodes as fun
-from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 _STEPS = 64  # substitutions before a search is given up
 
@@ -35,8 +35,9 @@ class Bounds:
                 self.upper[name] = (_poly(left), _poly(right))
                 self._nonnegative(name, left, right)
             case fun.Apply("maximum", (left, right)):
-                if self._sure(_poly(left)) and self._sure(_poly(right)):
-                    self.upper[name] = (_poly(left) + _poly(right),)
+                above = [self._above_zero(_poly(atom)) for atom in (left, right)]
+                if above[0] is not None and above[1] is not None:
+                    self.upper[name] = (above[0] + above[1],)
                 self.lower[name] = ZERO if self._sure(_poly(right)) else _poly(left)
             case fun.Apply("add", (left, right)):
                 size = _poly(left) + _poly(right)
@@ -64,6 +65,34 @@ class Bounds:
         """Whether the polynomial is plainly >= 0."""
         least = self._eliminate(poly, upper=False, steps=_STEPS)
         return least is not None and _all_positive(least)
+
+    def _above_zero(self, poly: Size) -> Size | None:
+        """A polynomial that is plainly at least max(poly, 0)."""
+        if self._sure(poly):
+            return poly
+        name = poly.variable
+        for choice in (poly,) if name is None else self.upper.get(name, ()):
+            if all(self._sure(Poly.var(v)) for v in choice.variables()):
+                return _positive_part(choice)
+        return None
+
+    def elements(self, shape: Sequence[Size]) -> Size:
+        """A polynomial of size variables alone, at least the elements of an array, and 0.
+
+        That of their number, or else the product of those of the dimensions.
+
+        Raises
+        ------
+        InternalError
+            Where none is found.
+        """
+        count = product(shape)
+        if count.variables() <= self.sizes:
+            return count
+        found = self._eliminate(count, upper=True, steps=_STEPS)
+        if found is not None:
+            return _positive_part(found)
+        return product(_positive_part(self.bound(extent)) for extent in shape)
 
     def bound(self, poly: Size) -> Size:
         """A polynomial of size variables alone that is at least `poly`.
@@ -123,6 +152,11 @@ def _poly(atom: fun.Atom) -> Size:
     if isinstance(atom, fun.Const):
         return as_poly(atom.value) if isinstance(atom.value, int) else ONE
     return Poly.var(atom.name)
+
+
+def _positive_part(poly: Size) -> Size:
+    """Without its negative terms: where a loop does no round, its bounds may be negative."""
+    return Poly({monomial: factor for monomial, factor in poly.terms.items() if factor > 0})
 
 
 def _all_positive(poly: Size) -> bool:

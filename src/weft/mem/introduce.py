@@ -107,7 +107,7 @@ class _Introduction:
         return MemArray(type_.dtype, type_.shape, name, Lmad.row_major(type_.shape))
 
     def allocate(self, memory: MemArray, copies: int = 1) -> None:
-        count = self.bounds.bound(product(memory.shape)) * copies
+        count = self.bounds.elements(memory.shape) * copies
         size = count * memory.dtype.itemsize
         self.blocks.append(Block(memory.block, size, self.in_kernel))
 

@@ -1,0 +1,72 @@
+"""Lengths of dimensions: what users give, and how two of them go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import ArgumentError, ShapeError, TracingError, user_place
+from weft.frontend.extent import Extent, at_least, constant, decide_equal, literal
+
+
+def agree(left: Extent, right: Extent) -> bool:
+    """Whether two dimensions have one length; `require_equal` then says so for every call.
+
+    Raises
+    ------
+    ShapeError
+        When the lengths differ from round to round, and may be equal in some rounds only.
+    """
+    if left is right or left.poly == right.poly:
+        return True
+    if not (left.symbols or right.symbols):
+        return left.value == right.value
+    try:
+        return decide_equal(left, right)
+    except TracingError:
+        raise ShapeError(
+            f"lengths {left} and {right}, which are not known to be equal in every round",
+            "one length",
+            "the same expression for both, or wf.assume(...) of the sizes before the loop",
+            place=user_place(),
+        ) from None
+
+
+def is_just(extent: Extent, length: int) -> bool:
+    """Whether a length is this one in every round of the loops around."""
+    return extent.poly == length if extent.symbols else extent.value == length
+
+
+def may_be_empty(extent: Extent) -> bool:
+    """Whether a length is 0, or not known to be anything else in every round."""
+    if not extent.symbols:
+        return extent.value == 0
+    try:
+        return not at_least(extent, constant(1))
+    except TracingError:
+        return True
+
+
+def as_length(value: Any, what: str = "a length") -> Extent:
+    """A length that the user gave, not negative."""
+    extent = literal(value)
+    if extent.symbols:
+        _require_length(extent, what)
+        return extent
+    if extent.value < 0:
+        raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
+    at_least(extent, constant(0))
+    return extent
+
+
+def _require_length(extent: Extent, what: str) -> None:
+    try:
+        if extent.is_nonnegative():
+            return
+    except TracingError:
+        pass
+    raise ArgumentError(
+        f"{what} is {extent}, which may be negative",
+        "0 or more in every round",
+        "wf.maximum(length, 0), or wf.assume(...) of the sizes before the loop",
+        place=user_place(),
+    )
