@@ -94,7 +94,7 @@ def test_boxes_shrink_to_the_limit(case: Case) -> None:
 def test_a_loop_over_an_array_that_does_not_fit_is_refused_at_its_place() -> None:
     text = """program steps(x: f64[n]) sizes n {
       let y: f64[n] = loop (a: f64[n] = x) for s from 0 to 3 {
-        let b: f64[n] = kernel (i < n) { let c: f64 = a[i] in c }
+        let b: f64[n] = kernel (i < n) { let c: f64 = a[n - 1 - i] in c }
         in b } @ "model.py":12
       in y }"""
     source = ListedSource(np.zeros(1000))

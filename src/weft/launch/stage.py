@@ -13,6 +13,7 @@ from weft.fun import walk
 from weft.fun.interpret import interpret
 from weft.launch.artifacts import segment_of
 from weft.launch.device import device, have_compiler
+from weft.passes.tile_time import tile_time
 from weft.plan.nodes import StageCode
 from weft.plan.segment import Layout, Segment
 from weft.runtime.devices.cpu import LoadedSegment
@@ -96,4 +97,6 @@ def stage_code(program: fun.Program, layouts: Sequence[Layout], optimise: str = 
     if calls or not have_compiler():
         return InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
+    if "no-time-tiles" not in optimise.split():
+        program = tile_time(program)
     return SegmentStage(segment_of(program, named, optimise))

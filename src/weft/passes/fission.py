@@ -37,9 +37,9 @@ from weft.errors import InternalError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
+from weft.fun.shift import shift
 from weft.ops.dtypes import DType
 from weft.passes.fission_layouts import part_of_layout, part_of_update, slice_of
-from weft.passes.shift import shift
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
 
 _LAYOUTS = (*fun.LAYOUT_CHANGES, fun.Copy, fun.Concat)

@@ -28,8 +28,8 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
+from weft.fun.shift import shift
 from weft.ops.dtypes import DType
-from weft.passes.shift import shift
 from weft.passes.vector_dimension import vector_dimension
 from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
 from weft.sizes.facts import SizeOperation

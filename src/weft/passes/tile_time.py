@@ -38,9 +38,8 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
+from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
 from weft.ops.dtypes import DType
-from weft.passes.shift import shift
-from weft.passes.stencils import Stencil, stencil_of
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly, product
 from weft.sizes.facts import SizeOperation
 
@@ -275,89 +274,10 @@ class _Tiling:
             dims = tuple(fun.Span(ZERO, n) if d is None else spans[d] for d, n in extents)
             around[name] = seen(array, dims)
         initial = tuple(seen(param, spans) for param in params)
-        inner = tuple(builder.var(p.name, i.type) for p, i in zip(params, initial, strict=True))
-        step = builder.index("k")
-        body = builder.inner()
-        known = {old.name: new for old, new in zip(loop.params, inner, strict=True)} | around
-        results = self.step(body, known, lows, loop.form.lower + first + Poly.var(step.name))
-        form = fun.For(step, ZERO, Poly.var(steps.name))
-        types = tuple(var.type for var in inner)
-        return builder.bind(fun.Loop(inner, initial, form, body.body(results)), types, "u")
-
-    def step(
-        self, builder: Builder, known: dict[str, fun.Var], lows: list[Size], round_: Size
-    ) -> tuple[fun.Atom, ...]:
-        """The body of the loop, on windows."""
-        assert isinstance(self.loop.form, fun.For)
-        windows = dict(known)
-        body = shift(
-            self.loop.body, {self.loop.form.index.name: round_}, self.names, self.names.fresh
-        )
-        for let in body.statements:
-            if not isinstance(let.expr, fun.Kernel):
-                builder.statements.append(let)
-                continue
-            to = {
-                r.index.name: Poly.var(r.index.name) + low
-                for r, low in zip(let.expr.space, lows, strict=True)
-            }
-            space = tuple(map(fun.Range, (r.index for r in let.expr.space), self.windows))
-            moved = self.on_windows(let.expr.body, windows, to)
-            for var in let.pattern:
-                windows[var.name] = fun.Var(var.name, fun.Array(var.type.dtype, self.windows))
-            pattern = tuple(windows[var.name] for var in let.pattern)
-            builder.statements.append(fun.Let(pattern, fun.Kernel(space, moved), let.place))
-        return tuple(windows.get(r.name, r) if isinstance(r, fun.Var) else r for r in body.results)
-
-    def on_windows(
-        self, body: fun.Body, windows: dict[str, fun.Var], to: dict[str, Size]
-    ) -> fun.Body:
-        """A kernel's body, its reads in coordinates of windows and its index in the array's.
-
-        f(i, v[i - 1]) => f(lo + i, w[i - 1 : edge(0, e)])
-        """
-        reads: dict[str, fun.Index] = {}
-
-        def read(expr: fun.Index) -> fun.Index:
-            window = windows.get(expr.array.name)
-            return expr if window is None else _within(expr, window, set(to))
-
-        def keep(inner: fun.Body) -> fun.Body:
-            done = []
-            for let in inner.statements:
-                expr = walk.map_bodies(let.expr, keep)
-                if isinstance(expr, fun.Index) and expr.array.name in windows:
-                    reads[let.pattern[0].name] = read(expr)
-                    expr = fun.SizeValue(ZERO)  # until indices are shifted
-                done.append(fun.Let(let.pattern, expr, let.place))
-            return fun.Body(tuple(done), inner.results)
-
-        def put_back(inner: fun.Body) -> fun.Body:
-            done = []
-            for let in inner.statements:
-                found = reads.get(let.pattern[0].name)
-                expr = walk.map_bodies(let.expr, put_back) if found is None else found
-                done.append(fun.Let(let.pattern, expr, let.place))
-            return fun.Body(tuple(done), inner.results)
-
-        return put_back(shift(keep(body), to, self.names))
-
-
-def _within(expr: fun.Index, window: fun.Var, indices: set[str]) -> fun.Index:
-    """A read of a window: beyond its ends it gives anything, but reads nothing."""
-    rules: list[fun.Boundary | None] = []
-    shape = walk.type_sizes(window.type)
-    for number, (index, extent) in enumerate(zip(expr.indices, shape, strict=True)):
-        old = expr.boundary[number] if expr.boundary else None
-        moves = bool(index.variables() & indices)
-        if not moves or (old is None and index.variable is not None):
-            rules.append(old)
-        elif old is None:
-            rules.append(fun.Boundary("edge", ZERO, extent))
-        else:
-            rules.append(replace(old, lower=ZERO, upper=extent))
-    boundary = tuple(rules) if any(rule is not None for rule in rules) else ()
-    return fun.Index(window, expr.indices, boundary)
+        return on_windows(
+            loop, Windows(initial, around, tuple(lows), self.windows), builder,
+            fun.For(builder.index("k"), ZERO, Poly.var(steps.name)), loop.form.lower + first,
+        )  # fmt: skip
 
 
 def _window(rank: int, elements: int) -> tuple[int, ...]:

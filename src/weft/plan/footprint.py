@@ -20,6 +20,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.dtypes import DType
 from weft.plan.calls import CutCall, cut_call
+from weft.plan.loops import CutLoop, cut_loop
 from weft.sizes import ONE, ZERO, Poly, Size
 
 Numbers: TypeAlias = Any  # int, or an int64 ndarray with one element for each box
@@ -39,7 +40,7 @@ class Access:
     array: str
     index: tuple[tuple[Size, Size] | None, ...]
     boundary: tuple[fun.Boundary | None, ...]
-    node: fun.Expr | int | None  # an int: an argument of a call
+    node: fun.Expr | int | None  # an int: an argument of a call, a read of a loop
     place: Place | None
 
 
@@ -80,6 +81,9 @@ class Reads:
                 self._add(array.name, ends, (None,) * len(dims), expr, let.place)
             case fun.Call() if (cut := cut_call(let)) is not None:
                 self._call(let, expr, cut)
+            case fun.Loop() if (rounds := cut_loop(let)) is not None:
+                self._loop(let, rounds)
+                return
             case _:
                 for atom in walk.operands(expr)[0]:
                     if isinstance(atom, fun.Var) and atom.name in self.arrays:
@@ -103,6 +107,13 @@ class Reads:
         for number, (atom, index) in enumerate(zip(call.arguments, cut.reads, strict=True)):
             if isinstance(atom, fun.Var) and atom.name in self.arrays:
                 self._add(atom.name, index, (None,) * len(index), number, let.place)
+        for name, extent in cut.axes:
+            self.definitions[name] = IndexRange(ZERO, extent)
+
+    def _loop(self, let: fun.Let, cut: CutLoop) -> None:
+        for number, (array, index) in enumerate(cut.reads):
+            if array.name in self.arrays:
+                self._add(array.name, index, (None,) * len(index), number, let.place)
         for name, extent in cut.axes:
             self.definitions[name] = IndexRange(ZERO, extent)
 

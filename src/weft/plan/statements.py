@@ -13,6 +13,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.plan.calls import cut_call
 from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint
+from weft.plan.loops import cut_loop
 from weft.plan.materialise import as_kernel
 from weft.plan.unwrap import unwrap
 from weft.sizes import Size
@@ -182,4 +183,7 @@ def _cuts(let: fun.Let) -> tuple[tuple[tuple[str, Size], ...], bool]:
         case fun.Call():
             cut = cut_call(let)
             return (() if cut is None else cut.axes), False
+        case fun.Loop():
+            rounds = cut_loop(let)
+            return (() if rounds is None else rounds.axes), False
     return tuple((dim.index.name, dim.extent) for dim in ranges), carried

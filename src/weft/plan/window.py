@@ -17,13 +17,16 @@ import numpy as np
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.builder import Builder
 from weft.ops.dtypes import DType
 from weft.plan import carry
 from weft.plan.calls import cut_call
 from weft.plan.draft import Draft, ReadKey
+from weft.plan.loops import cut_loop, loop_on_box
 from weft.plan.nodes import Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
-from weft.sizes import ONE, ZERO, Poly, Size
+from weft.sizes import ONE, ZERO, Derived, Poly, Size
+from weft.sizes.facts import SizeOperation
 
 _I64 = fun.Scalar(DType.I64)
 _BOOL = fun.Scalar(DType.BOOL)
@@ -125,6 +128,7 @@ class _Windower:
         self.reads: dict[str, list[ReadKey]] = {}
         self.ranges: dict[int, tuple[str, str]] = {}
         self.boxes: list[str] = []
+        self.derived: list[Derived] = []
         self.carries: list[tuple[fun.Var, str]] = []
         self.constants: dict[str, fun.Const] = {}
         self.tiles: dict[str, tuple[str, str]] = {}
@@ -145,7 +149,7 @@ class _Windower:
         params = [var for var, _ in self.windows] + [var for var, _ in self.carries]
         staged = fun.Program(
             program.name, tuple(params), body, program.sizes + tuple(self.boxes),
-            program.derived, program.facts,
+            (*program.derived, *self.derived), program.facts,
         )  # fmt: skip
         stage = Stage(
             staged,
@@ -252,6 +256,9 @@ class _Windower:
         extent = upper - lower
         index = statement.dims[dim]
         expr: fun.Expr
+        if isinstance(statement.let.expr, fun.Loop):
+            self._loop(statement, dim, lower, upper)
+            return
         if isinstance(statement.let.expr, fun.Call):
             expr = self._call(statement, statement.let.expr, dim, lower, extent)
         else:
@@ -263,10 +270,7 @@ class _Windower:
         pattern = statement.let.pattern
         if not statement.is_scatter:
             pattern = tuple(_windowed_var(var, dim, extent) for var in pattern)
-            for var in pattern:
-                for key, axis in self.draft.axes.items():
-                    if key[1] == var.name and axis == dim:
-                        self.places[key] = _Place(var, dim, lower)
+            self._found({var.name: var for var in pattern}, dim, lower)
         kept = [var.name in self.needed or self._read_inside(var.name) for var in pattern]
         if isinstance(expr, fun.Kernel) and not all(kept):
             pattern = tuple(var for var, keep in zip(pattern, kept, strict=True) if keep)
@@ -275,11 +279,49 @@ class _Windower:
             expr = self._carried(statement, expr, pattern, extent)
         else:
             self.statements.append(fun.Let(pattern, expr, statement.let.place))
-        if statement.position in self.draft.targets and not statement.is_scatter:
+        if not statement.is_scatter:
+            self._give(statement, dim, {var.name: var for var in pattern})
+
+    def _found(self, results: dict[str, fun.Var], dim: int, lower: Size) -> None:
+        """Later members read these results, which begin at `lower`."""
+        for key, axis in self.draft.axes.items():
+            if key[1] in results and axis == dim:
+                self.places[key] = _Place(results[key[1]], dim, lower)
+
+    def _give(self, statement: Statement, dim: int, found: dict[str, fun.Var]) -> None:
+        """What of a target's results is needed is a result of the stage."""
+        if statement.position in self.draft.targets:
             names = self.ranges[statement.position]
-            for var in pattern:
-                if var.name in self.needed:
-                    self.results.append((var, Output(var.name, dim, *names)))
+            for name, var in found.items():
+                if name in self.needed:
+                    self.results.append((var, Output(name, dim, *names)))
+
+    def _loop(self, statement: Statement, dim: int, lower: Size, upper: Size) -> None:
+        """An iterated stencil on a box: its rounds on a window with a margin."""
+        cut = cut_loop(statement.let)
+        assert cut is not None
+        margin, extent = cut.margins[dim], cut.stencil.shape[dim]
+        low = self._derive("max", lower - margin, ZERO, "low")
+        high = self._derive("min", upper + margin, extent, "high")
+        loop = self._rewrite(statement.position, statement.let.expr)
+        assert isinstance(loop, fun.Loop)
+        found = []
+        for number, (array, _) in enumerate(cut.reads):
+            place = self.places.get((statement.position, array.name, number))
+            var = self.whole.get(array.name, array) if place is None else place.var
+            found.append((var, ZERO if place is None else place.lower))
+        builder = Builder(self.names)
+        builder.place = statement.let.place
+        made = loop_on_box(loop, cut, dim, found, (low, high), (lower, upper), builder)
+        self.statements += builder.statements
+        results = dict(zip(statement.results, made, strict=True))
+        self._found(results, dim, lower)
+        self._give(statement, dim, results)
+
+    def _derive(self, operation: SizeOperation, left: Size, right: Size, base: str) -> Size:
+        name = self.names.fresh(base)
+        self.derived.append(Derived(name, operation, left, right))
+        return Poly.var(name)
 
     def _call(
         self, statement: Statement, call: fun.Call, dim: int, lower: Size, extent: Size

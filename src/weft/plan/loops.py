@@ -1,0 +1,111 @@
+"""Loops that can be cut: iterated stencils, all of their rounds on one box.
+
+    loop (v = x) for k from 0 to t { kernel (i < n) { f(v[i - r], .., v[i + r]) } }
+
+A box lower <= i < upper of the result needs lower - t*r <= i < upper + t*r of x: boxes
+overlap there, and what they share is computed by each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Builder
+from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
+from weft.plan.calls import Ends
+from weft.sizes import ZERO, Poly, Size
+
+
+@dataclass(frozen=True, slots=True)
+class CutLoop:
+    """A loop as if it were a kernel over the shape of its arrays.
+
+    Attributes
+    ----------
+    axes : tuple of (str, Size)
+        For each axis an index variable and its extent.
+    reads : tuple of (fun.Var, tuple of Ends)
+        What the loop begins with and the arrays that it reads near its index, in the order
+        of `CutLoop.windows`; for each axis the first and the last index, None for all of it.
+    margins : tuple of Size
+        How far beyond a box its rounds reach, for each axis.
+    """
+
+    stencil: Stencil
+    axes: tuple[tuple[str, Size], ...]
+    reads: tuple[tuple[fun.Var, tuple[Ends, ...]], ...]
+    margins: tuple[Size, ...]
+
+
+def cut_loop(let: fun.Let) -> CutLoop | None:
+    """How a statement that repeats a stencil can be cut (None: not at all)."""
+    if not isinstance(let.expr, fun.Loop):
+        return None
+    stencil = stencil_of(let.expr)
+    if stencil is None or not all(isinstance(a, fun.Var) for a in let.expr.initial):
+        return None
+    names = [f"{let.pattern[0].name}.{axis}" for axis in range(len(stencil.shape))]
+    margins = tuple(stencil.rounds * reach for reach in stencil.reach)
+    ends: list[Ends] = [
+        (Poly.var(name) - margin, Poly.var(name) + margin)
+        for name, margin in zip(names, margins, strict=True)
+    ]
+    reads = [(a, tuple(ends)) for a in let.expr.initial if isinstance(a, fun.Var)]
+    for array, follows in stencil.given.values():
+        reads.append((array, tuple(None if axis is None else ends[axis] for axis in follows)))
+    reads += [(array, (None,) * _rank(array)) for array in stencil.fixed.values()]
+    axes = tuple(zip(names, stencil.shape, strict=True))
+    return CutLoop(stencil, axes, tuple(reads), margins)
+
+
+def loop_on_box(
+    loop: fun.Loop, cut: CutLoop, axis: int, found: list[tuple[fun.Var, Size]],
+    limits: tuple[Size, Size], box: tuple[Size, Size], builder: Builder,
+) -> tuple[fun.Var, ...]:  # fmt: skip
+    """Emit the loop for `box` along an axis.
+
+    Parameters
+    ----------
+    found : list of (fun.Var, Size)
+        For each of `cut.reads` that follows the axis a window of it, and where that begins.
+    limits : (low, high)
+        The box with its margins, inside the array.
+
+    Returns
+    -------
+    tuple of fun.Var
+        The results on the box.
+    """
+    stencil, (low, high), (lower, upper) = cut.stencil, limits, box
+    assert isinstance(loop.form, fun.For)
+
+    def span(var: fun.Var, along: int | None, start: Size, extent: Size) -> fun.Var:
+        shape = list(walk.type_sizes(var.type))
+        if along is None:
+            return var
+        dims = [fun.Span(ZERO, n) for n in shape]
+        dims[along], shape[along] = fun.Span(start, extent), extent
+        type_ = fun.Array(var.type.dtype, tuple(shape))
+        return builder.let(fun.Slice(var, tuple(dims)), type_, var.name)
+
+    count = len(loop.initial)
+    initial = tuple(span(var, axis, low - begin, high - low) for var, begin in found[:count])
+    given = {}
+    for (name, (_, axes)), (var, begin) in zip(
+        stencil.given.items(), found[count:], strict=False
+    ):
+        along = axes.index(axis) if axis in axes else None
+        given[name] = span(var, along, low - begin, high - low)
+    rank = range(len(stencil.shape))
+    lows = tuple(low if d == axis else ZERO for d in rank)
+    extents = tuple(high - low if d == axis else stencil.shape[d] for d in rank)
+    form = fun.For(builder.index("k"), ZERO, stencil.rounds)
+    windows = Windows(initial, given, lows, extents)
+    results = on_windows(loop, windows, builder, form, loop.form.lower)
+    return tuple(span(var, axis, lower - low, upper - lower) for var in results)
+
+
+def _rank(array: fun.Var) -> int:
+    return len(walk.type_sizes(array.type))
