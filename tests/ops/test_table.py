@@ -33,6 +33,18 @@ FLAGS += ["-ffp-contract=off", "-w"]
 CASES = [(name, dtype) for name, op in TABLE.items() for dtype in sorted(op.accepts, key=str)]
 CASTS = [(source, target) for source in DType for target in DType]
 
+WITH_CONSTANT = [
+    (name, dtype, constant)
+    for name in ("maximum", "minimum")
+    for dtype in (DType.F32, DType.F64)
+    for constant in ("0.0", "-0.0", "1.0", "__builtin_inf()", '__builtin_nan("")')
+]
+
+
+def with_constant(name: str, dtype: DType, constant: str) -> str:
+    """The name of the loop over an operation whose second operand is a constant."""
+    return f"{name}_{dtype}_{WITH_CONSTANT.index((name, dtype, constant))}"
+
 
 def operands_of(operation: Operation, dtype: DType) -> tuple[DType, ...]:
     if operation.name == "where":
@@ -60,6 +72,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         dtypes = operands_of(TABLE[name], dtype)
         template = TABLE[name].spell("c", dtypes)
         loops.append(loop(f"{name}_{dtype}", template, dtypes, TABLE[name].result(dtypes)))
+    for name, dtype, constant in WITH_CONSTANT:
+        literal = f"({type_name('c', dtype)}){constant}"
+        template = TABLE[name].spell("c", (dtype, dtype)).format("{0}", literal)
+        loops.append(loop(with_constant(name, dtype, constant), template, (dtype,), dtype))
     for source, target in CASTS:
         template = cast_spell("c", source, target)
         loops.append(loop(f"cast_{source}_{target}", template, (source,), target))
@@ -254,3 +270,16 @@ def test_int_pow_of_negative_exponents_truncates() -> None:
     power = lookup("pow").numpy
     got = power(np.array([-2, -1, -1, 0, 1, 2]), np.array([-1, -3, -2, -1, -5, -1]))
     assert got.tolist() == [0, -1, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(("name", "dtype", "constant"), WITH_CONSTANT)
+def test_constant_operand(library: ctypes.CDLL, name: str, dtype: DType, constant: str) -> None:
+    """An extremum with a constant is spelled by a rule of its own: the same values."""
+    x = edges(dtype)
+    found = call(library, with_constant(name, dtype, constant), dtype, [x])
+    value = {"__builtin_inf()": np.inf, '__builtin_nan("")': np.nan}.get(constant)
+    other = np.full_like(x, float(constant) if value is None else value)
+    expected = getattr(np, name)(x, other)
+    np.testing.assert_array_equal(found, expected)
+    there = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(expected)[there])

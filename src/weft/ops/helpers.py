@@ -2,7 +2,8 @@
 
 Written once for all dialects in a small template language: `@T` is the dtype's type, `@U`
 its unsigned counterpart, `@W` an unsigned type of at least 32 bits, `@R` the real type,
-`@B` the width in bits, `@s` the dtype's name, and `@name(` calls a function of <math.h>.
+`@B` the width in bits, `@s` the dtype's name, `@constant(` asks whether the compiler knows a
+value (0 in dialects that cannot tell), and `@name(` calls a function of <math.h>.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ _FLOAT = {
         "f",
         "@T(@T a, @T b)",
         """
+    if (@constant(b) && b == b) /* a chain of them stays simple: clip */
+        return b >= a ? b : a;
     @T best = a > b ? a : b; /* the processor's own instruction */
     return a != a ? a : best;""",
     ),
@@ -116,6 +119,8 @@ _FLOAT = {
         "f",
         "@T(@T a, @T b)",
         """
+    if (@constant(b) && b == b)
+        return b <= a ? b : a;
     @T best = a < b ? a : b;
     return a != a ? a : best;""",
     ),
@@ -338,6 +343,7 @@ _NAME = re.compile(r"\bweft_\w+")
 
 def _expand(text: str, dialect: Dialect, dtype: DType) -> str:
     wide = DType.U64 if dtype.itemsize == 8 else DType.U32
+    text = text.replace("@constant(", "__builtin_constant_p(" if dialect == "c" else "0 && (")
     text = _CALL.sub(lambda m: call_name(dialect, m[1], dtype) + "(", text)
     for key, value in (
         ("@I32", DType.I32), ("@I64", DType.I64), ("@U64", DType.U64), ("@Y", DType.BOOL),
