@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.hoist import hoist
@@ -29,10 +30,13 @@ ENTRY = "weft_entry"
 def choices(fused: fun.Program) -> Choices:
     """What there is to decide about a fused program."""
     nests = tuple((c.outer, c.row_bytes) for c in nest_candidates(fused))
+    known = {*fused.sizes, *(derived.name for derived in fused.derived)}
     splits = dict.fromkeys(
-        _row_extents(let.expr)
-        for let in fused.body.statements
+        extents
+        for let in walk.sequential(fused.body)
         if isinstance(let.expr, fun.Reduce) and not unless_rows(let.expr)
+        for extents in [_row_extents(let.expr)]
+        if (extents[0] * extents[1]).variables() <= known
     )
     tiles = tuple((tile.rounds, tile.bytes) for tile in time_tiles(fused))
     return Choices(fused.derived, nests, tuple(splits), tiles)

@@ -12,6 +12,7 @@ from passes.unfused import Unfused, expressions, top
 
 from weft.fun import nodes as fun
 from weft.fun.check import check
+from weft.fun.parse import parse
 from weft.fun.show import show
 from weft.passes import split_reductions as split
 from weft.passes.pipeline import optimise
@@ -82,6 +83,60 @@ def test_results_stay_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert top(after) == ["Kernel", "Reduce"]
     check(after)
     agree(before, after, [RNG.random(11)])
+
+
+def in_a_loop(extent: str) -> fun.Program:
+    """x less the sum of its first elements, k times."""
+    return parse(f"""program main(x: f64[n])
+  sizes n, k
+{{
+  let last: f64[n] = loop (y: f64[n] = x) for r from 0 to k {{
+    let s: f64 = reduce (; i < {extent}) from 0.0_f64 {{
+      let e: f64 = y[i]
+      in e
+    }} with (a: f64, b: f64) {{
+      let c: f64 = add(a, b)
+      in c
+    }}
+    let next: f64[n] = kernel (j < n) {{
+      let f: f64 = y[j]
+      let d: f64 = subtract(f, s)
+      in d
+    }}
+    in next
+  }}
+  in last
+}}
+""")
+
+
+def inside(program: fun.Program) -> list[str]:
+    """The expressions of the program's loop."""
+    (loop,) = expressions(program, fun.Loop)
+    assert isinstance(loop, fun.Loop)
+    return [type(let.expr).__name__ for let in loop.body.statements]
+
+
+def test_reductions_in_loops_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "TILE", 4)
+    before = in_a_loop("n")
+    after = split.split_reductions(before)
+    check(after)
+    assert inside(after) == ["Kernel", "Reduce", "Kernel"]
+    agree(before, after, [RNG.random(11)], k=3)
+
+
+def test_reductions_over_what_a_loop_decides_stay() -> None:
+    before = in_a_loop("r")
+    check(before)
+    assert inside(split.split_reductions(before)) == ["Reduce", "Kernel"]
+
+
+def test_reductions_in_kernels_stay() -> None:
+    u = Unfused("n", "m")
+    x = u.param("x", "n", "m")
+    before = optimise(u.program(u.map("exp", u.reduce("add", x, [1]))))
+    assert split.split_reductions(before, split.unless_rows) == before
 
 
 # ---------------------------------------------------------------- the tree

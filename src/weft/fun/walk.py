@@ -157,6 +157,15 @@ def statements(body: fun.Body) -> Iterator[fun.Let]:
             yield from statements(inner)
 
 
+def sequential(body: fun.Body) -> Iterator[fun.Let]:
+    """The statements that run one after another: all but those inside parallel ones."""
+    for let in body.statements:
+        yield let
+        if isinstance(let.expr, fun.If | fun.Loop):
+            for inner in bodies(let.expr):
+                yield from sequential(inner)
+
+
 def operands(expr: fun.Expr) -> tuple[list[fun.Atom], list[Size], list[fun.Var]]:
     """Atoms and sizes that an expression itself names, and the variables that it binds."""
     match expr:  # the frequent forms directly, the others through `map_expr`

@@ -12,7 +12,7 @@ of rows that makes up to 65536 elements. Where columns are added up side by side
 (`vector_dimension` "kept"), a tile is a power of two of rows, at least 32, that makes about
 2**20 elements, and its result is a row.
 
-Removes: top-level reductions whose index space gives little parallelism otherwise.
+Removes: reductions outside of kernels whose index space gives little parallelism otherwise.
 Adds: for each, a kernel over tiles and a reduction with `counter`; derived sizes.
 Requires: nothing. Reductions over data-dependent sizes stay as they are.
 Ensures: the same bits, by the tree. (Columns summed over several dimensions are always split,
@@ -52,7 +52,7 @@ def unless_rows(reduce: fun.Reduce) -> bool:
 
 
 def split_reductions(program: fun.Program, when: When = unless_rows) -> fun.Program:
-    """The program with those of its outermost reductions split for which `when` says so.
+    """The program with those reductions outside of kernels split for which `when` says so.
 
     Parameters
     ----------
@@ -60,25 +60,38 @@ def split_reductions(program: fun.Program, when: When = unless_rows) -> fun.Prog
     when : callable
         `unless_rows`, `always`, or a decision taken at launch.
     """
-    if not any(isinstance(let.expr, fun.Reduce) for let in program.body.statements):
+    if not any(isinstance(let.expr, fun.Reduce) for let in walk.sequential(program.body)):
         return program
-    split = _Split(program)
-    for let in program.body.statements:
-        expr = let.expr
-        if isinstance(expr, fun.Reduce) and not expr.counter and split.sized(expr) and when(expr):
-            split.reduce(let, expr)
-        else:
-            split.top.statements.append(let)
-    return replace(program, body=split.top.body(program.body.results), derived=tuple(split.derived))
+    split = _Split(program, when)
+    return replace(program, body=split.body(program.body), derived=tuple(split.derived))
 
 
 class _Split:
-    def __init__(self, program: fun.Program) -> None:
+    def __init__(self, program: fun.Program, when: When) -> None:
+        self.when = when
         self.names = Names.of(program)
-        self.top = Builder(self.names)
+        self.top = Builder(self.names)  # of the body that is being made
         self.derived = list(program.derived)
         self.known = {(d.operation, d.left, d.right): Poly.var(d.name) for d in program.derived}
         self.sizes = {*program.sizes, *(derived.name for derived in program.derived)}
+
+    def body(self, body: fun.Body) -> fun.Body:
+        """A body outside of kernels, with its reductions split."""
+        around, self.top = self.top, self.top.inner()
+        for let in body.statements:
+            match let.expr:
+                case fun.Reduce() as reduce:
+                    if not reduce.counter and self.sized(reduce) and self.when(reduce):
+                        self.reduce(let, reduce)
+                    else:
+                        self.top.statements.append(let)
+                case fun.If() | fun.Loop():
+                    inside = walk.map_bodies(let.expr, self.body)
+                    self.top.statements.append(replace(let, expr=inside))
+                case _:
+                    self.top.statements.append(let)
+        made, self.top = self.top.body(body.results), around
+        return made
 
     def sized(self, reduce: fun.Reduce) -> bool:
         """Whether the extents are known at launch."""
