@@ -49,6 +49,7 @@ def solve(side, middle, right):
 def calls(strikes, x, y, t, i, j, nu, beta):
     """The value today, at x[i] and y[j], of a call of each strike at the last time."""
     dx, dy = x[1] - x[0], y[1] - y[0]
+    local = wf.exp(2 * (beta * wf.log(x) + y[:, None]))
     across_y = 0.25 * nu**2 / dy**2 * inner(y.shape[0])
 
     def bend(values, axis):
@@ -61,7 +62,7 @@ def calls(strikes, x, y, t, i, j, nu, beta):
     def step(k, value):
         g = t.shape[0] - 2 - k
         rate = 1 / (t[g + 1] - t[g])
-        variance = wf.exp(2 * (beta * wf.log(x) + y[:, None] - 0.5 * nu**2 * t[g]))
+        variance = local * wf.exp(-(nu**2) * t[g])
         across_x = 0.25 * variance / dx**2 * inner(x.shape[0])
         along_y = 2 * across_y[:, None, None] * bend(value, 0)
         right = rate * value + across_x[:, :, None] * bend(value, 1) + along_y
