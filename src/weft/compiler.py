@@ -1,6 +1,7 @@
 """From FUN to segments: the pipeline.
 
-FUN --passes--> FUN --introduce, hoist, merge_blocks--> FUNMEM --lower--> IMP --print--> C
+FUN --passes--> FUN --introduce--> FUNMEM --hoist, short_circuit, merge_blocks--> FUNMEM
+FUNMEM --lower--> IMP --print--> C
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from weft.mem import nodes as mem
 from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
+from weft.mem.short_circuit import short_circuit
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
@@ -83,8 +85,10 @@ def with_memory(
     `optimise` names passes to leave out, as `weft.config` does.
     """
     without = optimise.split()
-    with_blocks = hoist(introduce(program, layouts))
-    return with_blocks if "no-merge" in without else merge_blocks(with_blocks)
+    made = hoist(introduce(program, layouts))
+    if "no-short-circuit" not in without:
+        made = short_circuit(made)
+    return made if "no-merge" in without else merge_blocks(made)
 
 
 def compile_segment(

@@ -18,6 +18,7 @@ from weft.imp.interpret import interpret
 from weft.imp.show import show
 from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
+from weft.mem.short_circuit import short_circuit
 from weft.ops.dtypes import DType
 
 COMPILED = [
@@ -30,7 +31,7 @@ COMPILED = [
 @pytest.mark.parametrize("name", COMPILED)
 def test_example(name: str) -> None:
     example = EXAMPLES[name]
-    memory = introduce(example.program)
+    memory = short_circuit(introduce(example.program))
     lowered, _, workspace = lower_program(memory, "entry")
     check(lowered)
     assert show(lowered).startswith("program entry(")

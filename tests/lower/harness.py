@@ -18,6 +18,7 @@ from weft.fun.parse import parse
 from weft.lower.segment import compile_segment
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
+from weft.mem.short_circuit import short_circuit
 from weft.plan.segment import Segment
 from weft.printers.c import print_program
 
@@ -176,7 +177,7 @@ def run(
 
 
 def compiled(program: fun.Program, **layouts: Any) -> Segment:
-    memory = merge_blocks(introduce(program, layouts))
+    memory = merge_blocks(short_circuit(introduce(program, layouts)))
     return compile_segment(memory, "weft_entry", print_program)
 
 

@@ -90,6 +90,17 @@ def doubled(b: Builder, x: fun.Var, base: str = "k") -> fun.Var:
     return kernel(b, x.type.shape, body, base)
 
 
+def mirrored(b: Builder, x: fun.Var, base: str = "k") -> fun.Var:
+    """Doubled, and the first dimension backwards: not to be computed in place."""
+    first = x.type.shape[0]
+
+    def body(inner: Builder, i: Size, *rest: Size) -> fun.Atom:
+        value = element(inner, x, first - 1 - i, *rest)
+        return apply(inner, "add", value, value)
+
+    return kernel(b, x.type.shape, body, base)
+
+
 def views() -> Case:
     """Every view of a parameter, read by kernels."""
     p = Maker(("a", array(N, M)))
@@ -137,19 +148,30 @@ def chain() -> Case:
     p = Maker(("a", array(N, M)))
     (x,), b = p.params, p.build
     for _ in range(5):
+        x = mirrored(b, x)
+    return p.program(x, total(b, N, lambda i, k: element(i, x, k, 0))), [numbers(3, 4)]
+
+
+def maps() -> Case:
+    """Maps one after another: each may write over what the last one made."""
+    p = Maker(("a", array(N, M)))
+    (x,), b = p.params, p.build
+    for _ in range(5):
         x = doubled(b, x)
     return p.program(x, total(b, N, lambda i, k: element(i, x, k, 0))), [numbers(3, 4)]
 
 
 def softmax() -> Case:
-    """Arrays in a kernel's body: the row is written once, in the result."""
+    """Arrays in a kernel's body: the row, backwards, is written once, in the result."""
     p = Maker(("a", array(N, M)))
     (a,), b = p.params, p.build
 
     def row(outer: Builder, i: Size) -> fun.Atom:
         exp = kernel(outer, (M,), lambda k, j: apply(k, "exp", element(k, a, i, j)), "exp")
         whole = total(outer, M, lambda k, j: element(k, exp, j))
-        return kernel(outer, (M,), lambda k, j: apply(k, "divide", element(k, exp, j), whole))
+        return kernel(
+            outer, (M,), lambda k, j: apply(k, "divide", element(k, exp, M - 1 - j), whole)
+        )
 
     return p.program(kernel(b, (N,), row)), [numbers(3, 4)]
 
@@ -405,7 +427,7 @@ def column_sums() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     make.__name__: make
     for make in (
-        views, view_results, transposed_result, reshape_copies, chain, softmax,
+        views, view_results, transposed_result, reshape_copies, chain, maps, softmax,
         inner_view_result, triangle, updates, self_updates, repeated_update, histogram, cumulative,
         stencil_loop, swapping_loop, update_loop, while_loop, branches, kernel_loop,
         column_sums, joined_view,

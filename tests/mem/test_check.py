@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mem.programs import Maker, N, array, doubled, element, kernel
-from mem.test_introduce import of
+from mem.test_introduce import of, placed
 
 from weft.errors import InternalError, OutOfBoundsError
 from weft.fun import nodes as fun
@@ -17,7 +17,6 @@ from weft.fun.builder import Builder
 from weft.lmad import Lmad
 from weft.mem.check import check
 from weft.mem.interpret import interpret
-from weft.mem.introduce import introduce
 from weft.mem.nodes import Block, MemArray, Program
 from weft.mem.rename import rename_blocks
 from weft.ops.dtypes import DType
@@ -59,12 +58,12 @@ def test_a_result_elsewhere_is_rejected() -> None:
 
 
 def test_shared_memory_in_a_kernel_is_rejected() -> None:
-    program = of("softmax")
+    program = of("triangle")
     shared = replace(program, blocks=tuple(replace(b, per_thread=False) for b in program.blocks))
     with pytest.raises(InternalError, match=r"after expand: .*all threads share"):
         check(shared, "expand")
     with pytest.raises(InternalError, match="what iteration 1"):
-        interpret(shared, [np.ones((2, 3))])
+        interpret(shared, [np.ones((3, 3))])
 
 
 def test_unknown_blocks_and_sizes_are_rejected() -> None:
@@ -102,7 +101,7 @@ def test_a_read_of_what_another_iteration_wrote_is_rejected() -> None:
     def shifted(inner: Builder, i: Size) -> fun.Atom:
         return element(inner, first, N - 1 - i)
 
-    program = introduce(maker.program(kernel(b, (N,), shifted)))
+    program = placed(maker.program(kernel(b, (N,), shifted)))
     assert interpret(program, [np.arange(4.0)])[0].tolist() == [6, 4, 2, 0]
     (block,) = program.blocks
     with pytest.raises(InternalError, match="iteration"):
@@ -127,7 +126,7 @@ def test_a_wrong_view_is_rejected() -> None:
 def test_an_index_outside_its_array_is_reported() -> None:
     maker = Maker(("a", array(N)))
     (a,), b = maker.params, maker.build
-    program = introduce(maker.program(kernel(b, (N,), lambda k, i: element(k, a, i + 1))))
+    program = placed(maker.program(kernel(b, (N,), lambda k, i: element(k, a, i + 1))))
     with pytest.raises(OutOfBoundsError, match="index 4"):
         interpret(program, [np.ones(4)])
 
@@ -143,7 +142,7 @@ def test_an_unbounded_extent_is_refused() -> None:
 
     program = maker.program(kernel(b, (N,), row))
     with pytest.raises(InternalError, match="no bound of the extent"):
-        introduce(program)
+        placed(program)
 
 
 def test_a_smaller_of_two_extents_is_bounded() -> None:
@@ -156,6 +155,6 @@ def test_a_smaller_of_two_extents_is_bounded() -> None:
         part = kernel(outer, (Poly.var(extent.name),), lambda k, j: element(k, a, i + j))
         return element(outer, part, 0)
 
-    program = introduce(maker.program(kernel(b, (N,), row)))
+    program = placed(maker.program(kernel(b, (N,), row)))
     assert [str(block.bytes) for block in program.blocks] == ["8*n"]
     assert interpret(program, [np.arange(4.0), 2])[0].tolist() == [0, 1, 2, 3]

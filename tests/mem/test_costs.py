@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from mem.programs import CASES
+from mem.test_introduce import of
 
 from weft.mem.costs import Costs, costs
-from weft.mem.introduce import introduce
 from weft.mem.parse import parse
 
 
@@ -50,12 +50,12 @@ def test_only_the_parts_that_are_elsewhere_are_copied() -> None:
 
 
 def test_a_copy_is_counted_each_time_it_is_executed() -> None:
-    program, arguments = CASES["update_loop"]()
-    found = costs(introduce(program), arguments)
+    _, arguments = CASES["update_loop"]()
+    found = costs(of("update_loop"), arguments)
     assert found.copies == 6  # three rounds, each out of the way and back
     assert found.copied_bytes == 6 * 16 * 8
 
 
 def test_copies_of_nothing_are_none() -> None:
-    program = introduce(CASES["cumulative"]()[0])
+    program = of("cumulative")
     assert costs(program, [np.ones((0, 4))]) == Costs()

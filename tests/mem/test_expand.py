@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mem.programs import CASES
-from mem.test_introduce import agree, of, sizes_of
+from mem.test_introduce import agree, of, placed, sizes_of
 from mem.test_merge_blocks import rows
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, assert_agree, programs
@@ -27,7 +27,6 @@ from weft.mem.check import check
 from weft.mem.erase import erase
 from weft.mem.expand import Sharing, expand
 from weft.mem.interpret import interpret as by_heap
-from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
 from weft.mem.nodes import MemArray, Program
 from weft.mem.parse import parse
@@ -65,7 +64,7 @@ def test_golden(name: str, layout: Sharing, golden: Callable[[str], None]) -> No
 def test_hand_built(name: str, layout: Sharing) -> None:
     program, arguments = CASES[name]()
     sizes = sizes_of(name)
-    after = expanded(merge_blocks(introduce(program)), layout)
+    after = expanded(merge_blocks(placed(program)), layout)
     agree(by_heap(after, arguments, {**sizes, **THREADS}), by_value(program, arguments, sizes))
 
 
@@ -73,7 +72,7 @@ def test_hand_built(name: str, layout: Sharing) -> None:
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("call_")])
 def test_library(name: str, layout: Sharing) -> None:
     example = EXAMPLES[name]
-    after = expanded(merge_blocks(introduce(nest(optimise(example.program)))), layout)
+    after = expanded(merge_blocks(placed(nest(optimise(example.program)))), layout)
     arguments = example.arguments()
     assert_agree(by_heap(after, arguments, {**SIZES, **THREADS}), example.results(arguments))
 
@@ -85,7 +84,7 @@ def test_library(name: str, layout: Sharing) -> None:
 def test_random_programs(case: Case, layout: Sharing) -> None:
     wanted = by_value(case.program, case.arguments, case.sizes)
     for source in (case.program, nest(optimise(case.program))):
-        after = expanded(merge_blocks(introduce(source)), layout)
+        after = expanded(merge_blocks(placed(source)), layout)
         assert_agree(by_heap(after, case.arguments, {**case.sizes, **THREADS}), wanted)
 
 
@@ -144,7 +143,7 @@ def test_threads_that_share_a_share_are_found() -> None:
 
 def test_elements_of_several_sizes_are_refused() -> None:
     """Interleaved, one thread's numbers would lie among another's of half the size."""
-    program = introduce(rows(DType.F64, DType.F32))
+    program = placed(rows(DType.F64, DType.F32))
     first, second = (block.name for block in program.blocks)
     for layout in LAYOUTS:
         with pytest.raises(InternalError, match="holds elements of 4 and 8 bytes"):

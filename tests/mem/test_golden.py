@@ -9,11 +9,12 @@ from mem.programs import CASES
 
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
+from weft.mem.short_circuit import short_circuit
 from weft.mem.show import show
 
-NAMES = ["softmax", "transposed_result", "stencil_loop", "cumulative", "updates", "chain"]
+NAMES = ["softmax", "transposed_result", "stencil_loop", "cumulative", "updates", "chain", "maps"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_funmem(name: str, golden: Callable[[str], None]) -> None:
-    golden(show(merge_blocks(introduce(CASES[name]()[0]))))
+    golden(show(merge_blocks(short_circuit(introduce(CASES[name]()[0])))))

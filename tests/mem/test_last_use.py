@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from mem.programs import CASES, M, Maker, N, apply, array, doubled, element, kernel, numbers, total
-from mem.test_introduce import of, sizes_of
+from mem.programs import CASES, M, Maker, N, apply, array, element, kernel, mirrored, numbers, total
+from mem.test_introduce import of, placed, sizes_of
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, programs
 
@@ -22,7 +22,6 @@ from weft.fun import nodes as fun
 from weft.fun.builder import Builder
 from weft.mem.heap import Heap, Memory
 from weft.mem.interpret import Evaluation
-from weft.mem.introduce import introduce
 from weft.mem.last_use import blocks_of, lives
 from weft.mem.nodes import Program
 from weft.ops.dtypes import DType
@@ -97,7 +96,7 @@ def sound(program: Program, arguments: Sequence[Any], sizes: dict[str, int]) -> 
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_that_do_not_meet_never_clash(name: str) -> None:
     program, arguments = CASES[name]()
-    sound(introduce(program), arguments, sizes_of(name))
+    sound(placed(program), arguments, sizes_of(name))
 
 
 NAMES = [name for name in EXAMPLES if not name.startswith("call_")]
@@ -107,7 +106,7 @@ NAMES = [name for name in EXAMPLES if not name.startswith("call_")]
 def test_library(name: str) -> None:
     example = EXAMPLES[name]
     for source in (example.program, nest(optimise(example.program))):
-        sound(introduce(source), example.arguments(), SIZES)
+        sound(placed(source), example.arguments(), SIZES)
 
 
 @given(case=programs())
@@ -115,17 +114,21 @@ def test_library(name: str) -> None:
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 def test_random_programs(case: Case) -> None:
-    sound(introduce(case.program), case.arguments, case.sizes)
-    sound(introduce(nest(optimise(case.program))), case.arguments, case.sizes)
+    sound(placed(case.program), case.arguments, case.sizes)
+    sound(placed(nest(optimise(case.program))), case.arguments, case.sizes)
 
 
 def test_the_oracle_sees_a_clash() -> None:
     """Two temporaries that one statement reads."""
     maker = Maker(("a", array(N)))
     (a,), b = maker.params, maker.build
-    left, right = doubled(b, a), doubled(b, a)
-    both = kernel(b, (N,), lambda k, i: apply(k, "add", element(k, left, i), element(k, right, i)))
-    program = introduce(maker.program(both))
+    left, right = mirrored(b, a), mirrored(b, a)
+
+    def add(k: Builder, i: Size) -> fun.Atom:
+        return apply(k, "add", element(k, left, N - 1 - i), element(k, right, N - 1 - i))
+
+    both = kernel(b, (N,), add)
+    program = placed(maker.program(both))
     watched = Watched(program)
     Evaluation(program, [numbers(5)], {}, watched).run()
     assert watched.clashes(*(block.name for block in program.blocks))
@@ -136,7 +139,7 @@ def test_the_oracle_sees_a_clash() -> None:
 
 def lives_of(maker: Maker, *results: fun.Atom) -> dict[str, set[str]]:
     """For each block the others that it meets, by the names of their arrays."""
-    found = lives(introduce(maker.program(*results))).meets
+    found = lives(placed(maker.program(*results))).meets
     return {_plain(name): set(map(_plain, others)) for name, others in found.items()}
 
 
@@ -162,10 +165,10 @@ def test_the_end_of_a_chain() -> None:
 def test_branches_do_not_meet_each_other() -> None:
     maker = Maker(("a", array(N)), ("s", fun.Scalar(DType.BOOL)))
     (a, s), b = maker.params, maker.build
-    before = doubled(b, a, "before")
+    before = mirrored(b, a, "before")
     then, otherwise = b.inner(), b.inner()
-    yes = doubled(then, doubled(then, before, "left"))
-    no = doubled(otherwise, doubled(otherwise, a, "right"))
+    yes = mirrored(then, mirrored(then, before, "left"))
+    no = mirrored(otherwise, mirrored(otherwise, a, "right"))
     chosen = b.let(fun.If(s, then.body([yes]), otherwise.body([no])), array(N), "chosen")
     after = total(b, N, lambda k, i: element(k, chosen, i))
     assert lives_of(maker, after) == {
@@ -179,14 +182,16 @@ def test_branches_do_not_meet_each_other() -> None:
 def test_a_loop_keeps_what_it_goes_round_with() -> None:
     maker = Maker(("a", array(N)))
     (a,), b = maker.params, maker.build
-    outside = doubled(b, a, "outside")
+    outside = mirrored(b, a, "outside")
     x = b.var("p", array(N))
     inner, t = b.inner(), b.index("t")
-    first = doubled(inner, x, "first")
-    second = doubled(inner, first, "second")
-    third = doubled(inner, second, "third")
+    first = mirrored(inner, x, "first")
+    second = mirrored(inner, first, "second")
+    third = mirrored(inner, second, "third")
     last = kernel(
-        inner, (N,), lambda k, i: apply(k, "add", element(k, third, i), element(k, outside, i))
+        inner,
+        (N,),
+        lambda k, i: apply(k, "add", element(k, third, N - 1 - i), element(k, outside, i)),
     )
     form = fun.For(t, ZERO, as_poly(3))
     (end,) = b.bind(fun.Loop((x,), (a,), form, inner.body([last])), (array(N),))
@@ -206,8 +211,8 @@ def test_threads_keep_their_own_from_statement_to_statement() -> None:
 
     def row(outer: Builder, i: Size) -> fun.Atom:
         first = kernel(outer, (M,), lambda k, j: element(k, a, i, j), "first")
-        second = doubled(outer, first, "second")
-        third = doubled(outer, second, "third")
+        second = mirrored(outer, first, "second")
+        third = mirrored(outer, second, "third")
         return total(outer, M, lambda k, j: element(k, third, j))
 
     found = lives_of(maker, kernel(b, (N,), row))

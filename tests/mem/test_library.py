@@ -12,6 +12,7 @@ from weft.mem.check import check
 from weft.mem.interpret import interpret
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
+from weft.mem.short_circuit import short_circuit
 from weft.passes.nest import nest
 from weft.passes.pipeline import optimise
 
@@ -30,7 +31,11 @@ def test_example(name: str, optimised: bool) -> None:
     source = nest(optimise(example.program)) if optimised else example.program
     program = introduce(source)
     check(program, "introduce")
-    reused = merge_blocks(program)
-    check(reused, "merge_blocks")
+    made_in_place = short_circuit(program)
+    check(made_in_place, "short_circuit")
+    merged = merge_blocks(made_in_place)
+    check(merged, "merge_blocks")
     arguments = example.arguments()
-    assert_agree(interpret(reused, arguments, SIZES), example.results(arguments))
+    wanted = example.results(arguments)
+    assert_agree(interpret(made_in_place, arguments, SIZES), wanted)
+    assert_agree(interpret(merged, arguments, SIZES), wanted)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from lower.harness import Launch
-from mem.programs import CASES, M, Maker, N, apply, array, doubled, element, kernel, numbers, total
-from mem.test_introduce import agree, of, sizes_of
+from mem.programs import CASES, M, Maker, N, apply, array, element, kernel, mirrored, numbers, total
+from mem.test_introduce import agree, of, placed, sizes_of
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, programs
 
@@ -23,7 +23,6 @@ from weft.fun.interpret import interpret as by_value
 from weft.lower.segment import compile_segment
 from weft.mem.check import check
 from weft.mem.interpret import interpret as by_heap
-from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
 from weft.mem.nodes import Block, Program
 from weft.mem.parse import parse
@@ -70,14 +69,14 @@ def sums(*sources: tuple[str, fun.Array]) -> fun.Program:
 def test_merging_changes_no_meaning(name: str) -> None:
     program, arguments = CASES[name]()
     wanted = by_value(program, arguments, sizes_of(name))
-    merged = merge_blocks(introduce(program))
+    merged = merge_blocks(placed(program))
     check(merged, "merge_blocks")
     assert parse(show(merged)) == merged
     agree(by_heap(merged, arguments, sizes_of(name)), wanted)
 
 
 def nowhere_worse(program: fun.Program, sizes: Mapping[str, int]) -> None:
-    before = introduce(program)
+    before = placed(program)
     after = merge_blocks(before)
     assert merge_blocks(after).blocks == after.blocks, "merging again finds nothing"
     for scale in (1, 2, 7):
@@ -105,7 +104,7 @@ def test_random_nowhere_worse(case: Case) -> None:
 
 
 def test_the_larger_size_is_proved() -> None:
-    program = merge_blocks(introduce(sums(("a", array(N)), ("c", array(N + 1)))))
+    program = merge_blocks(placed(sums(("a", array(N)), ("c", array(N + 1)))))
     assert [str(block.bytes) for block in program.blocks] == ["8*n + 8"]
     assert program.program.derived == ()
 
@@ -113,7 +112,7 @@ def test_the_larger_size_is_proved() -> None:
 def test_the_larger_of_unrelated_sizes_is_computed() -> None:
     """Three temporaries, of which two are known to be in order."""
     source = sums(("a", array(N)), ("c", array(N + 1)), ("d", array(M)))
-    program = merge_blocks(introduce(source))
+    program = merge_blocks(placed(source))
     assert [str(block.bytes) for block in program.blocks] == ["8*largest_0"]
     assert list(map(str, program.program.derived)) == ["largest_0 = max(n + 1, m)"]
     assert peak(program, {"n": 10, "m": 20}) == 8 * 20 + 64 + 3 * 8
@@ -127,13 +126,13 @@ def test_facts_decide_sizes() -> None:
     known = fun.Program(
         source.name, source.params, source.body, source.sizes, (), (Fact(">=0", M - N),)
     )
-    assert [str(b.bytes) for b in merge_blocks(introduce(known)).blocks] == ["8*m"]
+    assert [str(b.bytes) for b in merge_blocks(placed(known)).blocks] == ["8*m"]
 
 
 def test_elements_of_other_sizes_stay_aligned() -> None:
     """Bytes and numbers in one block: it holds whole numbers."""
     source = sums(("a", array(N, dtype=DType.BOOL)), ("d", array(M)))
-    program = merge_blocks(introduce(source))
+    program = merge_blocks(placed(source))
     assert [str(block.bytes) for block in program.blocks] == ["8*largest_1"]
     assert list(map(str, program.program.derived)) == [
         "largest_0 = floordiv(n + 7, 8)",
@@ -145,7 +144,7 @@ def test_elements_of_other_sizes_stay_aligned() -> None:
 
 
 def test_a_computed_maximum_is_launched() -> None:
-    program = merge_blocks(introduce(sums(("a", array(N)), ("d", array(M)))))
+    program = merge_blocks(placed(sums(("a", array(N)), ("d", array(M)))))
     segment = compile_segment(program, "weft_entry", print_program)
     for n, m in ((40, 1000), (1000, 40)):
         arguments = [numbers(n), numbers(m)]
@@ -161,37 +160,39 @@ def test_branches_share() -> None:
     maker = Maker(("a", array(N)), ("s", fun.Scalar(DType.BOOL)))
     (a, s), b = maker.params, maker.build
     then, otherwise = b.inner(), b.inner()
-    yes = doubled(then, doubled(then, a))
-    no = doubled(otherwise, doubled(otherwise, doubled(otherwise, a)))
+    yes = mirrored(then, mirrored(then, a))
+    no = mirrored(otherwise, mirrored(otherwise, mirrored(otherwise, a)))
     chosen = b.let(fun.If(s, then.body([yes]), otherwise.body([no])), array(N))
-    before = introduce(maker.program(chosen))
+    program = maker.program(chosen)
+    before = placed(program)
     after = merge_blocks(before)
     assert (len(before.blocks), len(after.blocks)) == (3, 2)
     for choice in (True, False):
-        agree(by_heap(after, [np.arange(4.0), choice]), (np.arange(4.0) * (4 if choice else 8),))
+        arguments = [np.arange(4.0), choice]
+        agree(by_heap(after, arguments), by_value(program, arguments))
 
 
 def test_a_round_shares_with_itself_but_not_with_what_goes_round() -> None:
     maker = Maker(("a", array(N)))
     (a,), b = maker.params, maker.build
-    outside = doubled(b, a)
+    outside = mirrored(b, a)
     x = b.var("p", array(N))
     inner, t = b.inner(), b.index("t")
     value = x
     for _ in range(4):
-        value = doubled(inner, value)
+        value = mirrored(inner, value)
     last = kernel(
         inner,
         (N,),
-        lambda k, i: apply(k, "subtract", element(k, value, i), element(k, outside, i)),
+        lambda k, i: apply(k, "subtract", element(k, value, N - 1 - i), element(k, outside, i)),
     )
     form = fun.For(t, ZERO, as_poly(3))
     (end,) = b.bind(fun.Loop((x,), (a,), form, inner.body([last])), (array(N),))
     program = maker.program(end)
-    before = introduce(program)
+    before = placed(program)
     after = merge_blocks(before)
-    assert len(before.blocks) == 6  # 1 outside, 2 buffers in one, 4 in each round
-    assert len(after.blocks) == 4  # of the last ones 2
+    assert len(before.blocks) == 5  # 1 outside, 4 in each round, which ends where it began
+    assert len(after.blocks) == 3  # of the last ones 2
     arguments = [np.arange(5.0)]
     agree(by_heap(after, arguments), by_value(program, arguments))
 
@@ -201,17 +202,17 @@ def test_a_condition_shares_with_its_body() -> None:
     (a,), b = maker.params, maker.build
     x = b.var("p", array(N))
     test, inner = b.inner(), b.inner()
-    squares = doubled(test, x)
+    squares = mirrored(test, x)
     whole = total(test, N, lambda k, i: element(k, squares, i))
     small = test.let(
         fun.Apply("less", (whole, fun.Const(100.0, DType.F64))), fun.Scalar(DType.BOOL)
     )
-    body = inner.body([doubled(inner, doubled(inner, x))])
+    body = inner.body([mirrored(inner, mirrored(inner, x))])
     (end,) = b.bind(fun.Loop((x,), (a,), fun.While(test.body([small])), body), (array(N),))
     program = maker.program(end)
-    before = introduce(program)
+    before = placed(program)
     after = merge_blocks(before)
-    assert (len(before.blocks), len(after.blocks)) == (3, 2)
+    assert (len(before.blocks), len(after.blocks)) == (2, 1)
     agree(by_heap(after, [np.arange(5.0)]), by_value(program, [np.arange(5.0)]))
 
 
@@ -242,7 +243,7 @@ def rows(first: DType, second: DType) -> fun.Program:
 @pytest.mark.parametrize(("dtype", "count"), [(DType.F64, 1), (DType.I64, 1), (DType.F32, 2)])
 def test_a_thread_shares_elements_of_one_size(dtype: DType, count: int) -> None:
     program = rows(DType.F64, dtype)
-    after = merge_blocks(introduce(program))
+    after = merge_blocks(placed(program))
     assert len(after.blocks) == count
     assert all(block.per_thread for block in after.blocks)
     arguments = [np.arange(12.0).reshape(3, 4)]
@@ -260,9 +261,9 @@ def test_spaces_never_mix() -> None:
 
     first = kernel(b, (N,), row)
     whole = total(b, N, lambda k, i: element(k, first, i))
-    second = doubled(b, b.let(fun.Slice(a, (ONE, fun.Span(ZERO, N))), array(N)))
+    second = mirrored(b, b.let(fun.Slice(a, (ONE, fun.Span(ZERO, N))), array(N)))
     after = merge_blocks(
-        introduce(maker.program(whole, total(b, N, lambda k, i: element(k, second, i))))
+        placed(maker.program(whole, total(b, N, lambda k, i: element(k, second, i))))
     )
     assert sorted(block.per_thread for block in after.blocks) == [False, True]
 

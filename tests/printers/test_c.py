@@ -11,6 +11,7 @@ from weft.imp import nodes as imp
 from weft.imp.show import show
 from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
+from weft.mem.short_circuit import short_circuit
 from weft.ops.dtypes import DType
 from weft.printers.c import declarations, print_program
 
@@ -47,7 +48,7 @@ PROGRAMS = {"map": MAP, "sum": SUM, "gradient": GRADIENT}
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_text(name: str, golden: Callable[[str], None]) -> None:
-    lowered, *_ = lower_program(introduce(parse(PROGRAMS[name])), "entry")
+    lowered, *_ = lower_program(short_circuit(introduce(parse(PROGRAMS[name]))), "entry")
     text = print_program(lowered, (2, 36))
     golden(show(lowered) + "\n" + text[text.index("struct closure") if name != "sum" else 0 :])
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.sizes import Poly
 
 _REPEATING = (fun.Broadcast, fun.LmadSlice)
 
@@ -80,11 +81,13 @@ class Liveness:
         )
 
 
-def is_made(body: fun.Body, result: fun.Atom, live: Liveness) -> bool:
-    """Whether a statement of the body makes the array in fresh memory.
+def is_made(loop: fun.Loop, number: int, live: Liveness) -> bool:
+    """Whether each round of a loop makes its result in memory other than the parameter's.
 
-    Not so where the result is, or is made in place of, what the body was given.
+    Not so where the result is, or is made in place of, what the round was given: by views,
+    updates and loops, or by a kernel that reads nothing of it but at its own index.
     """
+    body, result = loop.body, loop.body.results[number]
     made = {var.name: (n, let) for n, let in enumerate(body.statements) for var in let.pattern}
     while isinstance(result, fun.Var):
         if result.name not in made:
@@ -102,9 +105,57 @@ def is_made(body: fun.Body, result: fun.Atom, live: Liveness) -> bool:
                         break
                 else:
                     return True
+            case fun.Loop() as inner:
+                place = [var.name for var in let.pattern].index(result.name)
+                inside = Liveness.of(inner.body, inner.params)
+                first = inner.initial[place]
+                if not live.dies(first, position, used_beside(inner, place)):
+                    return True
+                if is_made(inner, place, inside):
+                    return True
+                result = first
+            case fun.Kernel() as kernel:
+                return not _maps(kernel, position, result, loop.params[number], live)
             case _:
                 return True
     return False
+
+
+def _maps(
+    kernel: fun.Kernel, position: int, result: fun.Var, array: fun.Var, live: Liveness
+) -> bool:
+    """Whether a kernel may write its result over an array: it alone reads it, at its index."""
+    return (
+        result.type == array.type
+        and live.last.get(live.class_of(array.name), -1) <= position
+        and all(live.class_of(name) != array.name for name in live.root)
+        and reads_own(kernel, {array.name})
+    )
+
+
+def reads_own(kernel: fun.Kernel, names: Collection[str]) -> bool:
+    """Whether a kernel that gives scalars uses arrays at its own index alone (section 6.9)."""
+    own = tuple(Poly.var(r.index.name) for r in kernel.space)
+    if any(isinstance(atom.type, fun.Array) for atom in kernel.body.results):
+        return False
+    for let in walk.statements(kernel.body):
+        if isinstance(let.expr, fun.Index) and let.expr.array.name in names:
+            if let.expr.indices != own or any(let.expr.boundary):
+                return False
+        elif any(
+            isinstance(atom, fun.Var) and atom.name in names
+            for atom in walk.operands(let.expr)[0]
+        ):
+            return False
+    return True
+
+
+def used_beside(loop: fun.Loop, number: int) -> frozenset[str]:
+    """Names that a loop uses apart from the initial value of one parameter."""
+    nothing = tuple(fun.Const(0, param.type.dtype) for param in loop.params)
+    rest = (*loop.initial[:number], *loop.initial[number + 1 :])
+    used = walk.used_names(fun.Loop(loop.params, nothing, loop.form, loop.body))
+    return used | {atom.name for atom in rest if isinstance(atom, fun.Var)}
 
 
 def overwritten(

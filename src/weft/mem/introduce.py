@@ -1,8 +1,11 @@
 """Introduce memory: FUN to FUNMEM.
 
 let b = permute(a, 1, 0)    =>  let b : f32[m, n] @ a + {(m : 1), (n : m)} = permute(a, 1, 0)
-let c = kernel ...              let c : f32[m, n] @ result_0 + {(m : n), (n : 1)} = kernel ...
-in c                            in c
+let c = kernel ...              let c : f32[m, n] @ mem_c + {(m : n), (n : 1)} = kernel ...
+in c                            let d : f32[m, n] @ result_0 + {(m : n), (n : 1)} = copy c
+                                in d
+
+As section 4.5 of *Static and Dynamic Analyses for Efficient GPU Execution* (Munksgaard, 2023).
 """
 
 from __future__ import annotations
@@ -10,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.lmad import Lmad
 from weft.mem import layout
-from weft.mem.aliases import Liveness, is_made, looked_at, overwritten
+from weft.mem.aliases import Liveness, is_made, looked_at, overwritten, used_beside
 from weft.mem.bound import Bounds
 from weft.mem.layout import Layout
 from weft.mem.nodes import Block, MemArray, Program
 from weft.ops.dtypes import DType
-from weft.sizes import ZERO, Poly, Size, product
+from weft.sizes import Poly, Size, product
 
 
 def introduce(
@@ -30,15 +34,17 @@ def introduce(
 ) -> Program:
     """Give every array a memory block and an index function.
 
-    Adds blocks, and a `Copy` wherever a layout is needed that a view cannot give. Requires
-    a checked program. Ensures that
+    Adds blocks: one for each statement that makes an array; and a `Copy` wherever an array
+    must lie somewhere else, which `short_circuit` then removes where it can. Requires a
+    checked program. Ensures that
 
     - an array result of the program lies in its destination "result_k", an array result of
       an `If`'s branches in the pattern's memory, one of a `Loop`'s body in the parameter's,
       and one of a `Kernel`'s body in the kernel's own result, at the kernel's indices:
       whoever lowers a body has nothing left to copy;
     - `Update`, `LmadUpdate` and `Scatter` happen in place: their pattern names the memory
-      of their operand;
+      of their operand, which is a copy if it is used later; so do loops, whose parameters
+      lie where their initial values do;
     - an array that a loop makes anew in each round has two buffers in one block, and an
       int64 parameter of the loop, "buffer_k", says which of them holds it;
     - arrays in the bodies of kernels are in `per_thread` blocks, of a size known before.
@@ -73,8 +79,6 @@ class _Introduction:
         self.blocks: list[Block] = []
         self.bounds = Bounds((*source.sizes, *(d.name for d in source.derived)))
         self.in_kernel = False
-        self.pending: dict[str, MemArray] = {}  # arrays whose blocks are yet to be allocated
-        self.doubled: dict[str, MemArray] = {}  # results of loops -> their first buffer
         params = tuple(self._parameter(p, layouts.get(p.name, "contiguous")) for p in source.params)
         destinations = tuple(
             _placed(type_, f"result_{k}", results[k] if k < len(results) else "contiguous")
@@ -95,35 +99,16 @@ class _Introduction:
 
     # ------------------------------------------------------------ memory
 
-    def fresh(self, type_: fun.Array, base: str) -> MemArray:
-        """A row-major array in a block of its own."""
-        memory = self.reserved(type_, base)
-        self.allocate(memory)
-        return memory
-
-    def reserved(self, type_: fun.Array, base: str) -> MemArray:
-        """As `fresh`, in a block that is yet to be allocated."""
+    def fresh(self, type_: fun.Array, base: str, copies: int = 1) -> MemArray:
+        """A row-major array in a block of its own, which holds so many of them."""
         name = self.names.fresh(f"mem_{base}")
+        count = self.bounds.elements(type_.shape) * copies
+        self.blocks.append(Block(name, count * type_.dtype.itemsize, self.in_kernel))
         return MemArray(type_.dtype, type_.shape, name, Lmad.row_major(type_.shape))
 
-    def allocate(self, memory: MemArray, copies: int = 1) -> None:
-        count = self.bounds.elements(memory.shape) * copies
-        size = count * memory.dtype.itemsize
-        self.blocks.append(Block(memory.block, size, self.in_kernel))
-
-    def created(self, var: fun.Var, wanted: Mapping[str, MemArray]) -> MemArray | None:
+    def created(self, var: fun.Var) -> MemArray | None:
         """Where a statement makes an array (None: a scalar)."""
-        if isinstance(var.type, fun.Scalar):
-            return None
-        place = wanted.get(var.name) or self.fresh(var.type, var.name)
-        self.settle(place)
-        return place
-
-    def settle(self, place: MemArray) -> None:
-        """Allocate a block that was only reserved so far (`place` may be but a part of it)."""
-        if self.pending.get(place.block) is place:
-            del self.pending[place.block]
-            self.allocate(place)
+        return None if isinstance(var.type, fun.Scalar) else self.fresh(var.type, var.name)
 
     def bound(self, var: fun.Var, memory: MemArray) -> fun.Var:
         self.memory[var.name] = memory
@@ -137,21 +122,29 @@ class _Introduction:
     def array(self, atom: fun.Atom) -> MemArray:
         return self.memory[atom.name]  # type: ignore[union-attr]
 
-    def copied(self, array: fun.Var, to: MemArray, into: list[fun.Let]) -> fun.Var:
+    def copied(
+        self, array: fun.Var, to: MemArray, into: list[fun.Let], place: Place | None = None
+    ) -> fun.Var:
         """A copy of an array in the given memory."""
         source = self.atom(array)
         assert isinstance(source, fun.Var)
         copy = self.bound(fun.Var(self.names.fresh(array.name), to), to)
-        into.append(fun.Let((copy,), fun.Copy(source)))
+        into.append(fun.Let((copy,), fun.Copy(source), place))
         return copy
 
-    def at(self, atom: fun.Atom, wanted: fun.Type | None, into: list[fun.Let]) -> fun.Atom:
+    def at(
+        self,
+        atom: fun.Atom,
+        wanted: fun.Type | None,
+        into: list[fun.Let],
+        place: Place | None = None,
+    ) -> fun.Atom:
         """The atom in the wanted memory: itself, or a copy."""
         if not isinstance(atom, fun.Var) or not isinstance(wanted, MemArray):
             return atom
         if layout.same(self.memory[atom.name], wanted):
             return self.atom(atom)
-        return self.copied(atom, wanted, into)
+        return self.copied(atom, wanted, into, place)
 
     # ------------------------------------------------------------ bodies
 
@@ -166,10 +159,9 @@ class _Introduction:
         `params` are the parameters of the loop whose body it is.
         """
         live = Liveness.of(body, params)
-        wanted = self.wishes(body, destinations, live)
         done: list[fun.Let] = []
         for position, let in enumerate(body.statements):
-            self.statement(let, position, live, wanted, done)
+            self.statement(let, position, live, done)
         results = tuple(
             self.at(result, destination, done)
             for result, destination in zip(body.results, destinations, strict=True)
@@ -183,94 +175,11 @@ class _Introduction:
         self.in_kernel = outside
         return done
 
-    def wishes(
-        self, body: fun.Body, destinations: Sequence[fun.Type | None], live: Liveness
-    ) -> dict[str, MemArray]:
-        """Where arrays should be made, so that nothing need be copied to its destination.
-
-        Goes backwards: from results through invertible views, updates and loops to the
-        statement that makes the array. A wish for what is a view, or another's, is ignored.
-        """
-        wanted: dict[str, MemArray] = {}
-        for result, destination in zip(body.results, destinations, strict=True):
-            if isinstance(result, fun.Var) and isinstance(destination, MemArray):
-                wanted.setdefault(result.name, destination)
-        for position in reversed(range(len(body.statements))):
-            let = body.statements[position]
-            here = wanted.get(let.pattern[0].name) if let.pattern else None
-            match let.expr:
-                case fun.Permute(array, axes) if here:
-                    index = here.index.unpermute(axes)
-                    wanted.setdefault(array.name, _moved(array.type, here, index))
-                case fun.Reshape(array, _) if here:
-                    found = here.index.reshape(walk.type_sizes(array.type))
-                    if found is not None:
-                        wanted.setdefault(array.name, _moved(array.type, here, found))
-                case fun.Concat(arrays, axis):
-                    self.part_wishes(let.pattern[0], arrays, axis, position, live, wanted)
-                case fun.Update() | fun.LmadUpdate() | fun.Scatter():
-                    for target, var, others in overwritten(let.expr, let.pattern):
-                        place = wanted.get(var.name)
-                        if place is not None and live.dies(target, position, others):
-                            wanted.setdefault(target.name, place)
-                case fun.Loop():
-                    self.loop_wishes(let, let.expr, position, live, wanted)
-                case _:
-                    pass
-        return wanted
-
-    def part_wishes(
-        self, var: fun.Var, arrays: Sequence[fun.Var], axis: int, position: int, live: Liveness,
-        wanted: dict[str, MemArray],
-    ) -> None:  # fmt: skip
-        """What is joined is made in its part of the whole, if nothing overwrites it later."""
-        whole = self.wish(var, wanted)
-        start = ZERO
-        for array in arrays:
-            extent = walk.type_sizes(array.type)[axis]
-            if live.dies(array, position, ()):
-                index = layout.of_part(whole.index, axis, start, extent)
-                wanted.setdefault(array.name, _moved(array.type, whole, index))
-            start = start + extent
-
-    def wish(self, var: fun.Var, wanted: dict[str, MemArray]) -> MemArray:
-        """Where an array is wanted: if nowhere yet, in a block of its own."""
-        place = wanted.get(var.name)
-        if place is None:
-            assert isinstance(var.type, fun.Array)
-            place = wanted[var.name] = self.reserved(var.type, var.name)
-            self.pending[place.block] = place
-        return place
-
-    def loop_wishes(
-        self, let: fun.Let, expr: fun.Loop, position: int, live: Liveness,
-        wanted: dict[str, MemArray],
-    ) -> None:  # fmt: skip
-        """A loop's parameters live where its results are wanted; so may their initial values.
-
-        What each round makes anew has two buffers, and ends in the one or in the other.
-        """
-        inside = Liveness.of(expr.body, expr.params)
-        used = walk.used_names(_without_initial(expr))
-        for number, var in enumerate(let.pattern):
-            if not isinstance(var.type, fun.Array):
-                continue
-            if is_made(expr.body, expr.body.results[number], inside):
-                place = self.doubled[var.name] = self.reserved(var.type, var.name)
-            else:
-                place = self.wish(var, wanted)
-            first = expr.initial[number]
-            rest = (*expr.initial[:number], *expr.initial[number + 1 :])
-            others = used | {a.name for a in rest if isinstance(a, fun.Var)}
-            if isinstance(first, fun.Var) and live.dies(first, position, others):
-                wanted.setdefault(first.name, place)
-
     # ------------------------------------------------------------ statements
 
     def statement(
-        self, let: fun.Let, position: int, live: Liveness, wanted: Mapping[str, MemArray],
-        done: list[fun.Let],
-    ) -> None:  # fmt: skip
+        self, let: fun.Let, position: int, live: Liveness, done: list[fun.Let]
+    ) -> None:
         expr = let.expr
         match expr:
             case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape():
@@ -280,10 +189,10 @@ class _Introduction:
                 self.view(let, expr, done)
                 return
             case fun.Update() | fun.LmadUpdate() | fun.Scatter():
-                self.update(let, position, live, wanted, done)
+                self.update(let, position, live, done)
                 return
             case fun.Loop():
-                self.loop(let, expr, wanted, done)
+                self.loop(let, expr, position, live, done)
                 return
             case fun.Apply() | fun.Cast() | fun.SizeValue() | fun.Index():
                 self.bounds.define(let.pattern[0].name, expr)
@@ -291,7 +200,7 @@ class _Introduction:
                 return
             case _:
                 pass
-        memories = [self.created(var, wanted) for var in let.pattern]
+        memories = [self.created(var) for var in let.pattern]
         match expr:
             case fun.Kernel(space, _):
                 self.enter(space)
@@ -339,7 +248,7 @@ class _Introduction:
         index = layout.of_view(expr, memory.index)
         if index is None:
             # reshape(a) => reshape(copy(a))
-            copy = self.copied(array, self.fresh(memory, array.name), done)
+            copy = self.copied(array, self.fresh(memory, array.name), done, let.place)
             memory, expr = self.memory[copy.name], replace(expr, array=copy)
             index = layout.of_view(expr, memory.index)
             assert index is not None
@@ -348,17 +257,15 @@ class _Introduction:
         done.append(fun.Let((new,), self.rebuilt(expr, self.inner), let.place))
 
     def update(
-        self, let: fun.Let, position: int, live: Liveness, wanted: Mapping[str, MemArray],
-        done: list[fun.Let],
-    ) -> None:  # fmt: skip
+        self, let: fun.Let, position: int, live: Liveness, done: list[fun.Let]
+    ) -> None:
         """Updates happen in place, in the operand itself or in a copy of it."""
         expr, targets = let.expr, []
         assert isinstance(expr, _UPDATES)
         for target, var, others in overwritten(expr, let.pattern):
             if not live.dies(target, position, others):
                 assert isinstance(var.type, fun.Array)
-                place = wanted.get(var.name) or self.fresh(var.type, var.name)
-                target = self.copied(target, place, done)
+                target = self.copied(target, self.fresh(var.type, var.name), done, let.place)
             targets.append(target)
         pattern = tuple(
             self.bound(var, self.memory[target.name])
@@ -375,24 +282,29 @@ class _Introduction:
         done.append(fun.Let(pattern, self.rebuilt(expr, self.inner), let.place))
 
     def loop(
-        self, let: fun.Let, expr: fun.Loop, wanted: Mapping[str, MemArray], done: list[fun.Let]
+        self, let: fun.Let, expr: fun.Loop, position: int, live: Liveness, done: list[fun.Let]
     ) -> None:
         """Parameters and results share memory, where each round's results come to lie.
 
         loop (p @ m = a) { let q = kernel .. in q }
             =>  loop (p @ m + b*n = a, b = 0) { let q @ m + (1 - b)*n = kernel .. in q, 1 - b }
         """
-        buffers = [self.doubled.get(var.name) for var in let.pattern]
-        starts = [b or wanted.get(v.name) for b, v in zip(buffers, let.pattern, strict=True)]
-        for start, buffer in zip(starts, buffers, strict=True):
-            if buffer:
-                self.allocate(buffer, copies=2)
-            elif start:
-                self.settle(start)
-        initial = tuple(
-            self.atom(self.at(atom, start, done))
-            for atom, start in zip(expr.initial, starts, strict=True)
-        )
+        inside = Liveness.of(expr.body, expr.params)
+        starts: list[MemArray | None] = []
+        buffers: list[MemArray | None] = []
+        initial: list[fun.Atom] = []
+        for number, (var, first) in enumerate(zip(let.pattern, expr.initial, strict=True)):
+            start = buffer = None
+            if isinstance(var.type, fun.Array):
+                if is_made(expr, number, inside):
+                    start = buffer = self.fresh(var.type, var.name, copies=2)
+                elif live.dies(first, position, used_beside(expr, number)):
+                    start = self.array(first)
+                else:
+                    start = self.fresh(var.type, var.name)
+            starts.append(start)
+            buffers.append(buffer)
+            initial.append(self.atom(self.at(first, start, done, let.place)))
         turn, end = (fun.Var(self.names.fresh("buffer"), _I64) for _ in range(2))
         here, there, after = Poly.var(turn.name), 1 - Poly.var(turn.name), Poly.var(end.name)
         params = self.buffered(expr.params, starts, buffers, here)
@@ -411,8 +323,8 @@ class _Introduction:
             flip = fun.Apply("subtract", (fun.Const(1, DType.I64), turn))
             body = fun.Body((*body.statements, fun.Let((other,), flip)), (*body.results, other))
             params, pattern = (*params, turn), (*pattern, end)
-            initial = (*initial, fun.Const(0, DType.I64))
-        done.append(fun.Let(pattern, fun.Loop(params, initial, form, body), let.place))
+            initial.append(fun.Const(0, DType.I64))
+        done.append(fun.Let(pattern, fun.Loop(params, tuple(initial), form, body), let.place))
 
     def buffered(
         self, pattern: Sequence[fun.Var], starts: Sequence[MemArray | None],
@@ -477,9 +389,3 @@ def _strides(types: Sequence[fun.Type]) -> tuple[str, ...]:
                 if name is not None and name.startswith(f"{type_.block}.stride"):
                     names[name] = None
     return tuple(names)
-
-
-def _without_initial(expr: fun.Expr) -> fun.Expr:
-    assert isinstance(expr, fun.Loop)
-    nothing = tuple(fun.Const(0, param.type.dtype) for param in expr.params)
-    return fun.Loop(expr.params, nothing, expr.form, expr.body)

@@ -60,6 +60,13 @@ def of_part(index: Lmad, axis: int, start: Size, extent: Size) -> Lmad:
     return of_slice(dims, index)
 
 
+def of_update(expr: fun.Update | fun.LmadUpdate, index: Lmad) -> Lmad:
+    """The index function of the elements that an update of the array at `index` changes."""
+    if isinstance(expr, fun.Update):
+        return of_slice(expr.dims, index)
+    return index.compose(expr.offset, expr.dims)
+
+
 def same(left: MemArray, right: MemArray) -> bool:
     """Whether two arrays of one shape are the same memory, element by element."""
     return left.block == right.block and left.index.same(right.index)

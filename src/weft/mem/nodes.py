@@ -19,8 +19,9 @@ run at once, and inside of kernels "thread", which of them runs the iteration (s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.lmad import Lmad
 from weft.sizes import Size
@@ -54,6 +55,32 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """A copy or an allocation that remains, and why.
+
+    Attributes
+    ----------
+    what : str
+        "copy of a into result_0", "block mem_b of 8*n bytes".
+    condition : str
+        Of short-circuiting, the one that failed: "creation", "layout", "scope", "overlap".
+    found : str
+        In words, what it failed on.
+    place : Place or None
+        In the user's code.
+    """
+
+    what: str
+    condition: str
+    found: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        where = f" at {self.place}" if self.place else ""
+        return f"{self.what}{where}: {self.condition}: {self.found}"
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A FUNMEM program: a FUN program whose array variables have `MemArray` types.
 
@@ -68,9 +95,12 @@ class Program:
         result (for a scalar result: the scalar, stored there as one element).
     strides : tuple of str
         Size variables "<param>.stride<d>" that the layouts of parameters brought in.
+    remarks : tuple of Remark
+        What short-circuiting left, and why.
     """
 
     program: fun.Program
     blocks: tuple[Block, ...]
     destinations: tuple[fun.Type, ...]
     strides: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = field(default=(), compare=False)

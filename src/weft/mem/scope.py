@@ -1,0 +1,150 @@
+"""What is known of the scalars in scope, as the memory passes go into and out of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.lmad import Lmad
+from weft.lmad.overlap import Verdict, overlap
+from weft.ops.dtypes import DType
+from weft.sizes import Poly, Size, as_poly
+from weft.sizes.prove import Prover
+
+
+class Scope:
+    """Ranges of indices, definitions of int64 scalars, and proofs from both.
+
+    Attributes
+    ----------
+    ranges : list of (str, Size, Size)
+        Indices of the kernels and loops that stand around: name, least, one past the last.
+    """
+
+    def __init__(self, program: fun.Program) -> None:
+        self.program = program
+        self.ranges: list[tuple[str, Size, Size]] = []
+        self.definitions = _definitions(program.body)
+        self.turns = frozenset(_turns(program.body))
+        self._provers: list[Prover] = []  # with so many of the ranges
+        self._verdicts: dict[tuple[Lmad, Lmad, int], Verdict] = {}
+
+    @contextmanager
+    def inside(self, ranges: Iterable[tuple[str, Size, Size]]) -> Iterator[None]:
+        """Inside of these indices' kernel or loop."""
+        depth = len(self.ranges)
+        self.ranges.extend(ranges)
+        yield
+        del self.ranges[depth:]
+        del self._provers[depth + 1 :]
+
+    @property
+    def prover(self) -> Prover:
+        if not self._provers:
+            source = self.program
+            self._provers.append(
+                Prover(source.facts, sizes=source.sizes, derived=source.derived)
+            )
+        while len(self._provers) <= len(self.ranges):
+            name, lower, upper = self.ranges[len(self._provers) - 1]
+            lower, upper = self.resolved(lower), self.resolved(upper)
+            self._provers.append(self._provers[-1].within(name, lower, upper - 1))
+        return self._provers[-1]
+
+    def resolved(self, size: Size) -> Size:
+        """With what scalars are defined as in their place."""
+        return size.substitute(self.definitions) if self.definitions else size
+
+    def resolve(self, index: Lmad) -> Lmad:
+        if not self.definitions:
+            return index
+        dims = tuple((self.resolved(n), self.resolved(s)) for n, s in index.dims)
+        return Lmad(self.resolved(index.offset), dims)
+
+    def overlap(self, left: Lmad, right: Lmad) -> Verdict:
+        """Whether two sets of elements meet; a buffer's turn is 0 or 1, by cases."""
+        left, right = self.resolve(left), self.resolve(right)
+        turns = sorted(self.turns & (variables(left) | variables(right)))
+        if turns:
+            for value in (0, 1):
+                verdict = self.overlap(put(left, turns[0], value), put(right, turns[0], value))
+                if verdict.answer != "no":
+                    break
+            return verdict
+        key = left, right, len(self.ranges)
+        found = self._verdicts.get(key) if not self.ranges else None
+        if found is None:
+            found = overlap(left, right, self.prover)
+            if not self.ranges:
+                self._verdicts[key] = found
+        return found
+
+
+def variables(index: Lmad) -> frozenset[str]:
+    """Names in an index function."""
+    names = set(index.offset.variables())
+    for extent, stride in index.dims:
+        names |= extent.variables() | stride.variables()
+    return frozenset(names)
+
+
+def put(index: Lmad, name: str, value: Size | int) -> Lmad:
+    """The index function with a value for a variable."""
+    values = {name: as_poly(value)}
+    dims = tuple((n.substitute(values), s.substitute(values)) for n, s in index.dims)
+    return Lmad(index.offset.substitute(values), dims)
+
+
+def _definitions(body: fun.Body) -> dict[str, Size]:
+    """The int64 scalars that are polynomials of others, as polynomials of what is none."""
+    known: dict[str, Size] = {}
+    for let in walk.statements(body):
+        match let.expr:
+            case fun.SizeValue(size):
+                poly: Size | None = size
+            case fun.Apply("add" | "subtract" | "multiply" as operation, (left, right)):
+                poly = _combined(operation, left, right)
+            case fun.Cast(DType.I64, argument):
+                poly = _integer(argument)
+            case _:
+                poly = None
+        if poly is not None:
+            known[let.pattern[0].name] = poly.substitute(known)
+    return known
+
+
+def _combined(operation: str, left: fun.Atom, right: fun.Atom) -> Size | None:
+    first, second = _integer(left), _integer(right)
+    if first is None or second is None:
+        return None
+    match operation:
+        case "add":
+            return first + second
+        case "subtract":
+            return first - second
+        case _:
+            return first * second
+
+
+def _integer(atom: fun.Atom) -> Size | None:
+    if atom.type != fun.Scalar(DType.I64):
+        return None
+    return Poly.var(atom.name) if isinstance(atom, fun.Var) else as_poly(int(atom.value.real))
+
+
+def _turns(body: fun.Body) -> Iterator[str]:
+    """Loop parameters that begin as 0 and become 1 less themselves: whose turn it is."""
+    for let in walk.statements(body):
+        if not isinstance(let.expr, fun.Loop):
+            continue
+        loop = let.expr
+        made = {inner.pattern[0].name: inner.expr for inner in loop.body.statements}
+        for param, first, result, var in zip(
+            loop.params, loop.initial, loop.body.results, let.pattern, strict=True
+        ):
+            flip = fun.Apply("subtract", (fun.Const(1, DType.I64), param))
+            zero = first == fun.Const(0, DType.I64)
+            if zero and isinstance(result, fun.Var) and made.get(result.name) == flip:
+                yield from (param.name, var.name)

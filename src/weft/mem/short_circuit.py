@@ -1,0 +1,381 @@
+"""Short-circuit: arrays are made where they would be copied to.
+
+let x @ mem_x = kernel ..                    let x @ mem_y + {i*n; (n : 1)} = kernel ..
+let z @ mem_y = y with [i, 0 : n] = x   =>   let z @ mem_y = y with [i, 0 : n] = x
+
+Chapter 6 of *Static and Dynamic Analyses for Efficient GPU Execution* (Munksgaard, 2023).
+Beyond it, the source may still be read after the point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from weft.errors import Place
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.lmad import Lmad
+from weft.mem import layout
+from weft.mem.aliases import reads_own
+from weft.mem.nodes import MemArray, Program, Remark
+from weft.mem.project import Arrays, Refused, project
+from weft.mem.scope import Scope, variables
+from weft.mem.summaries import Accesses, Inspection, Summary
+from weft.sizes import Poly, Size
+
+_SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
+
+
+def short_circuit(program: Program) -> Program:
+    """Put arrays where they are copied to, if that changes no meaning.
+
+    Removes copies that have become copies of themselves, and blocks that are empty then.
+    Moves scalars up, above the array in whose index function they occur. Requires each
+    array to be made in a block of its own (`introduce`), and ensures that no array is
+    copied that was not before.
+
+    An array x (the *source*) is put into the block of y (the *destination*) if
+
+    - *creation*: all that lies in the source's block is made in the body of the point;
+    - *layout*: layout changes between where it is made and the point can be undone, and
+      those of its aliases applied again;
+    - *scope*: what occurs in its new index function is known where it is made;
+    - *overlap*: what is written to it meets nothing of the destination's block that is
+      used later, up to the point, nor what is written there while it is still read.
+    """
+    if not any(map(_may_be_point, walk.statements(program.program.body))):
+        return program
+    return _ShortCircuit(program).run()
+
+
+def _may_be_point(let: fun.Let) -> bool:
+    match let.expr:
+        case fun.Copy() | fun.Concat() | fun.LmadUpdate() | fun.Kernel():
+            return True
+        case fun.Update(_, _, value):
+            return isinstance(value.type, fun.Array)
+        case _:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where an array is copied, as a whole: the source, where to, what users call it."""
+
+    source: str
+    target: MemArray
+    what: str
+    place: Place | None
+    over: bool = False  # a kernel's result over an array that it reads at its own index
+
+
+class _Body:
+    """The statements of a body, as points are looked for in them from below."""
+
+    def __init__(self, body: fun.Body) -> None:
+        self.statements = list(body.statements)
+        self.results = frozenset(a.name for a in body.results if isinstance(a, fun.Var))
+        self.bound: dict[str, int] = {}  # names, also of inner bodies -> the statement
+        self.used = [_names(let) for let in self.statements]
+        self.number(0, len(self.statements))
+
+    def number(self, first: int, last: int) -> None:
+        for position in range(first, last):
+            self.bound.update(dict.fromkeys(_binders(self.statements[position]), position))
+
+    def lift(self, positions: Sequence[int], to: int) -> None:
+        """Move statements up, to before one that they do not use."""
+        last = positions[-1] + 1
+        order = [*positions, *(p for p in range(to, last) if p not in positions)]
+        self.statements[to:last] = [self.statements[p] for p in order]
+        self.used[to:last] = [self.used[p] for p in order]
+        self.number(to, last)
+
+
+def _binders(let: fun.Let) -> Iterator[str]:
+    yield from (var.name for var in let.pattern)
+    if walk.bodies(let.expr):
+        yield from (var.name for var in walk.operands(let.expr)[2])
+        for body in walk.bodies(let.expr):
+            for inner in body.statements:
+                yield from _binders(inner)
+
+
+def _names(let: fun.Let) -> frozenset[str]:
+    return walk.used_names(let.expr) | {var.name for var in let.pattern}
+
+
+class _ShortCircuit:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.arrays = Arrays.of(program)
+        self.scope = Scope(program.program)
+        self.temporary = {block.name for block in program.blocks}
+        self.remarks: dict[tuple[str, Place | None], Remark] = {}
+
+    def run(self) -> Program:
+        whole = self.program.program
+        body = self.body(whole.body)
+        rest = _Finish(self.arrays).body(body)
+        blocks = tuple(b for b in self.program.blocks if self.arrays.members.get(b.name))
+        return replace(
+            self.program,
+            program=replace(whole, body=rest),
+            blocks=blocks,
+            remarks=(*self.remarks.values(),),
+        )
+
+    # ------------------------------------------------------------ bodies
+
+    def body(self, body: fun.Body) -> fun.Body:
+        """Points from below; bodies inside after the points of their statement."""
+        state = _Body(body)
+        for position in reversed(range(len(state.statements))):
+            let = state.statements[position]
+            if _may_be_point(let):
+                for point in self.points(let):
+                    self.attempt(state, position, point)
+            if walk.bodies(let.expr):
+                with self.scope.inside(_ranges(let.expr)):
+                    expr = walk.map_bodies(let.expr, self.body)
+                state.statements[position] = replace(let, expr=expr)
+        return fun.Body(tuple(state.statements), body.results)
+
+    def points(self, let: fun.Let) -> Iterator[Point]:
+        """Each copy that a statement makes; made when it is asked for."""
+        (var, *_) = let.pattern
+        match let.expr:
+            case fun.Copy(array):
+                target = self.arrays.memory[var.name]
+                what = f"copy of {array.name} into {target.block}"
+                yield Point(array.name, target, what, let.place)
+            case fun.Concat(arrays, axis):
+                whole = self.arrays.memory[var.name]
+                start: Size = Poly.const(0)
+                for array in arrays:
+                    extent = walk.type_sizes(array.type)[axis]
+                    index = layout.of_part(whole.index, axis, start, extent)
+                    what = f"copy of {array.name} into the concatenation {var.name}"
+                    yield Point(array.name, _at(array, whole.block, index), what, let.place)
+                    start = start + extent
+            case fun.Update(_, _, fun.Var(type=fun.Array()) as value) | fun.LmadUpdate(
+                _, _, _, value
+            ):
+                whole = self.arrays.memory[var.name]
+                assert isinstance(let.expr, fun.Update | fun.LmadUpdate)
+                index = layout.of_update(let.expr, whole.index)
+                what = f"copy of {value.name} into a part of {var.name}"
+                yield Point(value.name, _at(value, whole.block, index), what, let.place)
+            case fun.Kernel() as kernel:
+                for result in let.pattern:
+                    yield from self.overwritten(let, kernel, result)
+            case _:
+                pass
+
+    def overwritten(self, let: fun.Let, kernel: fun.Kernel, result: fun.Var) -> Iterator[Point]:
+        """Arrays over which a kernel may write a result (section 6.9)."""
+        target = self.arrays.memory[result.name]
+        read = dict.fromkeys(
+            inner.expr.array.name
+            for inner in kernel.body.statements
+            if isinstance(inner.expr, fun.Index)
+        )
+        for name in read:
+            memory = self.arrays.memory[name]
+            if (
+                memory.block in self.temporary
+                and memory.block != target.block
+                and self.arrays.members[memory.block].isdisjoint(v.name for v in let.pattern)
+                and (memory.dtype, memory.shape) == (target.dtype, target.shape)
+                and all(
+                    layout.same(self.arrays.memory[other], memory)
+                    for other in self.arrays.members[memory.block] & _names(let)
+                )
+                and reads_own(kernel, self.arrays.members[memory.block])
+            ):
+                yield Point(name, target, f"block {memory.block}", let.place, over=True)
+
+    # ------------------------------------------------------------ one point
+
+    def attempt(self, body: _Body, position: int, point: Point) -> None:
+        source = self.arrays.memory[point.source]
+        if layout.same(source, point.target):
+            return
+        try:
+            moved = self.moved(body, position, point, source.block)
+        except Refused as refused:
+            if not point.over:
+                key = point.what, point.place
+                self.remarks[key] = Remark(
+                    point.what, refused.condition, refused.found, point.place
+                )
+            return
+        self.arrays.move(moved)
+
+    def moved(
+        self, body: _Body, position: int, point: Point, block: str
+    ) -> dict[str, MemArray]:
+        """Where all of the source's block lies then; scalars are moved up for it."""
+        first = self.creation(body, position, point, block)
+        moved = project(
+            self.arrays, body.statements[first:], point.source, point.target
+        )  # fmt: skip
+        lifted = self.lifted(body, first, position, point)
+        self.check_after(body, position, point, block, moved)
+        self.check_before(body, first, position, point, moved)
+        if lifted:
+            body.lift(lifted, first)
+        return moved
+
+    def creation(self, body: _Body, position: int, point: Point, block: str) -> int:
+        """The first statement that makes something in the source's block."""
+        name = point.source
+        if block not in self.temporary:
+            where = "a result" if block.startswith("result_") else f"the argument {block}"
+            raise Refused("creation", f"{name} lies in {where}")
+        if block == point.target.block:
+            raise Refused("layout", f"{name} is in the same memory in another place")
+        members = self.arrays.members[block]
+        outside = sorted(name for name in members if name not in body.bound)
+        if outside:
+            raise Refused("creation", f"{outside[0]} is made outside of this body")
+        first = min(body.bound[name] for name in members)
+        if first >= position and not point.over:
+            raise Refused("creation", f"{name} is made by the statement that copies it")
+        return first
+
+    def lifted(self, body: _Body, first: int, position: int, point: Point) -> list[int]:
+        """The statements of scalars that must be known before the first."""
+        needed = sorted(variables(point.target.index))
+        lifted: set[int] = set()
+        while needed:
+            name = needed.pop()
+            place = body.bound.get(name, -1)
+            if place < first or place in lifted:
+                continue
+            let = body.statements[place]
+            if place >= position or not isinstance(let.expr, _SCALARS):
+                raise Refused("scope", f"{name} is not known where {point.source} is made")
+            if isinstance(let.expr, fun.Index):
+                array = let.expr.array.name
+                if body.bound.get(array, -1) >= first:
+                    raise Refused(
+                        "scope", f"{name} is read from {array}, which is not there yet where "
+                        f"{point.source} is made",
+                    )  # fmt: skip
+            lifted.add(place)
+            needed.extend(walk.used_names(let.expr))
+        return sorted(lifted)
+
+    def check_before(
+        self, body: _Body, first: int, position: int, point: Point, moved: dict[str, MemArray]
+    ) -> None:
+        """Writes to the source meet no later use of the destination."""
+        others = self.arrays.members.get(point.target.block, set())
+        if not any(
+            not others.isdisjoint(body.used[p]) or not others.isdisjoint(_bound(body, p))
+            for p in range(first, position + point.over)
+        ):
+            return
+        inspection = Inspection(self.scope, self.arrays.memory, moved, point.target.block)
+        later: Accesses = {}
+        if point.over:
+            let = body.statements[position]
+            uses = inspection.statement(let).uses
+            results = {var.name for var in let.pattern}
+            later = {use: None for use in uses if use.array not in results}
+        touched = [
+            body.statements[p]
+            for p in range(first, position)
+            if not (others | moved.keys()).isdisjoint(body.used[p])
+        ]
+        inspection.body(touched, later, Summary())
+
+    def check_after(
+        self, body: _Body, position: int, point: Point, block: str, moved: dict[str, MemArray]
+    ) -> None:
+        """Where the source is still used, neither it nor its new place is written."""
+        members = self.arrays.members[block]
+        end = position + 1
+        for place in range(position + 1, len(body.statements)):
+            if not members.isdisjoint(body.used[place]):
+                end = place + 1
+        if not members.isdisjoint(body.results):
+            end = len(body.statements)
+        if end == position + 1:
+            return
+        if point.over:
+            raise Refused("overlap", f"{point.source} is used again")
+        inspection = Inspection(self.scope, self.arrays.memory, moved, point.target.block)
+        others = self.arrays.members.get(point.target.block, set())
+        taken = moved[point.source].index
+        for let, used in zip(
+            body.statements[position + 1 : end], body.used[position + 1 : end], strict=True
+        ):
+            if (others | members).isdisjoint(used):
+                continue
+            found = inspection.statement(let)
+            for write in found.writes:
+                raise Refused("overlap", f"{write} after it was copied")
+            for use in found.uses:
+                if use.written and not inspection.apart(taken, use.index):
+                    raise Refused(
+                        "overlap", f"{use} while {point.source}, which was copied there, is still "
+                        "used",
+                    )  # fmt: skip
+
+
+def _bound(body: _Body, position: int) -> set[str]:
+    return {var.name for var in body.statements[position].pattern}
+
+
+def _at(array: fun.Var, block: str, index: Lmad) -> MemArray:
+    assert isinstance(array.type, fun.Array)
+    return MemArray(array.type.dtype, array.type.shape, block, index)
+
+
+def _ranges(expr: fun.Expr) -> list[tuple[str, Size, Size]]:
+    match expr:
+        case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
+            return [(r.index.name, Poly.const(0), r.extent) for r in space]
+        case fun.Loop(_, _, fun.For(index, lower, upper)):
+            return [(index.name, lower, upper)]
+        case _:
+            return []
+
+
+class _Finish:
+    """The program with its arrays where they lie now, without copies of what is there.
+
+    let c @ m = copy a    =>   (a is used instead of c, if a is at m too)
+    """
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self.copies: dict[str, fun.Var] = {}
+        self.mapper = walk.Mapper(self.atom, lambda size: size, self.body, self.binder)
+
+    def binder(self, var: fun.Var) -> fun.Var:
+        memory = self.arrays.memory.get(var.name)
+        return var if memory is None or memory is var.type else fun.Var(var.name, memory)
+
+    def atom(self, atom: fun.Atom) -> fun.Atom:
+        if not isinstance(atom, fun.Var):
+            return atom
+        return self.copies.get(atom.name) or self.binder(atom)
+
+    def body(self, body: fun.Body) -> fun.Body:
+        statements = []
+        for let in body.statements:
+            if isinstance(let.expr, fun.Copy):
+                (var,) = let.pattern
+                source = self.atom(let.expr.array)
+                assert isinstance(source, fun.Var)
+                if layout.same(self.arrays.memory[source.name], self.arrays.memory[var.name]):
+                    self.copies[var.name] = source
+                    self.arrays.members[self.arrays.memory[var.name].block].discard(var.name)
+                    continue
+            expr = walk.map_expr(let.expr, self.mapper)
+            statements.append(fun.Let(tuple(map(self.binder, let.pattern)), expr, let.place))
+        return fun.Body(tuple(statements), tuple(map(self.atom, body.results)))
