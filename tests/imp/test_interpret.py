@@ -92,3 +92,32 @@ def test_machine_arithmetic_is_that_of_c(operator: Any, left: int, right: int, v
     memory = np.zeros(8, np.uint8)
     interpret(_program(imp.View(out, 0, imp.ZERO), imp.Store(out, imp.ZERO, expr)), [memory], [1])
     assert memory.view(np.int64)[0] == value
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_a_block_on_its_way_past_the_caches(near: bool) -> None:
+    """What is stored through the chosen pointer is in memory after the flush, or at once."""
+    far, local, to = (imp.Pointer(name, DType.I64) for name in ("p", "near", "to"))
+    two = imp.integer(2)
+    program = imp.Program(
+        "entry", 1, (), (
+            imp.View(far, 0, imp.ZERO),
+            imp.Local(local, 4),
+            imp.Choose(to, imp.Const(near, DType.BOOL), local, far, imp.ONE),
+            imp.Store(to, imp.ZERO, imp.integer(7)),
+            imp.Store(to, imp.ONE, imp.integer(8)),
+            imp.If(imp.Const(near, DType.BOOL), (imp.Flush(far, imp.ONE, local, two),)),
+        ),
+    )  # fmt: skip
+    check(program)
+    memory = np.zeros(4, np.int64)
+    interpret(program, [memory.view(np.uint8)], [])
+    assert memory.tolist() == [0, 7, 8, 0]
+
+
+def test_the_checker_wants_a_local_array_to_flush() -> None:
+    far, other = imp.Pointer("p", DType.I64), imp.Pointer("q", DType.I64)
+    views = tuple(imp.View(pointer, 0, imp.ZERO) for pointer in (far, other))
+    program = imp.Program("entry", 1, (), (*views, imp.Flush(far, imp.ZERO, other, imp.ONE)))
+    with pytest.raises(InternalError, match="q is not a local array"):
+        check(program)

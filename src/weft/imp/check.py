@@ -124,6 +124,21 @@ class _Checker:
                 self.require(extent > 0, f"{pointer.name} has no elements")
                 self.locals.add(pointer.name)
                 self.point(pointer)
+            case imp.Choose(pointer, condition, near, far, index):
+                self.expr(condition, DType.BOOL)
+                self.require(near.name in self.locals, f"{near.name} is not a local array")
+                self.require(pointer.dtype is near.dtype is far.dtype, f"{pointer.name}: dtypes")
+                self.use(near)
+                self.use(far)
+                self.expr(index, DType.I64)
+                self.point(pointer)
+            case imp.Flush(pointer, index, near, count):
+                self.require(near.name in self.locals, f"{near.name} is not a local array")
+                self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")
+                self.use(near)
+                self.use(pointer)
+                self.expr(index, DType.I64)
+                self.expr(count, DType.I64)
             case imp.If(condition, then, otherwise):
                 self.expr(condition, DType.BOOL)
                 self.block(then)

@@ -115,6 +115,14 @@ class _Run:
                 self.pointers[pointer.name] = whole.view(pointer.dtype.numpy)
             case imp.Local(pointer, extent):
                 self.pointers[pointer.name] = np.empty(extent, pointer.dtype.numpy)
+            case imp.Choose(pointer, condition, near, far, index):
+                chosen = self.pointers[near.name]
+                if not self.expr(condition):
+                    chosen = self.pointers[far.name][self.integer(index) :]
+                self.pointers[pointer.name] = chosen
+            case imp.Flush(pointer, index, near, count):
+                at, length = self.integer(index), self.integer(count)
+                self.pointers[pointer.name][at : at + length] = self.pointers[near.name][:length]
             case imp.If(condition, then, otherwise):
                 self.block(then if self.expr(condition) else otherwise)
             case imp.For(var, lower, upper, body, step):

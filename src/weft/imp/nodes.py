@@ -6,6 +6,8 @@
               | pointer "[" expr "]" "=" expr           -- store
               | "view" pointer "=" block "+" expr       -- typed memory inside a block
               | "local" pointer "[" integer "]"         -- a small array of the running thread
+              | "choose" pointer "=" expr "?" pointer ":" pointer "+" expr
+              | "flush" pointer "[" expr "]" "=" pointer "," expr  -- elements, past the caches
               | "if" expr block ["else" block]
               | "for" var "from" expr "to" expr ["step" integer] ["simd"] ["unroll" integer] block
               | "while" expr block | "break"
@@ -171,6 +173,31 @@ class Local:
 
 
 @dataclass(frozen=True, slots=True)
+class Choose:
+    """`pointer` to a local array where the condition holds, else to `far[index]` and on."""
+
+    pointer: Pointer
+    condition: Expr
+    near: Pointer
+    far: Pointer
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """The first `count` elements of a local array written to `pointer[index]` and on.
+
+    Written by non-temporal stores where the machine has them: the lines are not read
+    before, and are not in the cache after. Other threads see them when the tile has ended.
+    """
+
+    pointer: Pointer
+    index: Expr
+    near: Pointer
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     condition: Expr
     then: tuple[Stmt, ...]
@@ -257,7 +284,7 @@ class Lock:
 
 
 Stmt: TypeAlias = (
-    Declare | Assign | Store | View | Local
+    Declare | Assign | Store | View | Local | Choose | Flush
     | If | For | While | Break
     | Parallel | Poll | Fail | Await | Publish | Lock
 )  # fmt: skip

@@ -64,6 +64,11 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line(f"view {pointer.name}: {pointer.dtype} = {place} + {show_expr(offset)}{shared}")
         case imp.Local(pointer, extent):
             line(f"local {pointer.name}: {pointer.dtype}[{extent}]")
+        case imp.Choose(pointer, condition, near, far, index):
+            chosen = f"{show_expr(condition)} ? {near.name} : {far.name} + {show_expr(index)}"
+            line(f"choose {pointer.name}: {pointer.dtype} = {chosen}")
+        case imp.Flush(pointer, index, near, count):
+            line(f"flush {pointer.name}[{show_expr(index)}] = {near.name}, {show_expr(count)}")
         case imp.If(condition, then, otherwise):
             line(f"if {show_expr(condition)} {{")
             _block(then, depth, lines)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, rows, shapes, strips
+from weft.lower import merging, past_caches, rows, shapes, strips
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -31,6 +31,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
     addresses = _addresses(let, kernel)
     space = _fused(e, kernel, addresses) if flat else kernel.space
     outer, lane, extent = space[:-1], space[-1].index.name, space[-1].extent
+    nested = e.in_tile or e.serial
     with ExitStack() as scopes:
         for r in kernel.space:
             # Of fused dimensions the last index runs over all of their elements.
@@ -38,6 +39,9 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
 
         def row(lower: imp.Expr, upper: imp.Expr) -> None:
             if flat:
+                if not nested:
+                    past_caches.lower_row(e, let, lane, lower, upper)
+                    return
                 rows.lower_row(
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
                 )
@@ -52,7 +56,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                 e.bind(lane, var)
                 lower_results(e, let, kernel)
 
-        if e.in_tile or e.serial:
+        if nested:
             nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
         else:
             weight = shapes.cost(kernel.body)

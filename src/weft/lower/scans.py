@@ -21,7 +21,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels, operators, reductions, shapes
+from weft.lower import kernels, operators, past_caches, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import simd
@@ -33,6 +33,9 @@ TILE = 65536
 STREAMS = 8
 SHORT = 4096  # shorter tiles are one stream
 COLUMNS = 1024
+BLOCK = 64  # elements of each stream that are written at once where results are large
+
+_NEVER = imp.Const(False, DType.BOOL)
 
 _NEUTRAL = {
     "add": 0, "multiply": 1, "logical_or": False, "logical_and": True, "logical_xor": False,
@@ -80,14 +83,14 @@ def _serial(
             var = e.unit.integer("i")
             with e.loop(var, imp.ZERO, extent):
                 e.bind(last.index.name, var)
-                _step(e, let, scan, carry)
+                _store(e, let, scan, _step(e, scan, carry))
             e.serial = serial
             return
         start = e.unit.integer("i")
         with e.loop(start, imp.ZERO, extent, step=TILE):
             left = e.declare(machine("-", extent, start))
             size = e.declare(machine("min", imp.integer(TILE), left))
-            tile = _Tile(e, let, scan, start, size)
+            tile = _Tile(e, let, scan, start, size, _NEVER)
             tile.total()
             with reductions.frozen(e, carry) as before:
                 for var, value in zip(carry, tile.carries(before), strict=True):
@@ -114,6 +117,7 @@ def _parallel(
     e.emit(imp.Store(pointers[0], imp.ZERO, imp.ZERO))
     tiles = e.declare(machine("*", groups, parts))
     label = kernels.describe("scan", scan.space, let.pattern)
+    large = past_caches.is_large(e, scan.space, [memory(var) for var in let.pattern])
     with kernels.parallel(e, tiles, label) as number:
         part = e.declare(machine("%", number, parts))
         group = e.declare(machine("/", number, parts))
@@ -125,7 +129,7 @@ def _parallel(
         row = e.unit.integer("row")
         with e.loop(row, first, end):
             kernels.decode(e, outer, row)
-            tile = _Tile(e, let, scan, start, size)
+            tile = _Tile(e, let, scan, start, size, large)
             tile.total()
             before = _handed(e, scan, parts, part, number, pointers)
             after = tile.carries(before)
@@ -155,11 +159,18 @@ def _handed(
 
 
 class _Tile:
-    """The scan of start <= index < start + size."""
+    """The scan of start <= index < start + size; `large` results are written past the caches."""
 
     def __init__(
-        self, e: Emitter, let: fun.Let, scan: fun.Scan, start: imp.Expr, size: imp.Expr
+        self,
+        e: Emitter,
+        let: fun.Let,
+        scan: fun.Scan,
+        start: imp.Expr,
+        size: imp.Expr,
+        large: imp.Expr,
     ) -> None:
+        self.large = large
         self.e, self.let, self.scan_, self.start, self.size = e, let, scan, start, size
         self.name = scan.space[-1].index.name
         # A whole number of cache lines, but no power of two: streams share no cache set.
@@ -223,26 +234,66 @@ class _Tile:
             [e.mutable(c.dtype, imp.Load(c, imp.integer(k)), "carry") for c in self.carry]
             for k in range(streams)
         ]
+        starts = [
+            e.declare(machine("+", self.start, machine("*", self.length, imp.integer(k))))
+            for k in range(streams)
+        ]
         step = e.unit.integer("i")
-        with e.loop(step, lower, upper):
-            for k in range(streams):
-                offset = machine("*", self.length, imp.integer(k))
-                base = e.declare(machine("+", self.start, offset))
-                e.bind(self.name, e.declare(machine("+", base, step)))
-                _step(e, self.let, self.scan_, state[k])
+        if not self._in_sequence() or self.large == _NEVER:
+            with e.loop(step, lower, upper):
+                for k in range(streams):
+                    e.bind(self.name, e.declare(machine("+", starts[k], step)))
+                    _store(e, self.let, self.scan_, _step(e, self.scan_, state[k]))
+        else:
+            self._steps_in_blocks(lower, upper, starts, state, step)
         for k in range(streams):
             for carry, var in zip(self.carry, state[k], strict=True):
                 e.emit(imp.Store(carry, imp.integer(k), var))
 
+    def _in_sequence(self) -> bool:
+        indices = tuple(Poly.var(r.index.name) for r in self.scan_.space)
+        arrays = [memory(var) for var in self.let.pattern]
+        return all(past_caches.in_sequence(array, indices, self.name) for array in arrays)
 
-def _step(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) -> None:
-    """One element: combined into the carry, and stored before or after."""
+    def _steps_in_blocks(
+        self,
+        lower: imp.Expr,
+        upper: imp.Expr,
+        starts: Sequence[imp.Expr],
+        state: Sequence[Sequence[imp.Var]],
+        step: imp.Var,
+    ) -> None:
+        """As `_steps`, in blocks that go past the caches where the result is large."""
+        e = self.e
+        indices = tuple(Poly.var(r.index.name) for r in self.scan_.space)
+        width = imp.integer(BLOCK)
+        with past_caches.in_blocks(e, lower, upper, self.large, width) as (begin, end):
+            blocks = []
+            for start in starts:
+                e.bind(self.name, e.declare(machine("+", start, begin)))
+                blocks.append([
+                    past_caches.Block(e, memory(var), indices, self.large, BLOCK)
+                    for var in self.let.pattern
+                ])  # fmt: skip
+            with e.loop(step, begin, end):
+                at = e.declare(machine("-", step, begin))
+                for start, carry, block in zip(starts, state, blocks, strict=True):
+                    e.bind(self.name, e.declare(machine("+", start, step)))
+                    for result, value in zip(block, _step(e, self.scan_, carry), strict=True):
+                        e.emit(imp.Store(result.pointer, at, value))
+            with e.branch(self.large):
+                for result in (result for block in blocks for result in block):
+                    result.flush(e.declare(machine("-", end, begin)))
+
+
+def _step(e: Emitter, scan: fun.Scan, carry: Sequence[imp.Var]) -> Sequence[imp.Expr]:
+    """One element combined into the carry: the result there, from before or after."""
     values = scalar_results(e, scan.body)
     with reductions.frozen(e, carry) as before:
         after = reductions.combine(e, scan.operator, before, values)
-        _store(e, let, scan, before if scan.exclusive else after)
         for var, value in zip(carry, after, strict=True):
             e.emit(imp.Assign(var, value))
+    return before if scan.exclusive else after
 
 
 def neutral(operator: fun.Lambda, position: int) -> imp.Expr:

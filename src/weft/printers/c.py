@@ -65,6 +65,28 @@ _LOCK = """static int weft_lock(weft_context *context, int64_t *address) {
     return 0;
 }
 """
+_FLUSH = """#if defined(__clang__)
+#define weft_past_caches(to, value) __builtin_nontemporal_store(value, (weft_half *)(to))
+#elif defined(__AVX__)
+#define weft_past_caches(to, value) __builtin_ia32_movntps256((float *)(to), value)
+#else
+#define weft_past_caches(to, value) (*(weft_half *)(to) = (value))
+#endif
+typedef float weft_half __attribute__((vector_size(32), may_alias));
+typedef float weft_anywhere __attribute__((vector_size(32), may_alias, aligned(1)));
+static inline void weft_flush(char *to, const char *from, int64_t size) {
+    int64_t at = -(int64_t)to & 63; /* parts of lines are left to the cache */
+    at = at < size ? at : size;
+    if (at)
+        __builtin_memcpy(to, from, at);
+    for (; at + 64 <= size; at += 64) {
+        weft_past_caches(to + at, *(const weft_anywhere *)(from + at));
+        weft_past_caches(to + at + 32, *(const weft_anywhere *)(from + at + 32));
+    }
+    if (at < size)
+        __builtin_memcpy(to + at, from + at, size - at);
+}
+"""
 
 
 class CPrinter(Printer):
@@ -87,6 +109,16 @@ class CPrinter(Printer):
     def pointer(self, pointer: imp.Pointer) -> str:
         restrict = "" if pointer.name in self.shared else "restrict "
         return f"{self.type(pointer.dtype)} *{restrict}const {pointer.name}"
+
+    def choose(self, choose: imp.Choose) -> None:
+        pointer = choose.pointer
+        self.shared.add(pointer.name)
+        far = f"{self.name(choose.far)} + {self.expr(choose.index)}"
+        chosen = f"{self.expr(choose.condition)} ? {self.name(choose.near)} : {far}"
+        self.line(f"{self.pointer(pointer)} = {chosen};")
+
+    def flush(self, to: str, source: str, size: str) -> None:
+        self.line(f"weft_flush((char *)({to}), (const char *){source}, {size});")
 
     def parallel(self, parallel: imp.Parallel) -> None:
         outer, depth, self.depth = self.frame, self.depth, 0
@@ -195,5 +227,6 @@ def print_program(program: imp.Program, libmvec: tuple[int, int] | None = None) 
     support = [_FAIL] if "weft_fail(" in text else []
     support += [_WAIT] if "weft_wait(" in text or "weft_lock(" in text else []
     support += [_LOCK] if "weft_lock(" in text else []
+    support += [_FLUSH] if "weft_flush(" in text else []
     math = declarations("".join(needed) + text, libmvec or host_libmvec())
     return "\n".join([dialects.TYPEDEFS, _CONTEXT + _STOPPED, *support, *math, *needed, text])

@@ -154,6 +154,13 @@ class Printer:
             case imp.Local(pointer, extent):
                 self.frame.declared.add(pointer.name)
                 self.line(f"{self.type(pointer.dtype)} {pointer.name}[{extent}];")
+            case imp.Choose():
+                self.frame.declared.add(statement.pointer.name)
+                self.choose(statement)
+            case imp.Flush(pointer, index, near, count):
+                to = f"{self.name(pointer)} + {self.expr(index)}"
+                size = f"{self.expr(count)} * {pointer.dtype.itemsize}"
+                self.flush(to, self.name(near), size)
             case imp.If(condition, then, otherwise):
                 self.line(f"if ({self.bare(condition)}) {{")
                 self.block(then)
@@ -204,6 +211,12 @@ class Printer:
     # ------------------------------------------------------------ what a dialect decides
 
     def view(self, view: imp.View) -> None:
+        raise NotImplementedError
+
+    def choose(self, choose: imp.Choose) -> None:
+        raise NotImplementedError
+
+    def flush(self, to: str, source: str, size: str) -> None:
         raise NotImplementedError
 
     def parallel(self, parallel: imp.Parallel) -> None:

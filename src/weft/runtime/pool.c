@@ -187,6 +187,9 @@ static void run_tiles(job *current, int32_t thread) {
             if (tile >= current->tiles) break;
             current->tile(current->closure, tile, thread);
         }
+#if defined(__x86_64__)
+        __builtin_ia32_sfence(); /* what tiles wrote past the caches comes before what follows */
+#endif
     }
     guard = outer;
     inside_tile = outer_index;
