@@ -143,6 +143,25 @@ def test_elements_of_other_sizes_stay_aligned() -> None:
         agree(by_heap(program, arguments), tuple(x.sum() for x in arguments))
 
 
+def test_one_maximum_is_computed_once() -> None:
+    """Two blocks that both stand for arrays of n and of m elements."""
+    maker = Maker(("a", array(N)), ("c", array(M)))
+    (a, c), b = maker.params, maker.build
+    results = []
+    for source in (a, c):
+        left, right = doubled(b, source), doubled(b, source)
+
+        def both(k: Builder, i: Size, left: fun.Var = left, right: fun.Var = right) -> fun.Atom:
+            return apply(k, "add", element(k, left, i), element(k, right, i))
+
+        results.append(total(b, source.type.shape[0], both))
+    program = merge_blocks(introduce(maker.program(*results)))
+    assert [str(block.bytes) for block in program.blocks] == ["8*largest_0"] * 2
+    assert len(program.program.derived) == 1
+    arguments = [numbers(3), numbers(8)]
+    agree(by_heap(program, arguments), tuple(4 * x.sum() for x in arguments))
+
+
 def test_a_computed_maximum_is_launched() -> None:
     program = merge_blocks(placed(sums(("a", array(N)), ("d", array(M)))))
     segment = compile_segment(program, "weft_entry", print_program)

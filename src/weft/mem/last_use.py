@@ -122,9 +122,9 @@ class _Walker:
             self.body(inner, throughout, throughout)
 
     def local(self, let: fun.Let, outside: Blocks) -> list[Blocks]:
-        """For each body of a statement, the blocks that nothing else names."""
+        """For each body of a statement, the blocks that nothing else names, nor it gives."""
         bodies = [self.inner_blocks(body) for body in walk.bodies(let.expr)]
-        outside |= _own_blocks(let)
+        outside |= _own_blocks(let).union(*(_named(b.results) for b in walk.bodies(let.expr)))
         return [
             names.difference(outside, *bodies[:number], *bodies[number + 1 :])
             for number, names in enumerate(bodies)

@@ -171,6 +171,9 @@ class _Sizes:
     def derived(self, operation: SizeOperation, left: Size, right: Size) -> Size:
         if self._names is None:
             self._names = Names.of(self.source)
+        for entry in self.added:
+            if (entry.operation, entry.left, entry.right) == (operation, left, right):
+                return Poly.var(entry.name)
         new = Derived(self._names.fresh("largest"), operation, left, right)
         self.added.append(new)
         return Poly.var(new.name)
