@@ -149,13 +149,13 @@ def test_one_maximum_is_computed_once() -> None:
     (a, c), b = maker.params, maker.build
     results = []
     for source in (a, c):
-        left, right = doubled(b, source), doubled(b, source)
+        left, right = mirrored(b, source), mirrored(b, source)
 
         def both(k: Builder, i: Size, left: fun.Var = left, right: fun.Var = right) -> fun.Atom:
             return apply(k, "add", element(k, left, i), element(k, right, i))
 
         results.append(total(b, source.type.shape[0], both))
-    program = merge_blocks(introduce(maker.program(*results)))
+    program = merge_blocks(placed(maker.program(*results)))
     assert [str(block.bytes) for block in program.blocks] == ["8*largest_0"] * 2
     assert len(program.program.derived) == 1
     arguments = [numbers(3), numbers(8)]
