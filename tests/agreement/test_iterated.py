@@ -10,6 +10,7 @@ import pytest
 from agreement.ways import assert_equal_bits, streamed
 
 import weft as wf
+from weft.errors import SinkError
 
 RNG = np.random.default_rng(1)
 RULES = ["keep", "edge", "reflect", "symmetric", -1.0]
@@ -74,3 +75,40 @@ def test_larger_than_the_limit(tmp_path: Path) -> None:
         wf.store(lazy, tmp_path / "y.npy")
     (expected,) = in_core(lambda x: [wf.iterate(five_points("keep"), x, 12)], [x])
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+def test_more_rounds_than_a_margin_allows(tmp_path: Path) -> None:
+    """Some rounds over all boxes, into a scratch file; then the next ones."""
+    x = RNG.random((20000, 512)).astype("f4")
+    np.save(tmp_path / "x.npy", x)
+    with wf.config(memory_limit="36 MiB"):
+        lazy = wf.iterate(five_points("edge"), wf.open(tmp_path / "x.npy"), 300)
+        plan = wf.explain(lazy)
+        assert plan.peak_bytes <= 36 << 20
+        assert "in a scratch file: 39.1 MiB" in str(plan)
+        wf.store(lazy, tmp_path / "y.npy")
+    (expected,) = in_core(lambda x: [wf.iterate(five_points("edge"), x, 300)], [x])
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+def test_intermediates_larger_than_the_limit(tmp_path: Path) -> None:
+    """Scans along both axes: what the first gives is needed along the other axis."""
+    x = RNG.random((3000, 2000))
+    np.save(tmp_path / "x.npy", x)
+    with wf.config(memory_limit="40 MiB"):
+        lazy = wf.cumulative_sum(
+            wf.cumulative_sum(wf.open(tmp_path / "x.npy"), axis=0), axis=1
+        )
+        assert "in a scratch file" in str(wf.explain(lazy))
+        wf.store(lazy, tmp_path / "y.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), x.cumsum(0).cumsum(1), rtol=1e-12)
+
+
+def test_no_room_for_intermediates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_SCRATCH_DIR", str(tmp_path / "nowhere"))
+    np.save(tmp_path / "x.npy", RNG.random((3000, 2000)))
+    lazy = wf.cumulative_sum(wf.cumulative_sum(wf.open(tmp_path / "x.npy"), axis=0), axis=1)
+    with wf.config(memory_limit="40 MiB"), pytest.raises(SinkError, match="nowhere") as caught:
+        wf.store(lazy, tmp_path / "y.npy")
+    assert "WEFT_SCRATCH_DIR" in str(caught.value)
+    assert not (tmp_path / "y.npy").exists()

@@ -174,7 +174,7 @@ class Draft:
                 axis is not None
                 and producer is not None
                 and producer not in resident
-                and self._joins(producer, axis)
+                and self._joins(producer, axis, statement)
             )
             if not local:
                 self.whole.setdefault(name, position)
@@ -208,10 +208,12 @@ class Draft:
             for used in sorted(walk.used_names(expr) & self.analysis.types.keys()):
                 self._need_scalar(used, position)
 
-    def _joins(self, producer: int, axis: int) -> bool:
+    def _joins(self, producer: int, axis: int, reader: Statement) -> bool:
         statement = self.statement(producer)
         if statement.is_scatter or axis >= len(statement.dims):
             return False
+        if isinstance(statement.let.expr, fun.Loop) and isinstance(reader.let.expr, fun.Loop):
+            return False  # their margins would add up, which is why they are two
         if any(name in self.whole for name in statement.results):
             return False  # it will exist in full anyway
         return self.members.get(producer, axis) == axis

@@ -160,7 +160,8 @@ def _stages(plan: Plan) -> Iterator[Line]:
             yield Line(2, f"kernel {kernel}")
         for name in stage.kept:
             if plan.values[name].shape:
-                yield Line(2, f"gives {name} in memory: {size_text(plan.values[name].bytes)}")
+                where = "a scratch file" if name in stage.spilled else "memory"
+                yield Line(2, f"gives {name} in {where}: {size_text(plan.values[name].bytes)}")
 
 
 def _boxes(stage: PlannedStage) -> str:
@@ -173,13 +174,15 @@ def _boxes(stage: PlannedStage) -> str:
 
 
 def _windows(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
+    spilled = {name for made in plan.stages for name in made.spilled}
     for window, where, most in zip(
         stage.stage.windows, stage.where, stage.input_bytes, strict=True
     ):
         if not plan.values[window.array].shape:
             continue
         if window.axis is None:
-            yield Line(2, f"window of {window.array}: whole, {_WHERE[where]}")
+            lies = "in its scratch file" if window.array in spilled else _WHERE[where]
+            yield Line(2, f"window of {window.array}: whole, {lies}")
             continue
         rows = stage.boxes.values[window.upper] - stage.boxes.values[window.lower]
         yield Line(

@@ -8,14 +8,19 @@ overlap there, and what they share is computed by each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Builder
+from weft.fun.builder import Builder, Names
 from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
 from weft.plan.calls import Ends
 from weft.sizes import ZERO, Poly, Size
+
+_MARGINS = 4  # a box is so many times as long as its margins, or longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,64 @@ def loop_on_box(
     windows = Windows(initial, given, lows, extents)
     results = on_windows(loop, windows, builder, form, loop.form.lower)
     return tuple(span(var, axis, lower - low, upper - lower) for var in results)
+
+
+def split_rounds(program: fun.Program, sizes: Mapping[str, int], limit: int) -> fun.Program:
+    """Iterated stencils of many rounds as several loops, one after another.
+
+    loop (v = x) for k from 0 to t { .. }
+        =>  let y = loop (v = x) for k from 0 to s { .. }
+            loop (v = y) for k from s to t { .. }
+
+    Removes: loops whose rounds together reach further than a box that fits `limit` bytes can
+    have as a margin. Adds: for each, the fewest loops that do not. Ensures the same bits.
+    """
+    names = Names.of(program)
+    statements: list[fun.Let] = []
+    for let in program.body.statements:
+        cut = cut_loop(let)
+        if cut is None or not isinstance(let.expr, fun.Loop):
+            statements.append(let)
+            continue
+        statements += _phases(let, let.expr, cut.stencil, sizes, limit, names)
+    return replace(program, body=fun.Body(tuple(statements), program.body.results))
+
+
+def _phases(
+    let: fun.Let, loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int,
+    names: Names,
+) -> list[fun.Let]:  # fmt: skip
+    assert isinstance(loop.form, fun.For)
+    rounds = int(stencil.rounds.evaluate(sizes))
+    most = max(1, _rows(stencil, sizes, limit) // (_MARGINS * 2 * max(stencil.reach[0], 1)))
+    if rounds <= most or stencil.reach[0] == 0:
+        return [let]
+    count = -(-rounds // most)
+    ends = [rounds * number // count for number in range(1, count)]
+    bounds = [loop.form.lower, *(loop.form.lower + end for end in ends), loop.form.upper]
+    found = []
+    begin = loop.initial
+    for number, (lower, upper) in enumerate(itertools.pairwise(bounds)):
+        last = number == count - 1
+        pattern = tuple(
+            var if last else fun.Var(names.fresh(var.name), var.type) for var in let.pattern
+        )
+        expr = loop
+        if not last:
+            copy = walk.Substitution(fresh=names.fresh).expr(loop)
+            assert isinstance(copy, fun.Loop)
+            expr = copy
+        assert isinstance(expr.form, fun.For)
+        form = replace(expr.form, lower=lower, upper=upper)
+        found.append(fun.Let(pattern, replace(expr, initial=begin, form=form), let.place))
+        begin = pattern
+    return found
+
+
+def _rows(stencil: Stencil, sizes: Mapping[str, int], limit: int) -> int:
+    """How many indices of the first axis a box can have: two buffers and two results."""
+    inner = math.prod(int(extent.evaluate(sizes)) for extent in stencil.shape[1:])
+    return limit // max(2 * stencil.itemsize * inner, 1)
 
 
 def _rank(array: fun.Var) -> int:

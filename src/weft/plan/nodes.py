@@ -164,6 +164,8 @@ class PlannedStage:
         Inputs without an address that are read whole before the stage begins.
     kept : tuple of str
         Results that get an array of their own, whole, in memory.
+    spilled : tuple of str
+        Those of them that are in scratch files instead.
     freed : tuple of str
         Arrays in memory that no later stage needs.
     kernels : tuple of str
@@ -191,6 +193,7 @@ class PlannedStage:
     loads: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     freed: tuple[str, ...] = ()
+    spilled: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
     read: Mapping[str, int] = field(default_factory=dict)
     held: int = 0

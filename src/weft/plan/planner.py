@@ -10,6 +10,7 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.plan.loops import split_rounds
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.protocols import Sink
@@ -21,6 +22,7 @@ ALLOWANCE = 24 << 20
 """Bytes that a run may take besides arrays: code, stacks, Python objects."""
 
 _SMALL = 4 << 20
+_SPILLED = 1 << 20  # bytes of an array that is worth a scratch file
 _SCALAR = 16  # bytes of the largest scalar
 
 
@@ -72,6 +74,7 @@ def plan_program(
     MemoryLimitError
         When the program does not fit, however it is cut.
     """
+    program = split_rounds(program, sizes, limit - allowance)
     program, constants = _with_owned_results(program)
     results = tuple(
         atom.name if isinstance(atom, fun.Var) else f"constant {number}"
@@ -108,15 +111,21 @@ def _make(
     staged = [p.name for p in program.params if not addressable(p.name)]
     refused: set[Choice] = set()
     apart: set[int] = set()
+    spill = False
     while True:
         analysis = Analysis(program, sizes, staged)
         groups = partition(analysis, Preferences(small, addressable, refused, apart))
-        made = _Maker(analysis, groups, setting, constants)
+        made = _Maker(analysis, groups, setting, constants, spill)
         try:
             return made, made.stages()
         except _DoesNotFit as failure:
-            if not _another_way(analysis, groups, failure.group, refused, apart):
+            if _another_way(analysis, groups, failure.group, refused, apart):
+                continue
+            if spill:
                 raise failure.error from None
+            spill = True  # with every cut possible again, now that memory is not what it costs
+            refused.clear()
+            apart.clear()
 
 
 class _DoesNotFit(Exception):  # noqa: N818 (a signal: another cut is tried)
@@ -184,8 +193,11 @@ class _Maker:
     """The stages of a partition, each scheduled with what is in memory at its time."""
 
     def __init__(
-        self, analysis: Analysis, groups: list[Group], setting: Setting, constants: dict[str, Any]
-    ) -> None:
+        self, analysis: Analysis, groups: list[Group], setting: Setting,
+        constants: dict[str, Any], spill: bool,
+    ) -> None:  # fmt: skip
+        """`spill`: what one stage gives to others is in scratch files, where it is large."""
+        self.spill = spill
         self.analysis = analysis
         self.groups = groups
         self.setting = setting
@@ -225,7 +237,8 @@ class _Maker:
             for name, constant in windowed.constants.items():
                 self.constants[name] = constant.dtype.numpy.type(constant.value)
             kept = self._kept(number, windowed)
-            sizes = {name: self.analysis.bytes(name) for name in kept}
+            spilled = self._spilled(group, kept)
+            sizes = {n: 0 if n in spilled else self.analysis.bytes(n) for n in kept}
             held = sum(size for name, size in sizes.items() if self._is_ours(name))
             for output in windowed.stage.outputs:
                 if output.carry:  # where the stage works, besides what it began with
@@ -259,6 +272,7 @@ class _Maker:
                 replace(
                     stage,
                     freed=freed,
+                    spilled=tuple(sorted(spilled)),
                     loads=tuple(n for n in stage.loads if n in loads),
                     read={**loads, **{n: c + loads.get(n, 0) for n, c in stage.read.items()}},
                 )
@@ -296,6 +310,18 @@ class _Maker:
             if later or memory_sink(self.setting.sinks[name]) is not None:
                 kept.add(name)
         return frozenset(kept)
+
+    def _spilled(self, group: Group, kept: frozenset[str]) -> frozenset[str]:
+        """Those of the arrays kept that go to scratch files: made box by box, for later stages."""
+        if not self.spill or group.draft is None:
+            return frozenset()
+        return frozenset(
+            name
+            for name in kept & self.analysis.arrays.keys()
+            if self.analysis.bytes(name) > _SPILLED
+            and self._is_ours(name)
+            and not self._is_memory_result(name)
+        )
 
     def _is_memory_result(self, name: str) -> bool:
         return any(sink is None for sink in self.setting.sinks.get(name, ()))

@@ -23,6 +23,7 @@ from weft.plan.nodes import Output, Plan, PlannedStage, Window, memory_sink
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
 from weft.runtime.memory import Pool
+from weft.runtime.scratch import scratch_array
 
 Array: TypeAlias = npt.NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -257,7 +258,12 @@ class _StageRun:
             return self._staged_view(
                 self.planned.output_bytes[number], name, output.axis, output.lower, output.upper
             )
-        kept = own.direct() if own is not None else self.pool.empty(value.shape, value.dtype)
+        if own is not None:
+            kept = own.direct()
+        elif name in self.planned.spilled:
+            kept = scratch_array(value.shape, value.dtype)
+        else:
+            kept = self.pool.empty(value.shape, value.dtype)
         assert kept is not None
         run.memory[name] = kept
         axis = output.axis
