@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 import pytest
 
 from weft.lmad import Lmad
@@ -43,3 +46,137 @@ def test_needleman_wunsch_writes_no_element_that_it_reads(reads: str) -> None:
 def test_needleman_wunsch_with_one_more_column_overlaps() -> None:
     wider = lmad("i*b", ("i + 1", "n*b - b"), ("b + 1", "n"), ("2", "1"))
     assert overlap(NW_WRITES, wider, NW).answer != "no"
+
+
+# Blocked LU decomposition at step k of q*b rows: blocks of b by b of a flat matrix.
+LUD = prover("n = q*b; q >= k + 1; k >= 0; b >= 1")
+LUD_PARTS = {
+    "diagonal": lmad("k*b*n + k*b", ("b", "n"), ("b", "1")),
+    "row": lmad("k*b*n + k*b + b", ("q - k - 1", "b"), ("b", "n"), ("b", "1")),
+    "column": lmad("k*b*n + b*n + k*b", ("q - k - 1", "b*n"), ("b", "n"), ("b", "1")),
+    "inner": lmad(
+        "k*b*n + b*n + k*b + b", ("q - k - 1", "b*n"), ("q - k - 1", "b"), ("b", "n"), ("b", "1")
+    ),
+}
+
+
+@pytest.mark.parametrize("pair", list(itertools.combinations(LUD_PARTS, 2)), ids="-".join)
+def test_parts_of_a_step_of_lu_decomposition_are_disjoint(pair: tuple[str, str]) -> None:
+    left, right = (LUD_PARTS[name] for name in pair)
+    assert overlap(left, right, LUD).answer == "no"
+    assert overlap(right, left, LUD).answer == "no"
+
+
+@pytest.mark.parametrize("part", LUD_PARTS)
+def test_each_part_meets_itself_where_it_is_not_empty(part: str) -> None:
+    lmad_ = LUD_PARTS[part]
+    assert overlap(lmad_, lmad_, LUD.assuming(Fact(">=0", parse_poly("q - k - 2")))).answer == "yes"
+    assert overlap(lmad_, lmad_, LUD).answer == ("yes" if part == "diagonal" else "unknown")
+
+
+def test_what_one_block_of_lu_decomposition_writes_no_other_one_uses() -> None:
+    """Block (i, j) of the inner ones, against all (i, l) with l < j, and with l > j."""
+    known = prover("n = q*b; b >= 1; i >= 0; j >= 0; k >= 0; q - k - 2 >= i; q - k - 2 >= j")
+    at = "k*b*n + b*n + k*b + b + i*b*n"
+    mine = lmad(f"{at} + j*b", ("b", "n"), ("b", "1"))
+    before = lmad(at, ("j", "b"), ("b", "n"), ("b", "1"))
+    after = lmad(f"{at} + j*b + b", ("q - k - 2 - j", "b"), ("b", "n"), ("b", "1"))
+    rows_above = lmad("k*b*n + b*n + k*b + b", ("i*b", "n"), ("q*b - k*b - b", "1"))
+    for others in (before, after, rows_above):
+        assert overlap(mine, others, known).answer == "no"
+
+
+@pytest.mark.parametrize("reads", NW_READS)
+def test_what_one_block_of_needleman_wunsch_writes_no_other_one_reads(reads: str) -> None:
+    """Block j of the anti-diagonal, against all blocks before it and all after it (listing 6.2)."""
+    known = prover("n = q*b + 1; q >= 2; b >= 2; i >= j; j >= 0; q >= i + 1")
+    mine = lmad("i*b + n + 1 + j*n*b - j*b", ("b", "n"), ("b", "1"))
+    all_reads = NW_READS[reads]
+    _, *block = all_reads.dims
+    step = parse_poly("n*b - b")
+    before = Lmad(all_reads.offset, ((parse_poly("j"), step), *block))
+    start = all_reads.offset + parse_poly("j + 1") * step
+    after = Lmad(start, ((parse_poly("i - j"), step), *block))
+    assert overlap(mine, before, known).answer == "no"
+    assert overlap(mine, after, known).answer == "no"
+
+
+def test_the_diagonal_of_listing_6_2() -> None:
+    """Element 9 + 9*i against those of the iterations before, and of those after."""
+    known = prover("i >= 0; 9 >= i")
+    mine = lmad("9*i + 9")
+    assert overlap(mine, lmad("9", ("i", "9")), known).answer == "no"
+    assert overlap(mine, lmad("9*i + 18", ("9 - i", "9")), known).answer == "no"
+    assert overlap(mine, lmad("9", ("10", "9")), known).answer == "yes"
+
+
+def test_proofs_take_milliseconds() -> None:
+    """Each is to take less than 0.1 s; the best of a few runs, for a busy machine."""
+    questions = [(NW_WRITES, reads, NW) for reads in NW_READS.values()]
+    questions += [(a, b, LUD) for a, b in itertools.combinations(LUD_PARTS.values(), 2)]
+    for left, right, known in questions:
+        times = []
+        for _ in range(5):
+            fresh = known.assuming()
+            start = time.perf_counter()
+            overlap(left, right, fresh)
+            times.append(time.perf_counter() - start)
+        assert min(times) < 0.1, (left, right)
+
+
+def test_the_argument_of_needleman_wunsch() -> None:
+    """The differences of section 3.6.3, where n is q*b + 1."""
+    lines = overlap(NW_WRITES, NW_READS["left and above"], NW).argument.splitlines()
+    assert lines[1:] == [
+        "b*q + 2 + [-i, i]*(b*b*q) + [-b, b - 1]*(b*q + 1) + [0, b - 1]*(1) != 0: "
+        "-b*b*q + [-i, i]*(b*b*q) is a multiple of b*b*q, here -2*b*b*q or -b*b*q",
+        "  -b*b*q + b*q + 2 + [-b, b - 1]*(b*q + 1) + [0, b - 1]*(1) != 0: "
+        "b + 1 + [0, b - 1]*(1) is no multiple of b*q + 1",
+        "  b*q + 2 + [-b, b - 1]*(b*q + 1) + [0, b - 1]*(1) != 0: "
+        "1 + [0, b - 1]*(1) is no multiple of b*q + 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "facts", "answer"),
+    [
+        # One dimension: ranges (the last element is offset + (extent - 1) * stride), and gcd.
+        (lmad("0", ("n", "2")), lmad("2*n", ("n", "2")), "n >= 1", "no"),
+        (lmad("0", ("n", "2")), lmad("2*n - 2", ("n", "2")), "n >= 1", "yes"),
+        (lmad("0", ("n", "2")), lmad("1", ("n", "4")), "n >= 1", "no"),
+        (lmad("0", ("n", "4")), lmad("2", ("n", "6")), "n >= 1", "unknown"),
+        (lmad("3", ("n", "s")), lmad("s + 4", ("n", "s")), "s >= 2; n >= 1", "no"),
+        (lmad("3", ("n", "2*s")), lmad("s + 3", ("n", "4*s")), "s >= 1; n >= 1", "no"),
+        # Negative strides, of which the first element is the greatest.
+        (lmad("n - 1", ("n", "-1")), lmad("n", ("n", "1")), "n >= 1", "no"),
+        (lmad("n", ("n", "-1")), lmad("0", ("1", "1")), "n >= 1", "no"),
+        (lmad("n", ("n", "-1")), lmad("1", ("1", "1")), "n >= 1", "yes"),
+        # Strides of unknown sign: by cases.
+        (lmad("0", ("2", "s")), lmad("1", ("m", "2*s")), "m >= 1", "unknown"),
+        (lmad("0", ("m", "2*s")), lmad("1", ("m", "4*s")), "m >= 1", "no"),
+        # What may be empty is disjoint where it is empty, and never proved to meet.
+        (lmad("0", ("n", "1")), lmad("0", ("n", "1")), "n >= 0", "unknown"),
+        (lmad("0", ("n", "1")), lmad("0", ("n", "1")), "n >= 1", "yes"),
+        (lmad("0", ("n - n", "1")), lmad("0", ("n", "1")), "n >= 1", "no"),
+        (lmad("5", ("n", "1")), lmad("0", ("5", "1"), ("m", "0")), "n >= 0", "no"),
+        # A row against a column that begins below it; a triangle against its mirror image.
+        (lmad("i*n", ("n", "1")), lmad("i*n + n", ("m", "n")), "n >= 1; i >= 0", "no"),
+        (lmad("i*n", ("i", "1")), lmad("i*n + i", ("n - i", "1")), "n >= i + 1; i >= 0", "no"),
+        (lmad("i*n", ("i + 1", "1")), lmad("i*n + i", ("n - i", "1")), "n >= i + 1; i >= 0", "yes"),
+        # Points.
+        (lmad("2*i"), lmad("2*j + 1"), "i >= 0", "no"),
+        (lmad("i"), lmad("j"), "i >= j + 1", "no"),
+        (lmad("i"), lmad("j"), "i >= j", "unknown"),
+    ],
+)  # fmt: skip
+def test_small_cases(left: Lmad, right: Lmad, facts: str, answer: str) -> None:
+    verdict = overlap(left, right, prover(facts))
+    assert verdict.answer == answer, verdict
+    assert overlap(right, left, prover(facts)).answer == answer
+    assert verdict.argument
+
+
+def test_a_divisor_that_is_known_of_a_size() -> None:
+    known = Prover([Fact("divides", parse_poly("n"), 8)], sizes=("n", "m"))
+    assert overlap(lmad("0", ("m", "n")), lmad("4", ("m", "8")), known).answer == "no"
+    assert overlap(lmad("0", ("m", "n")), lmad("8", ("m", "8")), known).answer == "unknown"

@@ -101,6 +101,30 @@ def test_divides() -> None:
     assert not known.divides(16, n)
 
 
+def test_integers_between() -> None:
+    """Bounds are rounded to integers, and factors that a constant lacks exclude 0."""
+    known = prover("2*i - 1 >= 0; 3*j + 2 == 0; x + y != 0")
+    assert known.positive(Poly.var("i"))
+    assert not known.positive(Poly.var("i") - 1)
+    assert known.nonzero(parse_poly("2*x - 4*y + 1"))
+    assert not known.nonzero(parse_poly("2*x - 4*y + 2"))
+    assert known.nonzero(parse_poly("x + y"))
+    assert known.nonzero(parse_poly("-x - y"))
+    assert not known.nonzero(parse_poly("x - y"))
+    assert prover("2*i - 2*n == 0").equal(Poly.var("i"), Poly.var("n"))
+
+
+def test_products_with_symbolic_bounds() -> None:
+    """What disjointness of blocks asks about."""
+    known = prover("n - q*b - 1 == 0; q - 2 >= 0; b - 2 >= 0; q - i - 1 >= 0; i >= 0")
+    assert known.positive(parse_poly("n*b - b - b*b - b"))
+    assert known.positive(parse_poly("n - 2*b"))
+    assert known.nonnegative(parse_poly("q*b - i*b - b"))
+    assert known.nonnegative(parse_poly("q*b*n - i*b*n - b*n"))
+    assert not known.nonnegative(parse_poly("q*b - i*b - b - 1"))
+    assert known.equal(parse_poly("n*n - n"), parse_poly("n*q*b"))
+
+
 def test_derived_sizes_round_as_python_does() -> None:
     n = Poly.var("n")
     half = Derived("half", "floordiv", n + 1, Poly.const(2))

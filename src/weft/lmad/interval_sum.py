@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from weft.sizes import ONE, ZERO, Poly
-from weft.sizes.division import content, divide, exact_quotient
+from weft.sizes.division import divide, exact_quotient, factors
 from weft.sizes.prove import Prover
 
-BUDGET = 60  # sums looked at for one question
+BUDGET = 24  # sums looked at for one question
 DEPTH = 6  # splits in a row
 MULTIPLES = range(-2, 4)  # bounds tried of the multiple of a modulus
 
@@ -110,7 +110,7 @@ class ZeroFree:
         self.looked_at += 1
         if self.looked_at > BUDGET:
             return None
-        found = self._by_range(total)
+        found = self._by_value(total)
         if found is not None or depth == 0 or not total.intervals:
             return found
         splits = []
@@ -124,7 +124,9 @@ class ZeroFree:
                 return found
         return None
 
-    def _by_range(self, total: IntervalSum) -> list[str] | None:
+    def _by_value(self, total: IntervalSum) -> list[str] | None:
+        if not total.intervals and self._prover.nonzero(total.offset):
+            return [f"{total} != 0"]
         if self._prover.positive(total.least):
             return [f"{total} != 0: it is at least {total.least} > 0"]
         if self._prover.positive(-total.greatest):
@@ -148,11 +150,7 @@ class ZeroFree:
     # ------------------------------------------------------------ splits
 
     def _splits(self, total: IntervalSum) -> Iterator[_Split]:
-        moduli = [interval.stride for interval in total.intervals]
-        moduli += [c * ONE for stride in moduli if (c := content(stride)) > 1]
-        for modulus in dict.fromkeys(moduli):
-            if modulus == 1:
-                continue
+        for modulus in self._moduli(total):
             group: list[Interval] = []
             rest: list[Interval] = []
             for interval in total.intervals:
@@ -165,6 +163,16 @@ class ZeroFree:
                     if rest or offset.terms or not multiples:
                         yield _Split(modulus, whole, part, multiples)
                     break
+
+    def _moduli(self, total: IntervalSum) -> Iterator[Poly]:
+        """Every stride, and every positive divisor of one that its terms share."""
+        strides = [interval.stride for interval in total.intervals]
+        seen = {ONE}
+        for modulus in (*strides, *(part for stride in strides for part in factors(stride))):
+            if modulus not in seen:
+                seen.add(modulus)
+                if self._prover.positive(modulus):
+                    yield modulus
 
     def _divides(self, modulus: Poly, stride: Poly) -> bool:
         if modulus.is_constant:
@@ -189,10 +197,16 @@ class ZeroFree:
 
     def _multiples(self, rest: IntervalSum, modulus: Poly) -> range | None:
         """The multiples of the modulus whose negative can be in the rest."""
-        least, greatest = rest.least, rest.greatest
-        prover = self._prover
-        last = next((m for m in MULTIPLES if prover.positive(least + modulus * (m + 1))), None)
+        last = self._reach(rest.least, modulus)
         if last is None:
             return None
-        first = next((m for m in MULTIPLES if prover.positive(modulus * (m + 1) - greatest)), None)
+        first = self._reach(-rest.greatest, modulus)
         return None if first is None else range(-first, last + 1)
+
+    def _reach(self, start: Poly, modulus: Poly) -> int | None:
+        """The least m tried with start + (m + 1) * modulus > 0; None where no m is."""
+        widest = MULTIPLES[-1]
+        if not self._prover.positive(start + modulus * (widest + 1)):
+            return None
+        found = (m for m in MULTIPLES if self._prover.positive(start + modulus * (m + 1)))
+        return next(found, widest)

@@ -54,7 +54,7 @@ def overlap(left: Lmad, right: Lmad, prover: Prover) -> Verdict:
         if element is None:
             return Verdict("no", f"{pair} have no common element (all cases were tried)")
         return Verdict("yes", f"{pair} have the element {element} in common")
-    lines = _disjoint(left, right, _nonempty(left, right, prover), UNKNOWN_SIGNS)
+    lines = disjoint(left, right, prover)
     if lines is not None:
         return Verdict("no", "\n".join([f"{pair} are disjoint:", *lines]))
     element_of_both = _common(left, right, prover)
@@ -72,6 +72,14 @@ def _known(lmad: Lmad) -> bool:
     return all(size.is_constant for size in (lmad.offset, *lmad.shape, *lmad.strides))
 
 
+# ---------------------------------------------------------------- disjoint
+
+
+def disjoint(left: Lmad, right: Lmad, prover: Prover) -> list[str] | None:
+    """Why two LMADs are disjoint, in lines, by sums of intervals; None where not proved."""
+    return _disjoint(left, right, _nonempty(left, right, prover), UNKNOWN_SIGNS)
+
+
 def _nonempty(left: Lmad, right: Lmad, prover: Prover) -> Prover:
     """A prover that knows that no extent is 0: where one is, the LMADs are disjoint."""
     extents = dict.fromkeys((*left.shape, *right.shape))
@@ -79,38 +87,47 @@ def _nonempty(left: Lmad, right: Lmad, prover: Prover) -> Prover:
     return prover.assuming(*unknown) if unknown else prover
 
 
-# ---------------------------------------------------------------- disjoint
-
-
-def _disjoint(left: Lmad, right: Lmad, prover: Prover, cases: int) -> list[str] | None:
+def _disjoint(left: Lmad, right: Lmad, prover: Prover, unknown_signs: int) -> list[str] | None:
     """Why no element is common, in lines; None where that is not proved."""
     left, right = _normal(left, prover), _normal(right, prover)
     for stride in (*left.strides, *right.strides):
-        if stride.is_constant or prover.nonzero(stride):
+        if stride.is_constant or prover.positive(stride) or prover.positive(-stride):
             continue
-        if cases == 0:
+        if unknown_signs == 0:
             return None
-        return _by_sign(left, right, prover, stride, cases)
+        return _by_sign(left, right, prover, stride, unknown_signs)
     proof = ZeroFree(prover)
     intervals = [*_intervals(left, prover, 1), *_intervals(right, prover, -1)]
     return proof.argument(interval_sum(left.offset - right.offset, intervals))
 
 
-def _by_sign(left: Lmad, right: Lmad, prover: Prover, stride: Poly, cases: int) -> list[str] | None:
+def _by_sign(
+    left: Lmad, right: Lmad, prover: Prover, stride: Poly, unknown_signs: int
+) -> list[str] | None:
     """The same for a positive stride, for 0, and for a negative one."""
+    cases = (
+        (f"{stride} > 0", prover.nonnegative(-stride), Fact(">=0", stride - 1)),
+        (f"{stride} = 0", prover.nonzero(stride), Fact("==0", stride)),
+        (f"{stride} < 0", prover.nonnegative(stride), Fact(">=0", -stride - 1)),
+    )
     lines = []
-    for case, fact in (
-        (f"{stride} > 0", Fact(">=0", stride - 1)),
-        (f"{stride} = 0", Fact("==0", stride)),
-        (f"{stride} < 0", Fact(">=0", -stride - 1)),
-    ):
-        if prover.nonnegative(stride) and fact.poly == -stride - 1:
+    for case, impossible, fact in cases:
+        if impossible:
             continue
-        found = _disjoint(left, right, prover.assuming(fact), cases - 1)
+        pair = left, right
+        if fact.relation == "==0":
+            pair = _without(left, stride), _without(right, stride)
+        found = _disjoint(*pair, prover.assuming(fact), unknown_signs - 1)
         if found is None:
             return None
         lines += [f"where {case}:", *(f"  {line}" for line in found)]
     return lines
+
+
+def _without(lmad: Lmad, stride: Poly) -> Lmad:
+    """The same set where the stride is 0."""
+    dims = tuple(dim for dim in lmad.dims if dim[1] not in (stride, -stride))
+    return Lmad(lmad.offset, dims)
 
 
 def _intervals(lmad: Lmad, prover: Prover, sign: int) -> Iterator[Interval]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
 from math import gcd
+from operator import and_
 
-from weft.sizes.poly import ZERO, Monomial, Poly
+from weft.sizes.poly import ZERO, Monomial, Poly, product
 
 STEPS = 16  # terms moved into one quotient
 
@@ -41,6 +43,14 @@ def exact_quotient(dividend: Poly, divisor: Poly) -> Poly | None:
 def content(poly: Poly) -> int:
     """The greatest integer that divides every factor (0 of the polynomial 0)."""
     return gcd(*poly.terms.values())
+
+
+def factors(poly: Poly) -> list[Poly]:
+    """Divisors that all terms share: the greatest integer, each variable, and their product."""
+    shared = reduce(and_, map(Counter, poly.terms), Counter(next(iter(poly.terms), ())))
+    amount = content(poly)
+    found = [Poly.const(amount), *(Poly.var(name) for name in sorted(shared))]
+    return [*found, product(Poly.var(name) for name in shared.elements()) * amount]
 
 
 def _largest(poly: Poly, lead: Monomial, factor: int) -> Poly | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from weft.sizes.division import content
 from weft.sizes.facts import Derived, Fact
 from weft.sizes.poly import Poly, as_poly
 
@@ -49,6 +50,7 @@ class Prover:
         self._equal: dict[str, Poly] = {}  # variable -> what it is equal to
         self._bounds: list[Poly] = []  # each >= 0
         self._divides: list[tuple[int, Poly]] = []
+        self._nonzero: frozenset[Poly] = frozenset()
         self._ranks: dict[str, int] = {}  # variables introduced later are eliminated first
         self._reset()
         for name in sizes:
@@ -113,7 +115,10 @@ class Prover:
 
     def nonzero(self, poly: Poly | int) -> bool:
         """Whether poly != 0 is proved."""
-        return self.positive(poly) or self.positive(-as_poly(poly))
+        reduced = self.normal(poly)
+        if reduced in self._nonzero or -reduced in self._nonzero or _never_zero(reduced):
+            return True
+        return self.positive(reduced) or self.positive(-reduced)
 
     def divides(self, divisor: int, poly: Poly | int) -> bool:
         """Whether `divisor` divides poly is proved."""
@@ -146,6 +151,7 @@ class Prover:
         new._equal = dict(self._equal)
         new._bounds = list(self._bounds)
         new._divides = list(self._divides)
+        new._nonzero = self._nonzero
         new._ranks = dict(self._ranks)
         new._reset()
         return new
@@ -163,10 +169,15 @@ class Prover:
                     self._add(fact.poly - 1)
                 elif self._nonnegative(self.normal(-fact.poly)):
                     self._add(-fact.poly - 1)
+                else:
+                    self._nonzero |= {self.normal(fact.poly)}
 
     def _add_equality(self, poly: Poly) -> None:
         """poly == 0: solve for a variable with factor 1 or -1 (the last introduced)."""
         poly = self.normal(poly)
+        divisor = content(poly)
+        if divisor > 1:  # 2*p == 0 => p == 0
+            poly = Poly({monomial: f // divisor for monomial, f in poly.terms.items()})
         for name in sorted(poly.variables(), key=lambda v: (-self._ranks.get(v, 0), v)):
             factor = poly.coefficient(name)
             if poly.degree(name) == 1 and factor in (1, -1):
@@ -204,7 +215,7 @@ class Prover:
                 pass
 
     def _add(self, poly: Poly) -> None:
-        poly = self.normal(poly)
+        poly = _tight(self.normal(poly))
         for name in sorted(poly.variables()):
             self._ranks.setdefault(name, len(self._ranks))
         if not poly.is_constant and poly not in self._bounds:
@@ -341,6 +352,20 @@ class Prover:
                     shifted[name] = Poly.var(name) + low
         moved = poly.substitute(shifted) if shifted else poly
         return all(factor >= 0 for factor in moved.terms.values())
+
+
+def _tight(poly: Poly) -> Poly:
+    """The strongest q for which poly >= 0 says q >= 0: 2*n - 3 >= 0 => n - 2 >= 0."""
+    divisor = content(poly - poly.constant)
+    if divisor <= 1:
+        return poly
+    return Poly({monomial: factor // divisor for monomial, factor in poly.terms.items()})
+
+
+def _never_zero(poly: Poly) -> bool:
+    """Whether the factors of the variables have a divisor that the constant term lacks."""
+    divisor = content(poly - poly.constant)
+    return poly.constant % divisor != 0 if divisor else poly.constant != 0
 
 
 def _all_multiples(poly: Poly, divisor: int) -> bool:
