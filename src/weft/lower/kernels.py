@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, past_caches, rows, shapes, strips
+from weft.lower import merging, past_caches, row_streams, rows, shapes, strips
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -51,6 +51,8 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
                 )
                 return
+            if not nested and row_streams.suits(kernel):
+                lower = row_streams.lower_rows(e, let, lower, upper)
             var = e.unit.integer("i")
             with e.loop(var, lower, upper):
                 e.bind(lane, var)

@@ -1,0 +1,65 @@
+"""Rows reduced four at a time: the bits that each has by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lower.harness import agree, compiled, run
+
+from weft.fun.parse import parse
+
+RNG = np.random.default_rng(13)
+
+LAYER = """program layer(a: f32[n, m], x: f32[m], b: f32[n]) sizes n, m {
+  let y: f32[n] = kernel (i < n) {
+    let s: f32 = reduce (; j < m) from -0.0_f32 {
+      let p: f32 = a[i, j]
+      let q: f32 = x[j]
+      let r: f32 = multiply(p, q)
+      in r
+    } with (l: f32, k: f32) { let t: f32 = add(l, k) in t }
+    let c: f32 = b[i]
+    let u: f32 = add(s, c)
+    let v: f32 = FUNCTION(u, 0.0_f32)
+    in v
+  }
+  in y
+}"""
+
+EXTREMES = """program extremes(x: f64[k, n, m]) sizes k, n, m {
+  let low: f64[k, n], high: f64[k, n] = reduce (h < k, i < n; j < m) from +inf_f64, -inf_f64 {
+    let p: f64 = x[h, i, j]
+    in p, p
+  } with (a: f64, b: f64, c: f64, d: f64) {
+    let e: f64 = minimum(a, c)
+    let f: f64 = maximum(b, d)
+    in e, f
+  }
+  in low, high
+}"""
+
+SHAPES = [(1, 5), (4, 0), (7, 64), (8, 1023), (9, 1025), (133, 4099), (1000, 3)]
+
+
+@pytest.mark.parametrize("function", ["maximum", "pow"])
+def test_rows_have_the_bits_that_they_have_alone(function: str) -> None:
+    program = parse(LAYER.replace("FUNCTION", function))
+    segment = compiled(program)
+    assert ("lane0[256]" in segment.source) is (function == "maximum")
+    for n, m in SHAPES:
+        a, x, b = (RNG.standard_normal(shape).astype(np.float32) for shape in ((n, m), m, n))
+        (together,) = agree(program, [a, x, b], segment=segment, n=n, m=m, rtol=1e-3, atol=1e-4)
+        for row in range(min(n, 12)):
+            alone = [a[row : row + 1], x, b[row : row + 1]]
+            (one,) = run(segment, alone, {"n": 1, "m": m})
+            assert one.tobytes() == together[row : row + 1].tobytes()
+
+
+def test_tuples_over_several_outer_dimensions() -> None:
+    program = parse(EXTREMES)
+    segment = compiled(program)
+    assert "[256]" in segment.source
+    for n, m in SHAPES:
+        x = RNG.standard_normal((3, n, m))
+        x[RNG.random(x.shape) < 0.001] = np.nan
+        agree(program, [x], segment=segment, k=3, n=n, m=m)
