@@ -5,8 +5,11 @@ strided intervals, in which intervals of the same stride are added up. A sum is 
 modulus g into the intervals whose strides g divides, and the rest: where the rest lies within
 few multiples of g, it has to equal one of them, and either part can show that it does not.
 
-The non-overlap theorem of P. Munksgaard, *Static and Dynamic Analyses for Efficient GPU
-Execution* (2023), theorem 3.6.2, is the case in which the rest lies between -g and g.
+This extends procedure 3.5 of P. Munksgaard, *Static and Dynamic Analyses for Efficient GPU
+Execution* (2023): its non-overlap theorem 3.6.2 is the case in which the rest lies between -g
+and g, its splits of dimensions that overlap themselves are the cases of a few multiples, and
+its distribution of offsets is the division of the rest's offset by g. The one-dimensional test
+by greatest common divisors is the case of a rest without intervals.
 """
 
 from __future__ import annotations
