@@ -126,18 +126,27 @@ def check(e: Emitter, access: fun.Index) -> list[tuple[int, Size, Size]]:
     return dynamic
 
 
+def _tightest(e: Emitter, index: Size, *, largest: bool) -> Size | None:
+    """Of the limits of an index that hold only sizes, one that no other is known to improve."""
+    best: Size | None = None
+    for limit in extremes(e, index, largest=largest):
+        if not limit.variables() <= e.unit.sizes:
+            continue
+        if best is None or e.unit.nonnegative(best - limit if largest else limit - best):
+            best = limit
+    return best
+
+
 def launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> bool:
     """Leaves 0 <= index < extent to the launch; False where the launch does not know enough."""
     if e.conditional:
         return False
-    lower = extremes(e, index, largest=False)
-    upper = extremes(e, index, largest=True)
-    if not lower or not upper:
+    low = _tightest(e, index, largest=False)
+    high = _tightest(e, index, largest=True)
+    if low is None or high is None:
         return False
-    low, high = lower[0], upper[0]
     nonempty = counts(e)
-    sizes = e.unit.sizes
-    if not all(p.variables() <= sizes for p in (low, high, extent, *nonempty)):
+    if not all(p.variables() <= e.unit.sizes for p in (extent, *nonempty)):
         return False
     e.unit.checks[Bounds(low, high, extent, nonempty, array, axis, e.place)] = None
     return True
@@ -146,7 +155,7 @@ def launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -
 def counts(e: Emitter) -> tuple[Size, ...]:
     """How long the ranges are that are not known to be non-empty."""
     lengths = (above - below for below, above in e.ranges.values())
-    return tuple(dict.fromkeys(n for n in lengths if not e.unit.nonnegative(n - 1)))
+    return tuple(dict.fromkeys(n for n in lengths if not holds(e, n - 1)))
 
 
 def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size]]:

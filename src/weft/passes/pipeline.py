@@ -15,6 +15,7 @@ from weft.passes.collapse import collapse
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
 from weft.passes.raise_reshapes import raise_reshapes
+from weft.passes.read_first import read_first
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
 from weft.passes.simplify import simplify
@@ -51,6 +52,7 @@ FUSION: list[tuple[Pass, str]] = [
     (remove_dead, "before fusion, which counts the uses of a producer"),
     (raise_reshapes, "after that, since it asks for a kernel's only use; before fusion"),
     (fuse, "once every statement is in its simplest form"),
+    (read_first, "after fusion, which joins reads with what stands later"),
 ]
 
 
