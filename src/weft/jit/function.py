@@ -341,7 +341,7 @@ class Jitted:
             outputs = tuple(_output(value, nodes) for value in given)
         names = self._parameter_names(structure, placed)
         walk = graph_key(nodes)
-        name = self.function.__name__
+        name = getattr(self.function, "__name__", "partial")
         program = trace(
             nodes, name if name.isidentifier() else "main", guards, names, walk
         ).program  # fmt: skip
