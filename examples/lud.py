@@ -29,7 +29,8 @@ def divide_left(diagonal, block):
     """x of `L x = block`, where L is the diagonal block's lower triangle."""
 
     def row(k, x):
-        return x.at[k].set(x[k] - diagonal[k, :k] @ x[:k])
+        rest = x[k + 1 :] - diagonal[k + 1 :, k, None] * x[k]
+        return x.at[k + 1 :].set(rest)
 
     return wf.fori_loop(0, block.shape[0], row, block)
 
@@ -38,7 +39,9 @@ def divide_right(diagonal, block):
     """x of `x U = block`, where U is the diagonal block's upper triangle."""
 
     def column(k, x):
-        return x.at[:, k].set((x[:, k] - x[:, :k] @ diagonal[:k, k]) / diagonal[k, k])
+        done = x[:, k] / diagonal[k, k]
+        rest = x[:, k + 1 :] - done[:, None] * diagonal[k, k + 1 :]
+        return x.at[:, k].set(done).at[:, k + 1 :].set(rest)
 
     return wf.fori_loop(0, block.shape[0], column, block)
 

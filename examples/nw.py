@@ -95,14 +95,15 @@ def main(length: int = 512, penalty: int = 6) -> tuple[str, str, int]:
     scores = align(similarity, penalty)
     pairs = traced_back(scores, similarity, penalty)
     letters = "ACGT-"
-    rows = ["".join(letters[-1 if p < 0 else text[p]] for p in positions)
-            for text, positions in zip((first, second), zip(*pairs))]  # fmt: skip
-    return rows[0], rows[1], int(scores[-1, -1])
+    upper = "".join(letters[-1 if i < 0 else first[i]] for i, _ in pairs)
+    lower = "".join(letters[-1 if j < 0 else second[j]] for _, j in pairs)
+    return upper, lower, int(scores[-1, -1])
 
 
 if __name__ == "__main__":
     upper, lower, score = main()
     for start in range(0, 228, 76):
         a, b = upper[start : start + 76], lower[start : start + 76]
-        print(a, "".join("|" if x == y else " " for x, y in zip(a, b)), b, "", sep="\n")
+        same = "".join("|" if x == y else " " for x, y in zip(a, b, strict=True))
+        print(a, same, b, "", sep="\n")
     print(f"score {score}")

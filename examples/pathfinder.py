@@ -31,5 +31,5 @@ if __name__ == "__main__":
     costs = main()
     print(f"cheapest way: {costs.min()}, ending in column {costs.argmin()}")
     counts, edges = np.histogram(costs, 8)
-    for count, low, high in zip(counts, edges, edges[1:]):
-        print(f"{low:4.0f} to {high:4.0f}: {count:6d} columns " + "#" * (count * 50 // max(counts)))
+    for count, low in zip(counts, edges[:-1], strict=True):
+        print(f"from {low:4.0f}: {count:6d} columns " + "#" * (count * 50 // max(counts)))

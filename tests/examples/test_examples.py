@@ -119,3 +119,25 @@ def test_lavamd() -> None:
     weight, *force = load("lavamd").main(2, 30)
     assert (weight > 0).all()
     assert abs(np.sum(force[0] * load("lavamd").scatter_particles(2, 30)[2])) < 1e-9 * weight.sum()
+
+
+def test_lud() -> None:
+    matrix, both = load("lud").main(96)
+    lower, upper = np.tril(both, -1) + np.eye(96), np.triu(both)
+    np.testing.assert_allclose(lower @ upper, matrix, atol=1e-4)
+
+
+def test_pathfinder() -> None:
+    wall = np.random.default_rng(7).integers(0, 10, (9, 50), dtype=np.int32)
+    costs = wall[0]
+    for row in wall[1:]:
+        wide = np.pad(costs, 1, mode="edge")
+        costs = row + np.minimum(np.minimum(wide[:-2], wide[2:]), costs)
+    np.testing.assert_array_equal(load("pathfinder").main(9, 50), costs)
+
+
+def test_nw() -> None:
+    upper, lower, score = load("nw").main(64)
+    assert len(upper) == len(lower) < 128
+    pairs = zip(upper, lower, strict=True)
+    assert sum(-6 if "-" in pair else 5 if len(set(pair)) == 1 else -4 for pair in pairs) == score

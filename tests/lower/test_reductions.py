@@ -87,3 +87,33 @@ def test_argmax_of_rows_with_ties_nan_and_infinities() -> None:
         x[4] = np.nan
         _, k = agree(program, [x], segment=segment, r=12, n=n)
         np.testing.assert_array_equal(k, x.argmax(axis=1))
+
+
+BLOCKS = """program blocks(x: f64[n, ROWS, INNER], y: f64[n, INNER, COLUMNS]) sizes n {
+  let r: f64[n, ROWS, COLUMNS] = kernel (q < n) {
+    let product: f64[ROWS, COLUMNS] = reduce (i < ROWS, j < COLUMNS; k < INNER) from -0.0 {
+      let a: f64 = x[q, i, k]
+      let b: f64 = y[q, k, j]
+      let c: f64 = multiply(a, b)
+      in c
+    } with (l: f64, m: f64) { let t: f64 = add(l, m) in t }
+    in product
+  }
+  in r
+}"""
+
+
+@pytest.mark.parametrize("inner", [0, 1, 31, 32, 33, 100])
+@pytest.mark.parametrize("columns", [1, 32, 1030])
+def test_products_of_blocks_are_sums_of_columns(inner: int, columns: int) -> None:
+    """Rows of the right block are added up side by side; one grain needs no counter."""
+    text = BLOCKS.replace("ROWS", "3").replace("INNER", str(inner))
+    program = parse(text.replace("COLUMNS", str(columns)))
+    segment = compiled(program)
+    if inner > 16:  # shorter ones are written out
+        assert ("stack" in segment.source) == (inner > 32)
+        assert "lane" not in segment.source
+    rng = np.random.default_rng(inner)
+    x, y = rng.normal(size=(5, 3, inner)), rng.normal(size=(5, inner, columns))
+    (found,) = agree(program, [x, y], segment=segment, n=5, rtol=1e-9)
+    np.testing.assert_allclose(found, x @ y, rtol=1e-9, atol=1e-12)

@@ -12,8 +12,12 @@ from weft.fun import walk
 
 
 def reads_columns(body: fun.Body, lane: str, reduced: Collection[str]) -> bool:
-    """Whether the reads of the highest rank end in the lane, and in no reduced index."""
+    """Whether the reads of the highest rank end in the lane, and in no reduced index.
+
+    Of the reads that differ between lanes: for a product of matrices, those of the right one.
+    """
     reads = [let.expr for let in walk.statements(body) if isinstance(let.expr, fun.Index)]
+    reads = [read for read in reads if any(lane in i.variables() for i in read.indices)]
     rank = max((len(read.indices) for read in reads), default=0)
     last = {
         name

@@ -11,8 +11,8 @@ all lanes of the strip side by side,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from weft.errors import InternalError
@@ -21,12 +21,12 @@ from weft.fun import walk
 from weft.fun.columns import reads_columns
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import reductions, shapes
+from weft.lower import bounds, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
-from weft.sizes import ZERO
+from weft.sizes import ZERO, product
 
 COLUMNS = 1024  # lanes of a strip where rows are added up
 LEVELS = 32
@@ -121,6 +121,12 @@ def lower_row(
     """The body for lower <= lane < upper; `store` writes its results at the lane."""
     free = loops_freely(body)
     clamped = free or shapes.has_vector_math(body)
+    if not clamped and lower == imp.ZERO and isinstance(upper, imp.Const):
+        count = int(upper.value.real)
+        if 0 < count <= COLUMNS:  # one strip, whose loops the C compiler can unroll
+            strip = Strip(lane, imp.ZERO, upper, count, False, imp.integer(count - 1), {lane})
+            _whole_strip(e, strip, body, upper, store)
+            return
     width = LANES if clamped else COLUMNS
     base = e.unit.integer("j")
     with e.loop(base, lower, upper, step=width, hoist=True):
@@ -135,11 +141,15 @@ def lower_row(
             last=e.declare(machine("-", valid, imp.ONE)),
             varying={lane},
         )
-        results = lower_body(e, strip, body)
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, valid):
-            e.bind(lane, e.declare(machine("+", base, var)))
-            store([_value(e, strip, atom, var) for atom in results])
+        _whole_strip(e, strip, body, valid, store)
+
+
+def _whole_strip(e: Emitter, strip: Strip, body: fun.Body, valid: imp.Expr, store: Store) -> None:
+    results = lower_body(e, strip, body)
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, valid):
+        e.bind(strip.lane, e.declare(machine("+", strip.base, var)))
+        store([_value(e, strip, atom, var) for atom in results])
 
 
 def lower_body(e: Emitter, strip: Strip, body: fun.Body) -> tuple[fun.Atom, ...]:
@@ -228,6 +238,11 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
     """Rows in order, 32 to a grain, grains by a binary counter of strips."""
     dtypes = [var.type.dtype for var in let.pattern]
     totals = [_keep(e, strip, var.name, var.type.dtype) for var in let.pattern]
+    if _one_grain(e, reduce):
+        _fill(e, strip, totals, [e.atom(atom) for atom in reduce.neutral])
+        with _rows(e, reduce):
+            _row(e, strip, reduce, totals)
+        return
     stacks = [e.local(dtype, LEVELS * strip.width, "stack") for dtype in dtypes]
     count = e.mutable(DType.I64, imp.ZERO, "count")
     filled = e.mutable(DType.I64, imp.ZERO, "filled")
@@ -252,12 +267,7 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
         e.emit(imp.Assign(count, machine("+", count, imp.ONE)))
         e.emit(imp.Assign(filled, imp.ZERO))
 
-    with ExitStack() as loops:
-        for r in reduce.space:
-            loops.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-            row = e.unit.integer("i")
-            loops.enter_context(e.loop(row, imp.ZERO, e.named(r.extent)))
-            e.bind(r.index.name, row)
+    with _rows(e, reduce):
         _row(e, strip, reduce, totals)
         e.emit(imp.Assign(filled, machine("+", filled, imp.ONE)))
         grain = imp.integer(1 if reduce.counter else reductions.ROWS)
@@ -272,6 +282,26 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
             base = e.declare(machine("*", level, width), depth=e.depth)
             _combine(e, strip, reduce.operator, stacks, base, totals)
         e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+
+
+@contextmanager
+def _rows(e: Emitter, reduce: fun.Reduce) -> Iterator[None]:
+    """Loops over the reduced dimensions."""
+    with ExitStack() as loops:
+        for r in reduce.space:
+            loops.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+            row = e.unit.integer("i")
+            loops.enter_context(e.loop(row, imp.ZERO, e.named(r.extent)))
+            e.bind(r.index.name, row)
+        yield
+
+
+def _one_grain(e: Emitter, reduce: fun.Reduce) -> bool:
+    """Whether there are never more rows than a grain has: then there is nothing to count."""
+    if reduce.counter:
+        return False
+    limits = bounds.extremes(e, product(r.extent for r in reduce.space), largest=True)
+    return any(limit.is_constant and limit.constant <= reductions.ROWS for limit in limits)
 
 
 def _row(e: Emitter, strip: Strip, reduce: fun.Reduce, totals: Sequence[imp.Pointer]) -> None:
