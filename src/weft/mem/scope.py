@@ -29,7 +29,9 @@ class Scope:
         self.definitions = _definitions(program.body)
         self.turns = frozenset(_turns(program.body))
         self._provers: list[Prover] = []  # with so many of the ranges
-        self._verdicts: dict[tuple[Lmad, Lmad, int], Verdict] = {}
+        self._verdicts: dict[tuple[Lmad, Lmad], Verdict] = {}
+        self._sizes = frozenset(program.sizes)
+        self._spans: dict[Lmad, tuple[Size, Size] | None] = {}
 
     @contextmanager
     def inside(self, ranges: Iterable[tuple[str, Size, Size]]) -> Iterator[None]:
@@ -63,6 +65,38 @@ class Scope:
         dims = tuple((self.resolved(n), self.resolved(s)) for n, s in index.dims)
         return Lmad(self.resolved(index.offset), dims)
 
+    # ------------------------------------------------------------ proofs
+
+    def apart(self, left: Lmad, right: Lmad) -> bool:
+        """Whether two sets of elements are proved to have none in common."""
+        return self.plainly_apart(left, right) or self.overlap(left, right).answer == "no"
+
+    def plainly_apart(self, left: Lmad, right: Lmad) -> bool:
+        """Whether one ends before the other begins, by the signs of factors alone."""
+        turns = self.turns & (variables(left) | variables(right))
+        for turn in turns:
+            cases = [(put(left, turn, value), put(right, turn, value)) for value in (0, 1)]
+            return all(self.plainly_apart(*case) for case in cases)
+        one, other = self._span(left), self._span(right)
+        if one is None or other is None:
+            return False
+        (first, last), (start, end) = one, other
+        return self._plain(start - last - 1) or self._plain(first - end - 1)
+
+    def _span(self, index: Lmad) -> tuple[Size, Size] | None:
+        """The least and the greatest element, where strides are plainly not negative."""
+        if index not in self._spans:
+            plain = all(map(self._plain, index.strides))
+            last = sum(((n - 1) * stride for n, stride in index.dims), index.offset)
+            self._spans[index] = (index.offset, last) if plain else None
+        return self._spans[index]
+
+    def _plain(self, size: Size) -> bool:
+        """Whether a polynomial is >= 0 because its factors are, and its variables sizes."""
+        return all(factor >= 0 for factor in size.terms.values()) and (
+            size.variables() <= self._sizes
+        )
+
     def overlap(self, left: Lmad, right: Lmad) -> Verdict:
         """Whether two sets of elements meet; a buffer's turn is 0 or 1, by cases."""
         left, right = self.resolve(left), self.resolve(right)
@@ -73,7 +107,7 @@ class Scope:
                 if verdict.answer != "no":
                     break
             return verdict
-        key = left, right, len(self.ranges)
+        key = left, right
         found = self._verdicts.get(key) if not self.ranges else None
         if found is None:
             found = overlap(left, right, self.prover)

@@ -218,9 +218,13 @@ class _ShortCircuit:
     ) -> dict[str, MemArray]:
         """Where all of the source's block lies then; scalars are moved up for it."""
         first = self.creation(body, position, point, block)
-        moved = project(
-            self.arrays, body.statements[first:], point.source, point.target
-        )  # fmt: skip
+        members = self.arrays.members[block]
+        touching = [
+            let
+            for let, used in zip(body.statements[first:], body.used[first:], strict=True)
+            if not members.isdisjoint(used)
+        ]
+        moved = project(self.arrays, touching, point.source, point.target)
         lifted = self.lifted(body, first, position, point)
         self.check_after(body, position, point, block, moved)
         self.check_before(body, first, position, point, moved)
@@ -273,12 +277,22 @@ class _ShortCircuit:
     ) -> None:
         """Writes to the source meet no later use of the destination."""
         others = self.arrays.members.get(point.target.block, set())
-        if not any(
-            not others.isdisjoint(body.used[p]) or not others.isdisjoint(_bound(body, p))
-            for p in range(first, position + point.over)
-        ):
+        used = [p for p in range(first, position + point.over) if body.used[p] & others]
+        if not used:
             return
-        inspection = Inspection(self.scope, self.arrays.memory, moved, point.target.block)
+        region = point.target.index
+        memory = self.arrays.memory
+        by_index: dict[Lmad, set[str]] = {}
+        for name in set().union(*(body.used[p] & others for p in used)):
+            by_index.setdefault(memory[name].index, set()).add(name)
+        apart: set[str] = set()
+        for index, names in by_index.items():
+            if self.scope.apart(index, region):
+                apart |= names
+        others = others - apart
+        if not any(body.used[p] & others for p in used):
+            return
+        inspection = Inspection(self.scope, memory, moved, point.target.block, apart)
         later: Accesses = {}
         if point.over:
             let = body.statements[position]
@@ -324,10 +338,6 @@ class _ShortCircuit:
                         "overlap", f"{use} while {point.source}, which was copied there, is still "
                         "used",
                     )  # fmt: skip
-
-
-def _bound(body: _Body, position: int) -> set[str]:
-    return {var.name for var in body.statements[position].pattern}
 
 
 def _at(array: fun.Var, block: str, index: Lmad) -> MemArray:

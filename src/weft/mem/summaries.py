@@ -8,7 +8,7 @@ the same body, in a later iteration of a loop, in another iteration of a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -82,13 +82,16 @@ class Inspection:
         Where those arrays lie that move.
     block : str
         The block that they move into.
+    apart : collection of str
+        Arrays of that block that do not meet those that move.
     """
 
     def __init__(
         self, scope: Scope, memory: Mapping[str, MemArray], moving: Mapping[str, MemArray],
-        block: str,
+        block: str, apart: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.scope = scope
+        self.elsewhere = apart
         self.memory = memory
         self.moving = moving
         self.block = block
@@ -162,7 +165,7 @@ class Inspection:
 
     def at(self, atom: fun.Atom) -> MemArray | None:
         """Where an array lies, if it is in the block."""
-        if not isinstance(atom, fun.Var):
+        if not isinstance(atom, fun.Var) or atom.name in self.elsewhere:
             return None
         found = self.moving.get(atom.name) or self.memory.get(atom.name)
         return found if found is not None and found.block == self.block else None
@@ -399,9 +402,7 @@ class Inspection:
 
     def apart(self, left: Lmad | None, right: Lmad | None) -> bool:
         """Whether two sets of elements are proved to have none in common."""
-        if left is None or right is None:
-            return False
-        return self.scope.overlap(left, right).answer == "no"
+        return left is not None and right is not None and self.scope.apart(left, right)
 
     def refuse(self, write: Access, use: Access) -> None:
         if write.index is None or use.index is None:
