@@ -148,9 +148,7 @@ def _within(arrays: Arrays, view: str, array: fun.Var) -> bool:
     return arrays.memory[view].block == arrays.memory[array.name].block
 
 
-def _unsliced(
-    name: str, array: fun.Var, dims: tuple[fun.Span | Size, ...], index: Lmad
-) -> Lmad:
+def _unsliced(name: str, array: fun.Var, dims: tuple[fun.Span | Size, ...], index: Lmad) -> Lmad:
     """The index function of an array of which a slice, of all its elements, is at `index`."""
     offset, kept = index.offset, iter(index.dims)
     whole: list[tuple[Size, Size]] = []

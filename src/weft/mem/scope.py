@@ -46,9 +46,7 @@ class Scope:
     def prover(self) -> Prover:
         if not self._provers:
             source = self.program
-            self._provers.append(
-                Prover(source.facts, sizes=source.sizes, derived=source.derived)
-            )
+            self._provers.append(Prover(source.facts, sizes=source.sizes, derived=source.derived))
         while len(self._provers) <= len(self.ranges):
             name, lower, upper = self.ranges[len(self._provers) - 1]
             lower, upper = self.resolved(lower), self.resolved(upper)

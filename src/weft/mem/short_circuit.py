@@ -112,11 +112,14 @@ class _ShortCircuit:
         self.arrays = Arrays.of(program)
         self.scope = Scope(program.program)
         self.temporary = {block.name for block in program.blocks}
+        self.find = self.copies
         self.remarks: dict[tuple[str, Place | None], Remark] = {}
 
     def run(self) -> Program:
         whole = self.program.program
         body = self.body(whole.body)
+        self.find = self.maps  # after all copies: a map in place saves memory, but no copy
+        body = self.body(body)
         rest = _Finish(self.arrays).body(body)
         blocks = tuple(b for b in self.program.blocks if self.arrays.members.get(b.name))
         return replace(
@@ -133,24 +136,23 @@ class _ShortCircuit:
         state = _Body(body)
         for position in reversed(range(len(state.statements))):
             let = state.statements[position]
-            if _may_be_point(let):
-                for point in self.points(let):
-                    self.attempt(state, position, point)
+            for point in self.find(let):
+                self.attempt(state, position, point)
             if walk.bodies(let.expr):
                 with self.scope.inside(_ranges(let.expr)):
                     expr = walk.map_bodies(let.expr, self.body)
                 state.statements[position] = replace(let, expr=expr)
         return fun.Body(tuple(state.statements), body.results)
 
-    def points(self, let: fun.Let) -> Iterator[Point]:
+    def copies(self, let: fun.Let) -> Iterator[Point]:
         """Each copy that a statement makes; made when it is asked for."""
-        (var, *_) = let.pattern
         match let.expr:
             case fun.Copy(array):
-                target = self.arrays.memory[var.name]
+                target = self.arrays.memory[let.pattern[0].name]
                 what = f"copy of {array.name} into {target.block}"
                 yield Point(array.name, target, what, let.place)
             case fun.Concat(arrays, axis):
+                var = let.pattern[0]
                 whole = self.arrays.memory[var.name]
                 start: Size = Poly.const(0)
                 for array in arrays:
@@ -162,19 +164,22 @@ class _ShortCircuit:
             case fun.Update(_, _, fun.Var(type=fun.Array()) as value) | fun.LmadUpdate(
                 _, _, _, value
             ):
+                var = let.pattern[0]
                 whole = self.arrays.memory[var.name]
                 assert isinstance(let.expr, fun.Update | fun.LmadUpdate)
                 index = layout.of_update(let.expr, whole.index)
                 what = f"copy of {value.name} into a part of {var.name}"
                 yield Point(value.name, _at(value, whole.block, index), what, let.place)
-            case fun.Kernel() as kernel:
-                for result in let.pattern:
-                    yield from self.overwritten(let, kernel, result)
             case _:
                 pass
 
+    def maps(self, let: fun.Let) -> Iterator[Point]:
+        """Arrays over which a kernel may write its results (section 6.9)."""
+        if isinstance(let.expr, fun.Kernel):
+            for result in let.pattern:
+                yield from self.overwritten(let, let.expr, result)
+
     def overwritten(self, let: fun.Let, kernel: fun.Kernel, result: fun.Var) -> Iterator[Point]:
-        """Arrays over which a kernel may write a result (section 6.9)."""
         target = self.arrays.memory[result.name]
         read = dict.fromkeys(
             inner.expr.array.name
@@ -213,9 +218,7 @@ class _ShortCircuit:
             return
         self.arrays.move(moved)
 
-    def moved(
-        self, body: _Body, position: int, point: Point, block: str
-    ) -> dict[str, MemArray]:
+    def moved(self, body: _Body, position: int, point: Point, block: str) -> dict[str, MemArray]:
         """Where all of the source's block lies then; scalars are moved up for it."""
         first = self.creation(body, position, point, block)
         members = self.arrays.members[block]

@@ -432,5 +432,3 @@ def _bound(bodies: Iterable[fun.Body]) -> frozenset[str]:
         for let in walk.statements(body):
             names.update(var.name for var in (*let.pattern, *walk.operands(let.expr)[2]))
     return frozenset(names)
-
-
