@@ -5,6 +5,7 @@ Every program is run by value and by heap, before and after the pass.
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 from mem.test_introduce import agree
 
+import weft as wf
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret as by_value
 from weft.fun.parse import parse
+from weft.lower.segment import compile_segment
 from weft.mem.check import check
 from weft.mem.costs import costs
 from weft.mem.hoist import hoist
@@ -24,6 +27,8 @@ from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
 from weft.mem.nodes import Program
 from weft.mem.short_circuit import short_circuit
+from weft.plan.archive import dumps, segment_from_json, segment_to_json
+from weft.printers.c import print_program
 
 Y = np.arange(20.0).reshape(5, 4)
 X = np.array([3.0, 1.0, 4.0, 1.0])
@@ -67,7 +72,7 @@ def left(program: Program) -> dict[str, str]:
     return {
         remark.what: remark.condition
         for remark in program.remarks
-        if "argument" not in remark.found
+        if remark.what.startswith("copy") and "argument" not in remark.found
     }
 
 
@@ -331,9 +336,9 @@ def antidiagonal(read: str) -> Program:
     return passed(
         "program test(a: f64[100])\n{\n let y: f64[100] = copy a\n"
         " let d: f64[10] = lmad y[9; (10 : 9)]\n"
-        f" let x: f64[10] = kernel (i < 10) {{ let e: f64 = {read} let f: f64 = add(e, 1_f64) in f }}\n"
         " let x: f64[10] = kernel (i < 10) {"
         f" let e: f64 = {read} let f: f64 = add(e, 1_f64) in f }}\n"
+        " let z: f64[100] = update_lmad y[9; (10 : 9)] = x in z }",
         np.arange(100.0),
     )
 
@@ -518,3 +523,41 @@ def test_without_points_nothing_is_done() -> None:
 def test_a_copy_that_is_none_is_removed() -> None:
     program = rows(row("x") + "let z: f64[m] = copy x\n")
     assert not any(isinstance(s.expr, fun.Copy) for s in walk.statements(program.program.body))
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def test_remarks_survive_the_archive() -> None:
+    program = rows(START + row("x") + "let c: f64 = y[1, 0]\n" + PUT, "z, c")
+    segment = compile_segment(program, "weft_entry", print_program)
+    assert segment_from_json(json.loads(dumps(segment_to_json(segment)))) == segment
+    copied, *_ = segment.remarks
+    assert copied.startswith("copy of x into a part of z: overlap: y is read after x would be")
+    assert any(line.startswith("8*m bytes of x: overlap") for line in segment.remarks)
+
+
+def test_explain_names_the_line_and_the_condition() -> None:
+    @wf.jit
+    def turned(a: Any) -> Any:
+        return wf.fori_loop(0, 3, lambda t, x: x[::-1] + 1.0, a)
+
+    text = str(wf.explain(turned, wf.asarray(np.arange(8.0))))
+    (line,) = [line for line in text.splitlines() if "copy of" in line and "argument" in line]
+    assert "test_short_circuit.py:" in line
+    assert "creation" in line
+
+
+def test_nothing_is_moved_where_it_is_switched_off() -> None:
+    @wf.jit
+    def joined(a: Any) -> Any:
+        return wf.concat([a + 1.0, a * 2.0])
+
+    a = np.arange(5.0)
+    on = joined.lower(a).funmem
+    with wf.config(optimise="no-short-circuit"):
+        off = joined.lower(a).funmem
+        np.testing.assert_array_equal(joined(a), np.concatenate([a + 1, a * 2]))
+    np.testing.assert_array_equal(joined(a), np.concatenate([a + 1, a * 2]))
+    assert "block" not in on
+    assert "copy" in off

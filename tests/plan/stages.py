@@ -19,6 +19,7 @@ class InterpretedStage:
 
     workspace = None
     kernels = ()
+    remarks = ()
 
     def __init__(self, program: fun.Program, layouts: Sequence[str]) -> None:
         assert len(layouts) == len(program.params)

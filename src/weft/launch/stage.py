@@ -32,6 +32,7 @@ class SegmentStage:
         self.derived = segment.derived
         self.workspace: Size | None = segment.workspace
         self.kernels = segment.kernels
+        self.remarks = segment.remarks
         self._loaded: LoadedSegment = device.load(segment)
 
     def run(
@@ -55,6 +56,7 @@ class InterpretedStage:
     """A stage that the interpreter runs: library calls, or no compiler."""
 
     workspace: Size | None = None
+    remarks: tuple[str, ...] = ()
 
     def __init__(self, program: fun.Program) -> None:
         self.program = program

@@ -56,6 +56,7 @@ def compile_segment(
         collisions=tuple(unit.collisions),
         failures=tuple(Failure(f.kind, f.array, f.axis, f.place) for f in unit.failures),
         kernels=tuple(unit.kernels),
+        remarks=tuple(map(str, memory_program.remarks)),
     )
 
 

@@ -18,7 +18,7 @@ from weft.fun import walk
 from weft.lmad import Lmad
 from weft.mem import layout
 from weft.mem.aliases import reads_own
-from weft.mem.nodes import MemArray, Program, Remark
+from weft.mem.nodes import Block, MemArray, Program, Remark
 from weft.mem.project import Arrays, Refused, project
 from weft.mem.scope import Scope, variables
 from weft.mem.summaries import Accesses, Inspection, Summary
@@ -113,6 +113,7 @@ class _ShortCircuit:
         self.scope = Scope(program.program)
         self.temporary = {block.name for block in program.blocks}
         self.find = self.copies
+        self.refused: dict[str, Refused] = {}  # by the block that stays
         self.remarks: dict[tuple[str, Place | None], Remark] = {}
 
     def run(self) -> Program:
@@ -126,8 +127,24 @@ class _ShortCircuit:
             self.program,
             program=replace(whole, body=rest),
             blocks=blocks,
-            remarks=(*self.remarks.values(),),
+            remarks=(*self.remarks.values(), *self.kept(rest, blocks)),
         )
+
+    def kept(self, body: fun.Body, blocks: Sequence[Block]) -> Iterator[Remark]:
+        """Why blocks remain: what refused to move what they hold, if it could have."""
+        first: dict[str, tuple[fun.Var, Place | None]] = {}
+        for let in walk.statements(body):
+            for var in let.pattern:
+                if isinstance(var.type, MemArray):
+                    first.setdefault(var.type.block, (var, let.place))
+        for block in blocks:
+            var, place = first[block.name]
+            what = f"{block.bytes} bytes{' for each thread' * block.per_thread} of {var.name}"
+            refused = self.refused.get(block.name)
+            if refused is None:
+                yield Remark(what, "no point", "it is copied to no other memory", place)
+            else:
+                yield Remark(what, refused.condition, refused.found, place)
 
     # ------------------------------------------------------------ bodies
 
@@ -210,6 +227,7 @@ class _ShortCircuit:
         try:
             moved = self.moved(body, position, point, source.block)
         except Refused as refused:
+            self.refused.setdefault(source.block, refused)
             if not point.over:
                 key = point.what, point.place
                 self.remarks[key] = Remark(

@@ -44,6 +44,7 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
             for failure in segment.failures
         ],
         "kernels": list(segment.kernels),
+        "remarks": list(segment.remarks),
     }  # fmt: skip
 
 
@@ -69,6 +70,7 @@ def segment_from_json(found: dict[str, Any]) -> Segment:
         collisions=tuple(map(_to_collision, found["collisions"])),
         failures=tuple(map(_to_failure, found["failures"])),
         kernels=tuple(found["kernels"]),
+        remarks=tuple(found["remarks"]),
     )
 
 

@@ -158,6 +158,8 @@ def _stages(plan: Plan) -> Iterator[Line]:
         yield from _windows(plan, stage)
         for kernel in stage.kernels:
             yield Line(2, f"kernel {kernel}")
+        for remark in stage.remarks:
+            yield Line(2, remark)
         for name in stage.kept:
             if plan.values[name].shape:
                 where = "a scratch file" if name in stage.spilled else "memory"

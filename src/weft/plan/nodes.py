@@ -36,6 +36,8 @@ class StageCode(Protocol):
         Bytes that one run needs besides its arguments (None: the planner estimates it).
     kernels : tuple of str
         One line for each kernel, for `explain`.
+    remarks : tuple of str
+        One line for each copy and each block of memory that remains, and why.
     """
 
     @property
@@ -49,6 +51,9 @@ class StageCode(Protocol):
 
     @property
     def kernels(self) -> tuple[str, ...]: ...
+
+    @property
+    def remarks(self) -> tuple[str, ...]: ...
 
     def run(
         self,
@@ -195,6 +200,7 @@ class PlannedStage:
     freed: tuple[str, ...] = ()
     spilled: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     read: Mapping[str, int] = field(default_factory=dict)
     held: int = 0
     kept_rows: tuple[Numbers | None, ...] = ()

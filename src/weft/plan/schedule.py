@@ -378,7 +378,8 @@ class Scheduler:
             stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
             self.resident + staging * depth + workspace,
             written, self._integers(boxes), loads, tuple(sorted(self.kept)),
-            kernels=self.code.kernels, read=read, held=self.resident, kept_rows=kept_rows,
+            kernels=self.code.kernels, remarks=self.code.remarks, read=read, held=self.resident,
+            kept_rows=kept_rows,
         )  # fmt: skip
 
     def _values(self, boxes: Boxes) -> dict[str, Any]:

@@ -97,3 +97,4 @@ class Segment:
     collisions: tuple[CollisionCheck, ...] = ()
     failures: tuple[Failure, ...] = ()
     kernels: tuple[str, ...] = field(default=())  # one line each, for `explain`
+    remarks: tuple[str, ...] = field(default=())  # copies and memory that remain, and why
