@@ -1,0 +1,91 @@
+"""After every memory pass programs are valid: those of the library, and random ones."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from mem.programs import CASES
+from mem.test_introduce import sizes_of
+from mem.validity import all_hold, fails, forms, holds, is_valid
+from programs.library import EXAMPLES, SIZES
+from programs.random_data import Case
+from programs.random_memory import generate, memory_programs
+from programs.random_programs import programs
+from programs.shrink import shrink
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+
+SETTINGS = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+CHUNK = 1000
+CHUNKS = 100
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hand_built(name: str) -> None:
+    program, arguments = CASES[name]()
+    for form in forms(program):
+        is_valid(form, arguments, sizes_of(name))
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("call_")])
+def test_library(name: str) -> None:
+    example = EXAMPLES[name]
+    for form in forms(example.program):
+        is_valid(form, example.arguments(), SIZES)
+
+
+@given(memory_programs())
+@SETTINGS
+def test_random_memory(case: Case) -> None:
+    holds(case)
+
+
+@given(programs(extents=(2, 3, 5)))
+@SETTINGS
+def test_random_programs(case: Case) -> None:
+    holds(case)
+
+
+def test_random_seeds() -> None:
+    all_hold(range(120))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_hundred_thousand(chunk: int) -> None:
+    all_hold(range(CHUNK * chunk, CHUNK * (chunk + 1)))
+
+
+# ---------------------------------------------------------------- the tests' own tests
+
+
+def statements(case: Case) -> list[fun.Let]:
+    return list(walk.statements(case.program.body))
+
+
+def test_random_programs_are_of_every_kind() -> None:
+    found: dict[type, int] = {}
+    for seed in range(300):
+        for kind in {type(let.expr) for let in statements(generate(random.Random(seed)))}:
+            found[kind] = found.get(kind, 0) + 1
+    wanted = set(fun.Expr.__args__) - {fun.Call}  # type: ignore[attr-defined]
+    assert {kind for kind in wanted if found.get(kind, 0) < 10} == set()
+
+
+def test_a_wrong_pass_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that has an array's last use may overwrite it, but views are forgotten."""
+    from weft.mem.aliases import Liveness
+
+    monkeypatch.setattr(Liveness, "class_of", lambda live, name: name)
+    bad = [c for c in (generate(random.Random(seed)) for seed in range(60)) if fails(c)]
+    assert len(bad) > 3
+    smallest = min((shrink(case, fails) for case in bad[:3]), key=lambda c: len(statements(c)))
+    assert len(statements(smallest)) < 16
+    monkeypatch.undo()
+    holds(smallest)

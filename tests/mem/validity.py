@@ -1,0 +1,78 @@
+"""Validity (definition 4.4.1 of the thesis): by value and by heap a program gives the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from programs.agree import assert_agree
+from programs.random_data import Case
+from programs.random_memory import generate
+from programs.shrink import shrink
+
+from weft.compiler import with_memory
+from weft.fun import nodes as fun
+from weft.fun.interpret import interpret as by_value
+from weft.mem.check import check
+from weft.mem.erase import erase
+from weft.mem.interpret import interpret as by_heap
+from weft.mem.show import show
+from weft.passes.nest import nest
+from weft.passes.pipeline import optimise
+
+STAGES = ("no-short-circuit no-merge", "no-merge", "no-short-circuit", "")
+"""What `weft.config(optimise=...)` leaves out: every pass alone, then all together."""
+
+
+def is_valid(
+    program: fun.Program,
+    arguments: Sequence[Any],
+    sizes: dict[str, int],
+    stages: Sequence[str] = STAGES,
+) -> None:
+    """Assert that a program is valid after each stage of memory passes."""
+    wanted = by_value(program, arguments, sizes)
+    done = []
+    for stage in stages:
+        with_blocks = with_memory(program, {}, stage)
+        if with_blocks in done:
+            continue
+        done.append(with_blocks)
+        check(with_blocks, f"the passes without {stage!r}")
+        try:
+            assert_agree(by_value(erase(with_blocks), arguments, sizes), wanted)
+            assert_agree(by_heap(with_blocks, arguments, sizes), wanted)
+        except Exception as error:
+            error.add_note(f"without {stage!r}:\n{show(with_blocks)}")
+            raise
+
+
+def forms(program: fun.Program) -> list[fun.Program]:
+    """A program as it is written, and as the passes on FUN leave it."""
+    return [program, nest(optimise(program))]
+
+
+def holds(case: Case) -> None:
+    for program in forms(case.program):
+        is_valid(program, case.arguments, case.sizes)
+
+
+def fails(case: Case) -> bool:
+    try:
+        holds(case)
+    except Exception:
+        return True
+    return False
+
+
+def all_hold(seeds: range) -> None:
+    """Assert that the random programs of seeds are valid; the first that is not, shrunk."""
+    for seed in seeds:
+        case = generate(random.Random(seed))
+        if fails(case):
+            smallest = shrink(case, fails)
+            try:
+                holds(smallest)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}: {smallest}") from error
