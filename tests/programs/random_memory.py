@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,9 @@ def generate(source: random.Random, statements: int = 4) -> Case:
     scope = Scope(builder, list(arrays), [], choice)
     for _ in range(source.randint(1, statements)):
         generator.group(scope)
-    results = [scope.arrays[-1]]
+        if generator.chance(60):
+            generator.observe(scope)
+    results = [scope.arrays[-1], *scope.scalars]
     results += [source.choice(scope.arrays) for _ in range(source.randint(0, 2))]
     program = fun.Program("random", (*arrays, choice), builder.body(results), tuple(sizes))
     return Case(program, tuple(arguments), sizes)
@@ -57,19 +59,19 @@ def generate(source: random.Random, statements: int = 4) -> Case:
 
 @dataclass
 class Scope:
-    """What a body sees: arrays, and indices with the extents below which they are."""
+    """What a body sees: arrays, what was observed of some, indices and their extents."""
 
     builder: Builder
     arrays: list[fun.Var]
     indices: list[tuple[Size, Size]]
     choice: fun.Var
+    scalars: list[fun.Var] = field(default_factory=list)
     depth: int = 0
-    in_kernel: bool = False
 
-    def inner(self, indices: list[tuple[Size, Size]], in_kernel: bool = False) -> Scope:
+    def inner(self, indices: list[tuple[Size, Size]]) -> Scope:
         return Scope(
             self.builder.inner(), list(self.arrays), [*self.indices, *indices], self.choice,
-            self.depth + 1, self.in_kernel or in_kernel,
+            list(self.scalars), self.depth + 1,
         )  # fmt: skip
 
     def let(self, expr: fun.Expr, type_: fun.Type, base: str = "t") -> fun.Var:
@@ -244,18 +246,37 @@ class _Generator:
         body = inner.builder.body((*at, value))
         return scope.let(fun.Scatter((target,), space, body), target.type, "w")
 
+    def observe(self, scope: Scope) -> None:
+        """A sum over an array, to which each element contributes another multiple of itself."""
+        array = self.array(scope)
+        space, inner = self.space(scope, array.type.shape)
+        number: Size = ONE
+        for dimension in space:
+            number = number * 7 + Poly.var(dimension.index.name)
+        scalar, b = fun.Scalar(DType.F64), inner.builder
+        weight = b.let(fun.Cast(DType.F64, b.let(fun.SizeValue(number), I64)), scalar)
+        at = tuple(Poly.var(r.index.name) for r in space)
+        element = b.let(fun.Index(array, at), fun.Scalar(array.type.dtype))
+        if element.type != scalar:
+            element = b.let(fun.Cast(DType.F64, element), scalar)
+        body = b.body((b.let(fun.Apply("multiply", (weight, element)), scalar),))
+        zero = (fun.Const(0.0, DType.F64),)
+        expr = fun.Reduce(space, len(space), body, self.adding(scope, DType.F64), zero)
+        scope.scalars.append(scope.let(expr, scalar, "o"))
+
+    def adding(self, scope: Scope, dtype: DType) -> fun.Lambda:
+        scalar, b = fun.Scalar(dtype), scope.builder.inner()
+        left, right = (self.variable("x", scalar) for _ in range(2))
+        return fun.Lambda((left, right), b.body((b.let(fun.Apply("add", (left, right)), scalar),)))
+
     def sums(self, scope: Scope) -> fun.Var:
         """Sums or running sums of rows."""
         array = self.array(scope)
         space, inner = self.space(scope, array.type.shape)
         indices = [Poly.var(r.index.name) for r in space]
         type_ = array.type
-        scalar = fun.Scalar(type_.dtype)
         value = self.code(inner, type_.dtype, [array], indices)
-        left, right = (self.variable("x", scalar) for _ in range(2))
-        adding = inner.builder.inner()
-        both = adding.let(fun.Apply("add", (left, right)), scalar)
-        operator = fun.Lambda((left, right), adding.body((both,)))
+        operator = self.adding(scope, type_.dtype)
         zero = (fun.Const(0.0 if type_.dtype.is_float else 0, type_.dtype),)
         body = inner.builder.body((value,))
         if type_.rank == 1 or self.chance(50):
@@ -268,11 +289,13 @@ class _Generator:
     def rows(self, scope: Scope) -> fun.Var:
         """A kernel whose body makes an array, with statements before."""
         extent = self.shape()[0]
-        space, inner = self.space(scope, (extent,), in_kernel=True)
+        space, inner = self.space(scope, (extent,))
         for _ in range(self.random.randint(1, 2)):
             row = self.group(inner)
+            if self.chance(40):
+                self.observe(inner)
         if self.chance(40):
-            row = self.array(inner)
+            row = self.made(inner, row.type, [row])
         type_ = fun.Array(row.type.dtype, (extent, *row.type.shape))
         return scope.let(fun.Kernel(space, inner.builder.body((row,))), type_, "w")
 
@@ -291,6 +314,8 @@ class _Generator:
         inner.arrays += params * 2
         for _ in range(self.random.randint(1, 2)):
             self.group(inner)
+            if self.chance(40):
+                self.observe(inner)
         results: list[fun.Atom] = []
         for param in params:
             fitting = [v for v in inner.arrays if v.type == param.type]
@@ -338,7 +363,9 @@ class _Generator:
     ) -> fun.Var:
         """An array of a type, made by statements that may read the given arrays."""
         type_ = type_ or fun.Array(self.dtype(), self.shape())
-        reads = (reads or []) + ([self.array(scope)] if scope.arrays and self.chance(50) else [])
+        reads = list(reads or [])
+        if scope.arrays:
+            reads += [self.array(scope) for percent in (70, 30) if self.chance(percent)]
         way = self.random.randrange(100)
         nonempty = 0 not in map(self.value, type_.shape)
         if way < 10 and type_.rank > 1:
@@ -381,7 +408,7 @@ class _Generator:
         return scope.let(fun.Kernel(space, inner.builder.body((value,))), type_, "k")
 
     def mapped_rows(self, scope: Scope, type_: fun.Array, reads: list[fun.Var]) -> fun.Var:
-        space, inner = self.space(scope, type_.shape[:1], in_kernel=True)
+        space, inner = self.space(scope, type_.shape[:1])
         row = self.made(inner, replace(type_, shape=type_.shape[1:]), reads)
         if self.chance(50):
             dims, shape = self.window(inner, row)
@@ -390,11 +417,9 @@ class _Generator:
             row = inner.let(fun.Update(row, dims, new), row.type, "u")
         return scope.let(fun.Kernel(space, inner.builder.body((row,))), type_, "k")
 
-    def space(
-        self, scope: Scope, shape: tuple[Size, ...], in_kernel: bool = True
-    ) -> tuple[tuple[fun.Range, ...], Scope]:
+    def space(self, scope: Scope, shape: tuple[Size, ...]) -> tuple[tuple[fun.Range, ...], Scope]:
         space = tuple(fun.Range(scope.builder.index(), extent) for extent in shape)
-        inner = scope.inner([(Poly.var(r.index.name), r.extent) for r in space], in_kernel)
+        inner = scope.inner([(Poly.var(r.index.name), r.extent) for r in space])
         return space, inner
 
     def code(
@@ -407,8 +432,8 @@ class _Generator:
             number = number * 4 + index
         own = scope.builder.let(fun.SizeValue(number), I64, "s")
         total = scope.builder.let(fun.Cast(dtype, own), scalar, "x")
-        for array in reads:
-            found = self.read(scope, array)
+        seen = [self.pick(scope.scalars)] if scope.scalars and self.chance(40) else []
+        for found in [*(self.read(scope, array) for array in reads), *seen]:
             if found is not None:
                 if found.type != scalar:
                     if dtype.is_integer:
