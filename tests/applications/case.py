@@ -30,6 +30,9 @@ class Case:
         for the algorithm, not for the way it is run: all ways share it.
     streams : bool
         Whether the planner can cut the program into boxes.
+    counts : bool
+        Whether a golden file holds its costs: not where the heap evaluator, which goes from
+        element to element, would take long.
     """
 
     function: Callable[..., Any]
@@ -38,6 +41,7 @@ class Case:
     relative: float = 1e-5
     absolute: float = 1e-6
     streams: bool = True
+    counts: bool = True
 
 
 def example(name: str) -> ModuleType:

@@ -6,9 +6,8 @@ A module of `cases/` gives `case() -> Case`, or several with `cases() -> dict[st
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ import numpy as np
 import pytest
 from agreement.ways import small_boxes
 from applications.case import Case
+from applications.costs import costs_of, table
 
 import weft as wf
-from weft.config import Settings
 from weft.frontend.containers import flatten
-
-HAS_OPTIMISE = "optimise" in {field.name for field in fields(Settings)}
 
 
 def discover() -> dict[str, Case]:
@@ -39,7 +36,15 @@ def discover() -> dict[str, Case]:
 
 
 CASES = discover()
-every_case = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+
+
+def cases(of: Callable[[Case], bool]) -> pytest.MarkDecorator:
+    """A parameter that is each of some cases."""
+    found = {name: case for name, case in CASES.items() if of(case)}
+    return pytest.mark.parametrize("case", found.values(), ids=list(found))
+
+
+every_case = cases(lambda _: True)
 
 
 def arrays(result: Any) -> list[Any]:
@@ -88,8 +93,6 @@ def test_compiled(case: Case) -> None:
 @every_case
 def test_compiled_without_short_circuiting(case: Case) -> None:
     """Bit by bit what short-circuiting gives: it moves memory, never arithmetic."""
-    if not HAS_OPTIMISE:
-        pytest.skip("no setting optimise")
     plain = computed(case, interpret_below=0, optimise="no-short-circuit")
     assert_as_reference(case, plain)
     for result, other in zip(computed(case, interpret_below=0), plain, strict=True):
@@ -106,9 +109,18 @@ def test_called_on_numpy_arrays(case: Case) -> None:
         np.testing.assert_array_equal(argument, copy)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES.values() if c.streams], ids=[n for n, c in CASES.items() if c.streams]
-)
+@cases(lambda case: case.counts)
+def test_golden_costs(case: Case, golden: Callable[[str], None]) -> None:
+    """What short-circuiting saves: it never costs anything."""
+    results = lazily(case, case.arguments)
+    short, plain = costs_of(results), costs_of(results, "no-short-circuit")
+    assert short.copies <= plain.copies
+    assert short.copied_bytes <= plain.copied_bytes
+    assert short.allocated_bytes <= plain.allocated_bytes
+    golden(table({"short-circuited": short, "plain": plain}))
+
+
+@cases(lambda case: case.streams)
 @pytest.mark.parametrize("box_bytes", [1 << 9, 1 << 16])
 def test_streamed(case: Case, box_bytes: int, tmp_path: Path) -> None:
     """From files, through boxes, to files."""

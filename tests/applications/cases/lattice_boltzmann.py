@@ -40,7 +40,7 @@ def reference(f: Any, obstacle: Any, lid: Any, steps: int) -> Any:
 def cases() -> dict[str, Case]:
     program = example("lattice_boltzmann")
     random = np.random.default_rng(5)
-    f, obstacle, lid = program.box(random.random((7, 9, 11)) < 0.2)
+    f, obstacle, lid = program.box(random.random((5, 6, 7)) < 0.2)
     f *= random.uniform(0.9, 1.1, f.shape).astype(np.float32)
     return {
         "three_steps": Case(program.simulate, (f, obstacle, lid, 3), reference),

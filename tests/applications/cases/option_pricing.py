@@ -64,8 +64,9 @@ def cases() -> dict[str, Case]:
     def case(name: str, **changes: Any) -> Case:
         given = program.load(name)[0] | changes
         return Case(
-            program.price, tuple(given[name] for name in ARGUMENTS), price, 1e-9, streams=False
-        )
+            program.price, tuple(given[name] for name in ARGUMENTS), price, 1e-9, streams=False,
+            counts=given["paths"] < 700,
+        )  # fmt: skip
 
     return {
         "european": case("small", paths=512),
