@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.lmad import Lmad
+from weft.lmad import sets as lmads
 from weft.lmad.overlap import Verdict, overlap
 from weft.ops.dtypes import DType
 from weft.sizes import Poly, Size, as_poly
@@ -32,6 +33,7 @@ class Scope:
         self._verdicts: dict[tuple[Lmad, Lmad], Verdict] = {}
         self._sizes = frozenset(program.sizes)
         self._spans: dict[Lmad, tuple[Size, Size] | None] = {}
+        self._covers: dict[tuple[object, ...], Lmad | None] = {}
 
     @contextmanager
     def inside(self, ranges: Iterable[tuple[str, Size, Size]]) -> Iterator[None]:
@@ -112,6 +114,13 @@ class Scope:
             if not self.ranges:
                 self._verdicts[key] = found
         return found
+
+    def cover(self, index: Lmad, name: str, lower: Size, extent: Size) -> Lmad | None:
+        """What an index function covers over a range of one of its variables."""
+        key = index, name, lower, extent, *self.ranges
+        if key not in self._covers:
+            self._covers[key] = lmads.cover(index, name, lower, extent, self.prover)
+        return self._covers[key]
 
 
 def variables(index: Lmad) -> frozenset[str]:

@@ -381,8 +381,8 @@ class Inspection:
         if name in lower.variables() | upper.variables():
             # Where the others are counted from this iteration on, that is not theirs.
             own = put(index, name, Poly.var(_OTHER))
-            return lmads.cover(own, _OTHER, lower, upper - lower, self.scope.prover)
-        return lmads.cover(index, name, lower, upper - lower, self.scope.prover)
+            return self.scope.cover(own, _OTHER, lower, upper - lower)
+        return self.scope.cover(index, name, lower, upper - lower)
 
     # ------------------------------------------------------------ checks
 

@@ -46,12 +46,11 @@ class Poly:
         return self._hash
 
     def _plus(self, other: Poly | int, sign: int) -> Poly:
-        if not isinstance(other, Poly):
-            if other == 0:
-                return self
-            other = Poly.const(other)
+        added = other.terms if isinstance(other, Poly) else {(): int(other)} if other else {}
+        if not added:
+            return self
         terms = dict(self.terms)
-        for monomial, factor in other.terms.items():
+        for monomial, factor in added.items():
             total = terms.get(monomial, 0) + sign * factor
             if total:
                 terms[monomial] = total
@@ -76,13 +75,7 @@ class Poly:
     def __mul__(self, other: Poly | int) -> Poly:
         if not isinstance(other, Poly):
             return self if other == 1 else Poly({m: f * other for m, f in self.terms.items()})
-        terms: dict[Monomial, int] = {}
-        for left, left_factor in self.terms.items():
-            for right, right_factor in other.terms.items():
-                # Sorted already where one of them is constant.
-                monomial = tuple(sorted(left + right)) if left and right else left or right
-                terms[monomial] = terms.get(monomial, 0) + left_factor * right_factor
-        return Poly(terms)
+        return Poly(_times(self.terms, other.terms))
 
     __rmul__ = __mul__
 
@@ -105,7 +98,7 @@ class Poly:
         return None
 
     def variables(self) -> frozenset[str]:
-        return frozenset(name for monomial in self.terms for name in monomial)
+        return frozenset().union(*self.terms)
 
     def degree(self, name: str) -> int:
         return max((monomial.count(name) for monomial in self.terms), default=0)
@@ -124,20 +117,21 @@ class Poly:
 
     def substitute(self, values: Mapping[str, Poly | int]) -> Poly:
         """Replace variables by polynomials, all at once."""
-        total = ZERO
-        kept: dict[Monomial, int] = {}
-        for monomial, factor in self.terms.items():
-            if not any(name in values for name in monomial):
-                kept[monomial] = factor
-                continue
-            product = _of({tuple(name for name in monomial if name not in values): factor})
-            for name in monomial:
-                if name in values:
-                    product = product * values[name]
-            total = total + product
-        if len(kept) == len(self.terms):
+        if not values:
             return self
-        return total + _of(kept) if kept else total
+        total: dict[Monomial, int] = {}
+        changed = False
+        for monomial, factor in self.terms.items():
+            product = {monomial: factor}
+            if any(name in values for name in monomial):
+                changed = True
+                product = {tuple(name for name in monomial if name not in values): factor}
+                for name in monomial:
+                    if name in values:
+                        product = _times(product, as_poly(values[name]).terms)
+            for moved, part in product.items():
+                total[moved] = total.get(moved, 0) + part
+        return Poly(total) if changed else self
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value; a `KeyError` names a variable without one."""
@@ -165,6 +159,17 @@ class Poly:
 
     def __repr__(self) -> str:
         return f"Poly({str(self)!r})"
+
+
+def _times(left: dict[Monomial, int], right: dict[Monomial, int]) -> dict[Monomial, int]:
+    """The terms of a product; there may be zeros among them."""
+    terms: dict[Monomial, int] = {}
+    for first, factor in left.items():
+        for second, other in right.items():
+            # Sorted already where one of them is constant.
+            monomial = tuple(sorted(first + second)) if first and second else first or second
+            terms[monomial] = terms.get(monomial, 0) + factor * other
+    return terms
 
 
 def _of(terms: dict[Monomial, int]) -> Poly:

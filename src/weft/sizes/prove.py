@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.sizes.division import content
 from weft.sizes.facts import Derived, Fact
-from weft.sizes.poly import Poly, as_poly
+from weft.sizes.poly import Monomial, Poly, as_poly
 
 if TYPE_CHECKING:
     from typing import Self
@@ -342,16 +342,18 @@ class Prover:
     def _by_signs(self, poly: Poly) -> bool:
         """Whether no term is negative once each variable counts from its lowest value."""
         assert self._lowest is not None
-        shifted: dict[str, Poly] = {}
-        for monomial in poly.terms:
+        moved: dict[Monomial, int] = {}
+        for monomial, factor in poly.terms.items():
+            product: list[tuple[Monomial, int]] = [((), factor)]
             for name in monomial:
                 low = self._lowest.get(name)
                 if low is None:
                     return False
-                if low:
-                    shifted[name] = Poly.var(name) + low
-        moved = poly.substitute(shifted) if shifted else poly
-        return all(factor >= 0 for factor in moved.terms.values())
+                constant = [(m, f * low) for m, f in product] if low else []
+                product = [((*m, name), f) for m, f in product] + constant
+            for m, f in product:
+                moved[m] = moved.get(m, 0) + f
+        return all(factor >= 0 for factor in moved.values())
 
 
 def _tight(poly: Poly) -> Poly:
