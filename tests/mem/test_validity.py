@@ -57,6 +57,11 @@ def test_random_seeds() -> None:
     all_hold(range(40))
 
 
+@pytest.mark.parametrize("seed", [817])  # reads an array under two ranks
+def test_seeds_that_once_failed(seed: int) -> None:
+    all_hold(range(seed, seed + 1))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -68,5 +68,5 @@ def of_update(expr: fun.Update | fun.LmadUpdate, index: Lmad) -> Lmad:
 
 
 def same(left: MemArray, right: MemArray) -> bool:
-    """Whether two arrays of one shape are the same memory, element by element."""
-    return left.block == right.block and left.index.same(right.index)
+    """Whether two arrays are the same memory, element by element."""
+    return left.block == right.block and left.rank == right.rank and left.index.same(right.index)
