@@ -15,23 +15,22 @@ import weft as wf
 
 
 def block_scores(penalty, left, above, similar):
-    """Scores of a block, of the column left of it (with the corner) and the row above it.
+    """Scores of a block, from the column left of it (with the corner) and the row above it.
 
     Leaving out a letter of the other sequence costs as much for every letter, so the best way
     along a row is a running maximum, of scores without these costs.
     """
-    size = similar.shape[0]
-    ramp = penalty * wf.arange(size + 1, dtype=similar.dtype)
+    ramp = penalty * wf.arange(similar.shape[0] + 1, dtype=similar.dtype)
 
-    def row(i, scores):
-        best = wf.maximum(scores[i, :-1] + similar[i], scores[i, 1:] - penalty)
-        start = scores[i + 1, :1]
-        best = wf.associative_scan("max", wf.concat([start, best]) + ramp) - ramp
-        return scores.at[i + 1].set(best)
+    def row(above, beside):
+        start, similar = beside
+        best = wf.maximum(above[:-1] + similar, above[1:] - penalty)
+        best = wf.concat([start[None], best]) + ramp
+        scores = wf.associative_scan("max", best) - ramp
+        return scores, scores[1:]
 
-    scores = wf.zeros((size + 1, size + 1), dtype=similar.dtype)
-    scores = scores.at[:, 0].set(left).at[0, 1:].set(above)
-    return wf.fori_loop(0, size, row, scores)[1:, 1:]
+    _, rows = wf.scan(row, wf.concat([left[:1], above]), (left[1:], similar))
+    return rows
 
 
 @partial(wf.jit, static_argnames="size")

@@ -80,3 +80,22 @@ def test_an_operator_that_does_not_commute() -> None:
     for n in [1, 7, 5000, 140_000]:
         x = rng.integers(0, 50, n) * (rng.random(n) < 0.05)
         agree(program, [x], segment=segment, n=n)
+
+
+@pytest.mark.parametrize("extent", [1, 7, 4095, 4096])
+def test_short_rows_inside_of_kernels_need_no_totals(extent: int) -> None:
+    text = """program rows(x: f64[n, EXTENT]) sizes n {
+      let r: f64[n, EXTENT] = kernel (q < n) {
+        let sums: f64[EXTENT] = scan (i < EXTENT) from 0.5 {
+          let a: f64 = x[q, i]
+          in a
+        } with (l: f64, m: f64) { let t: f64 = add(l, m) in t }
+        in sums
+      }
+      in r
+    }"""
+    program = parse(text.replace("EXTENT", str(extent)))
+    segment = compiled(program)
+    assert ("total" in segment.source) == (extent >= 4096)
+    x = np.random.default_rng(extent).normal(size=(3, extent))
+    agree(program, [x], segment=segment, n=3, rtol=1e-9)

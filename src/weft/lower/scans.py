@@ -21,7 +21,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels, operators, past_caches, reductions, shapes
+from weft.lower import bounds, kernels, operators, past_caches, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import simd
@@ -78,7 +78,7 @@ def _serial(
     def row() -> None:
         extent = e.named(last.extent)
         carry = [e.mutable(value.dtype, value, "carry") for value in initial]
-        if not shapes.is_flat(scan.body):
+        if not shapes.is_flat(scan.body) or _one_stream(e, last.extent):
             serial, e.serial = e.serial, True
             var = e.unit.integer("i")
             with e.loop(var, imp.ZERO, extent):
@@ -98,6 +98,12 @@ def _serial(
             tile.scan()
 
     kernels.nest(e, outer, row)
+
+
+def _one_stream(e: Emitter, extent: Size) -> bool:
+    """Whether rows are always so short that they are one stream: its total is not needed."""
+    limits = bounds.extremes(e, extent, largest=True)
+    return any(limit.is_constant and limit.constant < SHORT for limit in limits)
 
 
 def _parallel(
