@@ -298,6 +298,15 @@ def test_overlap_rejects_a_write_to_the_row() -> None:
     assert in_place(rows(elsewhere + PUT))
 
 
+def test_a_destination_is_filled_before_the_source() -> None:
+    """As `a.at[1].set(f(a))` is traced: the copy of `a` stands after what is put into it."""
+    assert in_place(rows(row("x", "a[1, I]") + START + PUT))
+    zeros = "let y: f64[n, m] = broadcast 0_f64 (n, m)\n"
+    assert in_place(rows(row("x") + zeros + PUT))
+    from_source = "let e: f64 = x[0]\nlet y: f64[n, m] = broadcast e (n, m)\n"
+    assert left(rows(row("x") + from_source + PUT)) == {"copy of x into a part of z": "overlap"}
+
+
 @pytest.mark.parametrize(("at", "accepted"), [("2", True), ("1", False)])
 @pytest.mark.parametrize(
     "use",

@@ -248,7 +248,14 @@ class _ShortCircuit:
         moved = project(self.arrays, touching, point.source, point.target)
         lifted = self.lifted(body, first, position, point)
         self.check_after(body, position, point, block, moved)
-        self.check_before(body, first, position, point, moved)
+        try:
+            self.check_before(body, first, position, point, moved)
+        except Refused:
+            early = self.destination(body, first, position, point)
+            if early is None:
+                raise
+            self.check_before(body, first, position, point, moved, early)
+            lifted = sorted({*lifted, early})
         if lifted:
             body.lift(lifted, first)
         return moved
@@ -293,12 +300,37 @@ class _ShortCircuit:
             needed.extend(walk.used_names(let.expr))
         return sorted(lifted)
 
-    def check_before(
-        self, body: _Body, first: int, position: int, point: Point, moved: dict[str, MemArray]
-    ) -> None:
-        """Writes to the source meet no later use of the destination."""
+    def destination(self, body: _Body, first: int, position: int, point: Point) -> int | None:
+        """The statement that fills the destination, if it can stand before the source.
+
+        let x = kernel ..               let y @ mem_y = copy a
+        let y @ mem_y = copy a     =>   let x @ mem_y + .. = kernel ..
+        let z = y with [i] = x          let z = y with [i] = x
+        """
         others = self.arrays.members.get(point.target.block, set())
-        used = [p for p in range(first, position + point.over) if body.used[p] & others]
+        for place in range(first, position):
+            if others.isdisjoint(body.used[place]):
+                continue
+            let = body.statements[place]
+            fills = isinstance(let.expr, fun.Copy | fun.Broadcast) and (
+                self.arrays.memory[let.pattern[0].name].block == point.target.block
+            )
+            known = all(body.bound.get(n, -1) < first for n in walk.used_names(let.expr))
+            return place if fills and known else None
+        return None
+
+    def check_before(
+        self, body: _Body, first: int, position: int, point: Point, moved: dict[str, MemArray],
+        early: int | None = None,
+    ) -> None:  # fmt: skip
+        """Writes to the source meet no later use of the destination.
+
+        The statement `early` is to stand before the source.
+        """
+        others = self.arrays.members.get(point.target.block, set())
+        used = [
+            p for p in range(first, position + point.over) if p != early and body.used[p] & others
+        ]
         if not used:
             return
         region = point.target.index
@@ -323,7 +355,7 @@ class _ShortCircuit:
         touched = [
             body.statements[p]
             for p in range(first, position)
-            if not (others | moved.keys()).isdisjoint(body.used[p])
+            if p != early and not (others | moved.keys()).isdisjoint(body.used[p])
         ]
         inspection.body(touched, later, Summary())
 
