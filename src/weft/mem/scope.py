@@ -11,7 +11,7 @@ from weft.lmad import Lmad
 from weft.lmad import sets as lmads
 from weft.lmad.overlap import Verdict, overlap
 from weft.ops.dtypes import DType
-from weft.sizes import Poly, Size, as_poly
+from weft.sizes import Poly, Size, as_poly, product
 from weft.sizes.prove import Prover
 
 
@@ -69,7 +69,16 @@ class Scope:
 
     def apart(self, left: Lmad, right: Lmad) -> bool:
         """Whether two sets of elements are proved to have none in common."""
-        return self.plainly_apart(left, right) or self.overlap(left, right).answer == "no"
+        if self.plainly_apart(left, right):
+            return True
+        if left.offset == right.offset:  # an element of both
+            return False
+        return self.overlap(left, right).answer == "no"
+
+    def count(self, index: Lmad) -> Size:
+        """How many elements it has, in normal form."""
+        count = product(index.shape)
+        return count if count.is_constant else self.prover.normal(self.resolved(count))
 
     def plainly_apart(self, left: Lmad, right: Lmad) -> bool:
         """Whether one ends before the other begins, by the signs of factors alone."""

@@ -113,6 +113,11 @@ class _ShortCircuit:
         self.scope = Scope(program.program)
         self.temporary = {block.name for block in program.blocks}
         self.find = self.copies
+        self.sizes = {  # in elements, of blocks that one array fills
+            memory.block: self.scope.count(memory.index)
+            for memory in program.destinations
+            if isinstance(memory, MemArray)
+        }
         self.refused: dict[str, Refused] = {}  # by the block that stays
         self.remarks: dict[tuple[str, Place | None], Remark] = {}
 
@@ -333,19 +338,19 @@ class _ShortCircuit:
         ]
         if not used:
             return
-        region = point.target.index
+        region, size = point.target.index, self.sizes.get(point.target.block)
         memory = self.arrays.memory
         by_index: dict[Lmad, set[str]] = {}
         for name in set().union(*(body.used[p] & others for p in used)):
             by_index.setdefault(memory[name].index, set()).add(name)
         apart: set[str] = set()
         for index, names in by_index.items():
-            if self.scope.apart(index, region):
+            if self.scope.count(index) != size and self.scope.apart(index, region):
                 apart |= names
         others = others - apart
         if not any(body.used[p] & others for p in used):
             return
-        inspection = Inspection(self.scope, memory, moved, point.target.block, apart)
+        inspection = Inspection(self.scope, memory, moved, point.target.block, size, apart)
         later: Accesses = {}
         if point.over:
             let = body.statements[position]
@@ -374,7 +379,10 @@ class _ShortCircuit:
             return
         if point.over:
             raise Refused("overlap", f"{point.source} is used again")
-        inspection = Inspection(self.scope, self.arrays.memory, moved, point.target.block)
+        block_size = self.sizes.get(point.target.block)
+        inspection = Inspection(
+            self.scope, self.arrays.memory, moved, point.target.block, block_size
+        )
         others = self.arrays.members.get(point.target.block, set())
         taken = moved[point.source].index
         for let, used in zip(

@@ -8,6 +8,7 @@ the same body, in a later iteration of a loop, in another iteration of a kernel.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -82,13 +83,15 @@ class Inspection:
         Where those arrays lie that move.
     block : str
         The block that they move into.
+    size : Size or None
+        How many elements it has, if it is known.
     apart : collection of str
         Arrays of that block that do not meet those that move.
     """
 
     def __init__(
         self, scope: Scope, memory: Mapping[str, MemArray], moving: Mapping[str, MemArray],
-        block: str, apart: Collection[str] = (),
+        block: str, size: Size | None, apart: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.scope = scope
         self.elsewhere = apart
@@ -96,6 +99,7 @@ class Inspection:
         self.moving = moving
         self.block = block
         self.place: Place | None = None
+        self.all = size  # of which nothing is apart
 
     # ------------------------------------------------------------ statements, from below
 
@@ -318,8 +322,8 @@ class Inspection:
         uses = [self.known(use, bound) for use in inner.uses]
         everywhere = [self.over(use, ranges) for use in uses]
         for write in inner.writes:
-            for use, anywhere in zip(uses, everywhere, strict=True):
-                if self.disjoint(write, anywhere):
+            for before, use, anywhere in zip(inner.uses, uses, everywhere, strict=True):
+                if not _meet(write, before) and self.disjoint(write, anywhere):
                     continue
                 if not others:
                     self.refuse(write, anywhere)
@@ -394,15 +398,18 @@ class Inspection:
 
     def disjoint(self, write: Access, use: Access) -> bool:
         """Whether they are proved apart, by themselves or (in bounds) by their arrays."""
-        if self.apart(write.index, use.index):
-            return True
-        if use.whole != use.index and self.apart(write.index, use.whole):
-            return True
-        return write.whole != write.index and self.apart(write.whole, use.whole)
+        pairs = itertools.product(
+            dict.fromkeys((write.index, write.whole)), dict.fromkeys((use.index, use.whole))
+        )
+        return any(self.apart(left, right) for left, right in pairs)
 
     def apart(self, left: Lmad | None, right: Lmad | None) -> bool:
         """Whether two sets of elements are proved to have none in common."""
-        return left is not None and right is not None and self.scope.apart(left, right)
+        if left is None or right is None:
+            return False
+        if self.all is not None and self.all in (self.scope.count(left), self.scope.count(right)):
+            return False
+        return self.scope.apart(left, right)
 
     def refuse(self, write: Access, use: Access) -> None:
         if write.index is None or use.index is None:
@@ -411,6 +418,12 @@ class Inspection:
         else:
             found = f"{self.scope.overlap(write.index, use.index)}"
         raise Refused("overlap", f"{use} after {write.array} would be written; {found}")
+
+
+def _meet(left: Access, right: Access) -> bool:
+    """Whether both plainly have an element in common, in one iteration."""
+    first, second = left.index, right.index
+    return first is not None and second is not None and first.offset == second.offset
 
 
 _OTHER = "other."  # the index of another iteration
