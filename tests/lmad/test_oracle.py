@@ -95,6 +95,28 @@ def test_exact_answers_are_those_of_enumeration() -> None:
     assert check_known(3, 1500) >= KNOWN_FLOOR
 
 
+def test_large_numbers_are_not_enumerated() -> None:
+    million = 10**6
+    rows = known_lmad(0, (million, 3 * million), (million, 2))
+    assert exact.common(rows, known_lmad(1, (million, 3 * million), (million, 2))) is None
+    assert exact.common(rows, known_lmad(2 * million, (million, 3 * million), (million, 1))) is None
+    element = exact.common(rows, known_lmad(2 * million - 3, (million, 3 * million), (5, 1)))
+    assert element is not None
+    assert element % (3 * million) == 2 * million - 2
+    assert exact.collision(rows) is None
+    assert exact.collision(known_lmad(7, (million, 2 * million - 2), (million, 2))) == (
+        (1, 0), (0, million - 1)
+    )  # fmt: skip
+    # Coprime strides: multiples of both.
+    both = exact.common(known_lmad(0, (million, 1009)), known_lmad(1013, (million, 1013)))
+    assert both is not None
+    assert both % (1009 * 1013) == 0
+
+
+def known_lmad(offset: int, *dims: tuple[int, int]) -> Lmad:
+    return Lmad(as_poly(offset), tuple((as_poly(n), as_poly(stride)) for n, stride in dims))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_exact_answers_are_those_of_enumeration_a_million_times() -> None:

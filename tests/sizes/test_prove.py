@@ -177,6 +177,37 @@ def test_never_wrong(poly: Poly, known: list[Fact], extent: Poly) -> None:
             assert not nonzero or value != 0, values
 
 
+multiples = st.builds(Fact, st.just("divides"), linear, st.integers(2, 6))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(polys, st.integers(2, 6), st.lists(multiples, max_size=2), facts)
+def test_never_wrong_of_divisibility(
+    poly: Poly, divisor: int, divides: list[Fact], known: list[Fact]
+) -> None:
+    asked = Prover([*divides, *known], sizes=("n", "m", "box.lo"))
+    if asked.divides(divisor, poly):
+        for values in ALL:
+            if all(fact.holds(values) for fact in (*divides, *known)):
+                assert poly.evaluate(values) % divisor == 0, values
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(polys, polys, polys)
+def test_never_wrong_of_products_with_symbolic_bounds(
+    poly: Poly, extent: Poly, factor: Poly
+) -> None:
+    """An index below a product, times a polynomial."""
+    extent = extent.substitute({"i": 3, "box.lo": 1})
+    asked = Prover(sizes=("n", "m", "box.lo")).index("i", extent)
+    question = poly * factor
+    nonnegative, nonzero = asked.nonnegative(question), asked.nonzero(question)
+    for values in ALL:
+        if 0 <= values["i"] < extent.evaluate(values):
+            assert not nonnegative or question.evaluate(values) >= 0, values
+            assert not nonzero or question.evaluate(values) != 0, values
+
+
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(polys, st.integers(0, 30), st.integers(1, 4), st.sampled_from(OPERATIONS))
 def test_never_wrong_of_derived_sizes(poly: Poly, n: int, divisor: int, operation: str) -> None:

@@ -20,6 +20,8 @@ __all__ = ["lmad"]
 def lmad(x: Any, offset: Any, dims: Sequence[tuple[Any, Any]], /) -> Array:
     """The elements offset + i * stride + ... of a flat array, as an array.
 
+    Elements may occur more than once, as in overlapping windows: [(n - 2, 1), (3, 1)].
+
     Parameters
     ----------
     x : array_like
