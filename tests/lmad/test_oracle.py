@@ -119,8 +119,8 @@ def known_lmad(offset: int, *dims: tuple[int, int]) -> Lmad:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_exact_answers_are_those_of_enumeration_a_million_times() -> None:
-    assert check_known(4, 1_000_000) >= KNOWN_FLOOR
+def test_exact_answers_are_those_of_enumeration_many_times() -> None:
+    assert check_known(4, 300_000) >= KNOWN_FLOOR
 
 
 @pytest.mark.parametrize("make", FLOORS, ids=lambda make: make.__name__)

@@ -176,6 +176,59 @@ def test_small_cases(left: Lmad, right: Lmad, facts: str, answer: str) -> None:
     assert verdict.argument
 
 
+PATTERNS = {
+    "a column, those before": (
+        lmad("i", ("m", "n")), lmad("0", ("i", "1"), ("m", "n")), "n >= i + 1; i >= 0"),
+    "a column, those after": (
+        lmad("i", ("m", "n")), lmad("i + 1", ("n - i - 1", "1"), ("m", "n")), "n >= i + 1; i >= 0"),
+    "fields of records": (lmad("d + 19*c"), lmad("e + 19*f"), "d >= 0; e >= d + 1; 18 >= e"),
+    "planes of fields": (
+        lmad("c", ("19", "n")), lmad("0", ("c", "1"), ("19", "n")), "n >= c + 1; c >= 0"),
+    "the interior of a box, its last columns": (
+        lmad("n*m + n + 1", ("k - 2", "n*m"), ("m - 2", "n"), ("n - 2", "1")),
+        lmad("n - 1", ("k", "n*m"), ("m", "n")), "n >= 3; m >= 3; k >= 3"),
+    "the interior of a box, its last rows": (
+        lmad("n*m + n + 1", ("k - 2", "n*m"), ("m - 2", "n"), ("n - 2", "1")),
+        lmad("n*m - n", ("k", "n*m"), ("n", "1")), "n >= 3; m >= 3; k >= 3"),
+    "right of the diagonal, the diagonal": (
+        lmad("i*n + i + 1", ("n - i - 1", "1")), lmad("0", ("n", "n + 1")), "n >= i + 1; i >= 0"),
+    "a step of a tridiagonal solve, those before it": (
+        lmad("i*n + j"), lmad("0", ("m", "n"), ("j", "1")), "n >= j + 1; j >= 0; i >= 0"),
+    "butterflies": (
+        lmad("0", ("n", "2*m"), ("m", "1")), lmad("m", ("n", "2*m"), ("m", "1")), "m >= 1"),
+    "tiles of the same rows": (
+        lmad("i*t*n + j*t", ("t", "n"), ("t", "1")), lmad("i*t*n + l*t", ("t", "n"), ("t", "1")),
+        "n = q*t; t >= 1; j >= 0; l >= j + 1; q >= l + 1; i >= 0"),
+    "blocks of an anti-diagonal": (
+        lmad("i*b + n + 1 + j*n*b - j*b", ("b", "n"), ("b", "1")),
+        lmad("i*b + n + 1 + l*n*b - l*b", ("b", "n"), ("b", "1")),
+        "n = q*b + 1; b >= 2; q >= 2; j >= 0; l >= j + 1; i >= l; q >= i + 1"),
+    "the second half of Needleman-Wunsch": (
+        lmad("n*b*k + n*b - b + n + 1", ("q - k - 1", "n*b - b"), ("b", "n"), ("b", "1")),
+        lmad("n*b*k + n*b - b", ("q - k - 1", "n*b - b"), ("b + 1", "n")),
+        "n = q*b + 1; q >= 2; b >= 2; k >= 0; q >= k + 2"),
+    "rows of a user's stride": (
+        lmad("0", ("k", "s"), ("t", "1")), lmad("t", ("k", "s"), ("u", "1")),
+        "s >= t + u; t >= 1; u >= 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_what_programs_access_apart(name: str) -> None:
+    left, right, facts = PATTERNS[name]
+    assert overlap(left, right, prover(facts)).answer == "no"
+    assert overlap(right, left, prover(facts)).answer == "no"
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_one_element_further_is_not_proved(name: str) -> None:
+    """Each is apart by less than its own extent: with what it lacks next to it, it meets."""
+    left, right, facts = PATTERNS[name]
+    wider = Lmad(left.offset, (*left.dims, (parse_poly("1 + z"), parse_poly("1"))))
+    verdict = overlap(wider, right, prover(facts + "; z >= 0"))
+    assert verdict.answer != "no", verdict
+
+
 def test_a_divisor_that_is_known_of_a_size() -> None:
     known = Prover([Fact("divides", parse_poly("n"), 8)], sizes=("n", "m"))
     assert overlap(lmad("0", ("m", "n")), lmad("4", ("m", "8")), known).answer == "no"

@@ -114,7 +114,7 @@ class ZeroFree:
         if self.looked_at > BUDGET:
             return None
         found = self._by_value(total)
-        if found is not None or depth == 0 or not total.intervals:
+        if found is not None or depth == 0:
             return found
         splits = []
         for split in self._splits(total):
@@ -168,10 +168,12 @@ class ZeroFree:
                     break
 
     def _moduli(self, total: IntervalSum) -> Iterator[Poly]:
-        """Every stride, and every positive divisor of one that its terms share."""
+        """Every stride, and every divisor that its terms share; of a point its terms' divisors."""
         strides = [interval.stride for interval in total.intervals]
+        terms = [Poly({m: f}) for m, f in total.offset.terms.items() if m]
+        shared = [part for poly in strides or terms for part in factors(poly)]
         seen = {ONE}
-        for modulus in (*strides, *(part for stride in strides for part in factors(stride))):
+        for modulus in (*strides, *shared):
             if modulus not in seen:
                 seen.add(modulus)
                 if self._prover.positive(modulus):

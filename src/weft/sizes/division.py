@@ -18,7 +18,7 @@ def divide(dividend: Poly, divisor: Poly) -> tuple[Poly, Poly]:
     Terms that the leading term of the divisor divides go into the quotient, as in
     n*b = 1 * (n*b - b) + b. The leading term has the highest degree, and among those a
     positive factor: the divisors are strides, and that term makes them large. Factors are
-    divided rounding down. The identity always holds; how much ends in the quotient is a
+    divided rounding towards 0. The identity always holds; how much ends in the quotient is a
     heuristic.
     """
     if not divisor.terms:
@@ -58,6 +58,9 @@ def _largest(poly: Poly, lead: Monomial, factor: int) -> Poly | None:
     for monomial, amount in sorted(poly.terms.items(), key=lambda t: (-len(t[0]), t[0])):
         left = Counter(monomial)
         left.subtract(lead)
-        if min(left.values(), default=0) >= 0 and amount // factor:
-            return Poly({tuple(sorted(left.elements())): amount // factor})
+        times = abs(amount) // abs(factor)
+        if (amount > 0) != (factor > 0):
+            times = -times
+        if times and min(left.values(), default=0) >= 0:
+            return Poly({tuple(sorted(left.elements())): times})
     return None
