@@ -17,19 +17,18 @@ import weft as wf
 def block_scores(penalty, left, above, similar):
     """Scores of a block, from the column left of it (with the corner) and the row above it.
 
-    Leaving out a letter of the other sequence costs as much for every letter, so the best way
-    along a row is a running maximum, of scores without these costs.
+    To leave out a letter costs the same in every place: with these costs given back (`ramp`), the
+    best way along a row is a running maximum.
     """
     ramp = penalty * wf.arange(similar.shape[0] + 1, dtype=similar.dtype)
 
     def row(above, beside):
         start, similar = beside
-        best = wf.maximum(above[:-1] + similar, above[1:] - penalty)
-        best = wf.concat([start[None], best]) + ramp
-        scores = wf.associative_scan("max", best) - ramp
-        return scores, scores[1:]
+        best = wf.maximum(above[:-1] + (similar + penalty), above[1:] - penalty)
+        scores = wf.associative_scan("max", wf.concat([start[None], best]))
+        return scores, scores[1:] - ramp[1:]
 
-    _, rows = wf.scan(row, wf.concat([left[:1], above]), (left[1:], similar))
+    _, rows = wf.scan(row, wf.concat([left[:1], above]) + ramp, (left[1:], similar))
     return rows
 
 
