@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from applications.case import Case, example
 
+import weft as wf
+
 
 def reference(matrix: Any) -> Any:
     """The definition, element by element of the diagonal, in float64."""
@@ -27,10 +29,21 @@ def decomposed(count: int, size: int, dtype: Any) -> Case:
     return Case(decompose, (matrix.astype(dtype),), reference, tolerance, tolerance, streams=False)
 
 
+def of_any_size(count: int, size: int) -> Case:
+    """The size of blocks as an argument of the compiled program, not a part of it."""
+    case = decomposed(count, size, np.float64)
+    decompose = wf.jit(example("lud").decompose.function)
+    return Case(
+        decompose, (*case.arguments, size), lambda matrix, _: reference(matrix), 1e-11, 1e-11,
+        streams=False,
+    )  # fmt: skip
+
+
 def cases() -> dict[str, Case]:
     return {
         "several": decomposed(5, 3, np.float64),
         "one_block": decomposed(1, 7, np.float32),
         "blocks_of_one": decomposed(6, 1, np.float64),
         "larger": decomposed(5, 16, np.float32),
+        "of_any_size": of_any_size(4, 5),
     }

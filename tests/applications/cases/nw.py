@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from applications.case import Case, example
 
+import weft as wf
+
 
 def reference(similarity: Any, penalty: int) -> Any:
     """Cell by cell."""
@@ -32,10 +34,19 @@ def aligned(count: int, size: int, penalty: int) -> Case:
     return Case(align, (similarity, penalty), reference, streams=False)
 
 
+def of_any_size(count: int, size: int) -> Case:
+    """The size of blocks as an argument of the compiled program, not a part of it."""
+    case = aligned(count, size, 4)
+    align = wf.jit(example("nw").align.function)
+    arguments = (*case.arguments, size)
+    return Case(align, arguments, lambda *given: reference(*given[:2]), streams=False)
+
+
 def cases() -> dict[str, Case]:
     return {
         "several": aligned(5, 4, 10),
         "one_block": aligned(1, 7, 3),
         "blocks_of_one": aligned(6, 1, 2),
         "larger": aligned(9, 16, 10),
+        "of_any_size": of_any_size(4, 5),
     }
