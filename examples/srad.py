@@ -23,8 +23,9 @@ def differences(j):
 def diffusion(j, speckle):
     """How freely a cell diffuses, from 0 (an edge) to 1."""
     d = differences(j)
-    gradient = sum(step * step for step in d) / (j[0, 0] * j[0, 0])
-    laplacian = sum(d) / j[0, 0]
+    scale = 1 / j[0, 0]
+    gradient = sum(step * step for step in d) * scale * scale
+    laplacian = sum(d) * scale
     variation = (0.5 * gradient - laplacian**2 / 16) / (1 + laplacian / 4) ** 2
     return wf.clip(1 / (1 + (variation - speckle) / (speckle * (1 + speckle))), 0, 1)
 
@@ -41,7 +42,7 @@ def clear(image, rounds):
     """An image (grey values from 0 to 255) after some rounds of diffusion."""
 
     def step(j):
-        speckle = wf.var(j) / wf.mean(j) ** 2
+        speckle = wf.mean(j * j) / wf.mean(j) ** 2 - 1  # the variance, relative to the mean
         c = wf.stencil(lambda s: diffusion(s, speckle), j, boundary="edge")
         return wf.stencil(diffused, j, c, boundary="edge")
 

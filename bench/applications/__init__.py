@@ -8,6 +8,7 @@ Each module has
 - `inputs(scale)`, a dict whose values are what the program takes;
 - `program(inputs)`, the compiled function and its arguments; or `weft(inputs)`, which calls it;
 - `checked(scale)`, where results are not compared on `inputs(scale)` but on these;
+- `CASE`, the test case (`tests/applications`) whose counted costs are shown;
 - `c(inputs)`, the hand-written C with OpenMP: one array or several, as Weft gives them;
 - `TOLERANCE` (if not 1e-4), relative to the largest value of each result.
 """

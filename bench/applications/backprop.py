@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "Backprop"
 THESIS = ""
+CASE = "backprop-as_published"
 HIDDEN = 16
 
 

@@ -7,6 +7,7 @@ __all__ = ["THESIS", "TITLE", "c", "checked", "inputs", "program"]
 
 TITLE = "Hotspot, nine pieces"
 THESIS = "1.78 to 2.05"
+CASE = "hotspot-pieces"
 
 
 def program(inputs):

@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "Hotspot, stencil"
 THESIS = ""
+CASE = "hotspot-stencil"
 
 
 def inputs(scale, steps=10):

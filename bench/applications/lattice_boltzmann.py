@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "LBM"
 THESIS = "1.09 to 1.60"
+CASE = "lattice_boltzmann-three_steps"
 
 
 def inputs(scale, steps=10):

@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "LavaMD"
 THESIS = ""
+CASE = "lavamd"
 TOLERANCE = 1e-12
 
 

@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "LocVolCalib"
 THESIS = "1.04 to 1.12"
+CASE = "locvolcalib"
 TOLERANCE = 1e-12
 
 

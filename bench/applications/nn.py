@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "NN"
 THESIS = "1.05 to 1.55"
+CASE = "nn"
 
 
 def inputs(scale):

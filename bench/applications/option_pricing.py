@@ -9,6 +9,7 @@ from applications import example
 
 TITLE = "OptionPricing, medium"
 THESIS = "1.03 to 1.21"
+CASE = "option_pricing-barrier"
 TOLERANCE = 1e-10
 
 

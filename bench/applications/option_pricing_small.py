@@ -7,6 +7,7 @@ __all__ = ["THESIS", "TITLE", "TOLERANCE", "c", "inputs", "program"]
 
 TITLE = "OptionPricing, small"
 THESIS = ""
+CASE = "option_pricing-european"
 
 
 def inputs(scale):

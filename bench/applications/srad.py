@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "SRAD"
 THESIS = ""
+CASE = "srad-image"
 TOLERANCE = 1e-3
 
 

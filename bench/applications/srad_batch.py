@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "SRAD, 1024 small images"
 THESIS = ""
+CASE = "srad-batch"
 TOLERANCE = 1e-3
 
 
