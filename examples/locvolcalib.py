@@ -27,22 +27,22 @@ def inner(n):
 
 def solve(side, middle, right):
     """Solutions along the first axis of rows side * (above + below) + middle * here = right."""
+    last = right.shape[0] - 1
 
-    def eliminate(above, row):
-        ratio, value = above
-        side, middle, right = row
-        pivot = 1 / (middle - side * ratio)
-        here = side * pivot, (right - side * value) * pivot
-        return here, here
+    def eliminate(k, state):
+        """Take row k - 1 out of row k, and make its middle one."""
+        ratio, value = state
+        pivot = 1 / (middle[k] - side[k] * ratio[k - 1])
+        here = (value[k] - side[k] * value[k - 1]) * pivot
+        return ratio.at[k].set(side[k] * pivot), value.at[k].set(here)
 
-    def substitute(below, row):
-        ratio, value = row
-        here = value - ratio * below
-        return here, here
+    def substitute(k, value):
+        """Take row last - k, whose solution is known, out of the row above."""
+        return value.at[last - 1 - k].subtract(ratio[last - 1 - k] * value[last - k])
 
-    zero = wf.zeros_like(right[0])
-    _, (ratio, value) = wf.scan(eliminate, (0.0, zero), (side, middle, right))
-    return wf.scan(substitute, zero, (ratio[::-1], value[::-1]))[1][::-1]
+    first = side / middle, right.at[0].set(right[0] / middle[0])
+    ratio, value = wf.fori_loop(1, last + 1, eliminate, first)
+    return wf.fori_loop(0, last, substitute, value)
 
 
 @wf.jit

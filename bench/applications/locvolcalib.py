@@ -1,4 +1,4 @@
-"""LocVolCalib: 64 strikes on a grid of 64 prices and 256 volatilities, 64 times."""
+"""LocVolCalib: FinPar's medium data, 128 strikes on a grid of 256 prices and 32 volatilities."""
 
 import numpy as np
 from native import openmp
@@ -11,7 +11,7 @@ CASE = "locvolcalib"
 TOLERANCE = 1e-12
 
 
-def inputs(scale, strikes=64, prices=64, volatilities=256, times=64):
+def inputs(scale, strikes=128, prices=256, volatilities=32, times=64):
     x, y, t, i, j = example("locvolcalib").grids(prices, volatilities, times)
     strikes = 0.001 * np.arange(int(scale * strikes))
     return {"strikes": strikes, "x": x, "y": y, "t": t, "i": i, "j": j, "nu": 0.6, "beta": 0.5}

@@ -19,6 +19,7 @@ from weft.passes.read_first import read_first
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
 from weft.passes.simplify import simplify
+from weft.passes.sink import sink
 
 Pass: TypeAlias = Callable[[fun.Program], fun.Program]
 
@@ -52,6 +53,7 @@ FUSION: list[tuple[Pass, str]] = [
     (remove_dead, "before fusion, which counts the uses of a producer"),
     (raise_reshapes, "after that, since it asks for a kernel's only use; before fusion"),
     (fuse, "once every statement is in its simplest form"),
+    (sink, "after fusion, which has inlined what is used as elements"),
     (read_first, "after fusion, which joins reads with what stands later"),
 ]
 
