@@ -53,9 +53,9 @@ static void make_noise(problem g, int64_t first, double (*restrict noise)[BLOCK]
     for (int64_t d = 0; d < g.dates * g.underlyings; d++) {
         memset(number, 0, sizeof number);
         for (int64_t bit = 0; bit < g.bits; bit++) {
-            int32_t direction = g.directions[d * 30 + bit], mask = 1 << bit;
+            int32_t direction = g.directions[d * 30 + bit];
             #pragma omp simd
-            for (int l = 0; l < BLOCK; l++) number[l] ^= gray[l] & mask ? direction : 0;
+            for (int l = 0; l < BLOCK; l++) number[l] ^= -(gray[l] >> bit & 1) & direction;
         }
         #pragma omp simd
         for (int l = 0; l < BLOCK; l++) noise[d][l] = normal_quantile(number[l] * 0x1p-30);
@@ -109,40 +109,42 @@ static void black_scholes(problem g, double (*restrict motion)[BLOCK],
         }
 }
 
-static double lowest(int64_t n, double (*values)[BLOCK], const double *limits, int l) {
-    double low = values[0][l] / limits[0];
-    for (int64_t u = 1; u < n; u++) low = fmin(low, values[u][l] / limits[u]);
-    return low;
+static inline double least(double a, double b) { return a < b ? a : b; }
+
+/* The smallest quotient of three underlyings and their limits. */
+static inline double lowest(const double *values, const double *limits, int l) {
+    double a = values[l] / limits[0], b = values[BLOCK + l] / limits[1];
+    return least(least(a, b), values[2 * BLOCK + l] / limits[2]);
 }
 
-static double pays(problem g, double (*restrict values)[BLOCK]) {
+static double pays(problem g, const double *restrict values) {
     double pay[BLOCK], total = 0;
-    double (*last)[BLOCK] = values + (g.dates - 1) * g.underlyings;
+    const double *last = values + (g.dates - 1) * g.underlyings * BLOCK;
     if (g.contract == 1) {
         #pragma omp simd
         for (int l = 0; l < BLOCK; l++)
-            pay[l] = fmax(values[0][l] - 4000, 0) * g.deterministic[0] * g.discount[0];
+            pay[l] = (values[l] > 4000 ? values[l] - 4000 : 0) * g.deterministic[0] * g.discount[0];
     } else if (g.contract == 2) {
         #pragma omp simd
         for (int l = 0; l < BLOCK; l++) {
-            double worst = lowest(3, last, START, l);
+            double worst = lowest(last, START, l);
             pay[l] = (worst > 0.75 ? 1000 : 1000 * worst) * g.discount[g.dates - 1];
         }
         for (int64_t d = g.dates - 1; d >= 0; d--) {
             double amount = (1150 + 150.0 * d) * g.discount[d];
             #pragma omp simd
             for (int l = 0; l < BLOCK; l++)
-                pay[l] = lowest(3, values + 3 * d, START, l) >= 1 ? amount : pay[l];
+                pay[l] = lowest(values + 3 * d * BLOCK, START, l) >= 1 ? amount : pay[l];
         }
     } else {
         int64_t low[BLOCK] = {0};
         for (int64_t d = 0; d < g.dates; d++) {
             #pragma omp simd
-            for (int l = 0; l < BLOCK; l++) low[l] |= lowest(3, values + 3 * d, BARRIER, l) <= 1;
+            for (int l = 0; l < BLOCK; l++) low[l] |= lowest(values + 3 * d * BLOCK, BARRIER, l) <= 1;
         }
         #pragma omp simd
         for (int l = 0; l < BLOCK; l++) {
-            double worst = lowest(3, last, START, l);
+            double worst = lowest(last, START, l);
             pay[l] = 100 * g.discount[0] + (low[l] && worst < 1 ? 1000 * worst : 1000) * g.discount[1];
         }
     }
@@ -167,7 +169,7 @@ double option_pricing(int64_t contract, int64_t paths, int64_t dates, int64_t un
         make_noise(g, 1 + block * BLOCK, noise);
         bridge(g, noise, motion);
         black_scholes(g, motion, noise);
-        total += pays(g, noise);
+        total += pays(g, noise[0]);
     }
     return total / paths;
 }
