@@ -40,7 +40,8 @@ def short_circuit(program: Program) -> Program:
     - *creation*: all that lies in the source's block is made in the body of the point;
     - *layout*: layout changes between where it is made and the point can be undone, and
       those of its aliases applied again;
-    - *scope*: what occurs in its new index function is known where it is made;
+    - *scope*: what occurs in its new index function is known where it is made, and in that
+      of an update at an LMAD, which may be refused, before anything runs;
     - *overlap*: what is written to it meets nothing of the destination's block that is
       used later, up to the point, nor what is written there while it is still read.
     """
@@ -243,6 +244,7 @@ class _ShortCircuit:
 
     def moved(self, body: _Body, position: int, point: Point, block: str) -> dict[str, MemArray]:
         """Where all of the source's block lies then; scalars are moved up for it."""
+        self.check_known(body.statements[position])
         first = self.creation(body, position, point, block)
         members = self.arrays.members[block]
         touching = [
@@ -363,6 +365,21 @@ class _ShortCircuit:
             if p != early and not (others | moved.keys()).isdisjoint(body.used[p])
         ]
         inspection.body(touched, later, Summary())
+
+    def check_known(self, let: fun.Let) -> None:
+        """An update at an LMAD is in bounds, and meets no element twice, before it is made.
+
+        The launch sees to that, where it knows sizes and ranges; what is data is checked at
+        the update, too late for a source that has been written there.
+        """
+        if not isinstance(let.expr, fun.LmadUpdate):
+            return
+        index = self.scope.resolve(Lmad(let.expr.offset, let.expr.dims))
+        program = self.program.program
+        known = {*program.sizes, *(size.name for size in program.derived)}
+        known |= {name for name, _, _ in self.scope.ranges}
+        if data := variables(index) - known:
+            raise Refused("scope", f"{min(data)} is known at the update only, which is checked")
 
     def check_after(
         self, body: _Body, position: int, point: Point, block: str, moved: dict[str, MemArray]
