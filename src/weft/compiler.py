@@ -7,6 +7,7 @@ FUNMEM --lower--> IMP --print--> C
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -15,14 +16,14 @@ from weft.mem import nodes as mem
 from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
-from weft.mem.short_circuit import short_circuit
+from weft.mem.short_circuit import versions
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
 from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
 from weft.plan.decisions import Choices, Decided, Extents
-from weft.plan.segment import Layout, Segment
+from weft.plan.segment import Better, Layout, Segment
 from weft.printers import c
 from weft.sizes import product
 
@@ -65,7 +66,9 @@ def finish(
     return pipeline.optimise(
         fused,
         Decisions(
-            should_nest if nested else None, contiguous, should_split,
+            should_nest if nested else None,
+            contiguous,
+            should_split,
             should_tile if tiled else None,
         ),
     )
@@ -84,11 +87,17 @@ def with_memory(
 
     `optimise` names passes to leave out, as `weft.config` does.
     """
+    return _versions(program, layouts, optimise)[0]
+
+
+def _versions(
+    program: fun.Program, layouts: Mapping[str, Layout], optimise: str
+) -> tuple[mem.Program, ...]:
+    """With memory: first the version for all calls, then perhaps one that has conditions."""
     without = optimise.split()
     made = hoist(introduce(program, layouts))
-    if "no-short-circuit" not in without:
-        made = short_circuit(made)
-    return made if "no-merge" in without else merge_blocks(made)
+    found = (made,) if "no-short-circuit" in without else versions(made)
+    return found if "no-merge" in without else tuple(map(merge_blocks, found))
 
 
 def compile_segment(
@@ -104,4 +113,8 @@ def compile_segment(
     optimise : str
         Which memory passes to leave out, as in `weft.config`.
     """
-    return lower_segment(with_memory(program, layouts, optimise), ENTRY, c.print_program)
+    made = _versions(program, layouts, optimise)
+    plain, *better = (lower_segment(version, ENTRY, c.print_program) for version in made)
+    if not better:
+        return plain
+    return replace(plain, better=Better(made[1].conditions, better[0]))

@@ -14,6 +14,7 @@ import pytest
 from mem.test_introduce import agree
 
 import weft as wf
+from weft.compiler import compile_segment as compile_with_memory
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret as by_value
@@ -26,9 +27,10 @@ from weft.mem.interpret import interpret as by_heap
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
 from weft.mem.nodes import Program
-from weft.mem.short_circuit import short_circuit
+from weft.mem.short_circuit import short_circuit, versions
 from weft.plan.archive import dumps, segment_from_json, segment_to_json
 from weft.printers.c import print_program
+from weft.runtime import incore
 
 Y = np.arange(20.0).reshape(5, 4)
 X = np.array([3.0, 1.0, 4.0, 1.0])
@@ -570,3 +572,67 @@ def test_nothing_is_moved_where_it_is_switched_off() -> None:
     np.testing.assert_array_equal(joined(a), np.concatenate([a + 1, a * 2]))
     assert "block" not in on
     assert "copy" in off
+
+
+# ---------------------------------------------------------------- two versions
+
+ROWS = """
+program test(a: f64[n, m])
+  sizes n, m, k, j
+{
+  let y: f64[n, m] = copy a
+  let x: f64[m] = kernel (i < m) { let e: f64 = y[j, -i + m - 1] let f: f64 = add(e, e) in f }
+  let z: f64[n, m] = update y[k, 0 for m] = x
+  in z
+}
+"""
+
+
+def test_what_only_sizes_tell_is_decided_at_launch() -> None:
+    source = parse(ROWS)
+    sure, better = versions(hoist(introduce(source)))
+    assert left(sure) == {"copy of x into a part of z": "overlap"}
+    assert in_place(better)
+    ((writes, reads),) = better.conditions
+    assert {str(writes), str(reads)} == {
+        "k*m + {(m : 1)}",
+        "j*m + m - 1 + {(m : -1)}",
+    }
+    for k, j in ((1, 3), (2, 2), (4, 0)):
+        sizes = {"k": k, "j": j}
+        wanted = by_value(source, (Y,), sizes)
+        agree(by_heap(sure, (Y,), sizes), wanted)
+        if k != j:
+            agree(by_heap(better, (Y,), sizes), wanted)
+
+
+def test_the_launch_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    @wf.jit
+    def mirrored(a: Any, k: int, j: int) -> Any:
+        y = wf.cumulative_sum(a, axis=1)
+        return y.at[k].set(2.0 * y[j][::-1])
+
+    a = np.arange(600.0).reshape(6, 100)
+    chosen = []
+    launch = incore.run_launch
+
+    def noted(step: incore.Launch, *rest: Any) -> Any:
+        chosen.append(step.step.better is None)  # the better version has no better one
+        return launch(step, *rest)
+
+    monkeypatch.setattr(incore, "run_launch", noted)
+    for k, j in ((2, 3), (3, 3), (5, 4), (2, 3)):
+        wanted = np.cumsum(a, axis=1)
+        wanted[k] = 2.0 * wanted[j][::-1]
+        np.testing.assert_array_equal(mirrored(a, k, j), wanted)
+    assert chosen == [True, False, True, True]
+
+
+def test_versions_are_chosen_by_sizes_and_survive_the_archive() -> None:
+    segment = compile_with_memory(parse(ROWS), {})
+    assert segment.better is not None
+    assert segment_from_json(json.loads(dumps(segment_to_json(segment)))) == segment
+    values = {"n": 5, "m": 4, "k": 2, "j": 3, "threads": 1}
+    assert segment.better.suits(values)
+    assert not segment.better.suits({**values, "j": 2})
+    assert segment.workspace.evaluate(values) > segment.better.segment.workspace.evaluate(values)

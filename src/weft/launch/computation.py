@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -210,9 +210,17 @@ def _targets(
     return targets
 
 
+def _segment_step(piece: SegmentPiece) -> SegmentStep:
+    return SegmentStep(piece.segment, device.load(piece.segment), piece.params, piece.results)
+
+
 def _step(piece: ArtifactPiece) -> Step:
     match piece:
         case SegmentPiece(segment, params, results):
-            return SegmentStep(segment, device.load(segment), params, results)
+            better = None
+            if segment.better is not None:
+                version = SegmentPiece(segment.better.segment, params, results)
+                better = cache(lambda: _segment_step(version))
+            return replace(_segment_step(piece), better=better)
         case CallPiece(let) | ViewPiece(let):
             return host_step(let)

@@ -97,6 +97,9 @@ class Program:
         Size variables "<param>.stride<d>" that the layouts of parameters brought in.
     remarks : tuple of Remark
         What short-circuiting left, and why.
+    conditions : tuple of (Lmad, Lmad)
+        Sets of elements, over sizes, that must have none in common: where the sizes of a
+        call say otherwise, the program must not be run, but another version of it.
     """
 
     program: fun.Program
@@ -104,3 +107,4 @@ class Program:
     destinations: tuple[fun.Type, ...]
     strides: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = field(default=(), compare=False)
+    conditions: tuple[tuple[Lmad, Lmad], ...] = ()

@@ -22,10 +22,14 @@ class Scope:
     ----------
     ranges : list of (str, Size, Size)
         Indices of the kernels and loops that stand around: name, least, one past the last.
+    launch : frozenset of str
+        Variables that have values when the program is called.
     """
 
-    def __init__(self, program: fun.Program) -> None:
+    def __init__(self, program: fun.Program, strides: Iterable[str] = ()) -> None:
         self.program = program
+        derived = (entry.name for entry in program.derived)
+        self.launch = frozenset((*program.sizes, *derived, *strides))
         self.ranges: list[tuple[str, Size, Size]] = []
         self.definitions = _definitions(program.body)
         self.turns = frozenset(_turns(program.body))

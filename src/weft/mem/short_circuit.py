@@ -20,10 +20,12 @@ from weft.mem import layout
 from weft.mem.aliases import reads_own
 from weft.mem.nodes import Block, MemArray, Program, Remark
 from weft.mem.project import Arrays, Refused, project
+from weft.mem.relocate import relocate
 from weft.mem.scope import Scope, variables
 from weft.mem.summaries import Accesses, Inspection, Summary
 from weft.sizes import Poly, Size
 
+CONDITIONS = 8  # compared at a launch
 _SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
 
 
@@ -48,6 +50,22 @@ def short_circuit(program: Program) -> Program:
     if not any(map(_may_be_point, walk.statements(program.program.body))):
         return program
     return _ShortCircuit(program).run()
+
+
+def versions(program: Program) -> tuple[Program, ...]:
+    """What `short_circuit` gives, after it a better version that has conditions, if there is one.
+
+    Where only the sizes of a call can tell that a write meets no later use, the better
+    version has it that they do not meet.
+    """
+    if not any(map(_may_be_point, walk.statements(program.program.body))):
+        return (program,)
+    plain = _ShortCircuit(program)
+    sure = plain.run()
+    if not plain.hopeful:
+        return (sure,)
+    better = _ShortCircuit(program, assume=True).run()
+    return (sure, better) if better.conditions else (sure,)
 
 
 def _may_be_point(let: fun.Let) -> bool:
@@ -108,10 +126,13 @@ def _names(let: fun.Let) -> frozenset[str]:
 
 
 class _ShortCircuit:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, assume: bool = False) -> None:
         self.program = program
+        self.assume = assume
+        self.hopeful = False  # a launch could tell what could not be proved
+        self.conditions: dict[tuple[Lmad, Lmad], None] = {}
         self.arrays = Arrays.of(program)
-        self.scope = Scope(program.program)
+        self.scope = Scope(program.program, program.strides)
         self.temporary = {block.name for block in program.blocks}
         self.find = self.copies
         self.sizes = {  # in elements, of blocks that one array fills
@@ -127,13 +148,14 @@ class _ShortCircuit:
         body = self.body(whole.body)
         self.find = self.maps  # after all copies: a map in place saves memory, but no copy
         body = self.body(body)
-        rest = _Finish(self.arrays).body(body)
+        rest = relocate(body, self.arrays)
         blocks = tuple(b for b in self.program.blocks if self.arrays.members.get(b.name))
         return replace(
             self.program,
             program=replace(whole, body=rest),
             blocks=blocks,
             remarks=(*self.remarks.values(), *self.kept(rest, blocks)),
+            conditions=tuple(self.conditions),
         )
 
     def kept(self, body: fun.Body, blocks: Sequence[Block]) -> Iterator[Remark]:
@@ -255,17 +277,33 @@ class _ShortCircuit:
         moved = project(self.arrays, touching, point.source, point.target)
         lifted = self.lifted(body, first, position, point)
         self.check_after(body, position, point, block, moved)
-        try:
-            self.check_before(body, first, position, point, moved)
-        except Refused:
-            early = self.destination(body, first, position, point)
-            if early is None:
-                raise
-            self.check_before(body, first, position, point, moved, early)
+        early = self.arranged(body, first, position, point, moved)
+        if early is not None:
             lifted = sorted({*lifted, early})
         if lifted:
             body.lift(lifted, first)
         return moved
+
+    def arranged(
+        self, body: _Body, first: int, position: int, point: Point, moved: dict[str, MemArray]
+    ) -> int | None:
+        """Whether it is safe; the statement that must stand before the source then, if any."""
+        try:
+            self.check_before(body, first, position, point, moved)
+            return None
+        except Refused as refused:
+            reason = refused
+        early = self.destination(body, first, position, point)
+        ways: list[tuple[int | None, bool]] = [(early, False)] if early is not None else []
+        if self.assume:
+            ways += [(place, True) for place in dict.fromkeys((None, early))]
+        for place, assume in ways:
+            try:
+                self.check_before(body, first, position, point, moved, place, assume)
+                return place
+            except Refused:
+                continue
+        raise reason
 
     def creation(self, body: _Body, position: int, point: Point, block: str) -> int:
         """The first statement that makes something in the source's block."""
@@ -328,11 +366,12 @@ class _ShortCircuit:
 
     def check_before(
         self, body: _Body, first: int, position: int, point: Point, moved: dict[str, MemArray],
-        early: int | None = None,
+        early: int | None = None, assume: bool = False,
     ) -> None:  # fmt: skip
         """Writes to the source meet no later use of the destination.
 
-        The statement `early` is to stand before the source.
+        The statement `early` is to stand before the source; with `assume`, the launch is to
+        see what cannot be proved.
         """
         others = self.arrays.members.get(point.target.block, set())
         used = [
@@ -353,6 +392,7 @@ class _ShortCircuit:
         if not any(body.used[p] & others for p in used):
             return
         inspection = Inspection(self.scope, memory, moved, point.target.block, size, apart)
+        inspection.assume = assume
         later: Accesses = {}
         if point.over:
             let = body.statements[position]
@@ -364,7 +404,14 @@ class _ShortCircuit:
             for p in range(first, position)
             if p != early and not (others | moved.keys()).isdisjoint(body.used[p])
         ]
-        inspection.body(touched, later, Summary())
+        try:
+            inspection.body(touched, later, Summary())
+        finally:
+            self.hopeful |= bool(inspection.pairs)
+        pairs = {**self.conditions, **dict.fromkeys(inspection.pairs)}
+        if len(pairs) > CONDITIONS:
+            raise Refused("overlap", f"{len(pairs)} conditions are more than a launch compares")
+        self.conditions = pairs
 
     def check_known(self, let: fun.Let) -> None:
         """An update at an LMAD is in bounds, and meets no element twice, before it is made.
@@ -431,39 +478,3 @@ def _ranges(expr: fun.Expr) -> list[tuple[str, Size, Size]]:
             return [(index.name, lower, upper)]
         case _:
             return []
-
-
-class _Finish:
-    """The program with its arrays where they lie now, without copies of what is there.
-
-    let c @ m = copy a    =>   (a is used instead of c, if a is at m too)
-    """
-
-    def __init__(self, arrays: Arrays) -> None:
-        self.arrays = arrays
-        self.copies: dict[str, fun.Var] = {}
-        self.mapper = walk.Mapper(self.atom, lambda size: size, self.body, self.binder)
-
-    def binder(self, var: fun.Var) -> fun.Var:
-        memory = self.arrays.memory.get(var.name)
-        return var if memory is None or memory is var.type else fun.Var(var.name, memory)
-
-    def atom(self, atom: fun.Atom) -> fun.Atom:
-        if not isinstance(atom, fun.Var):
-            return atom
-        return self.copies.get(atom.name) or self.binder(atom)
-
-    def body(self, body: fun.Body) -> fun.Body:
-        statements = []
-        for let in body.statements:
-            if isinstance(let.expr, fun.Copy):
-                (var,) = let.pattern
-                source = self.atom(let.expr.array)
-                assert isinstance(source, fun.Var)
-                if layout.same(self.arrays.memory[source.name], self.arrays.memory[var.name]):
-                    self.copies[var.name] = source
-                    self.arrays.members[self.arrays.memory[var.name].block].discard(var.name)
-                    continue
-            expr = walk.map_expr(let.expr, self.mapper)
-            statements.append(fun.Let(tuple(map(self.binder, let.pattern)), expr, let.place))
-        return fun.Body(tuple(statements), tuple(map(self.atom, body.results)))

@@ -100,6 +100,8 @@ class Inspection:
         self.block = block
         self.place: Place | None = None
         self.all = size  # of which nothing is apart
+        self.pairs: list[tuple[Lmad, Lmad]] = []  # that the launch can compare
+        self.assume = False  # that it will find them apart
 
     # ------------------------------------------------------------ statements, from below
 
@@ -332,7 +334,7 @@ class Inspection:
                     inside = ranges[names.index(name) + 1 :]
                     other = self.over(use, ((name, lower, upper), *reversed(inside)))
                     if not self.disjoint(write, other):
-                        self.refuse(write, other)
+                        self.refuse(write, other, anywhere)
 
     def leaving(
         self, inner: Summary, bound: frozenset[str], ranges: Sequence[tuple[str, Size, Size]]
@@ -390,6 +392,21 @@ class Inspection:
 
     # ------------------------------------------------------------ checks
 
+    def undecided(self, left: Lmad, right: Lmad) -> bool:
+        return left.offset != right.offset and self.scope.overlap(left, right).answer == "unknown"
+
+    def launched(self, access: Access) -> Lmad | None:
+        """All that an access may be of, of all iterations around, as a launch knows it."""
+        ranges = list(reversed(self.scope.ranges))
+        for index in (access.index, access.whole):
+            if index is None:
+                continue
+            one = Access(self.scope.resolve(index), None, access.array, None, access.written)
+            found = self.over(one, ranges).index
+            if found is not None and variables(found) <= self.scope.launch:
+                return found
+        return None
+
     def check(self, writes: Iterable[Access], uses: Iterable[Access]) -> None:
         for write in writes:
             for use in uses:
@@ -411,7 +428,13 @@ class Inspection:
             return False
         return self.scope.apart(left, right)
 
-    def refuse(self, write: Access, use: Access) -> None:
+    def refuse(self, write: Access, use: Access, total: Access | None = None) -> None:
+        """Give up, unless the launch is to compare; `total` is of all iterations."""
+        left, right = self.launched(write), self.launched(total or use)
+        if left is not None and right is not None and self.undecided(left, right):
+            self.pairs.append((left, right))
+            if self.assume:
+                return
         if write.index is None or use.index is None:
             what = write if write.index is None else use
             found = f"which elements of {what.array} are accessed is not known"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.errors import Place
-from weft.plan.segment import BoundsCheck, CollisionCheck, Failure, Segment, Slot
+from weft.lmad import Lmad
+from weft.plan.segment import Better, BoundsCheck, CollisionCheck, Failure, Segment, Slot
 from weft.sizes import Derived, Fact, parse_poly
 
 
@@ -45,6 +46,7 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
         ],
         "kernels": list(segment.kernels),
         "remarks": list(segment.remarks),
+        "better": None if segment.better is None else _from_better(segment.better),
     }  # fmt: skip
 
 
@@ -71,7 +73,28 @@ def segment_from_json(found: dict[str, Any]) -> Segment:
         failures=tuple(map(_to_failure, found["failures"])),
         kernels=tuple(found["kernels"]),
         remarks=tuple(found["remarks"]),
+        better=None if found["better"] is None else _to_better(found["better"]),
     )
+
+
+def _from_better(better: Better) -> list[Any]:
+    pairs = [[_from_lmad(lmad) for lmad in pair] for pair in better.conditions]
+    return [pairs, segment_to_json(better.segment)]
+
+
+def _to_better(found: list[Any]) -> Better:
+    pairs, segment = found
+    conditions = tuple((_to_lmad(left), _to_lmad(right)) for left, right in pairs)
+    return Better(conditions, segment_from_json(segment))
+
+
+def _from_lmad(lmad: Lmad) -> list[Any]:
+    return [str(lmad.offset), [[str(extent), str(stride)] for extent, stride in lmad.dims]]
+
+
+def _to_lmad(found: list[Any]) -> Lmad:
+    offset, dims = found
+    return Lmad(parse_poly(offset), tuple((parse_poly(n), parse_poly(s)) for n, s in dims))
 
 
 def derived_to_json(entry: Derived) -> list[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from weft.errors import Place
-from weft.sizes import Derived, Fact, Size
+from weft.lmad import Lmad, exact
+from weft.sizes import Derived, Fact, Size, as_poly
 
 Layout: TypeAlias = Literal["contiguous", "rows", "strided"]
 """Row-major; unit stride in the last dimension only; any strides (multiples of the itemsize)."""
@@ -98,3 +100,30 @@ class Segment:
     failures: tuple[Failure, ...] = ()
     kernels: tuple[str, ...] = field(default=())  # one line each, for `explain`
     remarks: tuple[str, ...] = field(default=())  # copies and memory that remain, and why
+    better: Better | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A version of a segment for calls whose sizes keep pairs of sets of elements apart.
+
+    It takes what the segment takes, gives what it gives, and copies less.
+    """
+
+    conditions: tuple[tuple[Lmad, Lmad], ...]
+    segment: Segment
+
+    def suits(self, values: Mapping[str, int]) -> bool:
+        """Whether no pair has an element in common, for these sizes and strides."""
+        return all(
+            exact.common(_with_values(left, values), _with_values(right, values)) is None
+            for left, right in self.conditions
+        )
+
+
+def _with_values(lmad: Lmad, values: Mapping[str, int]) -> Lmad:
+    dims = tuple(
+        (as_poly(extent.evaluate(values)), as_poly(stride.evaluate(values)))
+        for extent, stride in lmad.dims
+    )
+    return Lmad(as_poly(lmad.offset.evaluate(values)), dims)

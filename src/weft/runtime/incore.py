@@ -30,12 +30,16 @@ Value: TypeAlias = Any  # an ndarray, or a NumPy scalar
 
 @dataclass(frozen=True, slots=True)
 class SegmentStep:
-    """One compiled segment; its parameters and results go by name."""
+    """One compiled segment; its parameters and results go by name.
+
+    `better()` is the step of the segment's better version.
+    """
 
     segment: Segment
     loaded: LoadedSegment
     params: tuple[str, ...]
     results: tuple[str, ...]
+    better: Callable[[], SegmentStep] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,8 @@ def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
     """Everything about a segment that sizes, strides and "threads" decide."""
     segment = step.segment
     known = derive(values, segment.derived)
+    if step.better is not None and segment.better is not None and segment.better.suits(known):
+        return prepare_launch(step.better(), values)
     check_bounds(segment.checks, known)
     check_collisions(segment.collisions, known)
     results = tuple(
