@@ -225,3 +225,81 @@ def test_a_dimension_of_one_repeats_beside_any_length() -> None:
         return rounds(xp, 0, n, step, xp.zeros(n))
 
     agree(summed, A)
+
+
+def _reversed(x: Any) -> Any:
+    return wf.take(x, x.shape[0] - 1 - wf.arange(x.shape[0]))
+
+
+def _averaged(x: Any) -> Any:
+    wide = np.pad(x, 1, mode="edge")
+    return (wide[:-2] + wide[2:]) * 0.5
+
+
+# What is done to the elements from k on, or (a scalar) becomes the element k.
+ROUNDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "branch": (
+        lambda y, k: wf.cond(y[k] > 0, lambda: y[:k].sum(), lambda: y[k:].sum() * 0.1),
+        lambda y, k: y[:k].sum() if y[k] > 0 else y[k:].sum() * 0.1,
+    ),
+    "map over one, of another": (
+        lambda y, k: wf.map(lambda v: (y[k:] * v).sum(), y[: k + 1]).max() * 0.01,
+        lambda y, k: np.outer(y[: k + 1], y[k:]).sum(axis=1).max() * 0.01,
+    ),
+    "running sums": (
+        lambda y, k: wf.cumulative_sum(y[k:]) * 0.5,
+        lambda y, k: np.cumsum(y[k:]) * 0.5,
+    ),
+    "loop that stacks": (
+        lambda y, k: wf.scan(lambda c, v: (c + v, c + v), 0.0, y[k:])[1] * 0.5,
+        lambda y, k: np.cumsum(y[k:]) * 0.5,
+    ),
+    "stencil": (
+        lambda y, k: wf.stencil(lambda s: (s[-1] + s[1]) * 0.5, y[k:]),
+        lambda y, k: _averaged(y[k:]),
+    ),
+    "gather": (lambda y, k: _reversed(y[k:]), lambda y, k: y[k:][::-1]),
+    "flip": (lambda y, k: wf.flip(y[k:]), lambda y, k: y[k:][::-1]),
+    "roll": (lambda y, k: wf.roll(y[k:], 2), lambda y, k: np.roll(y[k:], 2)),
+    "moments": (
+        lambda y, k: y[: k + 1].mean() + y[k:].var(),
+        lambda y, k: y[: k + 1].mean() + y[k:].var(),
+    ),
+    "index of the largest": (
+        lambda y, k: y[wf.argmax(y[: k + 1])] * 0.9,
+        lambda y, k: y[y[: k + 1].argmax()] * 0.9,
+    ),
+    "length that is computed": (
+        lambda y, k: y[: wf.argmax(y)].sum() * 0.1,
+        lambda y, k: y[: y.argmax()].sum() * 0.1,
+    ),
+    "stack and tile": (
+        lambda y, k: (wf.stack([y[:k], y[:k] * 2]).sum() + wf.tile(y[:k], (2,)).sum()) * 0.01,
+        lambda y, k: y[:k].sum() * 0.05,
+    ),
+    "length as a number": (lambda y, k: y[k:].shape[0] * 0.5, lambda y, k: (len(y) - k) * 0.5),
+    "scatter": (
+        lambda y, k: y.at[k + wf.arange(y.shape[0] - k)].add(1.0)[k:],
+        lambda y, k: y[k:] + 1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_whatever_is_done_in_a_round(name: str) -> None:
+    ours, theirs = ROUNDS[name]
+
+    def step(k: Any, y: Any) -> Any:
+        new = wf.asarray(ours(y, k))
+        return y.at[k:].set(new) if new.ndim else y.at[k].set(new)
+
+    for n in (1, 2, 40):
+        x = rng.normal(size=n)
+        expected = x.copy()
+        for k in range(n):
+            new = theirs(expected, k)
+            expected[slice(k, None) if np.ndim(new) else k] = new
+        for interpret_below in (0, 1 << 40):
+            with wf.config(interpret_below=interpret_below):
+                found = wf.jit(lambda x: wf.fori_loop(0, x.shape[0], step, x))(x)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)

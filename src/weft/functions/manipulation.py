@@ -221,20 +221,21 @@ def _shift(shift: Any, extent: Extent) -> Extent:
     """shift modulo the extent; no remainder where the shift is known to be less."""
     amount = extents.constant(operator.index(shift))
     length = -amount if amount.value < 0 else amount
-    if extent.value > length.value and extents.at_least(extent, length):
+    if not extent.symbols and extent.value > length.value and extents.at_least(extent, length):
         return extent + amount if amount.value < 0 else amount
     return extents.remainder(literal(shift), extent)
 
 
 def _rolled(node: Node, shift: Any, axis: int) -> Node:
     extent = node.shape[axis]
-    if extent.value <= 1:
+    if not extent.symbols and extent.value <= 1:
         return node
     by = _shift(shift, extent)
-    if by.value == 0:
-        extents.decide_equal(by, layout.ZERO)
-        return node
-    extents.at_least(by, layout.ONE)
+    if not by.symbols:
+        if by.value == 0:
+            extents.decide_equal(by, layout.ZERO)
+            return node
+        extents.at_least(by, layout.ONE)
     end = layout.take_slice(node, axis, extent - by, by)
     begin = layout.take_slice(node, axis, layout.ZERO, extent - by)
     return make(operations.Concat(axis), (end, begin), node.shape, node.dtype)
