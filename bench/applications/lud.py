@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "LUD"
 THESIS = "1.19 to 1.39"
+CASE = "lud-larger"
 SIZE = 32
 
 

@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "NW"
 THESIS = "1.13 to 1.31"
+CASE = "nw-larger"
 SIZE = 64
 
 

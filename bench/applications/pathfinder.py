@@ -7,6 +7,7 @@ from applications import example, output
 
 TITLE = "Pathfinder"
 THESIS = ""
+CASE = "pathfinder-walls"
 
 
 def inputs(scale, rows=100, columns=100_096):
