@@ -120,6 +120,15 @@ def test_compiled_beyond_the_cache() -> None:
         np.testing.assert_array_equal(tiled, program(x, 11))
 
 
+def heavy(x: Any, n: Any) -> Any:
+    rows = wf.reshape(x, (5, 10))
+
+    def step(x: Any) -> Any:
+        return wf.stencil(lambda t: sum((t[0, 1] + k) * t[1, 0] for k in range(9)), x)
+
+    return wf.iterate(step, rows, n)
+
+
 def sum_each_round(x: Any, n: Any) -> Any:
     return wf.fori_loop(0, n, lambda _, x: x / wf.sum(x), x)
 
@@ -140,10 +149,10 @@ def gathers(x: Any, n: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function", [sum_each_round, wraps, until, gathers], ids=lambda f: f.__name__
+    "function", [sum_each_round, wraps, until, gathers, heavy], ids=lambda f: f.__name__
 )
 def test_what_is_left_alone(function: Any) -> None:
-    """Steps that need a global result, or what is far away; loops of unknown length."""
+    """Steps that need a global result, or what is far away, or wait for arithmetic; and while."""
     program = fused(function, RNG.random(50), 3)
     assert tiling.time_tiles(program) == []
     assert tiling.tile_time(program) == program

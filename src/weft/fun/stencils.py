@@ -13,6 +13,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder
 from weft.fun.shift import shift
+from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Poly, Size
 
 _SCALAR = (fun.Apply, fun.Cast, fun.SizeValue)
@@ -32,6 +33,8 @@ class Stencil:
         For each dimension how far from its index one step reads what the step before made.
     itemsize : int
         Bytes of one element of all arrays that a step reads and writes.
+    operations : int
+        Scalar operations of one step on one element, those on indices and conditions apart.
     given : dict of str to (fun.Var, axes)
         Arrays from outside that are read near the index: for each of their dimensions the
         dimension of the space that it follows, or None.
@@ -43,6 +46,7 @@ class Stencil:
     rounds: Size
     reach: tuple[int, ...] = ()
     itemsize: int = 0
+    operations: int = 0
     given: dict[str, tuple[fun.Var, tuple[int | None, ...]]] = field(default_factory=dict)
     fixed: dict[str, fun.Var] = field(default_factory=dict)
 
@@ -100,6 +104,9 @@ def _reach_of(
             for axis, offset in offsets:
                 if axis is not None:
                     reach[axis] = max(reach[axis], before[axis] + abs(offset))
+        elif isinstance(expr, fun.Apply):
+            dtype = let.pattern[0].type.dtype
+            stencil.operations += dtype is not DType.I64 and dtype.kind != "b"
         elif isinstance(expr, fun.Loop | fun.If):
             continue  # their bodies' statements come by themselves
         elif not isinstance(expr, _SCALAR):

@@ -25,7 +25,8 @@ Ensures: the same bits: each element is computed by the same operations, at time
 
 Which loops qualify: those whose arrays all have one shape (of rank 1 or 2) and whose body is
 kernels over that shape that read arrays at constant offsets from their index. A step that
-needs a global result is left alone. Whether it pays depends on sizes: `time_tiles` gives what
+needs a global result is left alone, and one of rank 2 with more operations an element than bytes,
+which margins would slow down. Whether it pays depends on sizes: `time_tiles` gives what
 to decide by, `when` decides.
 """
 
@@ -43,9 +44,9 @@ from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly, product
 from weft.sizes.facts import SizeOperation
 
-WINDOW_BYTES = 384 << 10  # of all arrays of a tile: what a core's own cache holds
+WINDOW_BYTES = 640 << 10  # of all arrays of a tile: what a core's own cache holds
 STEPS = (64, 8)  # of a phase, by rank less 1
-ROW = 512  # elements of a window's last dimension, where it has another
+ROW = 320  # elements of a window's last dimension, where it has another
 
 _INDEX = fun.Scalar(DType.I64)
 
@@ -104,6 +105,8 @@ def _stencil(program: fun.Program, let: fun.Let) -> Stencil | None:
     stencil = stencil_of(let.expr)
     if stencil is None or len(stencil.shape) > len(STEPS):
         return None
+    if len(stencil.shape) > 1 and stencil.operations > stencil.itemsize:
+        return None  # it waits for arithmetic, of which margins add more, not for memory
     known = all(size.variables() <= sizes for size in (*stencil.shape, stencil.rounds))
     return stencil if known else None
 
