@@ -18,6 +18,7 @@ from weft.passes.raise_reshapes import raise_reshapes
 from weft.passes.read_first import read_first
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
+from weft.passes.shrink import shrink
 from weft.passes.simplify import simplify
 from weft.passes.sink import sink
 
@@ -54,6 +55,7 @@ FUSION: list[tuple[Pass, str]] = [
     (raise_reshapes, "after that, since it asks for a kernel's only use; before fusion"),
     (fuse, "once every statement is in its simplest form"),
     (sink, "after fusion, which has inlined what is used as elements"),
+    (shrink, "after sinking, which keeps slices that are rows of a kernel's own"),
     (read_first, "after fusion, which joins reads with what stands later"),
 ]
 
