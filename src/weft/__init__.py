@@ -36,13 +36,31 @@ from weft.functions.sorting import *  # noqa: F403
 from weft.functions.statistical import *  # noqa: F403
 from weft.functions.stencils import *  # noqa: F403
 from weft.jit import jit
+from weft.kernel import (
+    boolean,
+    c64,
+    c128,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    kernel,
+    prange,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from weft.runtime.profile import profile
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Array", "WeftError", "__array_api_version__", "__array_namespace_info__", "__version__",
-    "asarray", "config", "jit", "profile", "settings",
+    "asarray", "boolean", "c64", "c128", "config", "f32", "f64", "i8", "i16", "i32", "i64", "jit",
+    "kernel", "prange", "profile", "settings", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 __all__ += combinators.__all__
 __all__ += control.__all__

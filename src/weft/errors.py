@@ -9,6 +9,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -21,17 +24,45 @@ class Place:
     file: str
     line: int
     function: str = ""
+    column: int = 0  # from 1; 0 where it is not known
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        column = f":{self.column}" if self.column else ""
+        return f"{self.file}:{self.line}{column}"
 
     def excerpt(self) -> str:
         """The source line, stripped, or an empty string where it cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
 
+class _Reading(threading.local):
+    """The statement of user code that this thread interprets, if it does."""
+
+    place: Place | None = None
+
+
+_reading = _Reading()
+
+
+def interpreted_place() -> Place | None:
+    """Where in the user's code Weft is, while it interprets a function's syntax tree."""
+    return _reading.place
+
+
+@contextmanager
+def interpreting(place: Place | None) -> Iterator[None]:
+    """What happens in the block is due to this place in the user's code."""
+    before, _reading.place = _reading.place, place
+    try:
+        yield
+    finally:
+        _reading.place = before
+
+
 def user_place() -> Place | None:
     """The innermost frame outside Weft itself (None when there is none)."""
+    if _reading.place is not None:
+        return _reading.place
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

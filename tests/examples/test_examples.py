@@ -141,3 +141,7 @@ def test_nw() -> None:
     assert len(upper) == len(lower) < 128
     pairs = zip(upper, lower, strict=True)
     assert sum(-6 if "-" in pair else 5 if len(set(pair)) == 1 else -4 for pair in pairs) == score
+
+
+def test_matrix_product() -> None:
+    assert load("matrix_product").main(60) < 1e-12

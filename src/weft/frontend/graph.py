@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from weft.errors import Place
+from weft.errors import Place, interpreted_place
 from weft.frontend.extent import Extent, Guard, take_guards
 from weft.frontend.operations import Constant, Elementwise, Leaf, Operation, Param, Pick, SizeScalar
 from weft.fun import nodes as fun
@@ -73,15 +73,15 @@ class Node:
     scope: Scope | None
     value: Any  # of a leaf
     guards: tuple[Guard, ...]
-    line: tuple[Any, int] | None  # code object and line number
+    line: tuple[Any, int] | Place | None  # code object and line number
 
     @property
     def rank(self) -> int:
         return len(self.shape)
 
     def place(self) -> Place | None:
-        if self.line is None:
-            return None
+        if self.line is None or isinstance(self.line, Place):
+            return self.line
         code, line = self.line
         return Place(code.co_filename, line, code.co_name)
 
@@ -99,8 +99,11 @@ _PACKAGE = sys.modules["weft"].__path__[0]
 _inside: dict[str, bool] = {}  # file -> whether it is Weft's own
 
 
-def user_line() -> tuple[Any, int] | None:
-    """Code object and line of the innermost frame outside Weft."""
+def user_line() -> tuple[Any, int] | Place | None:
+    """Code object and line of the innermost frame outside Weft, or the place interpreted."""
+    place = interpreted_place()
+    if place is not None:
+        return place
     frame: Any = sys._getframe(2)
     while frame is not None:
         code = frame.f_code

@@ -276,7 +276,8 @@ class Parser:
         if self.take("@"):
             file = self.string()
             self.expect(":")
-            place = Place(file, self.integer())
+            line = self.integer()
+            place = Place(file, line, column=self.integer() if self.take(":") else 0)
         return fun.Let(pattern, expr, place)
 
     def function(self) -> fun.Lambda:

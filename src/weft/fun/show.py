@@ -148,7 +148,8 @@ class Printer:
     def let(self, let: fun.Let, indent: str) -> str:
         text = f"let {self.binders(let.pattern)} = {self.expr(let.expr, indent)}"
         if self.places and let.place is not None:
-            text += f" @ {json.dumps(let.place.file)}:{let.place.line}"
+            column = f":{let.place.column}" if let.place.column else ""
+            text += f" @ {json.dumps(let.place.file)}:{let.place.line}{column}"
         return text
 
     def block(self, body: fun.Body, indent: str) -> str:

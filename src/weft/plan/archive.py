@@ -142,7 +142,7 @@ def _to_failure(found: list[Any]) -> Failure:
 
 
 def _from_place(place: Place | None) -> list[Any] | None:
-    return None if place is None else [place.file, place.line, place.function]
+    return None if place is None else [place.file, place.line, place.function, place.column]
 
 
 def _to_place(found: list[Any] | None) -> Place | None:

@@ -1,0 +1,218 @@
+"""Branches whose condition is traced: both are traced, and what they change is chosen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.array import Array, node_of
+from weft.errors import DTypeError, ShapeError, WeftError
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout, operations
+from weft.frontend.elementwise import common_dtype
+from weft.frontend.extent import Extent
+from weft.frontend.graph import Lambda, Node, make
+from weft.functions import traced
+from weft.kernel.frame import Frame, Unbound
+from weft.kernel.values import Cell, Reference
+
+
+@dataclass(slots=True)
+class Traced:
+    """A branch: its scope, its result, the variables and cells at its end."""
+
+    function: Lambda
+    result: Any
+    variables: dict[str, Any]
+    assigned_at: dict[str, Any]
+    cells: dict[Cell, Array]
+
+
+def _trace(frame: Frame, body: Callable[[], Any]) -> Traced:
+    before, places = dict(frame.variables), dict(frame.assigned_at)
+    region = frame.memory.enter()
+    try:
+        with extents.recording() as guards, graph.Tracing(fixed=True) as scope:
+            result = body()
+    finally:
+        cells = frame.memory.leave(region)
+        after, frame.variables = frame.variables, before
+        assigned, frame.assigned_at = frame.assigned_at, places
+    extents.record(guards)
+    return Traced(Lambda((), (), scope), result, after, assigned, cells)
+
+
+def chosen(
+    frame: Frame, node: ast.AST, condition: Array, then: Callable[[], Any],
+    otherwise: Callable[[], Any],
+) -> Any:  # fmt: skip
+    """The result of one of two expressions; only that one is evaluated."""
+    return branch(frame, node, condition, then, otherwise)
+
+
+def branch(
+    frame: Frame, node: ast.AST, condition: Array, then: Callable[[], Any],
+    otherwise: Callable[[], Any],
+) -> Any:  # fmt: skip
+    """Trace both branches; what either changes is that of the one whose turn it is.
+
+    Gives the result of `then` or `otherwise` likewise.
+    """
+    sides = (_trace(frame, then), _trace(frame, otherwise))
+    choice = _Choice(frame, node, sides)
+    names = _changed(frame.variables, sides)
+    merged = {name: choice.variable(name) for name in names}
+    cells = list(dict.fromkeys(cell for side in sides for cell in side.cells))
+    written = [
+        choice.either([side.cells.get(cell, cell.array) for side in sides], "an array")
+        for cell in cells
+    ]
+    result = choice.value([side.result for side in sides], "the result")
+    picked = choice.made(condition)
+    for cell, place in zip(cells, written, strict=True):
+        frame.memory.write(cell, picked[place])
+    for name, value in merged.items():
+        later = [s.assigned_at[name] for s in sides if name in s.assigned_at]
+        if later:
+            frame.assigned_at[name] = later[0]
+        frame.variables[name] = choice.filled(value, picked)
+    return choice.filled(result, picked)
+
+
+def _changed(before: dict[str, Any], sides: Sequence[Traced]) -> list[str]:
+    names = dict.fromkeys(name for side in sides for name in side.variables)
+    missing = object()
+    return [
+        name for name in names
+        if any(side.variables.get(name, missing) is not before.get(name, missing) for side in sides)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A result of the If that is being made, by number; `array`: it gets memory of its own."""
+
+    number: int
+    array: bool
+
+
+class _Choice:
+    """The values that an If gives, collected."""
+
+    def __init__(self, frame: Frame, node: ast.AST, sides: tuple[Traced, Traced]) -> None:
+        self.frame = frame
+        self.node = node
+        self.sides = sides
+        self.pairs: list[tuple[Node, Node]] = []
+        self.what: list[str] = []
+
+    def either(self, values: list[Any], what: str) -> int:
+        self.pairs.append((node_of(values[0]), node_of(values[1])))
+        self.what.append(what)
+        return len(self.pairs) - 1
+
+    def variable(self, name: str) -> Any:
+        values = []
+        for side in self.sides:
+            if name not in side.variables:
+                return Unbound(self.frame.place(self.node))
+            values.append(side.variables[name])
+        if any(isinstance(value, Unbound) for value in values):
+            return Unbound(self.frame.place(self.node))
+        return self.value(values, name)
+
+    def value(self, values: list[Any], what: str) -> Any:
+        first, second = values
+        if first is second:
+            return first
+        if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
+            return tuple(self.value([a, b], what) for a, b in zip(first, second, strict=True))
+        if isinstance(first, Reference) and first.same(second):
+            return first
+        if isinstance(first, Reference) or isinstance(second, Reference):
+            arrays = [self._at_end(value, side) for value, side in
+                      zip(values, self.sides, strict=True)]  # fmt: skip
+            return _Place(self.either(arrays, what), array=True)
+        if all(isinstance(v, Array | bool | int | float | complex | Extent) for v in values) or all(
+            isinstance(v, Array) or hasattr(v, "dtype") for v in values
+        ):
+            if not any(isinstance(v, Array) for v in values) and _alike(first, second):
+                return first
+            return _Place(self.either(values, what), array=False)
+        if not isinstance(first, Array) and not isinstance(second, Array):
+            try:
+                if bool(first == second):
+                    return first
+            except (TypeError, ValueError, WeftError):
+                pass
+        return Unbound(self.frame.place(self.node))
+
+    def _at_end(self, value: Any, side: Traced) -> Any:
+        """What a reference shows at the end of a branch."""
+        if not isinstance(value, Reference):
+            return value
+        before = value.cell.array
+        value.cell.array = side.cells.get(value.cell, before)
+        try:
+            with traced._inside(side.function):
+                return value.read()
+        finally:
+            value.cell.array = before
+
+    def made(self, condition: Array) -> list[Array]:
+        """The If, and its results."""
+        if not self.pairs:
+            return []
+        dtypes = []
+        for (left, right), what in zip(self.pairs, self.what, strict=True):
+            if layout.values(left.shape) != layout.values(right.shape):
+                raise ShapeError(
+                    f"{what} has shape {layout.values(left.shape)} or "
+                    f"{layout.values(right.shape)} after this branch",
+                    "one shape", place=self.frame.place(self.node),
+                )  # fmt: skip
+            for own, given in zip(left.shape, right.shape, strict=True):
+                extents.require_equal(own, given)
+            if not (left.weak or right.weak) and left.dtype is not right.dtype:
+                self._refuse_types(what, left, right)
+            dtypes.append(common_dtype((left, right)))
+        lambdas = []
+        for number, side in enumerate(self.sides):
+            function = traced.with_results(side.function, [pair[number] for pair in self.pairs])
+            lambdas.append(traced.settled(function, dtypes))
+        types = tuple((pair[0].shape, d) for pair, d in zip(self.pairs, dtypes, strict=True))
+        made = make(
+            operations.If(), (condition._node,), (), None, lambdas=tuple(lambdas), types=types
+        )
+        picked = [graph.pick(made, number) for number in range(len(types))]
+        for pick, (left, right) in zip(picked, self.pairs, strict=True):
+            pick.weak = left.weak and right.weak
+        return [Array(pick) for pick in picked]
+
+    def _refuse_types(self, what: str, left: Node, right: Node) -> None:
+        places = [side.assigned_at.get(what) for side in self.sides]
+        where = " and ".join(f"{d.dtype.numpy} at {p}" if p else str(d.dtype.numpy)
+                             for d, p in zip((left, right), places, strict=True))  # fmt: skip
+        raise DTypeError(
+            f"{what} has two types after this branch: {where}", "one type",
+            "convert one: np.float64(x)", place=self.frame.place(self.node),
+        )  # fmt: skip
+
+    def filled(self, value: Any, picked: list[Array]) -> Any:
+        """A collected value with the If's results in it."""
+        if isinstance(value, tuple):
+            return tuple(self.filled(part, picked) for part in value)
+        if isinstance(value, _Place):
+            found = picked[value.number]
+            if value.array:
+                return self.frame.memory.make(found, self.frame.place(self.node))
+            return found
+        return value
+
+
+def _alike(first: Any, second: Any) -> bool:
+    return type(first) is type(second) and not isinstance(first, Extent) and (
+        first == second or (first != first and second != second)
+    )  # fmt: skip

@@ -1,0 +1,397 @@
+"""Calls in a user's function: NumPy's and Python's functions as Weft's; other functions inlined."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from weft import functions
+from weft.array import Array, node_of
+from weft.frontend import operations
+from weft.frontend.containers import map_leaves
+from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.extent import Extent
+from weft.frontend.graph import make
+from weft.functions.interoperability import _RENAMED
+from weft.kernel.frame import Frame, all_plain, is_traced, plain
+from weft.kernel.values import KeyView, PermutedView, Reference, ReshapedView, replaced
+from weft.ops.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of an array, waiting for its arguments."""
+
+    of: Any  # a Reference, or a scalar
+    name: str
+
+
+def call(
+    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> Any:
+    """What a call gives, its arguments being evaluated."""
+    if isinstance(function, Method):
+        return _method(frame, node, function, arguments, named)
+    inner = getattr(function, "interpreted", None)  # a kernel's function
+    if inner is None and _is_users(function):
+        inner = function
+    if inner is not None:
+        return frame.trace.call(frame.trace, inner, arguments, named)
+    if isinstance(function, type) and issubclass(function, np.generic):
+        (value,) = arguments
+        return _converted(plain(value), function)
+    if isinstance(function, np.ufunc) and "out" in named:
+        target = named.pop("out")
+        (target,) = target if isinstance(target, tuple) else (target,)
+        write(frame, node, target, call(frame, node, function, arguments, named))
+        return target
+    found = _in_place(frame, node, function, arguments, named)
+    if found is not None:
+        return found[0]
+    return _known(frame, node, function, all_plain(arguments), map_leaves(plain, named))
+
+
+def _is_users(function: Any) -> bool:
+    """Whether a function is the user's own, written in Python."""
+    if not isinstance(function, FunctionType):
+        return False
+    return (function.__module__ or "").split(".")[0] not in ("numpy", "weft", "math", "scipy")
+
+
+def _known(
+    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> Any:
+    own = _BUILTINS.get(function) if _hashable(function) else None
+    if own is not None:
+        return own(*arguments, **named)
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__name__", "")
+    if module.startswith("numpy"):
+        made = _CREATION.get(name)
+        if made is not None:
+            return made(*arguments, **named)
+    traced = is_traced(arguments) or is_traced(list(named.values())) or _has_extent(arguments)
+    if not traced and module in _PURE:
+        return frame.constant(function(*arguments, **named))
+    if isinstance(function, np.ufunc) and is_traced(arguments):
+        return _ufunc(frame, node, function, arguments, named)
+    if module in ("math", "cmath"):
+        return _math(frame, node, name, arguments)
+    if module.split(".")[0] == "weft" and callable(function):
+        return function(*arguments, **named)
+    if module.split(".")[0] == "numpy":
+        return _numpy(frame, node, function, arguments, named)
+    frame.refuse(
+        node, f"a call of {name or function!r}, which cannot be compiled",
+        "functions of math, NumPy and weft, other kernels, and functions written in Python",
+    )  # fmt: skip
+
+
+_PURE = frozenset({"builtins", "math", "cmath", "numpy", "numpy.linalg", "numpy.fft"})
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _has_extent(arguments: Sequence[Any]) -> bool:
+    return any(isinstance(a, Extent) for a in arguments)
+
+
+# ---------------------------------------------------------------- NumPy and math
+
+
+def _ufunc(
+    frame: Frame, node: ast.Call, function: np.ufunc, arguments: list[Any], named: dict[str, Any]
+) -> Any:
+    name = _RENAMED.get(function.__name__, function.__name__)
+    dtype = named.pop("dtype", None)
+    own = getattr(functions, name, None)
+    if own is None or named:
+        frame.refuse(
+            node, f"np.{function.__name__}" + (f" with {', '.join(named)}" if named else ""),
+            "a function that weft has: see dir(weft)",
+        )  # fmt: skip
+    result = own(*arguments)
+    return result if dtype is None else functions.astype(result, dtype)
+
+
+def _numpy(
+    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> Any:
+    name = getattr(function, "__name__", "")
+    name = _RENAMED.get(name, name)
+    has = getattr(functions, name, None) is not None or hasattr(Array, name)
+    if not has or function.__module__ not in _PURE:
+        frame.refuse(
+            node, f"a call of {function.__module__}.{name}, which cannot be compiled",
+            "a function that weft has: see dir(weft)",
+        )  # fmt: skip
+    from weft.functions import interoperability
+
+    try:
+        bound = inspect.signature(function).bind(*arguments, **named)
+        given = {k: v for k, v in bound.arguments.items() if k in named}
+    except (TypeError, ValueError):
+        given = named
+    return interoperability.function(function, tuple(arguments), given)
+
+
+def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
+    """A function of `math`, of weak or strong scalars; whole numbers where Python gives ints."""
+    if name in ("floor", "ceil", "trunc"):
+        return as_int(getattr(functions, name)(*arguments))
+    if name == "fabs":
+        return functions.abs(as_float(arguments[0]))
+    if name == "fmod":
+        left, right = map(as_float, arguments)
+        return left - right * functions.trunc(left / right)
+    if name == "radians":
+        return as_float(arguments[0]) * (math.pi / 180)
+    if name == "degrees":
+        return as_float(arguments[0]) * (180 / math.pi)
+    own = getattr(functions, {"log": "log", **_RENAMED, **_MATH}.get(name, name), None)
+    if own is None:
+        frame.refuse(node, f"math.{name}", "a function that weft has: see dir(weft)")
+    if name == "log" and len(arguments) == 2:
+        return functions.log(arguments[0]) / functions.log(arguments[1])
+    return own(*arguments)
+
+
+_MATH = {
+    "acos": "acos", "asin": "asin", "atan": "atan", "pow": "pow", "isnan": "isnan",
+    "isinf": "isinf", "isfinite": "isfinite", "copysign": "copysign",
+}  # fmt: skip
+
+
+def _dtype(dtype: Any) -> Any:
+    return None if dtype is None else np.dtype(dtype)
+
+
+def _made(make: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """A creation function with NumPy's order of arguments."""
+
+    def adapted(*arguments: Any, **named: Any) -> Any:
+        given = dict(zip(names, arguments, strict=False)) | named
+        given.pop("order", None)
+        given.pop("copy", None)
+        positional = [given.pop(name) for name in names if name in given and name in _FIRST]
+        if given.get("dtype") is not None:
+            given["dtype"] = _dtype(given["dtype"])
+        return make(*positional, **given)
+
+    return adapted
+
+
+_FIRST = frozenset({"shape", "object", "a", "prototype", "fill_value", "N", "M"})
+
+
+def _arange(*arguments: Any, **named: Any) -> Any:
+    dtype = _dtype(named.pop("dtype", arguments[3] if len(arguments) > 3 else None))
+    return functions.arange(*arguments[:3], dtype=dtype, **named)
+
+
+def _linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, **named: Any) -> Any:
+    return functions.linspace(start, stop, num, endpoint=endpoint, **named)
+
+
+def _array(obj: Any, dtype: Any = None, **named: Any) -> Any:
+    made = functions.asarray(obj, dtype=_dtype(dtype))
+    return Array(made._node)
+
+
+_CREATION: dict[str, Callable[..., Any]] = {
+    "zeros": _made(functions.zeros, "shape", "dtype", "order"),
+    "ones": _made(functions.ones, "shape", "dtype", "order"),
+    "empty": _made(functions.zeros, "shape", "dtype", "order"),
+    "full": _made(functions.full, "shape", "fill_value", "dtype", "order"),
+    "zeros_like": _made(functions.zeros_like, "a", "dtype", "order"),
+    "ones_like": _made(functions.ones_like, "a", "dtype", "order"),
+    "empty_like": _made(functions.zeros_like, "prototype", "dtype", "order"),
+    "full_like": _made(functions.full_like, "a", "fill_value", "dtype", "order"),
+    "eye": _made(functions.eye, "N", "M", "k", "dtype"),
+    "identity": _made(functions.eye, "N", "dtype"),
+    "arange": _arange,
+    "linspace": _linspace,
+    "array": _array,
+    "asarray": _array,
+    "ascontiguousarray": _array,
+    "copy": _array,
+}
+
+
+# ---------------------------------------------------------------- Python's own functions
+
+
+def as_int(value: Any) -> Any:
+    """`int(x)`: towards zero; a Python int, so it takes others' dtypes."""
+    if isinstance(value, Extent):
+        return value
+    return _weak(value, DType.I64) if isinstance(value, Array) else int(value)
+
+
+def as_float(value: Any) -> Any:
+    """`float(x)`: a Python float."""
+    return _weak(value, DType.F64) if isinstance(value, Array | Extent) else float(value)
+
+
+def _weak(value: Any, dtype: DType) -> Array:
+    """A scalar as a Python number, which takes the dtype of what it is combined with."""
+    node = node_of(value)
+    if node.weak and node.dtype is dtype:
+        return Array(node)
+    return Array(make(operations.Cast(dtype), (node,), (), dtype, weak=True))
+
+
+def _converted(value: Any, function: Any) -> Any:
+    """`np.float32(x)`: a scalar or array of that dtype."""
+    if not isinstance(value, Array | Extent):
+        return function(value)
+    array = value if isinstance(value, Array) else Array(node_of(value))
+    return functions.astype(array, np.dtype(function))
+
+
+def _extreme(comparison: str) -> Callable[..., Any]:
+    """Python's `min` or `max`: the first of equal ones, and of those that do not compare."""
+
+    def chosen(*arguments: Any) -> Any:
+        values = list(arguments[0]) if len(arguments) == 1 else list(arguments)
+        best = values[0]
+        for value in values[1:]:
+            if not is_traced(best) and not is_traced(value):
+                better = value < best if comparison == "less" else value > best
+                best = value if better else best
+                continue
+            left, right = node_of(value), node_of(best)
+            best = Array(apply("where", apply(comparison, left, right), left, right))
+        return best
+
+    return chosen
+
+
+def _sum(values: Any, start: Any = 0) -> Any:
+    if isinstance(values, Array):
+        return functions.sum(values, axis=0) + start
+    return functools.reduce(lambda a, b: a + b, values, start)
+
+
+def _len(value: Any) -> Any:
+    return value.shape[0] if isinstance(value, Array) else len(value)
+
+
+def _round(value: Any, digits: Any = None) -> Any:
+    if not isinstance(value, Array):
+        return round(value, digits)
+    return as_int(functions.round(value)) if digits is None else value.round(digits)
+
+
+def _bool(value: Any) -> Any:
+    return Array(as_dtype(node_of(value), DType.BOOL)) if is_traced(value) else bool(value)
+
+
+def _pow(base: Any, power: Any) -> Any:
+    return base**power
+
+
+def _complex(real: Any, imaginary: Any = 0) -> Any:
+    if is_traced(real) or is_traced(imaginary):
+        return real + imaginary * 1j
+    return complex(real, imaginary)
+
+
+def _absolute(value: Any) -> Any:
+    return functions.abs(value) if isinstance(value, Array) else abs(value)
+
+
+_BUILTINS: dict[Any, Callable[..., Any]] = {
+    builtins.abs: _absolute, builtins.min: _extreme("less"), builtins.max: _extreme("greater"),
+    builtins.sum: _sum, builtins.len: _len, builtins.int: as_int, builtins.float: as_float,
+    builtins.round: _round, builtins.bool: _bool, builtins.pow: _pow, builtins.complex: _complex,
+    builtins.divmod: lambda a, b: (a // b, a % b), builtins.tuple: tuple, builtins.list: list,
+    builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
+    builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),
+    builtins.range: range, builtins.reversed: lambda part: list(part)[::-1],
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- writing
+
+
+def write(frame: Frame, node: ast.AST, target: Any, value: Any, key: Any = None) -> None:
+    """`target[key] = value`, in place; without a key all of the target."""
+    if not isinstance(target, Reference):
+        frame.refuse(node, f"a write to a {type(target).__name__}", "a write to an array")
+    cell = target.cell
+    if cell.refusal:
+        frame.refuse(
+            node, f"a write to an array that cannot be written: {cell.refusal}",
+            "an argument, or an array made in the kernel",
+        )  # fmt: skip
+    key = Ellipsis if key is None else key
+    part = KeyView(key).put(target.read(), plain(value))
+    frame.memory.write(cell, replaced(cell.array, target.views, part))
+
+
+def _in_place(
+    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> tuple[Any] | None:
+    """NumPy's functions that write one of their arguments; a result in a tuple."""
+    if function is np.copyto and not named:
+        write(frame, node, arguments[0], arguments[1])
+        return (None,)
+    if function is np.fill_diagonal:
+        array = arguments[0].read()
+        count = functions.arange(min(array.shape))
+        write(frame, node, arguments[0], plain(arguments[1]), (count,) * array.ndim)
+        return (None,)
+    return None
+
+
+def _method(
+    frame: Frame, node: ast.Call, method: Method, arguments: list[Any], named: dict[str, Any]
+) -> Any:
+    reference, name = method.of, method.name
+    arguments = all_plain(arguments)
+    if isinstance(reference, Reference):
+        if name == "fill":
+            write(frame, node, reference, arguments[0])
+            return None
+        if name == "sort":
+            write(frame, node, reference, functions.sort(reference.read(), **named))
+            return None
+        if name == "transpose":
+            axes = arguments[0] if len(arguments) == 1 else arguments
+            order = tuple(axes) or tuple(range(reference.read().ndim))[::-1]
+            return reference.through(PermutedView(order))
+        if name in ("reshape", "ravel") and not named:
+            return _reshaped(reference, name, arguments)
+    array = plain(reference)
+    if name in ("copy", "flatten"):
+        return Array(array._node) if name == "copy" else array.ravel()
+    if name == "item" and not arguments:
+        scalar = array.reshape(())
+        kind = {"f": DType.F64, "c": DType.C128}.get(scalar.dtype.kind, DType.I64)
+        return _weak(scalar, DType.BOOL if scalar.dtype == bool else kind)
+    if not hasattr(array, name) or name.startswith("_"):
+        frame.refuse(node, f"the method {name} of an array", "one that weft.Array has")
+    return getattr(array, name)(*arguments, **map_leaves(plain, named))
+
+
+def _reshaped(reference: Reference, name: str, arguments: list[Any]) -> Reference:
+    """A view in another shape (of one that NumPy would copy too: nobody can tell by reading)."""
+    array = reference.read()
+    wanted = array.ravel() if name == "ravel" else array.reshape(*arguments)
+    return reference.through(ReshapedView(wanted._node.shape))

@@ -1,0 +1,158 @@
+"""What a call of a user's function is while it is interpreted: its variables, and where it is."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from weft.array import Array, asarray
+from weft.errors import Place, TracingError, UnsupportedError
+from weft.kernel.syntax import Source, last_reads
+from weft.kernel.values import Memory, Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """The value of a variable that some path does not assign."""
+
+    place: Place | None
+
+
+@dataclass(slots=True)
+class Trace:
+    """What all calls share that are interpreted into one program.
+
+    Attributes
+    ----------
+    memory : Memory
+    parallel : dict of Place to str
+        Where the `prange` loops stand, and what they count.
+    constants : dict
+        Arrays of closures, by id.
+    call : callable
+        Interprets a user's function: `call(trace, function, arguments, by_keyword)`.
+    """
+
+    memory: Memory
+    call: Callable[..., Any]
+    parallel: dict[Place, str] = field(default_factory=dict)
+    constants: dict[int, Reference] = field(default_factory=dict)
+    depth: int = 0  # of calls
+
+
+@dataclass(slots=True)
+class Frame:
+    """One call of a function.
+
+    Attributes
+    ----------
+    source : Source
+    trace : Trace
+    variables : dict
+        By name: Python values, scalars that are traced (`Array`), `Reference`s to arrays.
+    assigned_at : dict of str to Place
+        Where each variable was assigned last.
+    """
+
+    source: Source
+    trace: Trace
+    variables: dict[str, Any]
+    assigned_at: dict[str, Place] = field(default_factory=dict)
+    last_reads: dict[str, tuple[int, int]] = field(default_factory=dict)
+    end: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        self.last_reads = last_reads(self.source.tree)
+
+    @property
+    def memory(self) -> Memory:
+        return self.trace.memory
+
+    def place(self, node: ast.AST) -> Place:
+        return self.source.place(node)
+
+    def refuse(self, node: ast.AST, found: str, expected: str = "", advice: str = "") -> NoReturn:
+        """Say that something is not supported, and what is."""
+        raise UnsupportedError(found, expected, advice, place=self.place(node))
+
+    # ------------------------------------------------------------ variables
+
+    def look_up(self, node: ast.Name) -> Any:
+        name = node.id
+        if name in self.variables:
+            value = self.variables[name]
+            if isinstance(value, Unbound):
+                raise TracingError(
+                    f"{name} may have no value here", "a value on every path",
+                    f"assign {name} before the branch or loop", place=self.place(node),
+                )  # fmt: skip
+            return value
+        function = self.source.function
+        if name in function.__code__.co_freevars:
+            cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
+            return self.constant(cell.cell_contents)
+        if name in function.__globals__:
+            return self.constant(function.__globals__[name])
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        raise _NoNameError(
+            f"name {name} is not defined", "a variable, or a name of the module",
+            place=self.place(node),
+        )  # fmt: skip
+
+    def constant(self, value: Any) -> Any:
+        """A value from outside the function; arrays are constants that cannot be written."""
+        if not isinstance(value, np.ndarray) or not value.shape:
+            return value
+        known = self.trace.constants.get(id(value))
+        if known is None:
+            known = self.trace.memory.make(asarray(value))
+            known.cell.depth = 0
+            known.cell.refusal = "it is an array from outside the function, a constant"
+            self.trace.constants[id(value)] = known
+        return known
+
+    def assign(self, name: str, value: Any, node: ast.AST) -> None:
+        if isinstance(value, Array) and value.ndim:
+            value = self.memory.make(value, self.place(node))
+        self.variables[name] = value
+        self.assigned_at[name] = self.place(node)
+
+    def is_needed_after(self, name: str, loop: ast.stmt) -> bool:
+        """Whether a variable is read after a loop (or, where that is in another, before)."""
+        last = self.last_reads.get(name)
+        return last is not None and last > (loop.end_lineno or 0, loop.end_col_offset or 0)
+
+
+class _NoNameError(TracingError, NameError):
+    """A name that Python does not find either."""
+
+
+# ---------------------------------------------------------------- values
+
+
+def plain(value: Any) -> Any:
+    """References as the arrays that they show now, in containers too."""
+    if isinstance(value, Reference):
+        return value.read()
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(map(plain, value))
+    if isinstance(value, list):
+        return list(map(plain, value))
+    return value
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value is an array or a scalar of the program that is being traced."""
+    if isinstance(value, tuple | list):
+        return any(map(is_traced, value))
+    return isinstance(value, Array | Reference)
+
+
+def all_plain(values: Sequence[Any]) -> list[Any]:
+    return [plain(value) for value in values]

@@ -1,0 +1,327 @@
+"""`weft.kernel`: the decorator, and calls of what it makes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place
+from weft.frontend.containers import flatten, unflatten
+from weft.fun import nodes as fun
+from weft.jit.arguments import Foreign, as_data, concrete, exact_key
+from weft.jit.function import Jitted, Ready, Variant
+from weft.kernel.annotations import (
+    ArrayType,
+    ParameterType,
+    describe,
+    parameter_type,
+    parse_signature,
+)
+from weft.kernel.frame import Trace, plain
+from weft.kernel.statements import call_function, prange, source_of
+from weft.kernel.values import Memory, Reference
+from weft.ops.dtypes import from_numpy
+
+__all__ = ["KernelFunction", "kernel", "prange"]
+
+
+class KernelFunction(Jitted):
+    """A function that `weft.kernel` compiles; see there."""
+
+    def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
+        super().__init__(function, ())
+        self.source = source_of(function)
+        self.interpreted = function
+        self._signature_text = signature
+        self._names = list(self.signature.parameters)
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.function.__module__)
+        for name in self.function.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is self:
+            return self.function.__qualname__
+        return KernelFunction, (self.function, self._signature_text)
+
+    # ------------------------------------------------------------ parameters
+
+    @functools.cached_property
+    def parameter_types(self) -> dict[str, ParameterType]:
+        """The types of the parameters that have annotations of Weft's."""
+        if self._signature_text is not None:
+            given = parse_signature(self._signature_text)
+            if len(given) != len(self._names):
+                raise ArgumentError(
+                    f"a signature of {len(given)} types for {len(self._names)} parameters",
+                    "as many", place=self._place(),
+                )  # fmt: skip
+            return dict(zip(self._names, given, strict=True))
+        try:
+            hints = typing.get_type_hints(self.function, include_extras=True)
+        except Exception:  # annotations may be any expressions, of names that are not there
+            hints = getattr(self.function, "__annotations__", {})
+        found = {name: parameter_type(hint) for name, hint in hints.items()}
+        return {name: type_ for name, type_ in found.items() if type_ is not None}
+
+    def _place(self) -> Place:
+        return self.source.place(self.source.tree)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """An argument as its annotation says."""
+        wanted = self.parameter_types.get(name)
+        if wanted is None or isinstance(value, Array):
+            return value
+        if isinstance(wanted, ArrayType):
+            if isinstance(value, np.ndarray):
+                if from_numpy(value.dtype) is not wanted.dtype:
+                    raise DTypeError(
+                        f"argument {name} is {describe(value)}", f"{wanted}",
+                        f"{name}.astype({wanted.dtype.numpy.name!r}), or another annotation",
+                        place=self._parameter_place(name),
+                    )  # fmt: skip
+                if value.ndim == wanted.rank:
+                    return value
+            raise ShapeError(
+                f"argument {name} is {describe(value)}",
+                f"{wanted}",
+                "",
+                self._parameter_place(name),
+            )
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise ShapeError(
+                f"argument {name} is {describe(value)}", f"one number, {wanted}", "",
+                self._parameter_place(name),
+            )  # fmt: skip
+        if wanted.dtype.is_integer or wanted.dtype.kind == "b":
+            converted = np.asarray(value).astype(wanted.dtype.numpy)
+            if converted != value:
+                raise DTypeError(
+                    f"argument {name} is {value!r}", f"{wanted}", "",
+                    self._parameter_place(name),
+                )  # fmt: skip
+            return converted.item()
+        return wanted.dtype.numpy.type(value)
+
+    def _parameter_place(self, name: str) -> Place:
+        tree = self.source.tree.args
+        for argument in (*tree.posonlyargs, *tree.args, *tree.kwonlyargs):
+            if argument.arg == name:
+                return self.source.place(argument)
+        return self._place()
+
+    # ------------------------------------------------------------ calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if os.environ.get("WEFT_DISABLE", "0") not in ("", "0"):
+            return self.function(*args, **kwargs)
+        leaves, structure = self._arguments(args, kwargs)
+        data = [as_data(leaf) for leaf in leaves]
+        kinds = [leaf for leaf in data if isinstance(leaf, Foreign)]
+        data = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in data]
+        if any(isinstance(leaf, Array) for leaf in data):
+            raise ArgumentError(
+                "a lazy array as an argument of a kernel, which writes in place",
+                "NumPy arrays", "x.numpy(), or a function of wf.jit", place=user_place(),
+            )  # fmt: skip
+        shared = same_memory(data)
+        key = (structure, shared, *map(exact_key, data))
+        ready = self._exact.get(key) or self._remember(key, data, structure, shared)
+        return self._launch(ready, data, leaves, bool(kinds))
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                f"a call of {self.function.__name__}: {error}", str(self.signature),
+                place=user_place(),
+            ) from None  # fmt: skip
+        bound.apply_defaults()
+        if self.parameter_types:
+            for name, value in bound.arguments.items():
+                bound.arguments[name] = self._checked(name, value)
+        leaves: list[Any] = []
+        structure = flatten((bound.args, bound.kwargs), leaves)
+        return leaves, structure
+
+    def _launch(self, ready: Ready, data: list[Any], given: list[Any], foreign: bool) -> Any:
+        """Run, write what was written to the caller's arrays, and give what was returned."""
+        layout = Outputs.of(ready.variant)
+        out: list[Any] | None = None
+        if layout.written:
+            out = [data[number] for number in layout.written] + [None] * layout.returned
+            for number in layout.written:
+                _require_writable(data[number], self._place())
+        values = ready.call(data, out)
+        del given, foreign
+        return layout.result(values, data)
+
+    def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
+        """Interpret the function; gives the arguments that were written, and its result."""
+        memory = Memory()
+        trace = Trace(memory, call_function)
+        cells: dict[int, Reference] = {}
+        values: list[Any] = []
+        for number, leaf in enumerate(leaves):
+            first = static[number]
+            if isinstance(leaf, Array) and leaf.ndim:
+                if first not in cells:
+                    cells[first] = memory.make(leaf)
+                leaf = cells[first]
+            values.append(leaf)
+        before = {number: reference.read()._node for number, reference in cells.items()}
+        args, kwargs = unflatten(structure, iter(values))
+        result = call_function(trace, self.function, args, kwargs)
+        self._parallel = trace.parallel
+        written = [n for n, r in cells.items() if r.read()._node is not before[n]]
+        owners = {id(reference.cell): number for number, reference in cells.items()}
+        returned = _marked(result, owners)
+        return (
+            [len(written), *written], [cells[number].read() for number in written], plain(returned)
+        )  # fmt: skip
+
+    def trace(self, *args: Any, **kwargs: Any) -> fun.Program:
+        """The FUN program of a call, before any pass."""
+        leaves, structure = self._arguments(args, kwargs)
+        data = [concrete(as_data(leaf)) for leaf in leaves]
+        return self._variant(data, structure, same_memory(data))[0].computation.program
+
+
+class _Own:
+    """Stands for a result that is an argument itself."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _marked(result: Any, owners: dict[int, int]) -> Any:
+    """A result with arguments that it holds marked: those are given as they are."""
+    if isinstance(result, Reference) and not result.views and id(result.cell) in owners:
+        return _Own(owners[id(result.cell)])
+    if isinstance(result, tuple) and type(result) is tuple:
+        return tuple(_marked(part, owners) for part in result)
+    if isinstance(result, list):
+        return [_marked(part, owners) for part in result]
+    return result
+
+
+class Outputs:
+    """What the results of a kernel's program are: arguments that are written, and a result."""
+
+    def __init__(self, written: tuple[int, ...], structure: Any, rest: tuple[Any, ...]) -> None:
+        self.written = written
+        self.structure = structure
+        self.rest = rest
+        self.returned = sum(1 for output in rest if not isinstance(output, _Own | int | None))
+
+    @staticmethod
+    def of(variant: Variant) -> Outputs:
+        count = variant.outputs[0]
+        return Outputs(
+            variant.outputs[1 : count + 1], variant.structure[1][2],
+            variant.outputs[2 * count + 1 :],
+        )  # fmt: skip
+
+    def result(self, values: Any, data: list[Any]) -> Any:
+        """What the function returns, of what running it gave."""
+        _, _, returned = values
+        leaves: list[Any] = []
+        flatten(returned, leaves)
+        leaves = [data[leaf.number] if isinstance(leaf, _Own) else leaf for leaf in leaves]
+        leaves = [
+            leaf[()] if isinstance(leaf, np.ndarray) and not leaf.shape else leaf for leaf in leaves
+        ]
+        return unflatten(self.structure, iter(leaves))
+
+
+def _require_writable(array: np.ndarray, place: Place) -> None:
+    if not array.flags.writeable:
+        raise ArgumentError(
+            "an argument that the kernel writes is read-only", "a writable array",
+            "a copy: np.array(x)", place=place,
+        )  # fmt: skip
+
+
+def same_memory(data: Sequence[Any]) -> tuple[int, ...]:
+    """For each argument the first that is the same array.
+
+    Raises
+    ------
+    ArgumentError
+        For arrays that share some elements only.
+    """
+    first: list[int] = []
+    arrays: list[tuple[int, np.ndarray]] = []
+    for number, value in enumerate(data):
+        own = number
+        if isinstance(value, np.ndarray) and value.shape:
+            for other, array in arrays:
+                if _identical(array, value):
+                    own = other
+                    break
+            else:
+                arrays.append((number, value))
+        first.append(own)
+    return tuple(first)
+
+
+def _identical(left: np.ndarray, right: np.ndarray) -> bool:
+    return left is right or (
+        left.__array_interface__["data"][0] == right.__array_interface__["data"][0]
+        and left.shape == right.shape and left.strides == right.strides
+        and left.dtype == right.dtype
+    )  # fmt: skip
+
+
+def kernel(function: Any = None, /) -> Any:
+    """Compile a function of loops and NumPy operations that writes its arguments in place.
+
+    The function's syntax tree is compiled, once for each pattern of arguments (dtypes, ranks):
+    `for` over `range` and `weft.prange`, `while`, `if`, assignments to elements and slices,
+    augmented assignments, NumPy's and math's functions, calls of other functions.
+
+    Parameters
+    ----------
+    function : callable, or str
+        A function written in Python, whose parameters may have annotations (`weft.f64[:, :]`,
+        `weft.i64`); or such types as text, "f64[:, :], i64 -> None", for a decorator.
+
+    Returns
+    -------
+    KernelFunction
+        Called as the function is, with NumPy arrays, it does what the function does: arrays
+        that the function writes are written in place.
+
+    Raises
+    ------
+    UnsupportedError
+        When called, for what cannot be compiled: its line and column, and what to write instead.
+
+    Notes
+    -----
+    With `WEFT_DISABLE=1` in the environment the plain function runs.
+
+    Examples
+    --------
+    >>> @kernel
+    ... def matmul(a, b, c):
+    ...     for i in prange(c.shape[0]):
+    ...         for j in prange(c.shape[1]):
+    ...             acc = 0.0
+    ...             for k in range(a.shape[1]):
+    ...                 acc += a[i, k] * b[k, j]
+    ...             c[i, j] = acc
+    """
+    if isinstance(function, str):
+        text = function
+        return lambda f: KernelFunction(f, text)
+    if function is None:
+        return kernel
+    return KernelFunction(function)

@@ -1,0 +1,357 @@
+"""Statements of a user's function, interpreted on tracers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.errors import ArgumentTypeError, DTypeError, interpreting
+from weft.kernel import branches, calls, loops
+from weft.kernel.expressions import (
+    as_truth,
+    assign_names,
+    binary,
+    evaluate,
+    from_start,
+    index,
+    negated,
+    subscript,
+    truth,
+)
+from weft.kernel.frame import Frame, Trace, all_plain, plain
+from weft.kernel.syntax import Source, left_flag, read_source, returns
+from weft.kernel.values import Reference
+
+_DEEPEST = 64  # calls within calls
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The function returned."""
+
+    value: Any
+
+
+def prange(*bounds: Any) -> range:
+    """`range`, each of whose rounds may run at the same time as any other in `wf.kernel`.
+
+    Parameters
+    ----------
+    *bounds : int
+        As those of `range`: stop; start, stop; or start, stop, step.
+    """
+    return range(*bounds)
+
+
+def execute(frame: Frame, statements: Sequence[ast.stmt]) -> Returned | None:
+    """Run statements; gives what a `return` among them gave."""
+    for position, statement in enumerate(statements):
+        with interpreting(frame.place(statement)):
+            rest = statements[position + 1 :]
+            if isinstance(statement, ast.If):
+                done, returned = _if(frame, statement, rest)
+                if done or returned is not None:
+                    return returned
+                continue
+            returned = _statement(frame, statement)
+            if returned is not None:
+                return returned
+    return None
+
+
+def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
+    match node:
+        case ast.Return(value):
+            return Returned(None if value is None else evaluate(frame, value))
+        case ast.Assign(targets, value):
+            found = evaluate(frame, value)
+            for target in targets:
+                assign(frame, target, found)
+        case ast.AnnAssign(target, _, value):
+            if value is not None:
+                assign(frame, target, evaluate(frame, value))
+        case ast.AugAssign():
+            _augmented(frame, node)
+        case ast.For():
+            return _for(frame, node)
+        case ast.While():
+            return _while(frame, node)
+        case ast.Expr(value):
+            if not isinstance(value, ast.Constant):
+                evaluate(frame, value)
+        case ast.Pass() | ast.Import() | ast.ImportFrom():
+            _imported(frame, node)
+        case ast.Delete(targets):
+            for target in targets:
+                if not isinstance(target, ast.Name):
+                    frame.refuse(node, "del of what is no name", "del name")
+                frame.variables.pop(target.id, None)
+        case ast.Assert(test, _):
+            if truth(frame, test) is False:
+                raise AssertionError(f"at {frame.place(node)}: {frame.place(node).excerpt()}")
+        case ast.Raise(error) if error is not None and not frame.memory.regions:
+            raise evaluate(frame, error)
+        case _:
+            frame.refuse(
+                node, f"{_WORDS.get(type(node), type(node).__name__)} in a kernel",
+                "assignments, if, for, while, return, and calls",
+                "do it outside of the kernel",
+            )  # fmt: skip
+    return None
+
+
+_WORDS: dict[type[ast.stmt], str] = {
+    ast.Try: "try", ast.With: "with", ast.FunctionDef: "def", ast.ClassDef: "class",
+    ast.Raise: "raise under a condition", ast.Global: "global", ast.Nonlocal: "nonlocal",
+    ast.AsyncFor: "async for", ast.AsyncWith: "async with", ast.Match: "match",
+    ast.AsyncFunctionDef: "async def",
+}  # fmt: skip
+
+
+def _imported(frame: Frame, node: ast.stmt) -> None:
+    import importlib
+
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            module = importlib.import_module(alias.name)
+            top = importlib.import_module(alias.name.split(".")[0])
+            frame.variables[alias.asname or alias.name.split(".")[0]] = (
+                module if alias.asname else top
+            )
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        module = importlib.import_module(node.module)
+        for alias in node.names:
+            frame.variables[alias.asname or alias.name] = getattr(module, alias.name)
+
+
+# ---------------------------------------------------------------- assignment
+
+
+def assign(frame: Frame, target: ast.expr, value: Any) -> None:
+    match target:
+        case ast.Name(name):
+            frame.assign(name, value, target)
+        case ast.Tuple(parts) | ast.List(parts):
+            values = _unpacked(frame, target, value)
+            if len(values) != len(parts):
+                frame.refuse(target, f"{len(values)} values for {len(parts)} names", "as many")
+            for part, element in zip(parts, values, strict=True):
+                assign(frame, part, element)
+        case ast.Subscript(container, key):
+            held = evaluate(frame, container)
+            _write(frame, target, held, index(frame, key), value)
+        case _:
+            frame.refuse(target, "an assignment to an attribute", "a name, or elements of an array")
+
+
+def _unpacked(frame: Frame, node: ast.expr, value: Any) -> list[Any]:
+    if isinstance(value, Array) and value.ndim:
+        value = frame.memory.make(value)
+    if isinstance(value, Reference):
+        count = value.read()._node.shape[0]
+        return [subscript(frame, node, value, k) for k in range(int(count))]
+    if not isinstance(value, tuple | list):
+        frame.refuse(node, f"a {type(value).__name__} for several names", "a tuple")
+    return list(value)
+
+
+def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None:
+    if isinstance(held, list):
+        held[key] = value
+        return
+    if isinstance(held, Reference):
+        key = from_start(held.read(), key)
+    calls.write(frame, node, held, value, key)
+
+
+def _augmented(frame: Frame, node: ast.AugAssign) -> None:
+    target = node.target
+    if isinstance(target, ast.Name):
+        held = frame.look_up(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+        value = binary(frame, node, node.op, held, evaluate(frame, node.value))
+        if isinstance(held, Reference):
+            _write_over(frame, node, held, value)
+        else:
+            frame.assign(target.id, value, target)
+    elif isinstance(target, ast.Subscript):
+        held = evaluate(frame, target.value)
+        key = index(frame, target.slice)
+        old = subscript(frame, target, held, key)
+        value = binary(frame, node, node.op, old, evaluate(frame, node.value))
+        _write(frame, target, held, key, value)
+    else:
+        frame.refuse(node, "an assignment to an attribute", "a name, or elements of an array")
+
+
+def _write_over(frame: Frame, node: ast.AST, held: Reference, value: Any) -> None:
+    """`x += y` of an array: in place, and so of its dtype."""
+    own, given = held.read().dtype, plain(value).dtype
+    if not np.can_cast(given, own, "same_kind"):
+        raise DTypeError(
+            f"an operation in place that gives {given} on an array of {own}",
+            f"an operand that keeps {own}", "x = x + y instead of x += y",
+            place=frame.place(node),
+        )  # fmt: skip
+    calls.write(frame, node, held, value)
+
+
+# ---------------------------------------------------------------- branches and loops
+
+
+def _if(frame: Frame, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[bool, Returned | None]:
+    """An `if`, and where one of its branches returns, also what follows: then the first is True."""
+    condition = truth(frame, node.test)
+    if not isinstance(condition, Array):
+        return False, execute(frame, node.body if condition else node.orelse)
+    if not returns([*node.body, *node.orelse]):
+        branches.branch(
+            frame, node, condition,
+            lambda: execute(frame, node.body), lambda: execute(frame, node.orelse),
+        )  # fmt: skip
+        return False, None
+
+    def side(statements: Sequence[ast.stmt]) -> Callable[[], Any]:
+        def run() -> Any:
+            returned = execute(frame, [*statements, *rest])
+            return None if returned is None else returned.value
+
+        return run
+
+    value = branches.branch(frame, node, condition, side(node.body), side(node.orelse))
+    return True, Returned(value)
+
+
+def _for(frame: Frame, node: ast.For) -> Returned | None:
+    bounds, parallel = _range(frame, node)
+
+    def run() -> None:
+        if returns(node.body):
+            frame.refuse(
+                node, "a return inside of a loop", "a return after it",
+                "a variable that holds the result, and break",
+            )  # fmt: skip
+        execute(frame, node.body)
+
+    if bounds is not None:
+        if not parallel and loops.is_small(bounds):
+            return _one_by_one(frame, node, list(range(*bounds)))
+
+        def bind(value: Any) -> None:
+            assign_names(frame, node.target, value)
+
+        loops.for_range(frame, node, bounds, run, bind, parallel)
+        return None
+    over = evaluate(frame, node.iter)
+    if isinstance(over, Array) and over.ndim:
+        over = frame.memory.make(over)
+    if isinstance(over, Reference):
+        held = over
+
+        def bind_row(value: Any) -> None:
+            assign_names(frame, node.target, subscript(frame, node, held, value))
+
+        loops.for_range(frame, node, (0, held.read().shape[0], 1), run, bind_row, False)
+        return None
+    if not isinstance(over, tuple | list | range):
+        frame.refuse(node.iter, f"a loop over a {type(over).__name__}", "range, prange, a tuple")
+    return _one_by_one(frame, node, list(over))
+
+
+def _range(frame: Frame, node: ast.For) -> tuple[tuple[Any, Any, Any] | None, bool]:
+    """The bounds of a loop over `range` or `prange`, and whether it is the second."""
+    if not isinstance(node.iter, ast.Call) or node.iter.keywords:
+        return None, False
+    function = evaluate(frame, node.iter.func)
+    parallel = function is prange or getattr(function, "__name__", "") == "prange"
+    if function is not range and not parallel:
+        return None, False
+    given = all_plain([evaluate(frame, argument) for argument in node.iter.args])
+    if not 1 <= len(given) <= 3:
+        frame.refuse(node.iter, f"a range of {len(given)} arguments", "one, two or three")
+    for bound in given:
+        if getattr(getattr(bound, "dtype", None), "kind", "i") not in "iu" or isinstance(
+            bound, float
+        ):
+            raise ArgumentTypeError(
+                "a range whose bound is no integer", "integers", "int(x), or x // y",
+                place=frame.place(node.iter),
+            )  # fmt: skip
+    start, stop = (0, given[0]) if len(given) == 1 else given[:2]
+    return (start, stop, given[2] if len(given) == 3 else 1), parallel
+
+
+def _one_by_one(frame: Frame, node: ast.For, values: list[Any]) -> Returned | None:
+    """The rounds of a loop over what is known, each by itself."""
+    flag = left_flag(node)
+    if flag is not None:
+        frame.variables[flag] = False
+    for number, value in enumerate(values):
+        assign_names(frame, node.target, value)
+        returned = execute(frame, node.body)
+        if returned is not None:
+            return returned
+        if flag is None:
+            continue
+        left = as_truth(frame, node, frame.variables[flag])
+        if isinstance(left, Array):
+            rest = values[number + 1 :]
+            if rest:
+                others = partial(_one_by_one, frame, node, rest)
+                branches.branch(frame, node, negated(left), others, lambda: None)
+            return None
+        if left:
+            break
+    return None
+
+
+def _while(frame: Frame, node: ast.While) -> Returned | None:
+    if returns(node.body):
+        frame.refuse(
+            node, "a return inside of a loop", "a return after it",
+            "a variable that holds the result, and break",
+        )  # fmt: skip
+    loops.while_traced(
+        frame, node, lambda: truth(frame, node.test), lambda: execute(frame, node.body)
+    )
+    return None
+
+
+# ---------------------------------------------------------------- functions
+
+
+_sources: dict[Any, Source] = {}
+
+
+def source_of(function: Any) -> Source:
+    found = _sources.get(function)
+    if found is None:
+        found = _sources[function] = read_source(function)
+    return found
+
+
+def call_function(trace: Trace, function: Any, arguments: Sequence[Any], named: Any) -> Any:
+    """Interpret a call of a user's function."""
+    source = source_of(function)
+    frame = Frame(source, trace, {})
+    if trace.depth >= _DEEPEST:
+        frame.refuse(
+            source.tree, f"{function.__name__} calls itself, {_DEEPEST} calls deep",
+            "calls whose depth is known while compiling", "a loop",
+        )  # fmt: skip
+    bound = inspect.signature(function).bind(*arguments, **named)
+    bound.apply_defaults()
+    for name, value in bound.arguments.items():
+        frame.assign(name, frame.constant(value), source.tree)
+    trace.depth += 1
+    try:
+        returned = execute(frame, source.tree.body)
+    finally:
+        trace.depth -= 1
+    return None if returned is None else returned.value

@@ -1,0 +1,203 @@
+"""The syntax tree of a user's function: where it stands, what it assigns, loops without jumps."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from weft.errors import Place, UnsupportedError, user_place
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function as it was written.
+
+    Attributes
+    ----------
+    function : FunctionType
+    tree : ast.FunctionDef
+        With the line numbers of its file, and loops without `break` and `continue`.
+    indent : int
+        Columns that were taken off every line before parsing.
+    """
+
+    function: FunctionType
+    tree: ast.FunctionDef
+    indent: int
+
+    def place(self, node: ast.AST) -> Place:
+        code = self.function.__code__
+        line = getattr(node, "lineno", code.co_firstlineno)
+        column = getattr(node, "col_offset", 0) + self.indent + 1
+        return Place(code.co_filename, line, code.co_name, column)
+
+
+def read_source(function: Callable[..., Any]) -> Source:
+    """The syntax tree of a function.
+
+    Raises
+    ------
+    UnsupportedError
+        Where there is none: built-in functions, lambdas, code that is in no file.
+    """
+    name = getattr(function, "__name__", repr(function))
+    if not isinstance(function, FunctionType):
+        raise UnsupportedError(
+            f"{name} as a kernel, which is no Python function", "a function", place=user_place()
+        )
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise UnsupportedError(
+            f"the source of {name} cannot be read", "a function in a file or notebook cell",
+            place=user_place(),
+        ) from None  # fmt: skip
+    text = "".join(lines)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    try:
+        module = ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        module = ast.Module([], [])
+    if not module.body or not isinstance(module.body[0], ast.FunctionDef):
+        place = Place(function.__code__.co_filename, first, name)
+        raise UnsupportedError(f"{name} as a kernel", "a function made by `def`", place=place)
+    ast.increment_lineno(module, first - 1)
+    tree = module.body[0]
+    source = Source(function, tree, indent)
+    tree.body = _Jumps(source).block(tree.body, None)
+    return source
+
+
+# ---------------------------------------------------------------- names
+
+
+def assigned(statements: Iterable[ast.AST]) -> list[str]:
+    """Names that statements bind, in order."""
+    found: dict[str, None] = {}
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found[node.id] = None
+    return list(found)
+
+
+def last_reads(tree: ast.FunctionDef) -> dict[str, tuple[int, int]]:
+    """For each name the last position at which it is read."""
+    found: dict[str, tuple[int, int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            at = (node.lineno, node.col_offset)
+            found[node.id] = max(found.get(node.id, at), at)
+    return found
+
+
+def returns(statements: Iterable[ast.stmt]) -> bool:
+    """Whether statements may return from the function."""
+    return any(isinstance(node, ast.Return) for s in statements for node in ast.walk(s))
+
+
+def is_read(expression: ast.expr) -> bool:
+    """Whether an expression reads an element or calls something: it is evaluated if needed."""
+    return any(isinstance(node, ast.Subscript | ast.Call) for node in ast.walk(expression))
+
+
+# ---------------------------------------------------------------- jumps
+
+
+def left_flag(loop: ast.For | ast.While) -> str | None:
+    """The variable that says that a loop was left by `break`; None where it has none."""
+    return getattr(loop, "left", None)
+
+
+class _Jumps:
+    """`break` and `continue` as boolean variables, under which the rest is not done.
+
+    for i in r:                      for i in r:       # until `left`
+        a                                a
+        if c: break             =>       left = False
+        b                                if c: left = True
+                                         if not left: b
+
+    The variables' names are none that a user can write.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.count = 0
+
+    def block(self, statements: list[ast.stmt], loop: _Loop | None) -> list[ast.stmt]:
+        done: list[ast.stmt] = []
+        for position, statement in enumerate(statements):
+            if loop is not None and isinstance(statement, ast.Break | ast.Continue):
+                flag = loop.left() if isinstance(statement, ast.Break) else loop.skipped()
+                done.append(_assign(flag, True, statement))
+                return done
+            before = set() if loop is None else set(loop.raised)
+            if loop is not None:
+                loop.raised.clear()
+            done.append(self.statement(statement, loop))
+            if loop is not None:
+                flags = sorted(loop.raised)
+                loop.raised |= before
+                rest = statements[position + 1 :]
+                if flags and rest:
+                    guarded = ast.If(_none_of(flags, rest[0]), self.block(rest, loop), [])
+                    return [*done, ast.copy_location(guarded, rest[0])]
+        return done
+
+    def statement(self, statement: ast.stmt, loop: _Loop | None) -> ast.stmt:
+        if isinstance(statement, ast.If):
+            statement.body = self.block(statement.body, loop)
+            statement.orelse = self.block(statement.orelse, loop)
+        elif isinstance(statement, ast.For | ast.While):
+            if statement.orelse:
+                raise UnsupportedError(
+                    "an else after a loop", "the loop alone",
+                    "a variable that the loop sets before `break`, and an if",
+                    place=self.source.place(statement),
+                )  # fmt: skip
+            self.count += 1
+            own = _Loop(self.count)
+            body = self.block(statement.body, own)
+            first = [_assign(flag, False, statement) for flag in sorted(own.continues)]
+            statement.body = [*first, *body]
+            if own.breaks:
+                statement.left = next(iter(own.breaks))  # type: ignore[union-attr]
+        return statement
+
+
+class _Loop:
+    """The jumps of one loop."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.breaks: set[str] = set()
+        self.continues: set[str] = set()
+        self.raised: set[str] = set()  # those set since the last statement began
+
+    def left(self) -> str:
+        return self._raise(self.breaks, f".left{self.number}")
+
+    def skipped(self) -> str:
+        return self._raise(self.continues, f".skipped{self.number}")
+
+    def _raise(self, kind: set[str], flag: str) -> str:
+        kind.add(flag)
+        self.raised.add(flag)
+        return flag
+
+
+def _assign(name: str, value: bool, at: ast.stmt) -> ast.stmt:
+    made = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value))
+    return ast.fix_missing_locations(ast.copy_location(made, at))
+
+
+def _none_of(flags: list[str], at: ast.stmt) -> ast.expr:
+    raised: list[ast.expr] = [ast.Name(flag, ast.Load()) for flag in flags]
+    one = raised[0] if len(raised) == 1 else ast.BoolOp(ast.Or(), raised)
+    return ast.fix_missing_locations(ast.copy_location(ast.UnaryOp(ast.Not(), one), at))

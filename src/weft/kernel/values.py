@@ -1,0 +1,173 @@
+"""Arrays of a function that is interpreted: cells of memory, and references to them.
+
+Python's arrays change in place, FUN's do not. A *cell* is the memory of one array: it holds
+the array's present value, a tracer. Variables hold *references*: a cell, and the views through
+which it is seen. A write makes a new value of the whole cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from weft.array import Array
+from weft.array.keys import put as put_at_key
+from weft.errors import Place
+from weft.frontend import layout
+
+
+@dataclass(eq=False, slots=True)
+class Cell:
+    """The memory of an array.
+
+    Attributes
+    ----------
+    array : Array
+        What it holds now.
+    depth : int
+        How many loops and branches were being traced when it was made.
+    place : Place or None
+        Where it was made.
+    refusal : str
+        Why it cannot be written; empty where it can.
+    """
+
+    array: Array
+    depth: int
+    place: Place | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """What a basic key selects."""
+
+    key: Any
+
+    def get(self, array: Array) -> Array:
+        return array[self.key]
+
+    def put(self, array: Array, part: Any) -> Array:
+        return Array(put_at_key(array._node, self.key, part, None))
+
+
+@dataclass(frozen=True, slots=True)
+class PermutedView:
+    """The dimensions in another order."""
+
+    axes: tuple[int, ...]
+
+    def get(self, array: Array) -> Array:
+        return Array(layout.permute(array._node, self.axes))
+
+    def put(self, array: Array, part: Array) -> Array:
+        back = [self.axes.index(axis) for axis in range(len(self.axes))]
+        return Array(layout.permute(part._node, back))
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapedView:
+    """The elements in row-major order, in another shape."""
+
+    shape: tuple[Any, ...]
+
+    def get(self, array: Array) -> Array:
+        return Array(layout.reshape(array._node, self.shape))
+
+    def put(self, array: Array, part: Array) -> Array:
+        return Array(layout.reshape(part._node, array._node.shape))
+
+
+View: TypeAlias = KeyView | PermutedView | ReshapedView
+
+
+@dataclass(eq=False, slots=True)
+class Reference:
+    """What a variable that holds an array holds."""
+
+    cell: Cell
+    views: tuple[View, ...] = ()
+
+    def read(self) -> Array:
+        array = self.cell.array
+        for view in self.views:
+            array = view.get(array)
+        return array
+
+    def through(self, view: View) -> Reference:
+        return Reference(self.cell, (*self.views, view))
+
+    def same(self, other: Any) -> bool:
+        return isinstance(other, Reference) and (
+            self is other or (self.cell is other.cell and not self.views and not other.views)
+        )
+
+
+def replaced(array: Array, views: Sequence[View], part: Array) -> Array:
+    """An array with another part where views show one."""
+    if not views:
+        return part
+    first, *rest = views
+    return first.put(array, replaced(first.get(array), rest, part))
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """A loop's body or a branch while it is traced.
+
+    Attributes
+    ----------
+    depth : int
+    carried : set of Cell or None
+        The cells that a loop carries; None in a branch.
+    journal : dict
+        What the cells held that are written in it and were made outside.
+    """
+
+    depth: int
+    carried: set[Cell] | None
+    journal: dict[Cell, Array] = field(default_factory=dict)
+
+
+class NotCarried(Exception):  # noqa: N818 - a signal: trace the loop again
+    """A loop's body writes a cell that it does not carry."""
+
+    def __init__(self, region: Region, cell: Cell) -> None:
+        super().__init__()
+        self.region = region
+        self.cell = cell
+
+
+class Memory:
+    """The cells of a function being interpreted, and the regions in which it is traced."""
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+
+    def make(self, array: Array, place: Place | None = None) -> Reference:
+        return Reference(Cell(array, len(self.regions), place))
+
+    def write(self, cell: Cell, array: Array) -> None:
+        for region in reversed(self.regions):
+            if region.depth <= cell.depth:
+                break
+            if cell not in region.journal:
+                if region.carried is not None and cell not in region.carried:
+                    raise NotCarried(region, cell)
+                region.journal[cell] = cell.array
+        cell.array = array
+
+    def enter(self, carried: set[Cell] | None = None) -> Region:
+        """Begin a region: `leave` it again, whatever happens."""
+        region = Region(len(self.regions) + 1, carried)
+        self.regions.append(region)
+        return region
+
+    def leave(self, region: Region) -> dict[Cell, Array]:
+        """End a region: cells hold again what they held. Gives what they hold at its end."""
+        assert self.regions.pop() is region
+        after = {cell: cell.array for cell in region.journal}
+        for cell, before in region.journal.items():
+            cell.array = before
+        return after

@@ -1,0 +1,226 @@
+"""Loop nests: for, while, break and continue, branches, scalars and their types."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.agree import agrees
+
+import weft as wf
+
+RANDOM = np.random.default_rng(5)
+
+
+def matrix_product(a: Any, b: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in wf.prange(c.shape[1]):
+            acc = 0.0
+            for k in range(a.shape[1]):
+                acc += a[i, k] * b[k, j]
+            c[i, j] = acc
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.complex64])
+def test_matrix_product(dtype: Any) -> None:
+    a, b = (RANDOM.integers(-9, 9, shape).astype(dtype) for shape in ((7, 5), (5, 11)))
+    agrees(matrix_product, a, b, np.zeros((7, 11), dtype))
+
+
+def test_strided_arguments_are_written_in_place() -> None:
+    a, b = RANDOM.random((6, 10))[:, ::2], RANDOM.random((11, 5)).T
+    whole = np.full((8, 22), 7.0)
+    wf.kernel(matrix_product)(a, b, whole[1:7, ::2])
+    np.testing.assert_allclose(whole[1:7, ::2], a @ b)
+    assert (whole[:, 1::2] == 7).all()
+    assert (whole[[0, 7]] == 7).all()
+
+
+def test_loops_that_depend_on_earlier_rounds() -> None:
+    def smooth(a: Any) -> None:
+        for i in range(1, a.shape[0] - 1):
+            a[i] = 0.5 * (a[i - 1] + a[i + 1])
+
+    def cholesky(a: Any) -> None:
+        n = a.shape[0]
+        for i in range(n):
+            for j in range(i):
+                for k in range(j):
+                    a[i, j] -= a[i, k] * a[j, k]
+                a[i, j] /= a[j, j]
+            for k in range(i):
+                a[i, i] -= a[i, k] * a[i, k]
+            a[i, i] = math.sqrt(a[i, i])
+
+    agrees(smooth, RANDOM.random(13))
+    x = RANDOM.random((7, 7))
+    agrees(cholesky, x @ x.T + 7 * np.eye(7))
+
+
+def test_indices_count_from_the_end_as_in_numpy() -> None:
+    def around(a: Any, b: Any) -> None:
+        for i in range(a.shape[0]):
+            b[i] = a[i - 1] + a[-1] + a[-i]
+
+    agrees(around, RANDOM.random(9), np.zeros(9))
+
+
+def test_ranges() -> None:
+    def steps(a: Any, start: int, stop: int) -> None:
+        for i in range(start, stop, 3):
+            a[i] += 1.0
+        for i in range(stop - 1, start, -2):
+            a[i] *= 2.0
+
+    for start, stop in ((0, 17), (2, 16), (5, 6), (9, 3)):
+        agrees(steps, RANDOM.random(17), start, stop)
+
+
+def test_while_with_scalars() -> None:
+    def collatz(n: int) -> int:
+        count = 0
+        while n != 1:
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            count += 1
+        return count
+
+    for n in (1, 2, 27):
+        agrees(collatz, n)
+
+
+def test_break_and_continue() -> None:
+    def escape(out: Any, most: int) -> None:
+        h, w = out.shape
+        for i in wf.prange(h):
+            for j in wf.prange(w):
+                cx, cy = 3 * j / w - 2, 2 * i / h - 1
+                x = y = 0.0
+                k = 0
+                for k in range(most):  # noqa: B007 - read after the loop
+                    if x * x + y * y > 4:
+                        break
+                    x, y = x * x - y * y + cx, 2 * x * y + cy
+                out[i, j] = k
+
+    def odd_ones(a: Any) -> float:
+        total = 0.0
+        for i in range(a.shape[0]):
+            if i % 2 == 0:
+                continue
+            total += a[i]
+        return total
+
+    agrees(escape, np.zeros((6, 7), np.int32), 20)
+    agrees(odd_ones, RANDOM.random(9))
+
+
+def test_branches() -> None:
+    def clamp(a: Any, b: Any) -> None:
+        for i in wf.prange(a.shape[0]):
+            if a[i] > 0.7:
+                b[i] = a[i]
+            elif a[i] > 0.3:
+                b[i] = 7
+            if 0.1 < a[i] < 0.9 and b[i] != 7:
+                b[i] += 1 if a[i] > 0.5 else 2
+
+    def first_above(a: Any, limit: float) -> Any:
+        if a[0] > limit:
+            return a[0]
+        b = a[1] * 2
+        return b
+
+    agrees(clamp, RANDOM.random(31), np.zeros(31))
+    agrees(first_above, np.array([0.5, 1.5]), 0.2)
+    agrees(first_above, np.array([0.5, 1.5]), 0.8)
+
+
+def test_conditions_that_guard_reads() -> None:
+    def differences(a: Any, b: Any) -> None:
+        for i in range(a.shape[0]):
+            if i > 0 and a[i - 1] < a[i]:
+                b[i] = a[i] - a[i - 1]
+
+    agrees(differences, RANDOM.random(12), np.zeros(12))
+
+
+def test_literals_take_the_dtype_of_what_is_added() -> None:
+    def total(a: Any) -> Any:
+        acc = 0.0
+        for i in range(a.shape[0]):
+            acc += a[i]
+        return acc
+
+    def scaled(a: Any) -> Any:
+        x = 2
+        for i in range(a.shape[0]):
+            x = a[i] * i
+        return x
+
+    for dtype in (np.float32, np.float64):
+        agrees(total, RANDOM.random(9).astype(dtype))
+        agrees(scaled, RANDOM.random(9).astype(dtype))
+
+
+def test_integers_wrap() -> None:
+    def powers(a: Any) -> Any:
+        with_overflow = a[0]
+        for _ in range(10):
+            with_overflow = with_overflow * a[0]
+        return with_overflow
+
+    with np.errstate(over="ignore"):
+        agrees(powers, np.array([7], np.int8))
+        agrees(powers, np.array([7], np.uint16))
+
+
+def test_data_dependent_bounds_and_indices() -> None:
+    def sparse_product(start: Any, column: Any, value: Any, x: Any, y: Any) -> None:
+        for i in wf.prange(y.shape[0]):
+            total = 0.0
+            for k in range(start[i], start[i + 1]):
+                total += value[k] * x[column[k]]
+            y[i] = total
+
+    def histogram(x: Any, counts: Any) -> None:
+        for i in range(x.shape[0]):
+            counts[x[i]] += 1
+
+    start, column = np.array([0, 2, 2, 5]), np.array([1, 3, 0, 1, 2])
+    agrees(sparse_product, start, column, RANDOM.random(5), RANDOM.random(4), np.zeros(3))
+    agrees(histogram, RANDOM.integers(0, 5, 40), np.zeros(5, int))
+
+
+def test_local_arrays_and_triangles() -> None:
+    def powers(a: Any, out: Any) -> None:
+        for i in wf.prange(a.shape[0]):
+            t = np.zeros(5)
+            t[0] = 1
+            for k in range(1, 5):
+                t[k] = t[k - 1] * a[i]
+            out[i] = t.sum()
+
+    def symmetric(a: Any, b: Any) -> None:
+        for i in wf.prange(a.shape[0]):
+            for j in range(i, a.shape[0]):
+                b[i, j] = a[i, j] + a[j, i]
+
+    agrees(powers, RANDOM.random(9), np.zeros(9))
+    agrees(symmetric, RANDOM.random((6, 6)), np.zeros((6, 6)))
+
+
+def test_the_plain_function_runs_where_weft_is_disabled(monkeypatch: Any) -> None:
+    seen = []
+
+    @wf.kernel
+    def twice(a: Any) -> None:
+        seen.append(type(a))
+        a *= 2
+
+    monkeypatch.setenv("WEFT_DISABLE", "1")
+    a = np.ones(3)
+    twice(a)
+    assert seen == [np.ndarray]
+    assert (a == 2).all()

@@ -1,0 +1,123 @@
+"""Whole NumPy functions: slices, views, allocation, functions of NumPy, exchanged arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.agree import agrees
+
+import weft as wf
+
+RANDOM = np.random.default_rng(6)
+
+
+def jacobi(a: Any, b: Any, steps: int) -> None:
+    for _ in range(steps):
+        b[1:-1, 1:-1] = 0.2 * (
+            a[1:-1, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:] + a[2:, 1:-1] + a[:-2, 1:-1]
+        )
+        a[1:-1, 1:-1] = 0.2 * (
+            b[1:-1, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:] + b[2:, 1:-1] + b[:-2, 1:-1]
+        )
+
+
+def test_jacobi() -> None:
+    for steps in (0, 1, 5):
+        agrees(jacobi, RANDOM.random((9, 8)), RANDOM.random((9, 8)), steps)
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_arrays_that_are_exchanged(steps: int) -> None:
+    def diffuse(u: Any, n: int) -> Any:
+        v = u.copy()
+        for _ in range(n):
+            v[1:-1] = 0.5 * (u[:-2] + u[2:])
+            u, v = v, u
+        return u
+
+    def three(a: Any, b: Any, c: Any, n: int) -> None:
+        for _ in range(n):
+            c[...] = 2 * b - a
+            a, b, c = b, c, a
+
+    agrees(diffuse, RANDOM.random(11), steps)
+    agrees(three, RANDOM.random(3), RANDOM.random(3), np.zeros(3), steps)
+
+
+def test_functions_of_numpy() -> None:
+    def softmax(x: Any) -> Any:
+        e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+        return e / np.sum(e, axis=-1, keepdims=True)
+
+    agrees(softmax, RANDOM.random((5, 7)).astype(np.float32))
+
+
+def test_gram_schmidt() -> None:
+    def gram_schmidt(a: Any) -> Any:
+        n = a.shape[1]
+        q, r = np.zeros_like(a), np.zeros((n, n), dtype=a.dtype)
+        for k in range(n):
+            r[k, k] = np.sqrt(np.dot(a[:, k], a[:, k]))
+            q[:, k] = a[:, k] / r[k, k]
+            for j in range(k + 1, n):
+                r[k, j] = np.dot(q[:, k], a[:, j])
+                a[:, j] -= q[:, k] * r[k, j]
+        return q, r
+
+    agrees(gram_schmidt, RANDOM.random((8, 5)))
+
+
+def test_views_write_what_they_are_views_of() -> None:
+    def through_views(a: Any) -> None:
+        row = a[1]
+        row[:] = 5
+        row[0] += 1
+        part = a.T[2:]
+        part[0] = 3
+        same = a
+        same[-1, -1] = 9
+        flat = a.reshape(-1)
+        flat[0] = 8
+
+    agrees(through_views, RANDOM.random((4, 5)))
+
+
+def test_a_result_that_is_an_argument_is_the_argument() -> None:
+    @wf.kernel
+    def doubled(a: Any) -> Any:
+        a *= 2
+        return a
+
+    a = np.arange(3.0)
+    assert doubled(a) is a
+    assert a.tolist() == [0, 2, 4]
+
+
+def test_one_array_passed_twice_is_one_array() -> None:
+    @wf.kernel
+    def shift(a: Any, b: Any) -> None:
+        a[1:] = b[:-1]
+        b[0] = a[2] + 100
+
+    a = np.arange(4.0)
+    shift(a, a)
+    assert a.tolist() == [101, 0, 1, 2]
+
+
+def test_other_functions_are_inlined() -> None:
+    @wf.kernel
+    def fill_row(row: Any, value: Any) -> None:
+        row[:] = value
+
+    def scale(x: Any, by: float = 2.0) -> Any:
+        return x * by
+
+    factor = np.array([1.0, 3.0])
+
+    def all_rows(a: Any) -> None:
+        for i in range(a.shape[0]):
+            fill_row(a[i], scale(i + factor[1], by=3.0))
+
+    agrees(all_rows, RANDOM.random((4, 2)))
