@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.compiler import with_memory
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.check import check
@@ -110,6 +111,15 @@ def test_far_neighbours_several_arrays_and_one_from_outside(extent: int) -> None
 @pytest.mark.usefixtures("small_tiles")
 def test_golden(golden: Golden) -> None:
     golden(show(agrees(three_points("edge"), RNG.random(30), 4)))
+
+
+def test_tiles_are_made_where_they_belong() -> None:
+    """In two buffers of the whole array and two of a window for each thread: nothing else."""
+    program = tiling.tile_time(fused(five_points("keep"), RNG.random((30, 40)), 4))
+    memory = with_memory(program, {})
+    assert [block.per_thread for block in memory.blocks] == [False, True]
+    copied = [r.what for r in memory.remarks if "concatenation" in r.what]
+    assert copied == []
 
 
 def test_compiled_beyond_the_cache() -> None:

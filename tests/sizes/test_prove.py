@@ -131,6 +131,7 @@ def test_derived_sizes_round_as_python_does() -> None:
     rest = Derived("rest", "mod", n, Poly.const(8))
     known = prover(derived=(half, rest))
     assert known.nonnegative(parse_poly("half - 1"))
+    assert known.nonnegative(parse_poly("half*m"))
     assert known.nonnegative(parse_poly("n - half"))
     assert known.nonnegative(parse_poly("2*half - n"))
     assert known.nonnegative(parse_poly("7 - rest"))

@@ -11,7 +11,7 @@ from weft.lmad import Lmad
 from weft.lmad import sets as lmads
 from weft.lmad.overlap import Verdict, overlap
 from weft.ops.dtypes import DType
-from weft.sizes import Poly, Size, as_poly, product
+from weft.sizes import Fact, Poly, Size, as_poly, product
 from weft.sizes.prove import Prover
 
 
@@ -52,12 +52,49 @@ class Scope:
     def prover(self) -> Prover:
         if not self._provers:
             source = self.program
-            self._provers.append(Prover(source.facts, sizes=source.sizes, derived=source.derived))
+            known = Prover(source.facts, sizes=source.sizes, derived=source.derived)
+            self._provers.append(self._with_limits(known))
         while len(self._provers) <= len(self.ranges):
             name, lower, upper = self.ranges[len(self._provers) - 1]
             lower, upper = self.resolved(lower), self.resolved(upper)
             self._provers.append(self._provers[-1].within(name, lower, upper - 1))
         return self._provers[-1]
+
+    def _with_limits(self, known: Prover) -> Prover:
+        """With what minima and maxima among the scalars say: low = max(min(i, n - e), 0)."""
+        above: dict[Size, list[Size]] = {}  # of a scalar what it is at most
+        below: dict[Size, list[Size]] = {}
+        for let in walk.statements(self.program.body):
+            match let.expr:
+                case fun.Apply("minimum" | "maximum" as operation, (left, right)):
+                    pass
+                case _:
+                    continue
+            pair = _integer(left), _integer(right)
+            if pair[0] is None or pair[1] is None:
+                continue
+            one, other = self.resolved(pair[0]), self.resolved(pair[1])
+            var = Poly.var(let.pattern[0].name)
+            sides = (one, other), (other, one)
+            if operation == "minimum":
+                above[var] = [one, other]
+                below[var] = [
+                    limit
+                    for side, rest in sides
+                    for limit in below.get(side, [side])
+                    if known.less_equal(limit, rest)
+                ]
+            else:
+                below[var] = [one, other]
+                above[var] = [
+                    limit
+                    for side, rest in sides
+                    for limit in above.get(side, [side])
+                    if known.less_equal(rest, limit)
+                ]
+            facts = [limit - var for limit in above[var]] + [var - limit for limit in below[var]]
+            known = known.assuming(*(Fact(">=0", fact) for fact in facts))
+        return known
 
     def resolved(self, size: Size) -> Size:
         """With what scalars are defined as in their place."""

@@ -198,6 +198,8 @@ class Prover:
             case "floordiv" if right.is_constant and right.constant > 0:
                 self._add(left - value * right)
                 self._add(value * right + (right - 1) - left)
+                if self.nonnegative(left):
+                    self._add(value)
             case "mod" if right.is_constant and right.constant > 0:
                 self._add(value)
                 self._add(right - 1 - value)
