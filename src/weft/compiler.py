@@ -2,17 +2,21 @@
 
 FUN --passes--> FUN --introduce--> FUNMEM --hoist, short_circuit, merge_blocks--> FUNMEM
 FUNMEM --lower--> IMP --print--> C
+FUNMEM --expand, lower--> IMP kernels, and steps that launch them --print--> OpenCL C, CUDA C++
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.lower.gpu import compile_segment as lower_kernels
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
+from weft.mem.expand import expand
 from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
@@ -23,8 +27,8 @@ from weft.passes.pipeline import Decisions
 from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
 from weft.plan.decisions import Choices, Decided, Extents
-from weft.plan.segment import Better, Layout, Segment
-from weft.printers import c
+from weft.plan.segment import Better, Dialect, Layout, Segment
+from weft.printers import c, cuda, opencl
 from weft.sizes import product
 
 ENTRY = "weft_entry"
@@ -101,9 +105,12 @@ def _versions(
 
 
 def compile_segment(
-    program: fun.Program, layouts: Mapping[str, Layout], optimise: str = ""
+    program: fun.Program,
+    layouts: Mapping[str, Layout],
+    optimise: str = "",
+    dialect: Dialect = "c",
 ) -> Segment:
-    """An optimised program without library calls, as one segment of C.
+    """An optimised program without library calls, as one segment.
 
     Parameters
     ----------
@@ -112,9 +119,30 @@ def compile_segment(
         How each array parameter lies in memory; row-major where it is not named.
     optimise : str
         Which memory passes to leave out, as in `weft.config`.
+    dialect : {"c", "opencl", "cuda"}
+        C is what there is for a program that has no form in the dialect; a remark says why.
     """
-    made = _versions(program, layouts, optimise)
-    plain, *better = (lower_segment(version, ENTRY, c.print_program) for version in made)
+    if dialect == "c":
+        return _lowered(
+            _versions(program, layouts, optimise),
+            lambda version: lower_segment(version, ENTRY, c.print_program),
+        )
+    printer = opencl if dialect == "opencl" else cuda
+    try:
+        return _lowered(  # every array lies row-major in the device's memory
+            _versions(program, {}, optimise),
+            lambda version: lower_kernels(
+                expand(version, "interleaved"), ENTRY, dialect, printer.print_kernels
+            ),
+        )
+    except UnsupportedError as error:
+        made = compile_segment(program, layouts, optimise)
+        return replace(made, remarks=(f"runs on the cpu: {error.found}", *made.remarks))
+
+
+def _lowered(made: tuple[mem.Program, ...], lower: Callable[[mem.Program], Segment]) -> Segment:
+    """The segment for all calls, with the better one where there is one."""
+    plain, *better = map(lower, made)
     if not better:
         return plain
     return replace(plain, better=Better(made[1].conditions, better[0]))

@@ -153,7 +153,11 @@ class SinkError(WeftError, OSError):
 
 
 class CompileError(WeftError, RuntimeError):
-    """Generated code that the C compiler refused, or no compiler where one is needed."""
+    """Generated code that a compiler refused, or no compiler where one is needed."""
+
+
+class DeviceError(WeftError, RuntimeError):
+    """A device that refused a launch or a copy, or was lost."""
 
 
 class ImplicitComputeError(WeftError, RuntimeError):

@@ -300,6 +300,20 @@ class Program:
     body: tuple[Stmt, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a device runs for each of its work items; `item` is the number of the one it runs.
+
+    `blocks`: the memory that it is given, which its views look into.
+    """
+
+    name: str
+    item: Var
+    blocks: tuple[int, ...]
+    integers: tuple[Var, ...]
+    body: tuple[Stmt, ...]
+
+
 def integer(value: int) -> Const:
     return Const(value, DType.I64)
 

@@ -239,17 +239,18 @@ class Emitter:
             placed = self.unit.blocks[block]
             found = self.unit.pointer("p", dtype)
             at = self.tile_level if placed.per_thread is not None else 0
-            self.levels[at].append(self._view(found, placed))
+            self.levels[at].append(self.view(found, placed))
             self.pointers[key] = found
         return found
 
     def shared_pointer(self, block: str, dtype: DType) -> imp.Pointer:
         """A pointer to a block that other threads write too, in turn."""
         pointer = self.unit.pointer("p", dtype)
-        self.emit(replace(self._view(pointer, self.unit.blocks[block]), alone=False))
+        self.emit(replace(self.view(pointer, self.unit.blocks[block]), alone=False))
         return pointer
 
-    def _view(self, pointer: imp.Pointer, placed: Placed) -> imp.View:
+    def view(self, pointer: imp.Pointer, placed: Placed) -> imp.View:
+        """What makes the pointer that of a block's first element."""
         offset = self._sum(placed.offset, imp.ZERO)
         if placed.per_thread is not None:
             share = machine(

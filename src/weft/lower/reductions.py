@@ -178,7 +178,7 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
     last = position == len(reduce.space) - 1
     if last and not reduce.counter:
         if not shapes.is_flat(reduce.body):
-            return _folded(e, reduce, extent, neutral)
+            return folded(e, reduce, extent, neutral)
         return grains(e, reduce, imp.ZERO, extent, neutral)
     condition = _lie_in_sequence(e, reduce) if position == len(reduce.space) - 2 else None
     if condition is None:
@@ -224,9 +224,7 @@ def _lie_in_sequence(e: Emitter, reduce: fun.Reduce) -> imp.Expr | None:
         if address.degree(a) > 1 or address.degree(b) > 1 or (across == 0) != (along == 0):
             return None
         if across != along * right.extent:
-            conditions.append(
-                machine("==", e.named(across), e.named(along * right.extent))
-            )
+            conditions.append(machine("==", e.named(across), e.named(along * right.extent)))
     return _all(conditions)
 
 
@@ -259,7 +257,7 @@ def _in_sequence(
     return counter.total()
 
 
-def _folded(e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values) -> list[imp.Expr]:
+def folded(e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values) -> list[imp.Expr]:
     """Left folds of 32 elements, combined by the counter."""
     counter = Counter(e, reduce.operator, neutral)
     start = e.unit.integer("i")

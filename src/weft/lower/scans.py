@@ -83,7 +83,7 @@ def _serial(
             var = e.unit.integer("i")
             with e.loop(var, imp.ZERO, extent):
                 e.bind(last.index.name, var)
-                _store(e, let, scan, _step(e, scan, carry))
+                _store(e, let, scan, advance(e, scan, carry))
             e.serial = serial
             return
         start = e.unit.integer("i")
@@ -249,7 +249,7 @@ class _Tile:
             with e.loop(step, lower, upper):
                 for k in range(streams):
                     e.bind(self.name, e.declare(machine("+", starts[k], step)))
-                    _store(e, self.let, self.scan_, _step(e, self.scan_, state[k]))
+                    _store(e, self.let, self.scan_, advance(e, self.scan_, state[k]))
         else:
             self._steps_in_blocks(lower, upper, starts, state, step)
         for k in range(streams):
@@ -285,14 +285,14 @@ class _Tile:
                 at = e.declare(machine("-", step, begin))
                 for start, carry, block in zip(starts, state, blocks, strict=True):
                     e.bind(self.name, e.declare(machine("+", start, step)))
-                    for result, value in zip(block, _step(e, self.scan_, carry), strict=True):
+                    for result, value in zip(block, advance(e, self.scan_, carry), strict=True):
                         e.emit(imp.Store(result.pointer, at, value))
             with e.branch(self.large):
                 for result in (result for block in blocks for result in block):
                     result.flush(e.declare(machine("-", end, begin)))
 
 
-def _step(e: Emitter, scan: fun.Scan, carry: Sequence[imp.Var]) -> Sequence[imp.Expr]:
+def advance(e: Emitter, scan: fun.Scan, carry: Sequence[imp.Var]) -> Sequence[imp.Expr]:
     """One element combined into the carry: the result there, from before or after."""
     values = scalar_results(e, scan.body)
     with reductions.frozen(e, carry) as before:

@@ -70,18 +70,22 @@ def _serial(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
 
     def row() -> None:
         if shapes.is_flat(scatter.body):
-            _row(e, let, scatter, imp.ZERO, e.named(last.extent), lambda write, _: write())
+            _row(e, let, scatter, imp.ZERO, e.named(last.extent), lambda store, _: store())
             return
         var = e.unit.integer("i")
         serial, e.serial = e.serial, True
         with e.loop(var, imp.ZERO, e.named(last.extent)):
             e.bind(last.index.name, var)
-            values = [e.atom(atom) for atom in lower_body(e, scatter.body)]
-            _check(e, let, scatter, values)
-            _write(e, let, scatter, _addresses(e, let, values), values[_rank(let) :])
+            write(e, let, scatter, [e.atom(atom) for atom in lower_body(e, scatter.body)])
         e.serial = serial
 
     kernels.nest(e, outer, row)
+
+
+def write(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
+    """The values of the body, written where its index says, once that is checked."""
+    _check(e, let, scatter, values)
+    _write(e, let, scatter, _addresses(e, let, values), values[_rank(let) :])
 
 
 def _rank(let: fun.Let) -> int:

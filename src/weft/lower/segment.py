@@ -34,6 +34,13 @@ def compile_segment(
         A printer: the text of an IMP program (`weft.printers.c.print_program`).
     """
     lowered, unit, workspace = lower_program(memory_program, name)
+    return describe(memory_program, name, print_program(lowered), unit, workspace)
+
+
+def describe(
+    memory_program: Program, name: str, source: str, unit: Unit, workspace: Size
+) -> Segment:
+    """The segment of a lowered program and its text."""
     program = memory_program.program
     params = tuple(_slot(param.name, param.type) for param in program.params)
     results = tuple(
@@ -41,13 +48,13 @@ def compile_segment(
     )
     return Segment(
         entry=name,
-        source=print_program(lowered),
+        source=source,
         params=params,
         results=results,
         sizes=program.sizes,
         derived=program.derived,
         facts=program.facts,
-        integers=_integers(memory_program),
+        integers=integers(memory_program),
         workspace=workspace,
         checks=tuple(
             BoundsCheck(b.lower, b.upper, b.extent, b.nonempty, b.array, b.axis, b.place)
@@ -60,30 +67,35 @@ def compile_segment(
     )
 
 
-def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit, Size]:
-    """The IMP program, what its lowering found, and the bytes of workspace it needs."""
+def unit_of(memory_program: Program, statement: Callable[[Emitter, fun.Let], None]) -> Unit:
+    """What the lowering of a program shares; `statement` lowers one statement."""
     program = memory_program.program
     blocks, workspace = _place(memory_program)
-    names = _integers(memory_program)
 
     @cache
     def prover() -> Prover:
         return Prover(program.facts, sizes=program.sizes, derived=program.derived)
 
-    unit = Unit(
+    return Unit(
         blocks=blocks,
         nonnegative=_nonnegative(prover),
         prover=prover,
-        statement=cpu.lower_statement,
-        sizes=frozenset(names),
+        statement=statement,
+        sizes=frozenset(integers(memory_program)),
         scratch_start=workspace,
     )
+
+
+def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit, Size]:
+    """The IMP program, what its lowering found, and the bytes of workspace it needs."""
+    program = memory_program.program
+    unit = unit_of(memory_program, cpu.lower_statement)
     e = Emitter(unit)
-    integers = []
-    for size in names:
+    variables = []
+    for size in integers(memory_program):
         var = unit.integer("n")
         e.bind(size, var)
-        integers.append(var)
+        variables.append(var)
     for param in program.params:
         if isinstance(param.type, fun.Scalar):
             pointer = e.pointer(param.name, param.type.dtype)
@@ -99,9 +111,9 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
     buffers = len(program.params) + len(memory_program.destinations)
     return (
-        imp.Program(name, buffers, tuple(integers), tuple(e.levels[0])),
+        imp.Program(name, buffers, tuple(variables), tuple(e.levels[0])),
         unit,
-        workspace + 64 * unit.scratch_lines + 64,
+        unit.workspace,
     )
 
 
@@ -121,7 +133,8 @@ def _nonnegative(prover: Callable[[], Prover]) -> Callable[[Poly], bool]:
     return nonnegative
 
 
-def _integers(memory_program: Program) -> tuple[str, ...]:
+def integers(memory_program: Program) -> tuple[str, ...]:
+    """The names of the integers that a segment takes."""
     program = memory_program.program
     derived = tuple(d.name for d in program.derived)
     return (*program.sizes, *derived, THREADS, *memory_program.strides)

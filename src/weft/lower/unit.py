@@ -92,6 +92,11 @@ class Unit:
         self.scratch_lines += 1
         return name
 
+    @property
+    def workspace(self) -> Size:
+        """The bytes of workspace: blocks, then scratch."""
+        return self.scratch_start + 64 * self.scratch_lines + 64
+
     def failure(
         self,
         array: str,

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.errors import Place
 from weft.lmad import Lmad
+from weft.plan import launches
 from weft.plan.segment import Better, BoundsCheck, CollisionCheck, Failure, Segment, Slot
 from weft.sizes import Derived, Fact, parse_poly
 
@@ -47,6 +48,8 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
         "kernels": list(segment.kernels),
         "remarks": list(segment.remarks),
         "better": None if segment.better is None else _from_better(segment.better),
+        "dialect": segment.dialect,
+        "steps": launches.to_json(segment.steps),
     }  # fmt: skip
 
 
@@ -74,6 +77,8 @@ def segment_from_json(found: dict[str, Any]) -> Segment:
         kernels=tuple(found["kernels"]),
         remarks=tuple(found["remarks"]),
         better=None if found["better"] is None else _to_better(found["better"]),
+        dialect=found["dialect"],
+        steps=launches.from_json(found["steps"]),
     )
 
 

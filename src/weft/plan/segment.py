@@ -10,10 +10,14 @@ import numpy as np
 
 from weft.errors import Place
 from weft.lmad import Lmad, exact
+from weft.plan.launches import Steps
 from weft.sizes import Derived, Fact, Size, as_poly
 
 Layout: TypeAlias = Literal["contiguous", "rows", "strided"]
 """Row-major; unit stride in the last dimension only; any strides (multiples of the itemsize)."""
+
+
+Dialect: TypeAlias = Literal["c", "opencl", "cuda"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +80,15 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A FUN program compiled to one C function.
+    """A FUN program compiled: to one C function, or to kernels and `steps` that launch them.
 
         int32_t entry(weft_context *context, char *const *buffers, const int64_t *integers)
 
     `buffers` are the pointers of `params`, of `results`, then of the workspace (64-byte
     aligned, `workspace` bytes). `integers` are the values of `sizes` (given and derived
     alike, in the order of `integers`), of "threads", and of strides in elements, named
-    "<slot name>.stride<dimension>" for dimensions that the layout leaves free.
+    "<slot name>.stride<dimension>" for dimensions that the layout leaves free. For a device
+    other than the CPU (`dialect`), all arrays are row-major in its memory.
     """
 
     entry: str
@@ -100,6 +105,8 @@ class Segment:
     failures: tuple[Failure, ...] = ()
     kernels: tuple[str, ...] = field(default=())  # one line each, for `explain`
     remarks: tuple[str, ...] = field(default=())  # copies and memory that remain, and why
+    dialect: Dialect = "c"
+    steps: Steps = ()
     better: Better | None = None
 
 

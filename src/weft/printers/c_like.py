@@ -26,6 +26,7 @@ class Dialect:
     unroll: str  # the line before a loop to be unrolled, with {count}
     infinity: str
     nan: str
+    long: str = "LL"  # what follows a constant of 64 bits
 
 
 @cache
@@ -67,7 +68,7 @@ class Printer:
             case "b":
                 return "1" if value else "0"
             case "i" | "u":
-                return _integer(int(value.real), dtype)
+                return _integer(int(value.real), dtype, self.dialect.long)
             case "f":
                 return self.real(float(value.real), dtype)
             case _:
@@ -238,14 +239,14 @@ class Printer:
         raise NotImplementedError
 
 
-def _integer(value: int, dtype: DType) -> str:
+def _integer(value: int, dtype: DType, long: str) -> str:
     if value == -(2**63):
-        return "(-9223372036854775807LL - 1)"
+        return f"(-9223372036854775807{long} - 1)"
     if dtype is DType.U64:
-        return f"{value}ULL"
+        return f"{value}U{long}"
     if dtype is DType.U32:
         return f"{value}U"
-    text = f"{value}LL" if abs(value) >= 2**31 else str(value)
+    text = f"{value}{long}" if abs(value) >= 2**31 else str(value)
     return f"({text})" if value < 0 else text
 
 

@@ -11,14 +11,14 @@ from _signal import getsignal  # type: ignore[import-not-found]  # 2 us less tha
 from collections.abc import Sequence
 from typing import NoReturn
 
-from weft.errors import ArgumentError, InternalError, OutOfBoundsError, SourceError
+from weft.errors import SourceError
 from weft.plan.segment import Segment
 from weft.runtime import threads as runtime_threads
+from weft.runtime.devices.protocol import raise_failure
 from weft.runtime.threads import CancelFlag, Cancelled
 from weft.runtime.toolchain import find_compiler, load_library
 
 _HEADER = 9  # int64 words before the pointers: see `record` in pool.c
-_FIRST_FAILURE = 16
 _CANCELLED, _BUS_ERROR = 1, 2
 
 
@@ -109,24 +109,7 @@ class LoadedSegment:
                 "files that stay as they are during a computation",
                 "run again once the file is whole",
             )
-        if not 0 <= status - _FIRST_FAILURE < len(segment.failures):
-            raise InternalError(f"segment {segment.entry} ended with status {status}")
-        failure = segment.failures[status - _FIRST_FAILURE]
-        index, extent = detail[0], detail[1]
-        if failure.kind == "collision":
-            raise ArgumentError(
-                f"an update of {failure.array} meets an element twice, at the indices {index} "
-                f"and {extent} in row-major order",
-                "an LMAD that meets no element twice",
-                "update an LMAD that does not overlap itself",
-                failure.place,
-            )
-        raise OutOfBoundsError(
-            f"index {index} is outside axis {failure.axis} of {failure.array}, "
-            f"which has {extent} elements",
-            f"0 <= index < {extent}",
-            place=failure.place,
-        )
+        raise_failure(segment, status, detail[0], detail[1])
 
 
 _main_thread = threading.main_thread().ident

@@ -1,0 +1,36 @@
+"""Which variables IMP statements use and declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from weft.imp import nodes as imp
+
+
+def free_variables(statements: Iterable[imp.Stmt]) -> dict[str, imp.Var]:
+    """The variables that are used and not declared inside, in order of appearance."""
+    used: dict[str, imp.Var] = {}
+    declared: set[str] = set()
+
+    def visit(node: Any) -> None:
+        match node:
+            case imp.Var(name):
+                used.setdefault(name, node)
+            case tuple():
+                for part in node:
+                    visit(part)
+            case _ if is_dataclass(node):
+                if isinstance(node, imp.Declare | imp.For):
+                    declared.add(node.var.name)
+                for field in fields(node):
+                    visit(getattr(node, field.name))
+
+    visit(tuple(statements))
+    return {name: var for name, var in used.items() if name not in declared}
+
+
+def views(statements: Iterable[imp.Stmt]) -> tuple[int, ...]:
+    """The blocks that statements at the outermost level look into, in order."""
+    return tuple(dict.fromkeys(s.block for s in statements if isinstance(s, imp.View)))

@@ -1,0 +1,115 @@
+"""What one work item of a device does: everything inside of a kernel is sequential.
+
+Reductions fold 32 elements from left to right and combine the folds by a binary counter, so
+that aligned tiles of a reduction (`weft.passes.split_reductions`) are subtrees of it, and bits
+depend on extents alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.lower import cpu, kernels, reductions, scans, scatters, shapes
+from weft.lower.bodies import lower_body, scalar_results
+from weft.lower.emitter import Emitter
+from weft.lower.unit import memory
+from weft.sizes import ZERO, Poly
+
+
+def lower_item(e: Emitter, let: fun.Let) -> None:
+    """One statement, by one work item."""
+    match let.expr:
+        case fun.Kernel():
+            _kernel(e, let, let.expr)
+        case fun.Reduce():
+            _reduce(e, let, let.expr)
+        case fun.Scan():
+            lower_scan(e, let, let.expr, let.expr.space)
+        case fun.Scatter():
+            _scatter(e, let, let.expr)
+        case _:
+            cpu.lower_statement(e, let)
+    if isinstance(let.expr, fun.Kernel | fun.Scan | fun.Scatter):
+        for var in let.pattern:
+            e.depths["@" + var.name] = e.depth
+
+
+def _kernel(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
+    with ExitStack() as scopes:
+        for r in kernel.space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        kernels.nest(e, kernel.space, lambda: kernels.lower_results(e, let, kernel))
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def _reduce(e: Emitter, let: fun.Let, reduce: fun.Reduce) -> None:
+    if reduce.reduced < len(reduce.space):
+        lower_item(e, reductions.as_kernel(e, let))
+        return
+    with ExitStack() as scopes:
+        for r in reduce.space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        if shapes.is_unrolled(reduce):
+            results = reductions.unrolled(e, reduce)
+        else:
+            results = _dimension(e, reduce, 0)
+    for var, value in zip(let.pattern, results, strict=True):
+        e.bind(var.name, value)
+
+
+def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
+    """The reduction over the dimensions from `position` on, at the indices chosen so far."""
+    r = reduce.space[position]
+    extent = e.named(r.extent)
+    neutral = [e.atom(atom) for atom in reduce.neutral]
+    last = position == len(reduce.space) - 1
+    if last and not reduce.counter:
+        return reductions.folded(e, reduce, extent, neutral)
+    counter = reductions.Counter(e, reduce.operator, neutral)
+    var = e.unit.integer("i")
+    with e.loop(var, imp.ZERO, extent):
+        e.bind(r.index.name, var)
+        counter.push(
+            scalar_results(e, reduce.body) if last else _dimension(e, reduce, position + 1)
+        )
+    return counter.total()
+
+
+# ---------------------------------------------------------------- scans and scatters
+
+
+def lower_scan(e: Emitter, let: fun.Let, scan: fun.Scan, space: tuple[fun.Range, ...]) -> None:
+    """Rows of the dimensions in `space`, which end with the one that is scanned."""
+    *outer, last = space
+    initial = [e.atom(atom) for atom in scan.initial]
+    indices = tuple(Poly.var(r.index.name) for r in scan.space)
+
+    def row() -> None:
+        carry = [e.mutable(value.dtype, value, "carry") for value in initial]
+        var = e.unit.integer("i")
+        with e.loop(var, imp.ZERO, e.named(last.extent)):
+            e.bind(last.index.name, var)
+            for result, value in zip(let.pattern, scans.advance(e, scan, carry), strict=True):
+                e.store(memory(result), indices, value)
+
+    with ExitStack() as scopes:
+        for r in space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        kernels.nest(e, tuple(outer), row)
+
+
+def _scatter(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
+    """Writes in the order of the space."""
+
+    def write() -> None:
+        values = [e.atom(atom) for atom in lower_body(e, scatter.body)]
+        scatters.write(e, let, scatter, values)
+
+    with ExitStack() as scopes:
+        for r in scatter.space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        kernels.nest(e, scatter.space, write)

@@ -1,0 +1,137 @@
+"""What the host of a device does for a segment: kernels launched, loops and branches around them.
+
+    steps  = step*
+    step   = launch kernel over items (blocks; integers)
+           | define name = size                  -- an integer that the host computes
+           | read name from block, offset        -- a scalar in memory, which the host waits for
+           | repeat index from lower to upper { steps }
+           | while { steps } name { steps }      -- the first steps give the condition `name`
+           | branch name { steps } { steps }
+
+Integers are named as in the FUN program; sizes are polynomials of them. Memory is a segment's
+parameters, results and workspace, numbered in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from weft.sizes import Size, parse_poly
+
+WORKSPACE = -1
+"""The block that is the segment's workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One run of a kernel.
+
+    `items`: how many indices there are; `group`: work items that run together (1: the kernel
+    is one item); `blocks`: the memory that the kernel is given; `integers`: as arguments.
+    """
+
+    kernel: str
+    items: Size
+    group: int
+    blocks: tuple[int, ...]
+    integers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Define:
+    """The integer `name`, computed from others."""
+
+    name: str
+    size: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The integer `name`, from the scalar of a dtype that lies `offset` bytes into a block."""
+
+    name: str
+    dtype: str
+    block: int
+    offset: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The steps for index = lower, ..., upper - 1."""
+
+    index: str
+    lower: Size
+    upper: Size
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """`before`, which gives `condition`, then the steps, as long as the condition holds."""
+
+    before: Steps
+    condition: str
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One of two lists of steps."""
+
+    condition: str
+    then: Steps
+    otherwise: Steps
+
+
+Step: TypeAlias = Launch | Define | Read | Repeat | While | Branch
+Steps: TypeAlias = tuple[Step, ...]
+
+
+def to_json(steps: Steps) -> list[Any]:
+    """Steps as plain lists, strings and numbers."""
+    found: list[Any] = []
+    for step in steps:
+        match step:
+            case Launch(kernel, items, group, blocks, integers):
+                found.append(["launch", kernel, str(items), group, list(blocks), list(integers)])
+            case Define(name, size):
+                found.append(["define", name, str(size)])
+            case Read(name, dtype, block, offset):
+                found.append(["read", name, dtype, block, str(offset)])
+            case Repeat(index, lower, upper, inner):
+                found.append(["repeat", index, str(lower), str(upper), to_json(inner)])
+            case While(before, condition, inner):
+                found.append(["while", to_json(before), condition, to_json(inner)])
+            case Branch(condition, then, otherwise):
+                found.append(["branch", condition, to_json(then), to_json(otherwise)])
+    return found
+
+
+def from_json(found: list[Any]) -> Steps:
+    """The steps of `to_json`.
+
+    Raises
+    ------
+    KeyError, ValueError, TypeError
+        When it is something else.
+    """
+    return tuple(_step(*entry) for entry in found)
+
+
+def _step(kind: str, *parts: Any) -> Step:
+    match kind, parts:
+        case "launch", (kernel, items, group, blocks, integers):
+            return Launch(kernel, parse_poly(items), group, tuple(blocks), tuple(integers))
+        case "define", (name, size):
+            return Define(name, parse_poly(size))
+        case "read", (name, dtype, block, offset):
+            return Read(name, dtype, block, parse_poly(offset))
+        case "repeat", (index, lower, upper, steps):
+            return Repeat(index, parse_poly(lower), parse_poly(upper), from_json(steps))
+        case "while", (before, condition, steps):
+            return While(from_json(before), condition, from_json(steps))
+        case "branch", (condition, then, otherwise):
+            return Branch(condition, from_json(then), from_json(otherwise))
+        case _:
+            raise ValueError(f"a step {kind!r}")

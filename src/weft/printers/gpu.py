@@ -1,0 +1,72 @@
+"""IMP kernels to text: what the dialects of devices have in common.
+
+A kernel takes the record of failures (three int64: code, index, extent), its blocks of memory,
+then its integers. Once something has failed, kernels that begin later do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.imp import nodes as imp
+from weft.ops import helpers
+from weft.ops.dtypes import DType
+from weft.printers.c_like import Frame, Printer
+
+
+class KernelPrinter(Printer):
+    """Prints kernels, one function each."""
+
+    memory: str  # the qualifier of pointers to memory
+    entry: str  # what stands before a kernel's name
+    item: str  # the number of a work item
+    long: str  # the type of an int64
+    claim: str  # an expression that is 0 for the first to set the failure to {code}
+
+    def kernel(self, kernel: imp.Kernel) -> None:
+        """The function of a kernel, added to `functions`."""
+        self.frame, self.depth, self.shared = Frame(), 0, set()
+        params = [f"{self.memory}{self.long} *failed"]
+        params += [f"{self.memory}char *{_block(number)}" for number in kernel.blocks]
+        params += [f"const {self.long} {var.name}" for var in kernel.integers]
+        self.depth = 1
+        self.line("if (failed[0]) return;")
+        self.line(f"const {self.long} {kernel.item.name} = {self.item};")
+        self.depth = 0
+        self.block(kernel.body)
+        head = f"{self.entry} {kernel.name}({', '.join(params)}) {{"
+        self.functions.append("\n".join([head, *self.frame.lines, "}", ""]))
+
+    def element(self, dtype: DType) -> str:
+        """The type of an element in memory: booleans are bytes."""
+        return self.type(DType.U8 if dtype is DType.BOOL else dtype)
+
+    def view(self, view: imp.View) -> None:
+        pointer = view.pointer
+        type_ = f"{self.memory}{self.element(pointer.dtype)} *"
+        offset = "" if view.offset == imp.ZERO else f" + {self.expr(view.offset)}"
+        restrict = f"{self.dialect.restrict} " if view.alone else ""
+        self.line(
+            f"{type_}{restrict}const {pointer.name} = ({type_})({_block(view.block)}{offset});"
+        )
+
+    def poll(self) -> None:
+        self.line(f"if (*(volatile {self.memory}{self.long} *)failed) return;")
+
+    def fail(self, code: int, index: str, extent: str) -> None:
+        claim = self.claim.format(code=code)
+        self.line(f"if ({claim} == 0) {{ failed[1] = {index}; failed[2] = {extent}; }}")
+        self.line("return;")
+
+
+def _block(number: int) -> str:
+    return "workspace" if number < 0 else f"block{number}"
+
+
+def print_with(printer: KernelPrinter, kernels: Sequence[imp.Kernel], header: str) -> str:
+    """The text of kernels, after the helpers that they call."""
+    for kernel in kernels:
+        printer.kernel(kernel)
+    text = "\n".join(printer.functions)
+    needed = helpers.needed_helpers(printer.dialect.name, text)
+    return "\n".join([header, *needed, text])

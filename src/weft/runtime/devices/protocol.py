@@ -1,0 +1,123 @@
+"""What a device other than the host's own processors offers to those who run segments on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import ArgumentError, InternalError, OutOfBoundsError
+from weft.plan.segment import Segment
+
+NDArray = npt.NDArray[Any]
+
+FIRST_FAILURE = 16
+"""The code of a segment's first failure; what is below is the device's own."""
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a device has done.
+
+    Attributes
+    ----------
+    launches, copies_in, copies_out, bytes_in, bytes_out : int
+    peak_bytes : int
+        The most memory ever in use.
+    """
+
+    launches: int = 0
+    copies_in: int = 0
+    copies_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    peak_bytes: int = 0
+
+
+class Pending(Protocol):
+    """A run of a segment that may still be under way."""
+
+    def wait(self) -> None:
+        """Return when the results are in the arrays that were given.
+
+        Raises
+        ------
+        OutOfBoundsError, ArgumentError
+            What the kernels found wrong.
+        DeviceError
+            When the device failed.
+        """
+
+
+class LoadedSegment(Protocol):
+    """A segment compiled for a device."""
+
+    segment: Segment
+
+    def start(
+        self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray]
+    ) -> Pending:
+        """Queue copies in, launches, copies out; arrays stay as they are until it has ended."""
+
+
+class Device(Protocol):
+    """A device that programs run on, with memory of its own.
+
+    Attributes
+    ----------
+    name : str
+        As in `weft.config`: "opencl:0".
+    items : int
+        Work items of a launch whose items have memory of their own, at most ("threads").
+    limit : int
+        Bytes that may be allocated on it.
+    slots : int
+        Runs that may be under way at once.
+    """
+
+    name: str
+    items: int
+    slots: int
+    limit: int
+    statistics: Statistics
+
+    def load(self, segment: Segment) -> LoadedSegment:
+        """The segment, compiled for this device.
+
+        Raises
+        ------
+        CompileError
+            When the device's compiler refuses the text.
+        """
+
+    def describe(self) -> str:
+        """The device and its memory."""
+
+
+def raise_failure(segment: Segment, code: int, index: int, extent: int) -> NoReturn:
+    """The error that a failure's code stands for."""
+    if not 0 <= code - FIRST_FAILURE < len(segment.failures):
+        raise InternalError(f"segment {segment.entry} ended with status {code}")
+    failure = segment.failures[code - FIRST_FAILURE]
+    if failure.kind == "collision":
+        raise ArgumentError(
+            f"an update of {failure.array} meets an element twice, at the indices {index} "
+            f"and {extent} in row-major order",
+            "an LMAD that meets no element twice",
+            "update an LMAD that does not overlap itself",
+            failure.place,
+        )
+    raise OutOfBoundsError(
+        f"index {index} is outside axis {failure.axis} of {failure.array}, "
+        f"which has {extent} elements",
+        f"0 <= index < {extent}",
+        place=failure.place,
+    )
+
+
+def row_major(array: NDArray) -> NDArray:
+    """The array as a device takes it: row-major, native, aligned; itself where it is that."""
+    return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
