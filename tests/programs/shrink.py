@@ -69,9 +69,11 @@ def _instead(let: fun.Let, scope: tuple[fun.Var, ...]) -> Iterator[dict[str, fun
 
 
 def _inside(expr: fun.Expr, scope: tuple[fun.Var, ...]) -> Iterator[fun.Expr]:
-    """The expression with a body made smaller."""
+    """The expression with a body made smaller; operators stay associative."""
     scope = (*scope, *(var for var in walk.operands(expr)[2]))
     for number, body in enumerate(walk.bodies(expr)):
+        if isinstance(expr, fun.Reduce | fun.Scan) and body is expr.operator.body:
+            continue
         for smaller in _smaller(body, scope):
             bodies = list(walk.bodies(expr))
             bodies[number] = smaller

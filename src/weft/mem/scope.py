@@ -44,9 +44,11 @@ class Scope:
         """Inside of these indices' kernel or loop."""
         depth = len(self.ranges)
         self.ranges.extend(ranges)
-        yield
-        del self.ranges[depth:]
-        del self._provers[depth + 1 :]
+        try:
+            yield
+        finally:  # also of what is refused in there
+            del self.ranges[depth:]
+            del self._provers[depth + 1 :]
 
     @property
     def prover(self) -> Prover:
