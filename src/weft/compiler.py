@@ -91,10 +91,10 @@ def with_memory(
 
     `optimise` names passes to leave out, as `weft.config` does.
     """
-    return _versions(program, layouts, optimise)[0]
+    return with_versions(program, layouts, optimise)[0]
 
 
-def _versions(
+def with_versions(
     program: fun.Program, layouts: Mapping[str, Layout], optimise: str
 ) -> tuple[mem.Program, ...]:
     """With memory: first the version for all calls, then perhaps one that has conditions."""
@@ -124,13 +124,13 @@ def compile_segment(
     """
     if dialect == "c":
         return _lowered(
-            _versions(program, layouts, optimise),
+            with_versions(program, layouts, optimise),
             lambda version: lower_segment(version, ENTRY, c.print_program),
         )
     printer = opencl if dialect == "opencl" else cuda
     try:
         return _lowered(  # every array lies row-major in the device's memory
-            _versions(program, {}, optimise),
+            with_versions(program, {}, optimise),
             lambda version: lower_kernels(
                 expand(version, "interleaved"), ENTRY, dialect, printer.print_kernels
             ),

@@ -10,21 +10,19 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.check import check
 from weft.fun.interpret import interpret
-from weft.passes.remove_dead import remove_dead
 
 
 def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
     """A case without a statement or result that could be left out, and that still fails.
 
     Statements are removed at any depth; what they bound becomes another array of the same
-    type, or a constant.
+    type, zeros, or a constant.
     """
     done = False
     while not done:
         done = True
         for body in _smaller(case.program.body, case.program.params, whole=True):
-            program = replace(case.program, body=body)
-            smaller = replace(case, program=remove_dead(program))
+            smaller = replace(case, program=replace(case.program, body=body))
             if _is_sound(smaller) and fails(smaller):
                 case, done = smaller, False
                 break
@@ -47,10 +45,11 @@ def _smaller(body: fun.Body, scope: tuple[fun.Var, ...], whole: bool = False) ->
             yield replace(body, results=body.results[:number] + body.results[number + 1 :])
     for position, let in enumerate(body.statements):
         before, after = body.statements[:position], body.statements[position + 1 :]
+        yield fun.Body((*before, *after), body.results)
         for atoms in _instead(let, scope):
             rest = walk.Substitution(atoms).body(fun.Body(after, body.results))
             yield fun.Body((*before, *rest.statements), rest.results)
-        for expr in _inside(let.expr, scope):
+        for expr in (*_plainer(let), *_inside(let.expr, scope)):
             yield replace(body, statements=(*before, replace(let, expr=expr), *after))
         scope = (*scope, *let.pattern)
 
@@ -66,6 +65,15 @@ def _instead(let: fun.Let, scope: tuple[fun.Var, ...]) -> Iterator[dict[str, fun
     for other in scope:
         if other.type == var.type and isinstance(var.type, fun.Array):
             yield {var.name: other}
+
+
+def _plainer(let: fun.Let) -> Iterator[fun.Expr]:
+    """An array of zeros."""
+    if len(let.pattern) == 1 and not isinstance(let.expr, fun.Broadcast):
+        (var,) = let.pattern
+        if isinstance(var.type, fun.Array) and not var.type.dtype.is_complex:
+            number = 0.0 if var.type.dtype.is_float else 0
+            yield fun.Broadcast(fun.Const(number, var.type.dtype), var.type.shape)
 
 
 def _inside(expr: fun.Expr, scope: tuple[fun.Var, ...]) -> Iterator[fun.Expr]:

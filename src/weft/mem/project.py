@@ -18,6 +18,7 @@ from weft.lmad import Lmad
 from weft.mem import layout
 from weft.mem.aliases import looked_at, overwritten
 from weft.mem.nodes import MemArray, Program
+from weft.mem.scope import Scope, ranges_of
 from weft.sizes import ONE, ZERO, Poly, Size, product
 
 
@@ -78,7 +79,7 @@ class Arrays:
 
 
 def project(
-    arrays: Arrays, statements: Sequence[fun.Let], source: str, target: MemArray
+    arrays: Arrays, statements: Sequence[fun.Let], source: str, target: MemArray, scope: Scope
 ) -> dict[str, MemArray]:
     """The memory of every array of the source's block when the source lies at `target`.
 
@@ -86,6 +87,8 @@ def project(
     ----------
     statements : sequence of fun.Let
         In which all arrays of that block are bound, in order.
+    scope : Scope
+        At the first of them.
 
     Raises
     ------
@@ -93,7 +96,7 @@ def project(
         Where a layout change cannot be undone, or no index function expresses an alias.
     """
     made, index = _creation(arrays, source, target.index)
-    projection = _Projection(arrays, arrays.memory[source].block, target.block)
+    projection = _Projection(arrays, arrays.memory[source].block, target.block, scope)
     projection.place(arrays.memory[made].index, index)
     projection.body(statements)
     return projection.moved
@@ -172,12 +175,13 @@ def _unsliced(name: str, array: fun.Var, dims: tuple[fun.Span | Size, ...], inde
 class _Projection:
     """Downwards from where an array is made, all that lies in its block."""
 
-    def __init__(self, arrays: Arrays, block: str, target: str) -> None:
+    def __init__(self, arrays: Arrays, block: str, target: str, scope: Scope) -> None:
         self.arrays = arrays
         self.block = block
         self.target = target
+        self.scope = scope
         self.places: dict[Lmad, Lmad] = {}  # index functions at which arrays are made, new ones
-        self.run: tuple[Size, Size] | None = None  # all elements: from where on, how far apart
+        self.run: tuple[Size, Size, Size] | None = None  # elements: where, how far apart, count
         self.moved: dict[str, MemArray] = {}
 
     def place(self, old: Lmad, new: Lmad) -> None:
@@ -185,7 +189,8 @@ class _Projection:
         if self.run is None and old.same(Lmad.row_major(old.shape)):
             flat = new.reshape((product(new.shape),))
             if flat is not None:
-                self.run = flat.offset, flat.dims[0][1]
+                count, step = flat.dims[0]
+                self.run = flat.offset, step, count
 
     def put(self, var: fun.Var, index: Lmad) -> None:
         old = self.arrays.memory[var.name]
@@ -200,12 +205,27 @@ class _Projection:
         old = self.arrays.memory[var.name].index
         new = self.places.get(_key(old))
         if new is None and self.run is not None:
-            start, step = self.run
+            start, step, count = self.run
+            if not self.among(old, count):
+                raise Refused("layout", f"{var.name} is in the same memory, not within the source")
             dims = tuple((extent, stride * step) for extent, stride in old.dims)
             new = Lmad(start + old.offset * step, dims)
         if new is None:
             raise Refused("layout", f"{var.name} is in the same memory in another layout")
         return new
+
+    def among(self, index: Lmad, count: Size) -> bool:
+        """Whether the elements are proved to be among the first `count` of the block."""
+        index, prover = self.scope.resolve(index), self.scope.prover
+        least = greatest = index.offset
+        for extent, stride in index.dims:
+            if prover.nonnegative(stride):
+                greatest = greatest + (extent - 1) * stride
+            elif prover.nonnegative(-stride):
+                least = least + (extent - 1) * stride
+            else:
+                return False
+        return prover.nonnegative(least) and prover.less(greatest, self.scope.resolved(count))
 
     def body(self, statements: Sequence[fun.Let]) -> None:
         for let in statements:
@@ -240,7 +260,8 @@ class _Projection:
                 ends = self.enter(let.pattern, expr)
             elif isinstance(expr, fun.If):
                 ends = [self.moved[v.name].index if self.here(v) else None for v in let.pattern]
-            self.body(inner.statements)
+            with self.scope.inside(ranges_of(expr)):
+                self.body(inner.statements)
             self.end(inner, ends)
 
     def enter(self, pattern: Sequence[fun.Var], kernel: fun.Kernel) -> list[Lmad | None]:
@@ -276,8 +297,9 @@ class _Projection:
             self.put(param, index)
             self.put(result, index)
             ends.append(index)
-        for inner in walk.bodies(loop):
-            self.body(inner.statements)
+        with self.scope.inside(ranges_of(loop)):
+            for inner in walk.bodies(loop):
+                self.body(inner.statements)
         self.end(loop.body, ends)
 
 

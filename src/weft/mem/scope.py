@@ -175,6 +175,17 @@ class Scope:
         return self._covers[key]
 
 
+def ranges_of(expr: fun.Expr) -> list[tuple[str, Size, Size]]:
+    """The ranges of the indices that an expression binds."""
+    match expr:
+        case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
+            return [(r.index.name, Poly.const(0), r.extent) for r in space]
+        case fun.Loop(_, _, fun.For(index, lower, upper)):
+            return [(index.name, lower, upper)]
+        case _:
+            return []
+
+
 def variables(index: Lmad) -> frozenset[str]:
     """Names in an index function."""
     names = set(index.offset.variables())

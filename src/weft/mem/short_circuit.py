@@ -21,7 +21,7 @@ from weft.mem.aliases import reads_own
 from weft.mem.nodes import Block, MemArray, Program, Remark
 from weft.mem.project import Arrays, Refused, project
 from weft.mem.relocate import relocate
-from weft.mem.scope import Scope, variables
+from weft.mem.scope import Scope, ranges_of, variables
 from weft.mem.summaries import Accesses, Inspection, Summary
 from weft.sizes import Poly, Size
 
@@ -184,7 +184,7 @@ class _ShortCircuit:
             for point in self.find(let):
                 self.attempt(state, position, point)
             if walk.bodies(let.expr):
-                with self.scope.inside(_ranges(let.expr)):
+                with self.scope.inside(ranges_of(let.expr)):
                     expr = walk.map_bodies(let.expr, self.body)
                 state.statements[position] = replace(let, expr=expr)
         return fun.Body(tuple(state.statements), body.results)
@@ -274,7 +274,7 @@ class _ShortCircuit:
             for let, used in zip(body.statements[first:], body.used[first:], strict=True)
             if not members.isdisjoint(used)
         ]
-        moved = project(self.arrays, touching, point.source, point.target)
+        moved = project(self.arrays, touching, point.source, point.target, self.scope)
         lifted = self.lifted(body, first, position, point)
         self.check_after(body, position, point, block, moved)
         early = self.arranged(body, first, position, point, moved)
@@ -468,13 +468,3 @@ class _ShortCircuit:
 def _at(array: fun.Var, block: str, index: Lmad) -> MemArray:
     assert isinstance(array.type, fun.Array)
     return MemArray(array.type.dtype, array.type.shape, block, index)
-
-
-def _ranges(expr: fun.Expr) -> list[tuple[str, Size, Size]]:
-    match expr:
-        case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
-            return [(r.index.name, Poly.const(0), r.extent) for r in space]
-        case fun.Loop(_, _, fun.For(index, lower, upper)):
-            return [(index.name, lower, upper)]
-        case _:
-            return []

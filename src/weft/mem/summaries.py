@@ -347,8 +347,9 @@ class Inspection:
             )
             if len(found) <= MOST:
                 return found
+            some = {access.written: access for access in found}  # a read and a write
             return dict.fromkeys(
-                Access(None, None, a.array, a.place, a.written) for a in list(found)[:1]
+                Access(None, None, a.array, a.place, a.written) for a in some.values()
             )
 
         return Summary(outside(inner.uses), outside(inner.writes))
