@@ -14,7 +14,7 @@ from weft.errors import ArgumentError, ArgumentTypeError, WeftError, user_place
 ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]
 
-_DEVICES = ("cpu",)
+_CPU = "cpu"
 _OPTIMISATIONS = ("short-circuit", "merge", "time-tiles")
 
 
@@ -27,7 +27,10 @@ class Settings:
     memory_limit : int or None
         Bytes that Weft may allocate on the host; None: 60% of the available RAM.
     devices : tuple of str
-        Where kernels run.
+        Where kernels run: names of `weft.devices()`. What one device has no code for (complex
+        numbers on OpenCL, library calls) the CPU does.
+    device_limits : tuple of (str, int)
+        Bytes that Weft may allocate on devices; where one is not named, 80% of its memory.
     threads : int or None
         Threads of the CPU device; None: the processors the process may use, capped by
         `OMP_NUM_THREADS`.
@@ -45,7 +48,8 @@ class Settings:
     """
 
     memory_limit: int | None = None
-    devices: tuple[str, ...] = _DEVICES
+    devices: tuple[str, ...] = (_CPU,)
+    device_limits: tuple[tuple[str, int], ...] = ()
     threads: int | None = None
     progress: Progress = False
     implicit_compute: ImplicitCompute = "allow"
@@ -100,7 +104,11 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     def __init__(self, **changes: Any) -> None:
         global _base
         try:
-            self._changes = {name: _checked(name, value) for name, value in changes.items()}
+            self._changes = {
+                setting: checked
+                for name, value in changes.items()
+                for setting, checked in _checked_settings(name, value).items()
+            }
         except WeftError as error:
             place = user_place()
             raise type(error)(error.found, error.expected, error.advice, place) from None
@@ -122,6 +130,35 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
         traceback: TracebackType | None,
     ) -> None:
         _overrides.reset(self._tokens.pop())
+
+
+def _checked_settings(name: str, value: Any) -> dict[str, Any]:
+    """What an argument sets: a limit may be that of several devices."""
+    if name != "memory_limit" or not isinstance(value, Mapping):
+        return {name: _checked(name, value)}
+    known = _device_names()
+    unknown = [device for device in value if device not in known]
+    if unknown:
+        raise ArgumentError(
+            f"memory_limit names devices that are not here: {unknown}", ", ".join(known)
+        )
+    found: dict[str, Any] = {
+        "device_limits": tuple(
+            (device, limit)
+            for device, given in value.items()
+            if device != _CPU and (limit := _checked_limit(given)) is not None
+        )
+    }
+    if _CPU in value:
+        found["memory_limit"] = _checked_limit(value[_CPU])
+    return found
+
+
+def _device_names() -> list[str]:
+    """Every device that can be named here."""
+    from weft.runtime.devices import opencl
+
+    return [_CPU, *(device.name for device in opencl.find())]
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -152,11 +189,6 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _checked_limit(value: Any) -> int | None:
-    if isinstance(value, Mapping):
-        unknown = [device for device in value if str(device).split(":")[0] != "cpu"]
-        if unknown:
-            raise ArgumentError(f"memory_limit names devices that are not here: {unknown}", "cpu")
-        value = next(iter(value.values()), None)
     if value is None:
         return None
     limit = _bytes("memory_limit", value)
@@ -169,9 +201,22 @@ def _checked_devices(value: Any) -> tuple[str, ...]:
     if not isinstance(value, str | list | tuple):
         raise ArgumentTypeError(f"devices is {value!r}", "a list of names")
     devices = (value,) if isinstance(value, str) else tuple(value)
-    unknown = [device for device in devices if device not in _DEVICES]
+    if devices == (_CPU,):
+        return devices
+    known = _device_names()
+    unknown = [device for device in devices if device not in known]
     if unknown or not devices:
-        raise ArgumentError(f"devices is {value!r}", f"a list out of {', '.join(_DEVICES)}")
+        raise ArgumentError(
+            f"devices is {value!r}",
+            f"a list out of {', '.join(known)}",
+            "" if len(known) > 1 else "pip install weft[opencl] for OpenCL devices",
+        )
+    if len([device for device in devices if device != _CPU]) > 1 or devices[0] == _CPU:
+        raise ArgumentError(
+            f"devices is {value!r}",
+            "one device, after which the cpu may be named",
+            "run one computation for each device",
+        )
     return devices
 
 

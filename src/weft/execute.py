@@ -23,7 +23,7 @@ from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
-from weft.launch import Computation, have_compiler, stage_code
+from weft.launch import INTERPRETER, Computation, stage_code, target
 from weft.ops.dtypes import DType, from_numpy
 from weft.plan.protocols import Sink, Source
 
@@ -118,9 +118,10 @@ def run(
         small = sum(array.nbytes for array in arrays) < current.interpret_below
         if out is None and small and computation.is_small(sizes, current.interpret_below):
             return computation.interpret(sizes, arrays)
-        if have_compiler():
+        where = target(current)
+        if where != INTERPRETER:
             try:
-                return computation.run_in_core(sizes, arrays, out, current)
+                return computation.run_in_core(sizes, arrays, out, current, where)
             except MemoryLimitError:
                 pass  # what does not fit in core is cut into boxes
             except SourceError:
@@ -151,8 +152,9 @@ def plan_of(
     from weft.runtime import threads as runtime_threads
 
     threads = current.threads or runtime_threads.threads()
-    program = computation.streamed(sizes, threads)
-    code = partial(stage_code, optimise=current.optimise)
+    where = target(current)
+    program = computation.streamed(sizes, threads, where)
+    code = partial(stage_code, current=current, where=where)
     named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
     return plan_program(program, sizes, named, sinks, current.limit, threads, code)
 

@@ -207,7 +207,9 @@ def _nodes(results: Any) -> list[Node]:
 
 def devices() -> list[str]:
     """The devices that `wf.config(devices=...)` can name, the default first."""
-    return ["cpu"]
+    from weft.runtime.devices import opencl
+
+    return ["cpu", *(device.name for device in opencl.find())]
 
 
 __all__ = ["compute", "devices", "explain", "open", "store"]

@@ -52,7 +52,7 @@ from weft.jit.arguments import (
     pattern_key,
     placeholder,
 )
-from weft.launch import Computation, have_compiler
+from weft.launch import INTERPRETER, Computation, target
 from weft.sizes import Derived, Fact
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -161,9 +161,11 @@ def launch(
     computation: Computation, sizes: dict[str, int], inputs: list[Any], out: Any
 ) -> list[Any]:
     """Run compiled code on data in memory, however small it is."""
-    if have_compiler():
+    current = settings()
+    where = target(current)
+    if where != INTERPRETER:
         try:
-            return computation.run_in_core(sizes, inputs, out, settings())
+            return computation.run_in_core(sizes, inputs, out, current, where)
         except MemoryLimitError:
             pass  # in boxes then
     return execute.run(computation, sizes, inputs, out)

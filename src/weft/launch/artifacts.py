@@ -34,7 +34,7 @@ from weft.plan.seams import (
     ViewPiece,
     cut_at_calls,
 )  # fmt: skip
-from weft.plan.segment import Layout, Segment
+from weft.plan.segment import Dialect, Layout, Segment
 from weft.runtime.cache import key_of, open_cache
 from weft.sizes import Derived, parse_poly
 
@@ -153,21 +153,27 @@ class Artifacts:
         return finish(self.fused, self.choices, decided, contiguous)
 
     def artifact(
-        self, decided: Decided, layouts: Mapping[str, Layout], optimise: str = ""
+        self,
+        decided: Decided,
+        layouts: Mapping[str, Layout],
+        optimise: str = "",
+        dialect: Dialect = "c",
     ) -> Artifact:
         """The compiled program, from the cache where it is there."""
         lie = ",".join(f"{name}:{layout}" for name, layout in sorted(layouts.items()))
         return find_or_make(  # type: ignore[no-any-return]
-            ("artifact", self.text, str(decided), lie, optimise),
-            lambda: self._make(decided, layouts, optimise),
+            ("artifact", self.text, str(decided), lie, optimise, dialect),
+            lambda: self._make(decided, layouts, optimise, dialect),
             _artifact_to_json, _artifact_from_json,
         )  # fmt: skip
 
-    def _make(self, decided: Decided, layouts: Mapping[str, Layout], optimise: str) -> Artifact:
+    def _make(
+        self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect
+    ) -> Artifact:
         contiguous = frozenset(p.name for p in self.program.params if p.name not in layouts)
         program = self.finished(decided, contiguous)
         return Artifact(
-            tuple(_compiled(piece, layouts, optimise) for piece in cut_at_calls(program)),
+            tuple(_compiled(p, layouts, optimise, dialect) for p in cut_at_calls(program)),
             program.derived,
             tuple(a.name if isinstance(a, fun.Var) else a for a in program.body.results),
             view_roots(program),
@@ -183,27 +189,35 @@ def view_roots(program: fun.Program) -> dict[str, str]:
     return roots
 
 
-def _compiled(piece: Piece, layouts: Mapping[str, Layout], optimise: str) -> ArtifactPiece:
+def _compiled(
+    piece: Piece, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect
+) -> ArtifactPiece:
     if not isinstance(piece, CompiledPiece):
         return piece
     from weft.compiler import compile_segment
 
     names = tuple(param.name for param in piece.program.params)
     lie = {name: layouts[name] for name in names if name in layouts}
-    return SegmentPiece(compile_segment(piece.program, lie, optimise), names, piece.results)
+    segment = compile_segment(piece.program, lie, optimise, dialect)
+    return SegmentPiece(segment, names, piece.results)
 
 
-def segment_of(program: fun.Program, layouts: Mapping[str, Layout], optimise: str = "") -> Segment:
+def segment_of(
+    program: fun.Program,
+    layouts: Mapping[str, Layout],
+    optimise: str = "",
+    dialect: Dialect = "c",
+) -> Segment:
     """The segment of an optimised program without library calls, through the cache."""
 
     def make() -> Segment:
         from weft.compiler import compile_segment
 
-        return compile_segment(program, layouts, optimise)
+        return compile_segment(program, layouts, optimise, dialect)
 
     lie = ",".join(f"{name}:{layout}" for name, layout in sorted(layouts.items()))
     return find_or_make(  # type: ignore[no-any-return]
-        ("segment", show(program, places=True), lie, optimise), make,
+        ("segment", show(program, places=True), lie, optimise, dialect), make,
         segment_to_json, segment_from_json,
     )  # fmt: skip
 

@@ -16,9 +16,9 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
-from weft.launch.device import device
+from weft.launch.device import CPU, dialect_of, find, have_compiler, load
 from weft.launch.host import host_step
-from weft.plan.decisions import decide
+from weft.plan.decisions import decide, nothing
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
 from weft.runtime import threads as runtime_threads
@@ -36,6 +36,17 @@ class Ready:
     steps: InCore
     artifact: Artifact
     plain: bool  # every result is a new array of its own
+
+
+class _NoCodeError(Exception):
+    """A piece has no form for the device, and there is no C compiler for the CPU."""
+
+
+def _needs_c(artifact: Artifact) -> bool:
+    return any(
+        isinstance(piece, SegmentPiece) and piece.segment.dialect == "c"
+        for piece in artifact.pieces
+    )
 
 
 class Computation:
@@ -60,8 +71,9 @@ class Computation:
         inputs: Sequence[NDArray],
         out: Sequence[NDArray | None] | None = None,
         current: Settings | None = None,
+        where: str = CPU,
     ) -> list[Value]:
-        """Run on addressable inputs (scalars as arrays of rank 0).
+        """Run on addressable inputs (scalars as arrays of rank 0), on the device `where`.
 
         Raises
         ------
@@ -70,7 +82,12 @@ class Computation:
         """
         current = settings() if current is None else current
         threads = current.threads or runtime_threads.threads()
-        ready, inputs = self.ready(sizes, inputs, threads, current.optimise)
+        if where != CPU:
+            find(where, current)  # under its limit
+        try:
+            ready, inputs = self.ready(sizes, inputs, threads, current.optimise, where)
+        except _NoCodeError:
+            return _given(self.interpret(sizes, inputs), out)
         steps = ready.steps
         if steps.peak_bytes > current.limit:
             raise MemoryLimitError(
@@ -85,24 +102,24 @@ class Computation:
             return self._results(ready, values, held)
         targets = _targets(ready, inputs, out)
         values = steps.call(held, host_pool(), threads, targets)
-        results = self._results(ready, values, held)
-        for k, given in enumerate(out):
-            if given is not None and results[k] is not given:
-                np.copyto(given, results[k], casting="no")
-                results[k] = given
-        return results
+        return _given(self._results(ready, values, held), out)
 
     def ready(
-        self, sizes: Mapping[str, int], inputs: Sequence[NDArray], threads: int, optimise: str = ""
+        self,
+        sizes: Mapping[str, int],
+        inputs: Sequence[NDArray],
+        threads: int,
+        optimise: str = "",
+        where: str = CPU,
     ) -> tuple[Ready, Sequence[NDArray]]:
         """The steps for these sizes and strides, and the inputs as they take them."""
-        key: tuple[Any, ...] = (threads, optimise, *sizes.values())
+        key: tuple[Any, ...] = (threads, optimise, where, *sizes.values())
         layouts: dict[str, Layout] = {}
         strides: dict[str, int] = {}
         for place, array in enumerate(inputs):
             plain = array.flags.carray and array.dtype.isnative
             if not plain and self.is_array[place]:
-                layout = layout_of(array)
+                layout = layout_of(array) if where == CPU else None
                 if layout is None:
                     inputs = [*inputs]
                     inputs[place] = np.array(array, array.dtype.newbyteorder("="), order="C")
@@ -114,19 +131,22 @@ class Computation:
         found = self._ready.get(key)
         if found is None:
             found = self._ready[key] = self._prepare(
-                {**sizes, **strides, "threads": threads}, layouts, optimise
+                {**sizes, **strides, "threads": threads}, layouts, optimise, where
             )
         return found, inputs
 
     def _prepare(
-        self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str
+        self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str, where: str
     ) -> Ready:
-        decided = decide(self.artifacts.choices, values, optimise)
-        key = (decided, optimise, *layouts.items())
+        choices = self.artifacts.choices
+        decided = decide(choices, values, optimise) if where == CPU else nothing(choices)
+        key = (decided, optimise, where, *layouts.items())
         compiled = self._compiled.get(key)
         if compiled is None:
-            artifact = self.artifacts.artifact(decided, layouts, optimise)
-            steps = tuple(_step(piece) for piece in artifact.pieces)
+            artifact = self.artifacts.artifact(decided, layouts, optimise, dialect_of(where))
+            if where != CPU and _needs_c(artifact) and not have_compiler():
+                raise _NoCodeError
+            steps = tuple(_step(piece, where) for piece in artifact.pieces)
             compiled = self._compiled[key] = artifact, steps
         artifact, steps = compiled
         names = dict.fromkeys(
@@ -157,13 +177,16 @@ class Computation:
 
     # ------------------------------------------------------------ other ways to run
 
-    def streamed(self, sizes: Mapping[str, int], threads: int) -> fun.Program:
+    def streamed(
+        self, sizes: Mapping[str, int], threads: int, where: str = CPU
+    ) -> fun.Program:
         """The program as the planner takes it: optimised as for these sizes.
 
         Its loops stay as they are: the planner's stages come before tiles in the cache.
         """
         values = {**sizes, "threads": threads}
-        decided = decide(self.artifacts.choices, values, "no-time-tiles")
+        choices = self.artifacts.choices
+        decided = decide(choices, values, "no-time-tiles") if where == CPU else nothing(choices)
         return self.artifacts.finished(decided, None)
 
     def is_small(self, sizes: Mapping[str, int], limit: int) -> bool:
@@ -184,6 +207,15 @@ class Computation:
     def interpret(self, sizes: Mapping[str, int], inputs: Sequence[Value]) -> list[Value]:
         """Run with the interpreter, in memory."""
         return [np.asarray(value) for value in interpret(self.program, inputs, sizes)]
+
+
+def _given(results: list[Value], out: Sequence[NDArray | None] | None) -> list[Value]:
+    """The results, in the arrays that the caller gave for them."""
+    for k, given in enumerate(out or ()):
+        if given is not None and results[k] is not given:
+            np.copyto(given, results[k], casting="no")
+            results[k] = given
+    return results
 
 
 def _copied(value: NDArray) -> NDArray:
@@ -210,17 +242,18 @@ def _targets(
     return targets
 
 
-def _segment_step(piece: SegmentPiece) -> SegmentStep:
-    return SegmentStep(piece.segment, device.load(piece.segment), piece.params, piece.results)
+def _segment_step(piece: SegmentPiece, where: str) -> SegmentStep:
+    loaded = load(piece.segment, where, settings())
+    return SegmentStep(piece.segment, loaded, piece.params, piece.results)
 
 
-def _step(piece: ArtifactPiece) -> Step:
+def _step(piece: ArtifactPiece, where: str) -> Step:
     match piece:
         case SegmentPiece(segment, params, results):
             better = None
             if segment.better is not None:
                 version = SegmentPiece(segment.better.segment, params, results)
-                better = cache(lambda: _segment_step(version))
-            return replace(_segment_step(piece), better=better)
+                better = cache(lambda: _segment_step(version, where))
+            return replace(_segment_step(piece, where), better=better)
         case CallPiece(let) | ViewPiece(let):
             return host_step(let)

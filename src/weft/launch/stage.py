@@ -8,17 +8,21 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.config import Settings, settings
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret
 from weft.launch.artifacts import segment_of
-from weft.launch.device import device, have_compiler
+from weft.launch.device import CPU, INTERPRETER, dialect_of, have_compiler, load
+from weft.mem.nodes import THREADS
 from weft.passes.tile_time import tile_time
 from weft.plan.nodes import StageCode
 from weft.plan.segment import Layout, Segment
 from weft.runtime.devices.cpu import LoadedSegment
+from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
+from weft.runtime.devices.protocol import Pending
 from weft.runtime.incore import check_bounds, check_collisions
-from weft.sizes import Size
+from weft.sizes import ZERO, Size
 
 NDArray: TypeAlias = npt.NDArray[Any]
 
@@ -26,14 +30,14 @@ NDArray: TypeAlias = npt.NDArray[Any]
 class SegmentStage:
     """A stage that is one compiled segment."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, loaded: LoadedSegment) -> None:
         self.segment = segment
         self.integers = segment.integers
         self.derived = segment.derived
         self.workspace: Size | None = segment.workspace
         self.kernels = segment.kernels
         self.remarks = segment.remarks
-        self._loaded: LoadedSegment = device.load(segment)
+        self._loaded = loaded
 
     def run(
         self,
@@ -46,6 +50,46 @@ class SegmentStage:
         pointers += [array.__array_interface__["data"][0] for array in outputs]
         pointers.append(workspace.__array_interface__["data"][0] if workspace.size else 0)
         self._loaded.call(integers.tolist(), pointers)
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        check_bounds(self.segment.checks, values)
+        check_collisions(self.segment.collisions, values)
+
+
+class DeviceStage:
+    """A stage that is one segment on a device with memory of its own."""
+
+    workspace: Size | None = ZERO  # none of it is the host's
+
+    def __init__(self, segment: Segment, loaded: LoadedKernels) -> None:
+        self.segment = segment
+        self.integers = segment.integers
+        self.derived = segment.derived
+        self.kernels = tuple(f"{kernel} on {loaded.device.name}" for kernel in segment.kernels)
+        self.remarks = segment.remarks
+        self._loaded = loaded
+        self._items = {
+            k: loaded.device.items for k, name in enumerate(segment.integers) if name == THREADS
+        }
+
+    def run(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+        workspace: npt.NDArray[np.uint8],
+    ) -> None:
+        self.start(integers, inputs, outputs).wait()
+
+    def start(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+    ) -> Pending:
+        """Begin a box; arrays are in use until it has ended."""
+        values = [self._items.get(k, value) for k, value in enumerate(integers.tolist())]
+        return self._loaded.start(values, inputs, outputs)
 
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
@@ -84,7 +128,12 @@ class InterpretedStage:
         """The interpreter checks every access when it comes to it."""
 
 
-def stage_code(program: fun.Program, layouts: Sequence[Layout], optimise: str = "") -> StageCode:
+def stage_code(
+    program: fun.Program,
+    layouts: Sequence[Layout],
+    current: Settings | None = None,
+    where: str = CPU,
+) -> StageCode:
     """What runs a stage of a plan on one box.
 
     Parameters
@@ -92,13 +141,22 @@ def stage_code(program: fun.Program, layouts: Sequence[Layout], optimise: str = 
     program : fun.Program
     layouts : sequence of Layout
         How each parameter lies in memory.
-    optimise : str
-        Which memory passes to leave out, as in `weft.config`.
+    current : Settings, optional
+        Which memory passes to leave out, how much memory a device has.
+    where : str
+        The device that it runs on.
     """
+    current = current or settings()
     calls = any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body))
-    if calls or not have_compiler():
+    if calls or where == INTERPRETER:
         return InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
-    if "no-time-tiles" not in optimise.split():
+    if where == CPU and "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
-    return SegmentStage(segment_of(program, named, optimise))
+    segment = segment_of(program, named, current.optimise, dialect_of(where))
+    if segment.dialect == "c" and not have_compiler():
+        return InterpretedStage(program)
+    loaded = load(segment, where, current)
+    if isinstance(loaded, LoadedSegment):
+        return SegmentStage(segment, loaded)
+    return DeviceStage(segment, loaded)

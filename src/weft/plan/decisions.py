@@ -52,6 +52,13 @@ class Decided:
         return "".join("y" if flag else "n" for flag in flags)
 
 
+def nothing(given: Choices) -> Decided:
+    """Neither nests nor tiles: what a device with many small processors wants."""
+    return Decided(
+        (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles)
+    )
+
+
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
     """Nest where there are many rows that fit a core's cache; split rows that are few and long.
 

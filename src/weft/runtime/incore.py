@@ -21,6 +21,7 @@ from weft.lmad import exact
 from weft.plan.segment import BoundsCheck, CollisionCheck, Layout, Segment
 from weft.runtime import profile
 from weft.runtime.devices.cpu import LoadedSegment
+from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.memory import Pool
 from weft.sizes import Derived
 
@@ -36,7 +37,7 @@ class SegmentStep:
     """
 
     segment: Segment
-    loaded: LoadedSegment
+    loaded: LoadedSegment | LoadedKernels
     params: tuple[str, ...]
     results: tuple[str, ...]
     better: Callable[[], SegmentStep] | None = None
@@ -143,6 +144,8 @@ def check_collisions(checks: Sequence[CollisionCheck], values: Mapping[str, Any]
 def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
     """Everything about a segment that sizes, strides and "threads" decide."""
     segment = step.segment
+    if not isinstance(step.loaded, LoadedSegment):
+        values = {**values, "threads": step.loaded.device.items}
     known = derive(values, segment.derived)
     if step.better is not None and segment.better is not None and segment.better.suits(known):
         return prepare_launch(step.better(), values)
@@ -156,7 +159,7 @@ def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
         step,
         tuple(known[name] for name in segment.integers),
         results,
-        segment.workspace.evaluate(known),
+        segment.workspace.evaluate(known) if segment.dialect == "c" else 0,
     )
 
 
@@ -274,9 +277,12 @@ def run_launch(
             pool.empty(shape, dtype) if given is None else given
             for given, (shape, dtype) in zip(out, launch.results, strict=True)
         ]
+    loaded = launch.step.loaded
+    if not isinstance(loaded, LoadedSegment):
+        loaded.start(launch.integers, inputs, results).wait()
+        return results
     pointers = [array.__array_interface__["data"][0] for array in inputs]
     pointers += [array.__array_interface__["data"][0] for array in results]
-    loaded = launch.step.loaded
     start = perf_counter() if profile.recorder is not None else 0.0
     if launch.workspace == 0:
         loaded.call(launch.integers, (*pointers, 0), threads)

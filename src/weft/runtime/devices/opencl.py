@@ -64,7 +64,7 @@ class OpenClDevice:
         kind = "CPU" if device.type & cl.device_type.CPU else "GPU"
         self.items = device.max_compute_units * _ITEMS_OF_UNIT[kind]
         self.memory = int(device.global_mem_size)
-        self.limit = self.memory * 4 // 5
+        self.default_limit = self.limit = self.memory * 4 // 5
         self.slots = SLOTS
         self.statistics = Statistics()
         self._loaded: dict[str, OpenClSegment] = {}

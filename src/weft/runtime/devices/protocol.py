@@ -57,6 +57,10 @@ class LoadedSegment(Protocol):
 
     segment: Segment
 
+    @property
+    def device(self) -> Device:
+        """Where it is."""
+
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray]
     ) -> Pending:

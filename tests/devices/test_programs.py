@@ -1,0 +1,139 @@
+"""Users' programs on an OpenCL device: in core, and streamed through it in small boxes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from agreement.random_users import UserProgram, programs
+from agreement.ways import assert_equal_bits, compiled, interpreted, streamed
+from devices.harness import device
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from programs.agree import assert_agree
+
+import weft as wf
+
+COMMON: dict[str, Any] = {
+    "deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck),
+    "phases": (Phase.explicit, Phase.generate),
+}  # fmt: skip
+
+
+@given(case=programs(), box=st.sampled_from([1, 200, 1 << 20]))
+@settings(max_examples=8, **COMMON)
+def test_small_arrays(case: UserProgram, box: int) -> None:
+    _agree(case, box, 100)
+
+
+@given(case=programs(large=True), box=st.sampled_from([20_000, 1 << 20]))
+@settings(max_examples=5, **COMMON)
+def test_larger_arrays(case: UserProgram, box: int) -> None:
+    _agree(case, box, 2000)
+
+
+def _agree(case: UserProgram, box: int, scale: float) -> None:
+    on = device()
+    with np.errstate(all="ignore"):
+        expected = interpreted(case, case.inputs)
+        with wf.config(devices=[on.name]):
+            found = compiled(case, case.inputs)
+            assert_agree(found, expected, scale=scale)
+            with tempfile.TemporaryDirectory() as folder:
+                boxed = streamed(case, case.inputs, Path(folder), box)
+    assert_equal_bits(boxed, found)
+
+
+# ---------------------------------------------------------------- the user's side
+
+
+def test_devices_are_listed() -> None:
+    on = device()
+    assert wf.devices()[0] == "cpu"
+    assert on.name in wf.devices()
+    assert on.describe().startswith(f"{on.name}: ")
+
+
+def test_jitted_and_lazy_programs_run_there() -> None:
+    on = device()
+    a = np.linspace(-1, 1, 5000).reshape(50, 100).astype(np.float32)
+
+    @wf.jit
+    def normalise(x: Any) -> Any:
+        return (x - x.mean(axis=0)) / x.std(axis=0)
+
+    before = on.statistics.launches
+    with wf.config(devices=[on.name], interpret_below=0):
+        jitted = normalise(a)
+        lazy = np.asarray(normalise(wf.asarray(a)))
+    assert on.statistics.launches >= before + 2
+    expected = (a - a.mean(axis=0)) / a.std(axis=0)
+    np.testing.assert_allclose(jitted, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(lazy, jitted)
+
+
+def test_views_into_strided_and_foreign_memory() -> None:
+    on = device()
+    a = np.arange(60.0).reshape(6, 10)
+    odd = np.frombuffer(b"x" + a.tobytes(), np.uint8)[1:].view(np.float64).reshape(6, 10)
+    views = [a.T, a[::2, ::-3], np.asfortranarray(a), a.astype(">f8"), odd]
+    double = wf.jit(lambda x: x * 2 + 1)
+    with wf.config(devices=[on.name]):
+        for view in views:
+            np.testing.assert_array_equal(double(view), view * 2 + 1)
+        out = np.zeros((12, 10))[::2]
+        double(a, out=out)
+    np.testing.assert_array_equal(out, a * 2 + 1)
+
+
+def test_an_index_outside_names_the_line() -> None:
+    on = device()
+    table, at = np.arange(5.0), np.array([0, 4, 5, 1])
+    with wf.config(devices=[on.name]), pytest.raises(wf.WeftError) as caught:
+        wf.jit(lambda t, i: wf.take(t, i))(table, at)
+    assert isinstance(caught.value, IndexError)
+    assert "index 5 is outside axis 0 of" in str(caught.value)
+    assert "test_programs.py" in str(caught.value)
+
+
+def test_loops_that_the_host_drives() -> None:
+    """A while loop around kernels: the host reads its condition from the device."""
+    on = device()
+
+    @wf.jit
+    def halve(x: Any) -> Any:
+        def shrink(state: Any) -> Any:
+            count, y = state
+            return count + 1, y / 2
+
+        return wf.while_loop(lambda state: (state[1] ** 2).sum() > 1, shrink, (0, x))
+
+    a = np.full(300, 9.0)
+    with wf.config(devices=[on.name]):
+        count, found = halve(a)
+    expected, times = a, 0
+    while (expected**2).sum() > 1:
+        expected, times = expected / 2, times + 1
+    assert count == times
+    np.testing.assert_allclose(found, expected)
+
+
+def test_what_a_device_lacks_runs_on_the_cpu() -> None:
+    on = device()
+    a = np.arange(2000) * (1 + 2j)
+    with wf.config(devices=[on.name], interpret_below=0):
+        np.testing.assert_allclose(np.asarray(wf.asarray(a) * 2), a * 2)
+        text = str(wf.explain(wf.asarray(a) * 2))
+    assert "runs on the cpu: complex128 on a GPU" in text
+
+
+def test_devices_that_are_not_there() -> None:
+    with pytest.raises(ValueError, match="a list out of cpu"):
+        wf.config(devices=["opencl:99"])
+    with pytest.raises(ValueError, match="devices that are not here"):
+        wf.config(memory_limit={"opencl:99": "1 MiB"})
+    with pytest.raises(ValueError, match="one device, after which"):
+        wf.config(devices=["cpu", device().name])
