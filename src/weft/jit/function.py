@@ -35,7 +35,7 @@ from weft.frontend import graph, operations
 from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
-from weft.frontend.trace import graph_key, trace
+from weft.frontend.trace import Traced, graph_key, trace
 from weft.fun import nodes as fun
 from weft.jit.arguments import (
     STATIC,
@@ -344,19 +344,23 @@ class Jitted:
         names = self._parameter_names(structure, placed)
         walk = graph_key(nodes)
         name = getattr(self.function, "__name__", "partial")
-        program = trace(
-            nodes, name if name.isidentifier() else "main", guards, names, walk
-        ).program  # fmt: skip
+        program, assumed = self._finished(
+            trace(nodes, name if name.isidentifier() else "main", guards, names, walk)
+        )
         origins = origins_of(walk, placed)
         inputs = tuple(
             leaf.value if isinstance(leaf.value, Argument) else data_of(leaf)
             for leaf in walk.leaves
         )
-        facts = facts_of(walk, guards)
+        facts = (*facts_of(walk, guards), *assumed)
         return Variant(
             Computation(program), origins, tuple(walk.derived), facts, inputs, containers,
             outputs,
         )  # fmt: skip
+
+    def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
+        """The program to be compiled, and facts under which it is what was traced."""
+        return traced.program, ()
 
     def _parameter_names(self, structure: Structure, placed: list[Placed]) -> dict[Node, str]:
         """Names of plain positional arguments, for programs that are read."""

@@ -14,6 +14,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place
 from weft.frontend.containers import flatten, unflatten
+from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
 from weft.jit.arguments import Foreign, as_data, concrete, exact_key
 from weft.jit.function import Jitted, Ready, Variant
@@ -28,6 +29,10 @@ from weft.kernel.frame import Trace, plain
 from weft.kernel.statements import call_function, prange, source_of
 from weft.kernel.values import Memory, Reference
 from weft.ops.dtypes import from_numpy
+from weft.passes.parallelise import parallelise
+from weft.passes.remove_dead import remove_dead
+from weft.passes.simplify import simplify
+from weft.sizes import Fact
 
 __all__ = ["KernelFunction", "kernel", "prange"]
 
@@ -37,6 +42,7 @@ class KernelFunction(Jitted):
 
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
         super().__init__(function, ())
+        self._parallel: dict[Place, str] = {}
         self.source = source_of(function)
         self.interpreted = function
         self._signature_text = signature
@@ -192,6 +198,12 @@ class KernelFunction(Jitted):
         leaves, structure = self._arguments(args, kwargs)
         data = [concrete(as_data(leaf)) for leaf in leaves]
         return self._variant(data, structure, same_memory(data))[0].computation.program
+
+    def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
+        """The program with loops whose rounds are independent as kernels."""
+        program = remove_dead(simplify(traced.program))
+        result = parallelise(program, traced.values, self._parallel)
+        return result.program, result.assumed
 
 
 class _Own:

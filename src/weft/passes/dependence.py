@@ -1,0 +1,197 @@
+"""Which elements of arrays the rounds of a loop access, and whether two rounds share one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from weft.errors import Place
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.lmad import Lmad
+from weft.lmad.overlap import overlap
+from weft.passes.knowledge import Knowledge
+from weft.sizes import ONE, ZERO, Poly, Size
+
+Dims = tuple[fun.Span | Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """An index inside of the loop's body: lower <= name < upper."""
+
+    name: str
+    lower: Size
+    upper: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Elements of an array, in one round of a loop.
+
+    Attributes
+    ----------
+    array : str
+    dims : tuple of (Span or Size)
+    inner : tuple of Inner
+        The indices in scope that belong to the round.
+    place : Place or None
+    written : bool
+    """
+
+    array: str
+    dims: Dims
+    inner: tuple[Inner, ...]
+    place: Place | None
+    written: bool = False
+
+
+def whole(var: fun.Var) -> Dims:
+    assert isinstance(var.type, fun.Array)
+    return tuple(fun.Span(ZERO, extent) for extent in var.type.shape)
+
+
+def reads(
+    body: fun.Body, arrays: Collection[str], but: Collection[str], inner: tuple[Inner, ...] = ()
+) -> Iterator[Access]:
+    """What a body reads of some arrays, other than by the statements that bind `but`."""
+    for let in body.statements:
+        if let.pattern[0].name not in but:
+            yield from _reads_of(let, arrays, but, inner)
+
+
+def _reads_of(
+    let: fun.Let, arrays: Collection[str], but: Collection[str], inner: tuple[Inner, ...]
+) -> Iterator[Access]:
+    expr, place = let.expr, let.place
+    match expr:
+        case fun.Index(array, indices, boundary) if array.name in arrays:
+            rules = boundary or (None,) * len(indices)
+            dims: Dims = tuple(
+                index if rule is None else full
+                for index, full, rule in zip(indices, whole(array), rules, strict=True)
+            )
+            yield Access(array.name, dims, inner, place)
+            return
+        case fun.Slice(array, dims) if array.name in arrays:
+            yield Access(array.name, dims, inner, place)
+            return
+    atoms, _, _ = walk.operands(expr)
+    own = (*inner, *indices_of(expr))
+    for nested in walk.bodies(expr):
+        for found in reads(nested, arrays, but, own):
+            yield replace(found, place=found.place or place)
+        atoms += nested.results
+    for atom in atoms:
+        if isinstance(atom, fun.Var) and atom.name in arrays:
+            yield Access(atom.name, whole(atom), own, place)
+
+
+def indices_of(expr: fun.Expr) -> tuple[Inner, ...]:
+    match expr:
+        case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space):
+            return tuple(Inner(r.index.name, ZERO, r.extent) for r in space)
+        case fun.Scatter(_, space):
+            return tuple(Inner(r.index.name, ZERO, r.extent) for r in space)
+        case fun.Loop(_, _, fun.For(index, lower, upper)):
+            return (Inner(index.name, lower, upper),)
+        case _:
+            return ()
+
+
+# ---------------------------------------------------------------- two rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The rounds of a loop: lower <= index < upper; `outside` are the names from before it."""
+
+    index: str
+    lower: Size
+    upper: Size
+    outside: frozenset[str]
+
+
+def rounds_apart(left: Access, right: Access, rounds: Rounds, known: Knowledge) -> bool:
+    """Whether it is proved that two different rounds access no element in common."""
+    if not _apart_in_order(left, right, rounds, known):
+        return False
+    same = left.dims == right.dims and left.inner == right.inner
+    return same or _apart_in_order(right, left, rounds, known)
+
+
+def _apart_in_order(left: Access, right: Access, rounds: Rounds, known: Knowledge) -> bool:
+    """The same, where the right one's round comes later."""
+    index = Poly.var(rounds.index)
+    later = f"{rounds.index}+"
+    known = known.within(rounds.index, rounds.lower, rounds.upper - 2)
+    known = known.within(later, ONE, rounds.upper - 1 - index)
+    moved = _renamed(right, rounds, index + Poly.var(later))
+    return elements_apart(left, moved, known)
+
+
+def _renamed(access: Access, rounds: Rounds, index: Size) -> Access:
+    """The access in another round, whose own names are others."""
+    names = {rounds.index: index}
+
+    def size(poly: Size) -> Size:
+        for name in poly.variables():
+            if name not in rounds.outside and name not in names:
+                names[name] = Poly.var(f"{name}'")
+        return poly.substitute(names)
+
+    dims = tuple(
+        fun.Span(size(d.start), size(d.extent), d.step) if isinstance(d, fun.Span) else size(d)
+        for d in access.dims
+    )
+    inner = tuple(Inner(f"{i.name}'", size(i.lower), size(i.upper)) for i in access.inner)
+    return replace(access, dims=dims, inner=inner)
+
+
+def elements_apart(left: Access, right: Access, known: Knowledge) -> bool:
+    """Whether it is proved that two accesses have no element in common."""
+    for inner in (*left.inner, *right.inner):
+        known = known.within(inner.name, inner.lower, inner.upper - 1)
+    for number, (a, b) in enumerate(zip(left.dims, right.dims, strict=True)):
+        if _dims_apart(a, b, known, number):
+            return True
+    if len(left.dims) == 1:
+        one, other = _lmad(left), _lmad(right)
+        if one is not None and other is not None:
+            return overlap(one, other, known.prover).answer == "no"
+    return False
+
+
+def _dims_apart(
+    left: fun.Span | Size, right: fun.Span | Size, known: Knowledge, number: int
+) -> bool:
+    a, known = _position(left, known, f"{number}<")
+    b, known = _position(right, known, f"{number}>")
+    difference = a - b
+    return known.nonzero(difference) or known.negative(difference) or known.negative(-difference)
+
+
+def _position(dim: fun.Span | Size, known: Knowledge, name: str) -> tuple[Size, Knowledge]:
+    if not isinstance(dim, fun.Span):
+        return dim, known
+    return dim.start + Poly.var(name) * dim.step, known.index(name, dim.extent)
+
+
+def _lmad(access: Access) -> Lmad | None:
+    """An access of one dimension, over all of its own indices; None where it is none."""
+    (dim,) = access.dims
+    dims: list[tuple[Size, Size]] = []
+    offset = dim
+    if isinstance(dim, fun.Span):
+        offset = dim.start
+        dims.append((dim.extent, ONE * dim.step))
+    assert isinstance(offset, Poly)
+    for inner in reversed(access.inner):
+        if any(inner.name in size.variables() for pair in dims for size in pair):
+            return None
+        if offset.degree(inner.name) > 1:
+            return None
+        stride = offset.coefficient(inner.name)
+        offset = offset.substitute({inner.name: inner.lower})
+        dims.append((inner.upper - inner.lower, stride))
+    return Lmad(offset, tuple(dims))

@@ -1,0 +1,347 @@
+"""parallelise: loops whose rounds touch nothing of each other, as kernels and reductions.
+
+    let y = loop (x1 = x0) for i from 0 to n {       let t = kernel (i < n) {
+      let v = f(a[i])                                  let v = f(a[i])
+      let x2 = update x1[i] = v                  =>    in v }
+      in x2 }                                        let y = update x0[0 : n] = t
+
+    let s = loop (s1 = s0) for i from 0 to n {       let r = reduce (; i < n) { a[i] } with add
+      let s2 = add(s1, a[i]) in s2 }             =>  let s = add(s0, r)
+
+Removes: `for` loops all of whose parameters are arrays that each round updates at elements of
+    its own (that no other round reads), or scalars that are accumulated.
+Adds: kernels, reductions, scatters with an operator, and updates by their results.
+Requires: a checked program, simplified.
+Ensures: the same values; floats that are accumulated within rounding. With the sizes of a call,
+    also the facts under which this holds.
+
+Inner loops go first: then a nest is an update by a kernel at each level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from weft.errors import Place
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Names
+from weft.ops.dtypes import DType
+from weft.passes import accumulation
+from weft.passes.branch_writes import branch_writes
+from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
+from weft.passes.knowledge import Knowledge
+from weft.passes.places_written import Aggregate, aggregate
+from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
+from weft.sizes import ZERO, Fact, Poly, Size
+
+_I64 = fun.Scalar(DType.I64)
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Why a loop that the user calls parallel is not: two accesses, or a variable.
+
+    Attributes
+    ----------
+    place : Place
+        Of the loop.
+    reason : str
+    left, right : Access or None
+    """
+
+    place: Place
+    reason: str
+    left: Access | None = None
+    right: Access | None = None
+
+
+@dataclass(slots=True)
+class Result:
+    """A program, what it assumes of the sizes, and the loops that stayed."""
+
+    program: fun.Program
+    assumed: tuple[Fact, ...]
+    remarks: list[Remark]
+
+
+def parallelise(
+    program: fun.Program,
+    values: Mapping[str, int] | None = None,
+    parallel: Collection[Place] = (),
+) -> Result:
+    """The program with its independent loops as kernels.
+
+    Parameters
+    ----------
+    values : mapping of str to int, optional
+        The sizes of a call: what is not proved for all sizes is decided by them.
+    parallel : collection of Place
+        Where the loops are that the user calls parallel.
+    """
+    known = Knowledge.of(program, values)
+    pass_ = _Parallelise(Names.of(program), frozenset(parallel))
+    body = pass_.body(program.body, known)
+    assumed = tuple(known.assumed)
+    facts = tuple(dict.fromkeys((*program.facts, *assumed)))
+    return Result(replace(program, body=body, facts=facts), assumed, pass_.remarks)
+
+
+@dataclass(slots=True)
+class _Parallelise:
+    names: Names
+    parallel: frozenset[Place]
+    remarks: list[Remark] = field(default_factory=list)
+
+    # ------------------------------------------------------------ inner first
+
+    def body(self, body: fun.Body, known: Knowledge) -> fun.Body:
+        statements: list[fun.Let] = []
+        for let in body.statements:
+            statements += self.let(let, known)
+        return fun.Body(tuple(statements), body.results)
+
+    def let(self, let: fun.Let, known: Knowledge) -> list[fun.Let]:
+        expr = let.expr
+        match expr:
+            case fun.Loop(_, _, fun.For(index, lower, upper), body):
+                inside = known.within(index.name, lower, upper - 1)
+                expr = replace(expr, body=self.body(body, inside))
+                found = _Loop(self, replace(let, expr=expr), known).converted()
+                return [replace(let, expr=expr)] if found is None else found
+            case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
+                inside = known
+                for dim in space:
+                    inside = inside.index(dim.index.name, dim.extent)
+                expr = walk.map_bodies(expr, lambda b: self.body(b, inside))
+            case _ if walk.bodies(expr):
+                expr = walk.map_bodies(expr, lambda b: self.body(b, known))
+        let = replace(let, expr=expr)
+        if isinstance(expr, fun.If):
+            lifted = branch_writes(let, self.names, known)
+            if lifted is not None:
+                return lifted
+        return [let]
+
+
+def _whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
+    """The array itself, where it is what is written."""
+    if isinstance(write.value, fun.Var) and write.value.name in versions:
+        yield Access(write.value.name, whole(write.value), (), write.let.place)
+
+
+class _Loop:
+    """One `for` loop, its inner loops being done."""
+
+    def __init__(self, outer: _Parallelise, let: fun.Let, known: Knowledge) -> None:
+        assert isinstance(let.expr, fun.Loop)
+        assert isinstance(let.expr.form, fun.For)
+        self.outer = outer
+        self.names = outer.names
+        self.let = let
+        self.loop = let.expr
+        self.form = let.expr.form
+        self.known = known
+        self.bound = bound_in(self.loop.body)
+        free = walk.free_names(self.loop.body) - {p.name for p in self.loop.params}
+        self.rounds = Rounds(
+            self.form.index.name, self.form.lower, self.form.upper,
+            frozenset(free - {self.form.index.name}),
+        )  # fmt: skip
+        self.extent = self.form.upper - self.form.lower
+
+    def converted(self) -> list[fun.Let] | None:
+        """Statements that give what the loop gives; None where it must stay."""
+        chains: dict[int, Chain] = {}
+        sums: dict[int, accumulation.Accumulation] = {}
+        for number, (param, result) in enumerate(
+            zip(self.loop.params, self.loop.body.results, strict=True)
+        ):
+            chain = chain_to(result, self.bound)
+            if chain is not None and chain.root.name == param.name:
+                chains[number] = chain
+                continue
+            marked = self.let.place in self.outer.parallel
+            found = accumulation.of_scalar(param, result, self.loop.body, marked)
+            if found is None:
+                self.refused(f"{param.name} is needed by the next round")
+                return None
+            sums[number] = found
+        if not self.known.nonnegative(self.extent):
+            return None
+        links = {name for found in sums.values() for name in found.links}
+        self.body = fun.Body(
+            tuple(accumulation.without(self.loop.body, links)), self.loop.body.results
+        )
+        if not chains:
+            return self._accumulated(self.body, sums)
+        if not sums:
+            elements = accumulation.of_elements(chains, self.loop, self.rounds, self.known)
+            if elements is not None:
+                return self._elements(elements)
+        if not self._independent(list(chains.values())):
+            return None
+        return self._kernel(chains, sums)
+
+    def refused(self, reason: str, left: Access | None = None, right: Access | None = None) -> None:
+        """Remember why a loop that should be parallel is not."""
+        place = self.let.place
+        if place is not None and place in self.outer.parallel:
+            self.outer.remarks.append(Remark(place, reason, left, right))
+
+    # ------------------------------------------------------------ independence
+
+    def _independent(self, chains: Sequence[Chain]) -> bool:
+        """Whether no round touches what another one writes."""
+        updates = {write.name for chain in chains for write in chain.writes}
+        for chain in chains:
+            written = [
+                Access(chain.root.name, w.dims, (), w.let.place, written=True) for w in chain.writes
+            ]
+            versions = set(chain.versions)
+            read = list(reads(self.body, versions, updates))
+            read += [
+                access for other in chains for write in other.writes
+                for access in _whole_values(write, versions)
+            ]  # fmt: skip
+            for number, write in enumerate(written):
+                for access in (*written[number:], *read):
+                    if not rounds_apart(write, access, self.rounds, self.known):
+                        self.refused("two rounds may access one element", write, access)
+                        return False
+        return True
+
+    # ------------------------------------------------------------ kernels
+
+    def _kernel(
+        self, chains: Mapping[int, Chain], sums: Mapping[int, accumulation.Accumulation]
+    ) -> list[fun.Let] | None:
+        """A kernel that gives what each round writes, and updates by its results."""
+        resolver = Resolver([chain for chain in chains.values() if chain.writes], self.known)
+        body = resolver.body(self.body)
+        if body is None:
+            self.refused("a read of what the round has written is not understood")
+            return None
+        writes = [(number, w) for number, chain in chains.items() for w in chain.writes]
+        places: list[Aggregate] = []
+        for number, write in writes:
+            param = self.loop.params[number]
+            place = aggregate(param, write.dims, self.rounds, self.extent, self.known)
+            if place is None:
+                self.refused(f"{param.name} is written at places that are no LMAD")
+                return None
+            places.append(place)
+        values = [resolver.atom(write.value) for _, write in writes]
+        statements = list(body.statements)
+        results = [
+            self._filled(value, write.dims, statements)
+            for value, (_, write) in zip(values, writes, strict=True)
+        ]
+        made, variables = self._over_space(fun.Body(tuple(statements), tuple(results)))
+        done = [*made]
+        arrays: dict[int, fun.Atom] = {n: self.loop.initial[n] for n in chains}
+        left = {number: len(chain.writes) for number, chain in chains.items()}
+        for (number, write), place, var in zip(writes, places, variables, strict=True):
+            left[number] -= 1
+            last = self.let.pattern[number] if left[number] == 0 else None
+            array = arrays[number]
+            assert isinstance(array, fun.Var)
+            steps, arrays[number] = place.update(array, var, last, self.names, write.let.place)
+            done += steps
+        if sums:
+            done += self._accumulated(body, sums)
+        return self._renamed_results(done, arrays)
+
+    def _filled(
+        self, value: fun.Atom, dims: Sequence[fun.Span | Size], statements: list[fun.Let]
+    ) -> fun.Atom:
+        """A value of the shape of what it is written to."""
+        shape = tuple(dim.extent for dim in dims if isinstance(dim, fun.Span))
+        if not shape or isinstance(value.type, fun.Array):
+            return value
+        var = fun.Var(self.names.fresh("f"), fun.Array(value.type.dtype, shape))
+        statements.append(fun.Let((var,), fun.Broadcast(value, shape)))
+        return var
+
+    def _over_space(self, body: fun.Body) -> tuple[list[fun.Let], list[fun.Var]]:
+        """The body for all rounds, as a kernel: its statement and results."""
+        space, body = self.shifted(body)
+        variables = []
+        for result in body.results:
+            shape = result.type.shape if isinstance(result.type, fun.Array) else ()
+            type_ = fun.Array(result.type.dtype, (self.extent, *shape))
+            variables.append(fun.Var(self.names.fresh("t"), type_))
+        kernel = fun.Kernel((space,), body)
+        return [fun.Let(tuple(variables), kernel, self.let.place)], variables
+
+    def shifted(self, body: fun.Body) -> tuple[fun.Range, fun.Body]:
+        """The body as one of an index that begins at 0, its parameters those before the loop."""
+        index, lower = self.form.index, self.form.lower
+        initial = {
+            p.name: atom
+            for p, atom in zip(self.loop.params, self.loop.initial, strict=True)
+            if isinstance(p.type, fun.Array)
+        }
+        sizes: dict[str, Size] = {}
+        own = index
+        statements: list[fun.Let] = []
+        if lower != ZERO:
+            own = fun.Var(self.names.fresh(index.name), _I64)
+            sizes[index.name] = lower + Poly.var(own.name)
+            moved = fun.SizeValue(lower + Poly.var(own.name))
+            statements.append(fun.Let((index,), moved, self.let.place))
+        done = walk.Substitution(initial, sizes).body(body)
+        whole = fun.Body((*statements, *done.statements), done.results)
+        fresh = walk.Substitution(fresh=self.names.fresh)
+        fresh.bind(own.name, first := fun.Var(self.names.fresh(own.name), _I64))
+        return fun.Range(first, self.extent), fresh.body(whole)
+
+    def _renamed_results(
+        self, statements: list[fun.Let], arrays: Mapping[int, fun.Atom]
+    ) -> list[fun.Let]:
+        """Arrays that no round writes are what they were."""
+        for number, atom in arrays.items():
+            var = self.let.pattern[number]
+            if isinstance(atom, fun.Var) and atom.name != var.name:
+                assert isinstance(var.type, fun.Array)
+                spans = tuple(fun.Span(ZERO, extent) for extent in var.type.shape)
+                statements.append(fun.Let((var,), fun.Slice(atom, spans), self.let.place))
+        return statements
+
+    # ------------------------------------------------------------ reductions
+
+    def _accumulated(
+        self, body: fun.Body, sums: Mapping[int, accumulation.Accumulation]
+    ) -> list[fun.Let]:
+        """The scalars, as one reduction of what the body gives in each round."""
+        found = list(sums.values())
+        statements = list(body.statements)
+        elements = [one.element(statements, self.names) for one in found]
+        space, body = self.shifted(fun.Body(tuple(statements), tuple(elements)))
+        totals = tuple(fun.Var(self.names.fresh("r"), fun.Scalar(one.dtype)) for one in found)
+        reduce = accumulation.reduction((space,), body, found, self.names)
+        done = [fun.Let(totals, reduce, self.let.place)]
+        for (number, one), total in zip(sums.items(), totals, strict=True):
+            both = fun.Apply(one.operation, (self.loop.initial[number], total))
+            done.append(fun.Let((self.let.pattern[number],), both, self.let.place))
+        return done
+
+    def _elements(self, found: accumulation.Elements) -> list[fun.Let]:
+        """An element of an array that all rounds accumulate, as a reduction."""
+        array = self.loop.initial[found.number]
+        assert isinstance(array, fun.Var)
+        type_ = fun.Scalar(found.found.dtype)
+        statements = list(found.body.statements)
+        element = found.found.element(statements, self.names)
+        space, body = self.shifted(fun.Body(tuple(statements), (element,)))
+        total, old, new = (fun.Var(self.names.fresh(base), type_) for base in "ron")
+        points = tuple(dim for dim in found.dims if not isinstance(dim, fun.Span))
+        both = fun.Apply(found.found.operation, (old, total))
+        reduce = accumulation.reduction((space,), body, [found.found], self.names)
+        pattern = (self.let.pattern[found.number],)
+        lets: list[tuple[tuple[fun.Var, ...], fun.Expr]] = [
+            ((total,), reduce), ((old,), fun.Index(array, points)), ((new,), both),
+            (pattern, fun.Update(array, found.dims, new)),
+        ]  # fmt: skip
+        return [fun.Let(names, expr, self.let.place) for names, expr in lets]

@@ -1,0 +1,185 @@
+"""Chains of updates: the versions of an array in one body, and what is read of each.
+
+let x1 = update x0[i] = a
+let r = x1[i]                   r is a
+let s = x1[j]                   s is x0[j], where i and j differ
+let x2 = update x1[j] = b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.passes.dependence import Access, Dims, Inner, elements_apart, indices_of
+from weft.passes.knowledge import Knowledge
+from weft.sizes import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """An update of a chain: `let name = update ..[dims] = value`."""
+
+    let: fun.Let
+    dims: Dims
+    value: fun.Atom
+
+    @property
+    def name(self) -> str:
+        return self.let.pattern[0].name
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The updates from an array to its last version, in order."""
+
+    root: fun.Var
+    writes: tuple[Write, ...]
+
+    @property
+    def versions(self) -> list[str]:
+        return [self.root.name, *(write.name for write in self.writes)]
+
+
+def chain_to(last: fun.Atom, bound: Mapping[str, fun.Let]) -> Chain | None:
+    """The chain that ends with an array; `bound` are the statements of its body, by name."""
+    if not isinstance(last, fun.Var) or not isinstance(last.type, fun.Array):
+        return None
+    writes: list[Write] = []
+    while (let := bound.get(last.name)) is not None:
+        if not isinstance(let.expr, fun.Update):
+            return None
+        writes.append(Write(let, let.expr.dims, let.expr.value))
+        last = let.expr.array
+    return Chain(last, tuple(reversed(writes)))
+
+
+def bound_in(body: fun.Body) -> dict[str, fun.Let]:
+    return {var.name: let for let in body.statements for var in let.pattern}
+
+
+Found = fun.Atom | fun.Expr
+"""What a read gives: a value that was written, or a read of something else."""
+
+
+def resolved(
+    expr: fun.Index | fun.Slice, chain: Chain, inner: Sequence[Inner], known: Knowledge
+) -> Found | None:
+    """What a read of a version gives, without that version; None where that is not known."""
+    count = chain.versions.index(expr.array.name)
+    dims: Dims = expr.indices if isinstance(expr, fun.Index) else expr.dims
+    if isinstance(expr, fun.Index) and any(expr.boundary):
+        return None if count else expr
+    for index in inner:
+        known = known.within(index.name, index.lower, index.upper - 1)
+    access = Access(expr.array.name, dims, (), None)
+    for write in reversed(chain.writes[:count]):
+        if write.dims == dims:
+            if isinstance(write.value, fun.Var) or isinstance(expr, fun.Index):
+                return write.value if _fits(write, expr) else None
+            return None
+        inside = _inside(expr, write, known)
+        if inside is not None:
+            return inside
+        if not elements_apart(access, Access("", write.dims, (), None), known):
+            return None
+    if isinstance(expr, fun.Index):
+        return fun.Index(chain.root, expr.indices, expr.boundary)
+    return fun.Slice(chain.root, expr.dims)
+
+
+def _fits(write: Write, expr: fun.Index | fun.Slice) -> bool:
+    """Whether the value written has the shape of what is read: a scalar may fill a slice."""
+    is_array = isinstance(write.value.type, fun.Array)
+    return is_array == any(isinstance(dim, fun.Span) for dim in write.dims)
+
+
+def _inside(expr: fun.Index | fun.Slice, write: Write, known: Knowledge) -> Found | None:
+    """A read of one element inside of a slice that was written."""
+    if not isinstance(expr, fun.Index):
+        return None
+    indices: list[Size] = []
+    for index, dim in zip(expr.indices, write.dims, strict=True):
+        if not isinstance(dim, fun.Span):
+            if index != dim:
+                return None
+            continue
+        offset = index - dim.start
+        if dim.step != 1 or not known.prover.nonnegative(offset):
+            return None
+        if not known.prover.less(offset, dim.extent):
+            return None
+        indices.append(offset)
+    if not isinstance(write.value, fun.Var) or isinstance(write.value.type, fun.Scalar):
+        return write.value
+    return fun.Index(write.value, tuple(indices))
+
+
+class Resolver:
+    """Rewrites a body so that it reads chains' roots and written values, not later versions."""
+
+    def __init__(self, chains: Sequence[Chain], known: Knowledge) -> None:
+        self.chains = {name: chain for chain in chains for name in chain.versions}
+        self.updates = {write.name for chain in chains for write in chain.writes}
+        self.known = known
+        self.atoms: dict[str, fun.Atom] = {}
+
+    def body(self, body: fun.Body) -> fun.Body | None:
+        """The body without the chains' updates; None where a read is not understood.
+
+        Its results that are later versions stay.
+        """
+        statements = self._statements(body, ())
+        if statements is None:
+            return None
+        later = {name: self.atom(atom) for name, atom in self.atoms.items()}
+        done = walk.Substitution(later).body(fun.Body(tuple(statements), ()))
+        return fun.Body(done.statements, body.results)
+
+    def atom(self, atom: fun.Atom) -> fun.Atom:
+        """What stands for an atom."""
+        while isinstance(atom, fun.Var) and atom.name in self.atoms:
+            atom = self.atoms[atom.name]
+        return atom
+
+    def _statements(self, body: fun.Body, inner: tuple[Inner, ...]) -> list[fun.Let] | None:
+        statements: list[fun.Let] = []
+        for let in body.statements:
+            if let.pattern[0].name in self.updates:
+                continue
+            expr = self._expr(let, inner)
+            if expr is None:
+                return None
+            if isinstance(expr, fun.Var | fun.Const):
+                self.atoms[let.pattern[0].name] = expr
+            else:
+                statements.append(fun.Let(let.pattern, expr, let.place))
+        return statements
+
+    def _expr(self, let: fun.Let, inner: tuple[Inner, ...]) -> Found | None:
+        expr = let.expr
+        if isinstance(expr, fun.Index | fun.Slice) and expr.array.name in self.chains:
+            return resolved(expr, self.chains[expr.array.name], inner, self.known)
+        atoms, _, _ = walk.operands(expr)
+        nested = [self._nested(body, (*inner, *indices_of(expr))) for body in walk.bodies(expr)]
+        if None in nested or any(map(self._is_later, atoms)):
+            return None
+        parts = iter(nested)
+
+        def next_part(_: fun.Body) -> fun.Body:
+            part = next(parts)
+            assert part is not None
+            return part
+
+        return walk.map_bodies(expr, next_part)
+
+    def _nested(self, body: fun.Body, inner: tuple[Inner, ...]) -> fun.Body | None:
+        statements = self._statements(body, inner)
+        if statements is None or any(map(self._is_later, body.results)):
+            return None
+        return fun.Body(tuple(statements), body.results)
+
+    def _is_later(self, atom: fun.Atom) -> bool:
+        return isinstance(atom, fun.Var) and atom.name in self.updates

@@ -1,0 +1,176 @@
+"""Loops become kernels where their rounds are independent, and stay loops where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.check import check
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.passes.parallelise import Result, parallelise
+
+SIZES = {"n": 7, "m": 5}
+RANDOM = np.random.default_rng(8)
+
+
+def program(body: str, loop: str = "for i from 0 to n") -> fun.Program:
+    """A loop over x, of n elements, that reads a and b, of n, and w, of n*m."""
+    return parse(f"""
+program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
+  sizes n, m
+{{
+  let y: f64[n] = loop (v: f64[n] = x) {loop} {{
+    {body}
+  }}
+  in y
+}}
+""")
+
+
+def ran(made: fun.Program, sizes: Mapping[str, int] = SIZES) -> list[object]:
+    random = np.random.default_rng(3)
+    n, m = sizes["n"], sizes["m"]
+    values = [
+        random.random(n), random.random(n), random.permutation(n), random.random((n, m)),
+        random.random(n * m),
+    ]  # fmt: skip
+    return interpret(made, values, sizes)
+
+
+def parallelised(source: fun.Program, values: Mapping[str, int] | None = None) -> Result:
+    check(source)
+    result = parallelise(source, values)
+    check(result.program)
+    for found, expected in zip(ran(result.program), ran(source), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    return result
+
+
+def loops(made: fun.Program) -> int:
+    return sum(isinstance(let.expr, fun.Loop) for let in walk.statements(made.body))
+
+
+INDEPENDENT = {
+    "map": "let t: f64 = a[i] let u: f64[n] = update v[i] = t in u",
+    "in place": "let t: f64 = v[i] let s: f64 = add(t, t) let u: f64[n] = update v[i] = s in u",
+    "own write": """let t: f64 = a[i] let u: f64[n] = update v[i] = t
+        let r: f64 = u[i] let s: f64 = add(r, r) let z: f64[n] = update u[i] = s in z""",
+    "branch": """let t: f64 = a[i] let c: bool = greater(t, 0.5)
+        let u: f64[n] = if c { let z: f64[n] = update v[i] = t in z } else { in v } in u""",
+    "both branches": """let t: f64 = a[i] let c: bool = greater(t, 0.5)
+        let u: f64[n] = if c { let z: f64[n] = update v[i] = t in z }
+          else { let q: f64[n] = update v[i] = 3.0 in q } in u""",
+    "inner": """let u: f64 = loop (s: f64 = 0.0) for k from 0 to m {
+          let t: f64 = w[i, k] let r: f64 = add(s, t) in r }
+        let z: f64[n] = update v[i] = u in z""",
+}
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_independent_rounds(name: str) -> None:
+    assert loops(parallelised(program(INDEPENDENT[name])).program) == 0
+
+
+DEPENDENT = {
+    "earlier round": "let t: f64 = v[i - 1] let u: f64[n] = update v[i] = t in u",
+    "later round": "let t: f64 = v[n - 1 - i] let u: f64[n] = update v[i] = t in u",
+    "same element": "let t: f64 = a[i] let u: f64[n] = update v[3] = t in u",
+    "by data": "let k: i64 = b[i] let u: f64[n] = update v[k] = 1.0 in u",
+    "whole array": """let s: f64 = reduce (; k < n) from 0.0 { let t: f64 = v[k] in t }
+        with (p: f64, q: f64) { let r: f64 = add(p, q) in r }
+        let u: f64[n] = update v[i] = s in u""",
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_dependent_rounds(name: str) -> None:
+    assert loops(parallelised(program(DEPENDENT[name], "for i from 1 to n")).program) >= 1
+
+
+@pytest.mark.parametrize(("lower", "shift"), [(1, 0), (0, 1), (2, -2)])
+def test_part_of_an_array(lower: int, shift: int) -> None:
+    body = f"let t: f64 = a[i] let u: f64[n] = update v[i + {shift}] = t in u"
+    source = program(body.replace("+ -", "- "), f"for i from {lower} to n - 1")
+    assert loops(parallelised(source, SIZES).program) == 0
+
+
+def flat(index: str, inner: str, rounds: str = "n") -> fun.Program:
+    return parse(f"""
+program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
+  sizes n, m
+{{
+  let y: f64[n*m] = loop (v: f64[n*m] = f) for i from 0 to {rounds} {{
+    let z: f64[n*m] = loop (q: f64[n*m] = v) for j from 0 to {inner} {{
+      let t: f64 = a[i]
+      let u: f64[n*m] = update q[{index}] = t
+      in u
+    }}
+    in z
+  }}
+  in y
+}}
+""")
+
+
+def test_rows_of_a_flat_array() -> None:
+    assert loops(parallelised(flat("m*i + j", "m")).program) == 0
+    assert loops(parallelised(flat("i + j", "m")).program) == 1  # the rows overlap
+
+
+def test_what_sizes_of_a_call_decide_is_assumed() -> None:
+    source = parse("""
+program main(x: f64[n], a: f64[m])
+  sizes n, m
+{
+  let y: f64[n] = loop (v: f64[n] = x) for i from 0 to m {
+    let t: f64 = a[i]
+    let c: bool = greater(t, 0.5)
+    let u: f64[n] = if c { let z: f64[n] = update v[i] = t in z } else { in v }
+    in u
+  }
+  in y
+}
+""")
+    assert loops(parallelise(source).program) == 1
+    result = parallelise(source, {"n": 7, "m": 5})
+    assert loops(result.program) == 0
+    assert all(fact.holds({"n": 9, "m": 9}) for fact in result.assumed)
+    assert not all(fact.holds({"n": 5, "m": 7}) for fact in result.assumed)
+    assert loops(parallelise(source, {"n": 5, "m": 7}).program) == 1
+
+
+OPERATIONS = ["add", "multiply", "minimum", "maximum", "subtract"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_accumulated_scalars(operation: str) -> None:
+    source = parse(f"""
+program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
+  sizes n, m
+{{
+  let y: f64, z: f64 = loop (v: f64 = 0.5, s: f64 = 0.0) for i from 0 to n {{
+    let t: f64 = a[i]
+    let r: f64 = x[i]
+    let u: f64 = {operation}(v, t)
+    let q: f64 = {operation}(u, r)
+    let k: f64 = add(s, t)
+    in q, k
+  }}
+  in y, z
+}}
+""")
+    assert loops(parallelised(source).program) == 0
+
+
+def test_accumulated_elements() -> None:
+    body = "let t: f64 = v[0] let s: f64 = a[i] let r: f64 = add(t, s)"
+    body += " let u: f64[n] = update v[0] = r in u"
+    assert loops(parallelised(program(body)).program) == 0
+    other = body.replace("a[i]", "v[i]")
+    assert loops(parallelised(program(other, "for i from 1 to n")).program) == 0
+    assert loops(parallelised(program(other)).program) == 1  # it reads what it accumulates
