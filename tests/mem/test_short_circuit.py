@@ -481,6 +481,47 @@ def test_two_results_do_not_write_over_one_array() -> None:
     assert not rows(body, "z, w").blocks
 
 
+# ---------------------------------------------------------------- updates that may be refused
+
+
+def at_lmad(index: str, inside: str) -> Program:
+    """After an update of two elements at an LMAD, in what `inside` puts around it."""
+    head = HEAD.replace("sizes n, m\n", "sizes n, m\n fact n - 2 >= 0\n fact m - 2 >= 0\n")
+    start = "let d: i64 = add(s, s)\n" + START + "let f: f64[m*n] = reshape y (m*n)\n"
+    update = row("x", "v[0]", "2") + f"let z: f64[m*n] = update_lmad p[{index}] = x\n"
+    text = f"{head}{start}{inside.replace('UPDATE', update)} in q }}"
+    return passed(text, Y[:4], X, np.int64(1))
+
+
+LOOP = "let q: f64[m*n] = loop (p: f64[m*n] = f) for k from 0 to n { UPDATE in z }\n"
+BRANCH = (
+    "let c: bool = less(s, 2)\n"
+    "let q: f64[m*n] = if c { let p: f64[m*n] = copy f UPDATE in z } else { in f }\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("index", "inside"),
+    [("k; (2 : m)", LOOP), ("0; (2 : 1)", BRANCH)],
+    ids=["at launch", "proved in a branch"],
+)
+def test_an_update_is_known_to_be_inside(index: str, inside: str) -> None:
+    """What the launch checks, or what is proved, is known before anything is written."""
+    assert "copy of x into a part of z" not in left(at_lmad(index, inside))
+
+
+@pytest.mark.parametrize(
+    ("index", "inside"),
+    [("n; (2 : m)", BRANCH), ("d; (2 : 1)", LOOP), ("0; (2 : n - m + 1)", LOOP)],
+    ids=["checked in a branch", "at data", "a stride of unknown sign"],
+)
+def test_an_update_that_is_checked_late_is_a_copy(index: str, inside: str) -> None:
+    """A check at the update comes too late for a source that has been made there."""
+    program = at_lmad(index, inside)
+    assert left(program)["copy of x into a part of z"] == "scope"
+    assert any("checked at the update only" in remark.found for remark in program.remarks)
+
+
 # ---------------------------------------------------------------- whole programs
 
 NW = """

@@ -143,8 +143,7 @@ def reads_own(kernel: fun.Kernel, names: Collection[str]) -> bool:
             if let.expr.indices != own or any(let.expr.boundary):
                 return False
         elif any(
-            isinstance(atom, fun.Var) and atom.name in names
-            for atom in walk.operands(let.expr)[0]
+            isinstance(atom, fun.Var) and atom.name in names for atom in walk.operands(let.expr)[0]
         ):
             return False
     return True

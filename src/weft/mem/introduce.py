@@ -177,9 +177,7 @@ class _Introduction:
 
     # ------------------------------------------------------------ statements
 
-    def statement(
-        self, let: fun.Let, position: int, live: Liveness, done: list[fun.Let]
-    ) -> None:
+    def statement(self, let: fun.Let, position: int, live: Liveness, done: list[fun.Let]) -> None:
         expr = let.expr
         match expr:
             case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Reshape():
@@ -256,9 +254,7 @@ class _Introduction:
         new = self.bound(var, _moved(var.type, memory, index))
         done.append(fun.Let((new,), self.rebuilt(expr, self.inner), let.place))
 
-    def update(
-        self, let: fun.Let, position: int, live: Liveness, done: list[fun.Let]
-    ) -> None:
+    def update(self, let: fun.Let, position: int, live: Liveness, done: list[fun.Let]) -> None:
         """Updates happen in place, in the operand itself or in a copy of it."""
         expr, targets = let.expr, []
         assert isinstance(expr, _UPDATES)

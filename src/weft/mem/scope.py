@@ -167,6 +167,55 @@ class Scope:
                 self._verdicts[key] = found
         return found
 
+    # ------------------------------------------------------------ updates at LMADs
+
+    def admits(self, index: Lmad, extent: Size, at_launch: bool) -> bool:
+        """Whether an LMAD is inside of an array of this extent, and meets no element twice.
+
+        By proof or, with `at_launch`, because the launch knows enough to check it
+        (`weft.lower.lmads` asks it to, where ranges end in sizes alone).
+        """
+        index, extent = self.resolve(index), self.resolved(extent)
+        inside, once = self._inside(index, extent), lmads.is_injective(index, self.prover)
+        if inside and once:
+            return True
+        lengths = [self.resolved(upper - lower) for _, lower, upper in self.ranges]
+        launched = [*lengths, extent, *index.shape, *index.strides]
+        if not at_launch or any(not size.variables() <= self.launch for size in launched):
+            return False
+        return inside or all(self._at_launch(index, sign) for sign in (1, -1))
+
+    def _inside(self, index: Lmad, extent: Size) -> bool:
+        """Whether 0 <= least and greatest < extent is proved."""
+        prover, least, greatest = self.prover, index.offset, index.offset
+        for count, stride in index.dims:
+            if prover.nonnegative(stride):
+                greatest = greatest + (count - 1) * stride
+            elif prover.nonnegative(-stride):
+                least = least + (count - 1) * stride
+            else:
+                return False
+        return prover.nonnegative(least) and prover.less(greatest, extent)
+
+    def _at_launch(self, index: Lmad, sign: int) -> bool:
+        """Whether the launch knows the greatest (sign = -1: the least) element over all ranges."""
+        source = self.program
+        known = Prover(source.facts, sizes=source.sizes, derived=source.derived)
+        if not all(known.nonnegative(s) or known.nonnegative(-s) for s in index.strides):
+            return False
+        left = index.offset
+        for name, lower, upper in reversed(self.ranges):
+            factor = left.coefficient(name)
+            if left.degree(name) > 1:
+                return False
+            if known.nonnegative(factor * sign):
+                left = left.without(name) + factor * (self.resolved(upper) - 1)
+            elif known.nonnegative(-factor * sign):
+                left = left.without(name) + factor * self.resolved(lower)
+            else:
+                return False
+        return left.variables() <= self.launch
+
     def cover(self, index: Lmad, name: str, lower: Size, extent: Size) -> Lmad | None:
         """What an index function covers over a range of one of its variables."""
         key = index, name, lower, extent, *self.ranges

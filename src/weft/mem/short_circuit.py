@@ -135,6 +135,7 @@ class _ShortCircuit:
         self.scope = Scope(program.program, program.strides)
         self.temporary = {block.name for block in program.blocks}
         self.find = self.copies
+        self.conditional = False  # in a body that may not run
         self.sizes = {  # in elements, of blocks that one array fills
             memory.block: self.scope.count(memory.index)
             for memory in program.destinations
@@ -184,8 +185,11 @@ class _ShortCircuit:
             for point in self.find(let):
                 self.attempt(state, position, point)
             if walk.bodies(let.expr):
+                outside = self.conditional
+                self.conditional = outside or _may_skip(let.expr)
                 with self.scope.inside(ranges_of(let.expr)):
                     expr = walk.map_bodies(let.expr, self.body)
+                self.conditional = outside
                 state.statements[position] = replace(let, expr=expr)
         return fun.Body(tuple(state.statements), body.results)
 
@@ -416,17 +420,16 @@ class _ShortCircuit:
     def check_known(self, let: fun.Let) -> None:
         """An update at an LMAD is in bounds, and meets no element twice, before it is made.
 
-        The launch sees to that, where it knows sizes and ranges; what is data is checked at
-        the update, too late for a source that has been written there.
+        By proof, or because the launch sees to that; a check at the update would come too
+        late for a source that has been written there.
         """
         if not isinstance(let.expr, fun.LmadUpdate):
             return
-        index = self.scope.resolve(Lmad(let.expr.offset, let.expr.dims))
-        program = self.program.program
-        known = {*program.sizes, *(size.name for size in program.derived)}
-        known |= {name for name, _, _ in self.scope.ranges}
-        if data := variables(index) - known:
-            raise Refused("scope", f"{min(data)} is known at the update only, which is checked")
+        index = Lmad(let.expr.offset, let.expr.dims)
+        (extent,) = walk.type_sizes(let.expr.array.type)
+        if not self.scope.admits(index, extent, at_launch=not self.conditional):
+            raise Refused("scope", f"whether {index} is inside of {let.expr.array.name}, and meets "
+                          "no element twice, is checked at the update only")  # fmt: skip
 
     def check_after(
         self, body: _Body, position: int, point: Point, block: str, moved: dict[str, MemArray]
@@ -468,3 +471,10 @@ class _ShortCircuit:
 def _at(array: fun.Var, block: str, index: Lmad) -> MemArray:
     assert isinstance(array.type, fun.Array)
     return MemArray(array.type.dtype, array.type.shape, block, index)
+
+
+def _may_skip(expr: fun.Expr) -> bool:
+    """Whether bodies may not run, for other reasons than that a range is empty."""
+    return not isinstance(expr, fun.Kernel | fun.Loop) or (
+        isinstance(expr, fun.Loop) and isinstance(expr.form, fun.While)
+    )
