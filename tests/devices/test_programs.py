@@ -137,3 +137,74 @@ def test_devices_that_are_not_there() -> None:
         wf.config(memory_limit={"opencl:99": "1 MiB"})
     with pytest.raises(ValueError, match="one device, after which"):
         wf.config(devices=["cpu", device().name])
+
+
+# ---------------------------------------------------------------- through little memory
+
+
+def test_bits_do_not_depend_on_boxes() -> None:
+    """Scans and reductions of several tiles, in core and in boxes."""
+    on = device()
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 5 * 65536 + 5000)).astype(np.float32)
+
+    def recurrence(x: Any, y: Any) -> Any:
+        """r[i] = y[i] * r[i - 1] + x[i]: an operator without a neutral element that is known."""
+        pairs = wf.associative_scan(
+            lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), wf.tanh(y), x
+        )
+        return pairs[1]
+
+    @wf.jit
+    def program(x: Any, y: Any) -> Any:
+        return wf.cumulative_sum(x), recurrence(x, y), (x * y).sum(), wf.argmax(y)
+
+    with wf.config(devices=[on.name]):
+        whole = program(a, b)
+        with wf.config(memory_limit={on.name: "3 MiB"}):
+            boxed = program(a, b)
+    assert_equal_bits(boxed, whole)
+    scan = np.empty_like(a, np.float64)
+    last = 0.0
+    for k, (x, y) in enumerate(zip(a.astype(float), np.tanh(b.astype(float)), strict=True)):
+        last = scan[k] = y * last + x
+    np.testing.assert_allclose(whole[0], np.cumsum(a, dtype=float), atol=2e-2)
+    np.testing.assert_allclose(whole[1], scan, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(whole[2], np.dot(a.astype(float), b), rtol=1e-4, atol=1e-2)
+    assert whole[3] == np.argmax(b)
+
+
+def test_a_cap_on_the_device_is_kept() -> None:
+    on = device()
+    x = np.random.default_rng(1).normal(size=1 << 21).astype(np.float32)
+    smooth = wf.jit(lambda a: wf.stencil(lambda s: (s[-1] + s[0] + s[1]) / 3, a, boundary="edge"))
+    padded = np.concatenate([x[:1], x, x[-1:]])
+    expected = (padded[:-2] + padded[1:-1] + padded[2:]) / np.float32(3)
+    cap = 2 << 20  # of 16 MiB
+    with wf.config(devices=[on.name], memory_limit={on.name: cap}):
+        on.trim()
+        on.statistics.peak_bytes = 0
+        before = on.statistics.bytes_in
+        with wf.profile() as measured:
+            found = smooth(x)
+        text = str(smooth.explain(wf.asarray(x)))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert 0 < on.statistics.peak_bytes <= cap
+    moved = on.statistics.bytes_in - before
+    assert x.nbytes <= moved <= 1.01 * x.nbytes  # each element once, but for halos
+    assert f"at once on {on.name}" in text
+    queues = {event.queue for event in measured.events}
+    assert {f"{on.name} in", f"{on.name} compute", f"{on.name} out"} <= queues
+
+
+def test_what_cannot_fit_is_refused() -> None:
+    on = device()
+    x, at = np.ones(100_000), np.arange(100_000)[::-1].copy()
+    gather = wf.jit(lambda a, i: wf.take(a, i))
+    with (
+        wf.config(devices=[on.name], memory_limit={on.name: "64 KiB"}),
+        pytest.raises(MemoryError) as caught,
+    ):
+        gather(x, at)
+    assert f"on {on.name}" in str(caught.value)
+    assert "memory_limit" in str(caught.value)

@@ -20,6 +20,7 @@ class InterpretedStage:
     workspace = None
     kernels = ()
     remarks = ()
+    device = None
 
     def __init__(self, program: fun.Program, layouts: Sequence[str]) -> None:
         assert len(layouts) == len(program.params)

@@ -16,11 +16,11 @@ from weft.launch.artifacts import segment_of
 from weft.launch.device import CPU, INTERPRETER, dialect_of, have_compiler, load
 from weft.mem.nodes import THREADS
 from weft.passes.tile_time import tile_time
-from weft.plan.nodes import StageCode
+from weft.plan.nodes import DeviceCode, Pending, StageCode
 from weft.plan.segment import Layout, Segment
 from weft.runtime.devices.cpu import LoadedSegment
+from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
-from weft.runtime.devices.protocol import Pending
 from weft.runtime.incore import check_bounds, check_collisions
 from weft.sizes import ZERO, Size
 
@@ -29,6 +29,8 @@ NDArray: TypeAlias = npt.NDArray[Any]
 
 class SegmentStage:
     """A stage that is one compiled segment."""
+
+    device: DeviceCode | None = None
 
     def __init__(self, segment: Segment, loaded: LoadedSegment) -> None:
         self.segment = segment
@@ -71,6 +73,9 @@ class DeviceStage:
         self._items = {
             k: loaded.device.items for k, name in enumerate(segment.integers) if name == THREADS
         }
+        self.device: DeviceCode | None = self
+        self.name, self.slots = loaded.device.name, loaded.device.slots
+        self.limit = loaded.device.limit
 
     def run(
         self,
@@ -91,6 +96,11 @@ class DeviceStage:
         values = [self._items.get(k, value) for k, value in enumerate(integers.tolist())]
         return self._loaded.start(values, inputs, outputs)
 
+    def memory(self, values: Mapping[str, Any]) -> Any:
+        """Bytes of a run besides its arguments."""
+        known = {**values, THREADS: self._loaded.device.items}
+        return self.segment.workspace.evaluate(known) + FAILURE_BYTES
+
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
         check_collisions(self.segment.collisions, values)
@@ -100,6 +110,7 @@ class InterpretedStage:
     """A stage that the interpreter runs: library calls, or no compiler."""
 
     workspace: Size | None = None
+    device: DeviceCode | None = None
     remarks: tuple[str, ...] = ()
 
     def __init__(self, program: fun.Program) -> None:

@@ -25,7 +25,7 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import free_variables, views
-from weft.lower import copies, cpu, gpu_items, kernels, reductions
+from weft.lower import copies, cpu, gpu_items, gpu_scans, kernels, reductions, shapes
 from weft.lower.emitter import Emitter
 from weft.lower.segment import describe, integers, unit_of
 from weft.lower.unit import memory
@@ -33,7 +33,7 @@ from weft.mem.nodes import THREAD, THREADS, MemArray, Program
 from weft.ops.dtypes import DType
 from weft.plan import launches
 from weft.plan.segment import Dialect, Segment
-from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
+from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
 
 GROUP = 64
 """Work items that run together."""
@@ -122,11 +122,13 @@ class Host:
                 self.steps.append(launches.Define(let.pattern[0].name, size))
                 self._host_integer(let.pattern[0].name)
             case fun.Kernel(space) as kernel:
-                self._launch(let, "map", space, lambda k: kernels.lower_results(k, let, kernel))
+                self.launch(let, "map", space, lambda k: kernels.lower_results(k, let, kernel))
             case fun.Reduce(space, reduced) if reduced < len(space):
                 self.statement(e, reductions.as_kernel(e, let))
+            case fun.Scan((dim,), body) if self._is_sized(dim.extent) and shapes.is_flat(body):
+                gpu_scans.lower_long(self, let)
             case fun.Scan(space) as scan:
-                self._launch(
+                self.launch(
                     let, "scan", space[:-1],
                     lambda k: gpu_items.lower_scan(k, let, scan, space[-1:]),
                 )  # fmt: skip
@@ -135,13 +137,19 @@ class Host:
             case fun.Loop() if not _is_sequential(let):
                 self._loop(let, let.expr)
             case fun.Reduce() | fun.Scatter() | fun.If() | fun.Loop():
-                self.sequential = True
-                gpu_items.lower_item(e, let)
-                self.sequential = False
+                with self.by_one_item():
+                    gpu_items.lower_item(e, let)
                 self._computed(let)
             case _:
                 cpu.lower_statement(e, let)
                 self._computed(let)
+
+    @contextmanager
+    def by_one_item(self) -> Iterator[None]:
+        """Inside, statements of the host's emitter are sequential code."""
+        self.sequential = True
+        yield
+        self.sequential = False
 
     def _computed(self, let: fun.Let) -> None:
         self.pending += [v.name for v in let.pattern if isinstance(v.type, fun.Scalar)]
@@ -182,7 +190,7 @@ class Host:
         k.known, k.conditional, k.place = self.e.known, self.e.conditional, self.e.place
         return k
 
-    def _launch(
+    def launch(
         self,
         let: fun.Let,
         kind: str,
@@ -239,6 +247,16 @@ class Host:
         )
 
     # ------------------------------------------------------------ what the host knows
+
+    def _is_sized(self, size: Size) -> bool:
+        """Whether a launch of the segment knows the size before anything runs."""
+        return size.variables() <= self.unit.sizes
+
+    def derive(self, entry: Derived) -> Size:
+        """A size that the launch computes."""
+        self.unit.derived.append(entry)
+        self._host_integer(entry.name)
+        return Poly.var(entry.name)
 
     def _is_known(self, size: Size) -> bool:
         known = (self.e.scalars.get(name) for name in size.variables())

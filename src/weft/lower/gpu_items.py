@@ -2,15 +2,18 @@
 
 Reductions fold 32 elements from left to right and combine the folds by a binary counter, so
 that aligned tiles of a reduction (`weft.passes.split_reductions`) are subtrees of it, and bits
-depend on extents alone.
+depend on extents alone. (No neutral element goes into a fold: scans have operators of which
+none is known.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
+from weft.imp.nodes import machine
 from weft.lower import cpu, kernels, reductions, scans, scatters, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
@@ -68,7 +71,7 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
     neutral = [e.atom(atom) for atom in reduce.neutral]
     last = position == len(reduce.space) - 1
     if last and not reduce.counter:
-        return reductions.folded(e, reduce, extent, neutral)
+        return folded(e, reduce, imp.ZERO, extent, neutral)
     counter = reductions.Counter(e, reduce.operator, neutral)
     var = e.unit.integer("i")
     with e.loop(var, imp.ZERO, extent):
@@ -79,6 +82,33 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
     return counter.total()
 
 
+def folded(
+    e: Emitter,
+    reduce: fun.Reduce | fun.Scan,
+    begin: imp.Expr,
+    extent: imp.Expr,
+    neutral: Sequence[imp.Expr],
+) -> list[imp.Expr]:
+    """The body's values at `extent` indices from `begin` on: folds of 32, by the counter."""
+    counter = reductions.Counter(e, reduce.operator, neutral)
+    start = e.unit.integer("i")
+    with e.loop(start, imp.ZERO, extent, step=reductions.ROWS):
+        state = [e.mutable(value.dtype, value) for value in neutral]
+        end = e.declare(machine("+", start, imp.integer(reductions.ROWS)))
+        end = e.declare(machine("min", extent, end))
+        var = e.unit.integer("i")
+        with e.loop(var, start, end):
+            e.bind(reduce.space[-1].index.name, e.declare(machine("+", begin, var)))
+            values = scalar_results(e, reduce.body)
+            first = e.declare(machine("==", var, start))
+            with reductions.frozen(e, state) as left:
+                after = reductions.combine(e, reduce.operator, left, values)
+                for slot, value, joined in zip(state, values, after, strict=True):
+                    e.emit(imp.Assign(slot, imp.Select(first, value, joined)))
+        counter.push(state)
+    return counter.total()
+
+
 # ---------------------------------------------------------------- scans and scatters
 
 
@@ -86,20 +116,32 @@ def lower_scan(e: Emitter, let: fun.Let, scan: fun.Scan, space: tuple[fun.Range,
     """Rows of the dimensions in `space`, which end with the one that is scanned."""
     *outer, last = space
     initial = [e.atom(atom) for atom in scan.initial]
-    indices = tuple(Poly.var(r.index.name) for r in scan.space)
 
     def row() -> None:
-        carry = [e.mutable(value.dtype, value, "carry") for value in initial]
-        var = e.unit.integer("i")
-        with e.loop(var, imp.ZERO, e.named(last.extent)):
-            e.bind(last.index.name, var)
-            for result, value in zip(let.pattern, scans.advance(e, scan, carry), strict=True):
-                e.store(memory(result), indices, value)
+        scan_range(e, let, scan, imp.ZERO, e.named(last.extent), initial)
 
     with ExitStack() as scopes:
         for r in space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
         kernels.nest(e, tuple(outer), row)
+
+
+def scan_range(
+    e: Emitter,
+    let: fun.Let,
+    scan: fun.Scan,
+    begin: imp.Expr,
+    end: imp.Expr,
+    initial: Sequence[imp.Expr],
+) -> None:
+    """A left fold over begin <= last index < end, its values stored."""
+    indices = tuple(Poly.var(r.index.name) for r in scan.space)
+    carry = [e.mutable(value.dtype, value, "carry") for value in initial]
+    var = e.unit.integer("i")
+    with e.loop(var, begin, end):
+        e.bind(scan.space[-1].index.name, var)
+        for result, value in zip(let.pattern, scans.advance(e, scan, carry), strict=True):
+            e.store(memory(result), indices, value)
 
 
 def _scatter(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:

@@ -164,6 +164,20 @@ def _handed(
     return list(carry)
 
 
+def streams(e: Emitter, size: imp.Expr) -> tuple[imp.Expr, imp.Expr]:
+    """How long the streams of a tile of `size` elements are, but for the last; how many."""
+    # A whole number of cache lines, but no power of two: streams share no cache set.
+    eighth = machine("/", machine("+", size, imp.integer(STREAMS - 1)), imp.integer(STREAMS))
+    odd = machine(
+        "|",
+        machine("&", machine("+", eighth, imp.integer(15)), imp.integer(-32)),
+        imp.integer(16),
+    )
+    long = machine(">=", size, imp.integer(SHORT))
+    length = e.declare(imp.Select(long, odd, size))
+    return length, e.declare(imp.Select(long, imp.integer(STREAMS), imp.ONE))
+
+
 class _Tile:
     """The scan of start <= index < start + size; `large` results are written past the caches."""
 
@@ -179,16 +193,7 @@ class _Tile:
         self.large = large
         self.e, self.let, self.scan_, self.start, self.size = e, let, scan, start, size
         self.name = scan.space[-1].index.name
-        # A whole number of cache lines, but no power of two: streams share no cache set.
-        eighth = machine("/", machine("+", size, imp.integer(STREAMS - 1)), imp.integer(STREAMS))
-        odd = machine(
-            "|",
-            machine("&", machine("+", eighth, imp.integer(15)), imp.integer(-32)),
-            imp.integer(16),
-        )
-        long = machine(">=", size, imp.integer(SHORT))
-        self.length = e.declare(imp.Select(long, odd, size))
-        self.count = e.declare(imp.Select(long, imp.integer(STREAMS), imp.ONE))
+        self.length, self.count = streams(e, size)
         self.totals = [e.local(var.type.dtype, STREAMS, "total") for var in let.pattern]
         self.carry = [e.local(var.type.dtype, STREAMS, "from") for var in let.pattern]
 

@@ -52,9 +52,9 @@ def describe(
         params=params,
         results=results,
         sizes=program.sizes,
-        derived=program.derived,
+        derived=(*program.derived, *unit.derived),
         facts=program.facts,
-        integers=integers(memory_program),
+        integers=(*integers(memory_program), *(entry.name for entry in unit.derived)),
         workspace=workspace,
         checks=tuple(
             BoundsCheck(b.lower, b.upper, b.extent, b.nonempty, b.array, b.axis, b.place)
@@ -82,7 +82,7 @@ def unit_of(memory_program: Program, statement: Callable[[Emitter, fun.Let], Non
         prover=prover,
         statement=statement,
         sizes=frozenset(integers(memory_program)),
-        scratch_start=workspace,
+        scratch_end=workspace,
     )
 
 

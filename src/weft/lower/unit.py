@@ -12,7 +12,7 @@ from weft.imp import nodes as imp
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
 from weft.plan.segment import CollisionCheck
-from weft.sizes import ZERO, Poly, Size
+from weft.sizes import ZERO, Derived, Poly, Size, as_poly
 from weft.sizes.prove import Prover
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Unit:
     nonnegative: Callable[[Poly], bool]
     statement: Callable[[Emitter, fun.Let], None]
     sizes: frozenset[str]  # what a launch knows
-    scratch_start: Size = ZERO  # where the workspace's blocks end
-    scratch_lines: int = 0
+    scratch_end: Size = ZERO  # where the workspace's blocks end, and what is added to them
+    derived: list[Derived] = field(default_factory=list)  # sizes that lowering needs
     prover: Callable[[], Prover] = Prover
     checks: dict[Bounds, None] = field(default_factory=dict)
     collisions: dict[CollisionCheck, None] = field(default_factory=dict)
@@ -87,15 +87,19 @@ class Unit:
 
     def scratch(self) -> str:
         """A cache line of the workspace's end that all threads share, as a block."""
+        return self.region(as_poly(64))
+
+    def region(self, count: Size) -> str:
+        """As many bytes (a multiple of 64) of the workspace's end, as a block."""
         name = self.fresh("scratch.")
-        self.blocks[name] = Placed(-1, self.scratch_start + 64 * self.scratch_lines, alone=False)
-        self.scratch_lines += 1
+        self.blocks[name] = Placed(-1, self.scratch_end, alone=False)
+        self.scratch_end = self.scratch_end + count
         return name
 
     @property
     def workspace(self) -> Size:
         """The bytes of workspace: blocks, then scratch."""
-        return self.scratch_start + 64 * self.scratch_lines + 64
+        return self.scratch_end + 64
 
     def failure(
         self,

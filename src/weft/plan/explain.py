@@ -172,6 +172,11 @@ def _boxes(stage: PlannedStage) -> str:
     if boxes.count == 1:
         return f"one box; {moved}"
     flight = f"{stage.depth} in flight" if stage.depth > 1 else "one after another"
+    if stage.code.device is not None:
+        flight = (
+            f"{stage.slots} at once on {stage.code.device.name} "
+            f"({size_text(stage.device_bytes)} of {size_text(stage.code.device.limit)} there)"
+        )
     return f"{boxes.count} boxes of {boxes.extent} along {boxes.unit}, {flight}; {moved}"
 
 

@@ -22,6 +22,50 @@ Input: TypeAlias = Source | npt.NDArray[Any] | np.generic | bool | int | float |
 Where: TypeAlias = Literal["direct", "staged", "resident"]
 
 
+class Pending(Protocol):
+    """A box that a device may still be at work on."""
+
+    def wait(self) -> None:
+        """Return when its results are there, or raise what went wrong."""
+
+    def abandon(self) -> None:
+        """Return when its arrays are not in use any more, whatever went wrong."""
+
+
+class DeviceCode(Protocol):
+    """What runs boxes on a device with memory of its own, several at once.
+
+    Attributes
+    ----------
+    name : str
+        Of the device.
+    limit : int
+        Bytes that all boxes in flight may take there.
+    slots : int
+        Boxes that may be in flight.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limit(self) -> int: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    def memory(self, values: Mapping[str, Any]) -> Any:
+        """Bytes of a box besides its arguments, for sizes that are ints or one for each box."""
+
+    def start(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[npt.NDArray[Any]],
+        outputs: Sequence[npt.NDArray[Any]],
+    ) -> Pending:
+        """Begin a box: copies in, kernels, copies out."""
+
+
 class StageCode(Protocol):
     """What can run a stage on a box: compiled code, or an interpreter.
 
@@ -38,7 +82,12 @@ class StageCode(Protocol):
         One line for each kernel, for `explain`.
     remarks : tuple of str
         One line for each copy and each block of memory that remains, and why.
+    device : DeviceCode or None
+        What begins boxes on a device instead; None: `run` computes them in the host's memory.
     """
+
+    @property
+    def device(self) -> DeviceCode | None: ...
 
     @property
     def integers(self) -> tuple[str, ...]: ...
@@ -160,6 +209,10 @@ class PlannedStage:
         Bytes of the largest workspace.
     depth : int
         How many boxes have staging buffers at once.
+    slots : int
+        How many boxes are in flight on a device.
+    device_bytes : int
+        What they take of its memory, together.
     peak_bytes : int
         All that is allocated while this stage runs, resident arrays included.
     bytes_written : int
@@ -204,6 +257,8 @@ class PlannedStage:
     read: Mapping[str, int] = field(default_factory=dict)
     held: int = 0
     kept_rows: tuple[Numbers | None, ...] = ()
+    slots: int = 1
+    device_bytes: int = 0
 
     @property
     def bytes_read(self) -> int:

@@ -8,7 +8,7 @@ and mapped files cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -241,7 +241,8 @@ class Scheduler:
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
         wanted = self.setting.box_bytes
-        if "staged" in self.where or any(map(self._is_staged, self.stage.outputs)):
+        staged = "staged" in self.where or any(map(self._is_staged, self.stage.outputs))
+        if staged or self.code.device is not None:
             # Enough boxes for reading, computing and writing to overlap.
             wanted = min(wanted, max(touched // _OVERLAPPING, _SMALLEST))
         extent = total if touched <= wanted else total * wanted // touched
@@ -329,13 +330,13 @@ class Scheduler:
     def _fitting(self, boxes: Boxes, smaller: Callable[[], Boxes | None]) -> PlannedStage:
         while True:
             following: Boxes | None = None
-            for depth in range(min(DEPTH, max(boxes.count, 1)), 0, -1):
-                if depth == 1 and boxes.count > 1:
+            for depth, slots in self._flights(boxes):
+                if boxes.count > 1 and (slots if self._may_overlap() else depth) == 1:
                     following = smaller()
                     if following is not None:
                         break  # smaller boxes that overlap are better
-                planned = self._with_depth(boxes, depth)
-                if planned.peak_bytes <= self.setting.limit:
+                planned = self._with_depth(boxes, depth, slots)
+                if self._fits(planned):
                     self.code.check({**self.analysis.sizes, **boxes.values})
                     return planned
             following = following or smaller()
@@ -343,7 +344,28 @@ class Scheduler:
                 raise self._refusal(planned)
             boxes = following
 
-    def _with_depth(self, boxes: Boxes, depth: int) -> PlannedStage:
+    def _flights(self, boxes: Boxes) -> Iterator[tuple[int, int]]:
+        """How many boxes have staging buffers, and how many are on a device: most first."""
+        device, count = self.code.device, max(boxes.count, 1)
+        if device is None:
+            for depth in range(min(DEPTH, count), 0, -1):
+                yield depth, 1
+            return
+        # A box is read while those before it are on the device.
+        most = 1 if self.stage.carries else device.slots
+        for slots in range(min(most, count), 0, -1):
+            yield min(slots + 1, count), slots
+
+    def _may_overlap(self) -> bool:
+        """Whether boxes are on a device, several at once."""
+        return self.code.device is not None and not self.stage.carries
+
+    def _fits(self, planned: PlannedStage) -> bool:
+        device = self.code.device
+        fits_device = device is None or planned.device_bytes <= device.limit
+        return fits_device and planned.peak_bytes <= self.setting.limit
+
+    def _with_depth(self, boxes: Boxes, depth: int, slots: int) -> PlannedStage:
         stage = self.stage
         inputs = tuple(int(self._window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
         outputs = tuple(
@@ -351,6 +373,10 @@ class Scheduler:
             for number, output in enumerate(stage.outputs)
         )
         workspace = _pages(self._workspace(boxes))
+        on_device = 0
+        if self.code.device is not None:
+            own = np.max(self.code.device.memory(self._values(boxes)), initial=0)
+            on_device = slots * (sum(inputs) + sum(outputs) + int(own))
         staging = sum(
             _pages(size)
             for size, where in zip(inputs, self.where, strict=True)
@@ -379,7 +405,7 @@ class Scheduler:
             self.resident + staging * depth + workspace,
             written, self._integers(boxes), loads, tuple(sorted(self.kept)),
             kernels=self.code.kernels, remarks=self.code.remarks, read=read, held=self.resident,
-            kept_rows=kept_rows,
+            kept_rows=kept_rows, slots=slots, device_bytes=on_device,
         )  # fmt: skip
 
     def _values(self, boxes: Boxes) -> dict[str, Any]:
@@ -412,6 +438,14 @@ class Scheduler:
             f"{planned.boxes.unit}, still do"
         )  # fmt: skip
         allowance, limit = self.setting.allowance, self.setting.limit
+        device = self.code.device
+        if device is not None and planned.device_bytes > device.limit:
+            return MemoryLimitError(
+                f"{name} needs {size_text(planned.device_bytes)} at once on {device.name}: {cut}",
+                f"at most its memory limit, {size_text(device.limit)}",
+                f'memory_limit={{"{device.name}": {planned.device_bytes}}}, or devices=["cpu"]',
+                place,
+            )
         parts = [f"{size_text(from_stage)} for a box"]
         if self.resident:
             parts.append(f"{size_text(self.resident)} for whole arrays")

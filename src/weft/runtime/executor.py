@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import SourceError
-from weft.plan.nodes import Output, Plan, PlannedStage, Window, memory_sink
+from weft.plan.nodes import Output, Pending, Plan, PlannedStage, Window, memory_sink
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
 from weft.runtime.memory import Pool
@@ -167,6 +168,7 @@ class _StageRun:
         self.pool = run.pool
         self.plan = run.plan
         self.stopping = threading.Event()
+        self.before = run.moved
         self.workspace = self.pool.empty((planned.workspace,), np.uint8)
         self.windows: list[Callable[[int], Array]] = [
             self._input(number, window) for number, window in enumerate(self.stage.windows)
@@ -305,13 +307,12 @@ class _StageRun:
         readers: ThreadPoolExecutor | None,
         writers: ThreadPoolExecutor | None,
     ) -> None:
-        depth, integers, code = self.planned.depth, self.planned.integers, self.planned.code
+        depth = self.planned.depth
         done = [self.resumable and self._is_done(box) for box in boxes]
         reads: dict[int, list[Future[None]]] = {}
         writes: dict[int, list[Future[None]]] = {}
+        flying: deque[tuple[int, Pending, list[Array]]] = deque()  # boxes on a device
         ahead = 0
-        each = (self.planned.bytes_read + self.planned.bytes_written) / max(len(boxes), 1)
-        total, before = self.plan.bytes_moved, self.run_.moved
 
         def read_ahead(limit: int) -> None:
             nonlocal ahead
@@ -321,31 +322,69 @@ class _StageRun:
                     reads[ahead] = self._submit_reads(ahead, readers, after)
                 ahead += 1
 
-        for box in boxes:
-            read_ahead(box + max(depth - 1, 1))
-            _wait(reads.get(box, ()))
-            # Now nobody needs the buffers of the box before: it is computed, its halo copied.
-            read_ahead(box + depth)
-            reads.pop(box, None)
-            _wait(writes.pop(box - depth, ()))
-            if not done[box]:
-                for source in self.sources:
-                    source.check()
-                inputs = [window(box) for window in self.windows]
-                inputs += [state for state, _, _ in self.carried]
-                outputs = [output(box) for output in self.outputs]
-                with profile.span(f"{self.plan.name} box", "compute", int(each)):
-                    code.run(integers[box], inputs, outputs, self.workspace)
-                for state, out, _ in self.carried:
-                    if out is not state:
-                        state[...] = out
-                if writers is not None:
-                    writes[box] = self._submit_writes(box, outputs, writers)
-            self.run_.moved = before + int(each * (box + 1))
-            if self.run_.progress is not None:
-                self.run_.progress(self.run_.moved, total)
+        def finish(box: int, outputs: list[Array]) -> None:
+            for state, out, _ in self.carried:
+                if out is not state:
+                    state[...] = out
+            if writers is not None:
+                writes[box] = self._submit_writes(box, outputs, writers)
+
+        def land() -> None:
+            """Wait for the oldest box on the device."""
+            box, pending, outputs = flying[0]
+            pending.wait()
+            flying.popleft()
+            finish(box, outputs)
+
+        try:
+            for box in boxes:
+                oldest = flying[0][0] if flying else box
+                read_ahead(max(oldest + depth - 1, box + 1))
+                _wait(reads.get(box, ()))
+                # Now nobody needs the buffers of the box before the oldest: it is computed,
+                # its halo copied.
+                read_ahead(oldest + depth)
+                reads.pop(box, None)
+                _wait(writes.pop(box - depth, ()))
+                if not done[box]:
+                    pending, outputs = self._compute(box)
+                    if pending is None:
+                        finish(box, outputs)
+                    else:
+                        flying.append((box, pending, outputs))
+                while len(flying) >= self.planned.slots:
+                    land()
+                self._report(box)
+            while flying:
+                land()
+        finally:
+            for _, pending, _ in flying:
+                pending.abandon()
         for futures in writes.values():
             _wait(futures)
+
+    def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:
+        """Compute a box, or begin it on a device; where its results are, or will be."""
+        for source in self.sources:
+            source.check()
+        inputs = [window(box) for window in self.windows]
+        inputs += [state for state, _, _ in self.carried]
+        outputs = [output(box) for output in self.outputs]
+        code, integers = self.planned.code, self.planned.integers[box]
+        if code.device is not None:
+            return code.device.start(integers, inputs, outputs), outputs
+        with profile.span(f"{self.plan.name} box", "compute", int(self._each())):
+            code.run(integers, inputs, outputs, self.workspace)
+        return None, outputs
+
+    def _each(self) -> float:
+        """Bytes that a box moves, on average."""
+        return (self.planned.bytes_read + self.planned.bytes_written) / max(self.boxes.count, 1)
+
+    def _report(self, box: int) -> None:
+        self.run_.moved = self.before + int(self._each() * (box + 1))
+        if self.run_.progress is not None:
+            self.run_.progress(self.run_.moved, self.plan.bytes_moved)
 
     def _submit_reads(
         self, box: int, readers: ThreadPoolExecutor, after: Sequence[Future[None]] | None

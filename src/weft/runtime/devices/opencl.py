@@ -23,7 +23,7 @@ from weft.plan import launches
 from weft.plan.segment import Segment
 from weft.runtime import profile
 from weft.runtime.cache import key_of, open_cache
-from weft.runtime.devices.protocol import Statistics, raise_failure, row_major
+from weft.runtime.devices.protocol import FAILURE_BYTES, Statistics, raise_failure, row_major
 from weft.runtime.memory import format_bytes
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -33,7 +33,6 @@ _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, w
 _ALIGNMENT = 128
 _SPINS = 200
 _NAP = 0.0002
-_FAILURE_BYTES = 24
 
 
 @cache
@@ -166,6 +165,11 @@ class OpenClDevice:
                 advice=f'lower memory_limit={{"{self.name}": ...}}, so that boxes are smaller',
             ) from error
 
+    @property
+    def used(self) -> int:
+        """Bytes that are allocated."""
+        return self._used
+
     def free(self, count: int) -> None:
         """Account for a buffer of `count` bytes that is gone."""
         with self._lock:
@@ -219,8 +223,10 @@ class _Slot:
     def fit(self, sizes: Sequence[int], names: Sequence[str]) -> list[Any]:
         """One buffer for each size; those that were there are used again if they are as large."""
         have = [count for count, _ in self.buffers]
-        if len(have) != len(sizes) or any(
-            h < n or h > 2 * n + 4096 for h, n in zip(have, sizes, strict=True)
+        if (
+            self.device.used > self.device.limit  # which may have been lowered
+            or len(have) != len(sizes)
+            or any(h < n or h > 2 * n + 4096 for h, n in zip(have, sizes, strict=True))
         ):
             self.release()
             try:
@@ -306,7 +312,7 @@ class _Run:
         self.began = perf_counter()
         arrays = [*self.inputs, *self.landed]
         workspace = segment.workspace.evaluate(self.values)
-        sizes = [a.nbytes for a in arrays] + [workspace, _FAILURE_BYTES]
+        sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
         names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
         self.buffers = slot.fit(sizes, names)
         self.stage = "a copy to it"

@@ -10,12 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import ArgumentError, InternalError, OutOfBoundsError
+from weft.plan.nodes import Pending
 from weft.plan.segment import Segment
 
 NDArray = npt.NDArray[Any]
 
 FIRST_FAILURE = 16
 """The code of a segment's first failure; what is below is the device's own."""
+
+FAILURE_BYTES = 24
+"""Of a run's record of the first failure: code, index, extent."""
 
 
 @dataclass(slots=True)
@@ -35,21 +39,6 @@ class Statistics:
     bytes_in: int = 0
     bytes_out: int = 0
     peak_bytes: int = 0
-
-
-class Pending(Protocol):
-    """A run of a segment that may still be under way."""
-
-    def wait(self) -> None:
-        """Return when the results are in the arrays that were given.
-
-        Raises
-        ------
-        OutOfBoundsError, ArgumentError
-            What the kernels found wrong.
-        DeviceError
-            When the device failed.
-        """
 
 
 class LoadedSegment(Protocol):
