@@ -140,6 +140,14 @@ class OutOfBoundsError(WeftError, IndexError):
     """An index outside its array."""
 
 
+class RaceError(WeftError, ValueError):
+    """A loop that is said to be parallel, two of whose rounds access one element."""
+
+
+class RaceWarning(UserWarning):
+    """A loop that is said to be parallel runs in order: it is not known to have no races."""
+
+
 class MemoryLimitError(WeftError, MemoryError):
     """A program that does not fit the memory limit however it is cut."""
 

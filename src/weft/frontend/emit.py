@@ -299,6 +299,7 @@ class Emitter:
             case operations.If():
                 then, otherwise = (self.body(b, function, ()) for function in node.lambdas)
                 branch = fun.If(self.atom(node.inputs[0]), then, otherwise)
+                b.place = node.place()
                 return b.bind(branch, self.types(node))
             case operations.For() | operations.While():
                 return self._loop(node, b)
@@ -517,4 +518,5 @@ class Emitter:
             form = fun.While(self.body(inner, condition, params))
             body = self.body(inner, function, params)
         loop = fun.Loop(params, tuple(map(self.atom, initial)), form, body)
+        b.place = node.place()
         return b.bind(loop, self.types(node))

@@ -26,6 +26,7 @@ from weft.kernel.annotations import (
     parse_signature,
 )
 from weft.kernel.frame import Trace, plain
+from weft.kernel.races import tell
 from weft.kernel.statements import call_function, prange, source_of
 from weft.kernel.values import Memory, Reference
 from weft.ops.dtypes import from_numpy
@@ -203,6 +204,8 @@ class KernelFunction(Jitted):
         """The program with loops whose rounds are independent as kernels."""
         program = remove_dead(simplify(traced.program))
         result = parallelise(program, traced.values, self._parallel)
+        for remark in result.remarks:
+            tell(remark, self._parallel[remark.place], self.function.__name__)
         return result.program, result.assumed
 
 

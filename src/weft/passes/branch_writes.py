@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
@@ -29,6 +30,7 @@ class _Place:
 
     dims: Dims
     values: tuple[fun.Atom | None, fun.Atom | None]
+    place: Place | None
 
 
 def branch_writes(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | None:
@@ -76,14 +78,14 @@ def _places(
             if same is not None:
                 old = places[same].values
                 merged = (values[0] or old[0], values[1] or old[1])
-                places[same] = _Place(write.dims, merged)
+                places[same] = _Place(write.dims, merged, write.let.place)
                 continue
             if not _is_inside(write.dims, chain.root, known):
                 return None
             access = Access("", write.dims, (), None)
             if not all(elements_apart(access, Access("", p.dims, (), None), known) for p in places):
                 return None
-            places.append(_Place(write.dims, (values[0], values[1])))
+            places.append(_Place(write.dims, (values[0], values[1]), write.let.place))
     return places
 
 
@@ -164,7 +166,7 @@ def _rebuilt(
             is_last = position == len(places) - 1
             var = let.pattern[number] if is_last else fun.Var(names.fresh("u"), root.type)
             update = fun.Update(array, place.dims, value)
-            updates.append(fun.Let((var,), update, let.place))
+            updates.append(fun.Let((var,), update, place.place))
             array = var
     chosen = fun.If(let.expr.condition, bodies[0], bodies[1])
     return [fun.Let(tuple(pattern), chosen, let.place), *updates]

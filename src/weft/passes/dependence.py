@@ -37,6 +37,8 @@ class Access:
         The indices in scope that belong to the round.
     place : Place or None
     written : bool
+    conditional : bool
+        It may not happen.
     """
 
     array: str
@@ -44,6 +46,7 @@ class Access:
     inner: tuple[Inner, ...]
     place: Place | None
     written: bool = False
+    conditional: bool = False
 
 
 def whole(var: fun.Var) -> Dims:
@@ -80,7 +83,8 @@ def _reads_of(
     own = (*inner, *indices_of(expr))
     for nested in walk.bodies(expr):
         for found in reads(nested, arrays, but, own):
-            yield replace(found, place=found.place or place)
+            conditional = found.conditional or isinstance(expr, fun.If)
+            yield replace(found, place=found.place or place, conditional=conditional)
         atoms += nested.results
     for atom in atoms:
         if isinstance(atom, fun.Var) and atom.name in arrays:

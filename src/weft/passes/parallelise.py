@@ -33,6 +33,7 @@ from weft.passes.branch_writes import branch_writes
 from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
 from weft.passes.knowledge import Knowledge
 from weft.passes.places_written import Aggregate, aggregate
+from weft.passes.races import Race, Unknown, find_race
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
 from weft.sizes import ZERO, Fact, Poly, Size
 
@@ -49,12 +50,15 @@ class Remark:
         Of the loop.
     reason : str
     left, right : Access or None
+    race : Race or None
+        Two rounds that access one element, where that is certain.
     """
 
     place: Place
     reason: str
     left: Access | None = None
     right: Access | None = None
+    race: Race | None = None
 
 
 @dataclass(slots=True)
@@ -82,10 +86,23 @@ def parallelise(
     """
     known = Knowledge.of(program, values)
     pass_ = _Parallelise(Names.of(program), frozenset(parallel))
-    body = pass_.body(program.body, known)
+    body = _replaced_wholly(pass_.body(program.body, known))
     assumed = tuple(known.assumed)
     facts = tuple(dict.fromkeys((*program.facts, *assumed)))
     return Result(replace(program, body=body, facts=facts), assumed, pass_.remarks)
+
+
+def _replaced_wholly(body: fun.Body) -> fun.Body:
+    """let y = update x[0:n] = v => let y = reshape v (n), where x has n elements"""
+    statements = []
+    for let in body.statements:
+        expr = walk.map_bodies(let.expr, _replaced_wholly)
+        if isinstance(expr, fun.Update) and isinstance(expr.value, fun.Var):
+            shape = expr.array.type.shape if isinstance(expr.array.type, fun.Array) else ()
+            if expr.dims == tuple(fun.Span(ZERO, extent) for extent in shape):
+                expr = fun.Reshape(expr.value, shape)
+        statements.append(let if expr is let.expr else replace(let, expr=expr))
+    return fun.Body(tuple(statements), body.results)
 
 
 @dataclass(slots=True)
@@ -184,11 +201,17 @@ class _Loop:
             return None
         return self._kernel(chains, sums)
 
-    def refused(self, reason: str, left: Access | None = None, right: Access | None = None) -> None:
+    def refused(
+        self,
+        reason: str,
+        left: Access | None = None,
+        right: Access | None = None,
+        race: Race | None = None,
+    ) -> None:
         """Remember why a loop that should be parallel is not."""
         place = self.let.place
         if place is not None and place in self.outer.parallel:
-            self.outer.remarks.append(Remark(place, reason, left, right))
+            self.outer.remarks.append(Remark(place, reason, left, right, race))
 
     # ------------------------------------------------------------ independence
 
@@ -197,7 +220,8 @@ class _Loop:
         updates = {write.name for chain in chains for write in chain.writes}
         for chain in chains:
             written = [
-                Access(chain.root.name, w.dims, (), w.let.place, written=True) for w in chain.writes
+                Access(chain.root.name, w.dims, (), w.let.place, True, self._is_conditional(w))
+                for w in chain.writes
             ]
             versions = set(chain.versions)
             read = list(reads(self.body, versions, updates))
@@ -207,10 +231,42 @@ class _Loop:
             ]  # fmt: skip
             for number, write in enumerate(written):
                 for access in (*written[number:], *read):
-                    if not rounds_apart(write, access, self.rounds, self.known):
-                        self.refused("two rounds may access one element", write, access)
+                    if not rounds_apart(
+                        write, access, self.rounds, self.known
+                    ) and not self._apart_in_this_call(write, access):
                         return False
         return True
+
+    def _is_conditional(self, write: Write) -> bool:
+        """Whether what is written may be what is there."""
+        let = self.bound.get(write.value.name) if isinstance(write.value, fun.Var) else None
+        return let is not None and isinstance(let.expr, fun.If)
+
+    def _apart_in_this_call(self, write: Access, other: Access) -> bool:
+        """The same with the sizes of the call, which are then assumed."""
+        race = None
+        try:
+            race = find_race(write, other, self.rounds, self.known)
+            if race is None:
+                self._assume_sizes(write, other)
+                return True
+        except Unknown:
+            pass
+        if write.conditional or other.conditional:
+            race = None
+        self.refused("two rounds may access one element", write, other, race)
+        return False
+
+    def _assume_sizes(self, *accesses: Access) -> None:
+        names = {*self.rounds.lower.variables(), *self.rounds.upper.variables()}
+        for access in accesses:
+            for dim in access.dims:
+                parts = (dim.start, dim.extent) if isinstance(dim, fun.Span) else (dim,)
+                names.update(*(size.variables() for size in parts))
+            for inner in access.inner:
+                names |= inner.lower.variables() | inner.upper.variables()
+        for name in sorted(names & self.known.values.keys()):
+            self.known.assumed[Fact("==0", Poly.var(name) - self.known.values[name])] = None
 
     # ------------------------------------------------------------ kernels
 

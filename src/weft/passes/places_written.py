@@ -24,14 +24,11 @@ class Aggregate:
     axes : tuple of int
     lmad : Lmad or None
         Elements of the flat array, where no slice says it.
-    everything : bool
-        It is all of the array, in its own order.
     """
 
     dims: Dims | None
     axes: tuple[int, ...]
     lmad: Lmad | None
-    everything: bool = False
 
     def update(
         self, array: fun.Var, value: fun.Var, last: fun.Var | None, names: Names,
@@ -48,19 +45,16 @@ class Aggregate:
             done.append(fun.Let((moved,), fun.Permute(value, self.axes), place))
             value = moved
         if self.dims is not None:
-            if self.everything:
-                expr: fun.Expr = fun.Reshape(value, array.type.shape)
-            else:
-                expr = fun.Update(array, self.dims, value)
-            return [*done, fun.Let((result,), expr, place)], result
+            update = fun.Update(array, self.dims, value)
+            return [*done, fun.Let((result,), update, place)], result
         assert self.lmad is not None
         dtype, count = array.type.dtype, product(array.type.shape)
         flat = fun.Var(names.fresh("flat"), fun.Array(dtype, (count,)))
         written = fun.Var(names.fresh("flat"), fun.Array(dtype, (count,)))
-        update = fun.LmadUpdate(flat, self.lmad.offset, self.lmad.dims, value)
+        written_to = fun.LmadUpdate(flat, self.lmad.offset, self.lmad.dims, value)
         done += [
             fun.Let((flat,), fun.Reshape(array, (count,)), place),
-            fun.Let((written,), update, place),
+            fun.Let((written,), written_to, place),
             fun.Let((result,), fun.Reshape(written, array.type.shape), place),
         ]
         return done, result
@@ -100,18 +94,17 @@ def _as_slice(
     if point.degree(rounds.index) != 1 or not step.is_constant or step.constant < 1:
         return _as_lmad(array, dims, rounds, extent)
     start = point.substitute({rounds.index: rounds.lower})
+    assert isinstance(array.type, fun.Array)
+    whole = array.type.shape[axis]
+    if start == ZERO and step == 1 and known.equal(extent, whole):
+        extent = whole
     span = fun.Span(start, extent, step.constant)
     new = (*dims[:axis], span, *dims[axis + 1 :])
     before = sum(1 for dim in dims[:axis] if isinstance(dim, fun.Span))
     count = 1 + sum(1 for dim in dims if isinstance(dim, fun.Span))
     axes = (*range(1, before + 1), 0, *range(before + 1, count))
     assert isinstance(array.type, fun.Array)
-    everything = all(
-        isinstance(dim, fun.Span) and dim.step == 1 and dim.start == ZERO
-        and known.equal(dim.extent, whole)
-        for dim, whole in zip(new, array.type.shape, strict=True)
-    )  # fmt: skip
-    return Aggregate(new, axes, None, everything)
+    return Aggregate(new, axes, None)
 
 
 def _as_lmad(array: fun.Var, dims: Dims, rounds: Rounds, extent: Size) -> Aggregate | None:

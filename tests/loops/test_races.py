@@ -1,0 +1,102 @@
+"""Every `prange` is free of races, or runs in order with a warning, or is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import RaceError, RaceWarning
+
+
+def shifted(a: Any) -> None:
+    for i in wf.prange(1, a.shape[0]):
+        a[i] = a[i - 1] + 1
+
+
+def by_index(a: Any, index: Any) -> None:
+    for i in wf.prange(index.shape[0]):
+        a[index[i]] = i
+
+
+def one_element(a: Any) -> None:
+    for i in wf.prange(a.shape[0]):
+        a[0] = i
+
+
+def one_element_sometimes(a: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        if c[i] > 0:
+            a[0] = c[i]
+
+
+def rows(a: Any, width: int) -> None:
+    for i in wf.prange(a.shape[0] // width):
+        for j in wf.prange(width):
+            a[i * width + j] = i - j
+
+
+def overlapping_rows(a: Any, n: int, width: int, apart: int) -> None:
+    for i in wf.prange(n):
+        for j in range(width):
+            a[i * apart + j] += 1.0
+
+
+def test_two_rounds_that_meet_are_named() -> None:
+    with pytest.raises(RaceError) as caught:
+        wf.kernel(shifted)(np.ones(5))
+    message = str(caught.value)
+    assert "rounds i = 1 and i = 2" in message
+    assert "element, [1]" in message
+    assert "test_races.py:17:9: a[i] = a[i - 1] + 1" in message
+    assert caught.value.place is not None
+    assert (caught.value.place.line, caught.value.place.column) == (16, 5)
+
+
+def test_one_element_that_all_rounds_write() -> None:
+    with pytest.raises(RaceError, match="rounds i = 0 and i = 1"):
+        wf.kernel(one_element)(np.ones(5))
+
+
+def test_what_data_decide_runs_in_order_with_one_warning() -> None:
+    kernel = wf.kernel(by_index)
+    a = np.zeros(4)
+    with pytest.warns(RaceWarning, match=r"a\[index\[i\]\] = i") as caught:
+        kernel(a, np.array([3, 1, 3, 0]))
+    assert len(caught) == 1
+    assert a.tolist() == [3, 1, 0, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel(a, np.array([2, 2, 2, 2]))
+    assert a.tolist() == [3, 1, 3, 2]
+
+
+def test_what_a_condition_decides_runs_in_order() -> None:
+    a = np.zeros(1)
+    with pytest.warns(RaceWarning, match=r"a\[0\] = c\[i\]"):
+        wf.kernel(one_element_sometimes)(a, np.array([2.0, 5.0, -1.0]))
+    assert a[0] == 5
+
+
+def test_independent_rounds_give_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        a = np.zeros(12)
+        wf.kernel(rows)(a, 3)
+    assert a.tolist() == [i - j for i in range(4) for j in range(3)]
+
+
+def test_sizes_of_the_call_decide() -> None:
+    kernel = wf.kernel(overlapping_rows)
+    for n, width, apart in ((4, 3, 3), (4, 2, 5), (1, 9, 1)):
+        a, expected = np.zeros(20), np.zeros(20)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            kernel(a, n, width, apart)
+        overlapping_rows(expected, n, width, apart)
+        np.testing.assert_array_equal(a, expected)
+    with pytest.raises(RaceError):
+        kernel(np.zeros(20), 4, 3, 2)
