@@ -23,7 +23,7 @@ from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
-from weft.launch import INTERPRETER, Computation, stage_code, target
+from weft.launch import INTERPRETER, Computation, device_limit, stage_code, target
 from weft.ops.dtypes import DType, from_numpy
 from weft.plan.protocols import Sink, Source
 
@@ -156,7 +156,10 @@ def plan_of(
     program = computation.streamed(sizes, threads, where)
     code = partial(stage_code, current=current, where=where)
     named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
-    return plan_program(program, sizes, named, sinks, current.limit, threads, code)
+    return plan_program(
+        program, sizes, named, sinks, current.limit, threads, code,
+        device_limit=device_limit(where, current),
+    )  # fmt: skip
 
 
 def _input(value: Any, dtype: DType) -> Any:

@@ -67,6 +67,11 @@ def find(name: str, current: Settings) -> Device:
     raise ArgumentError(f"there is no device {name!r}", "a name of weft.devices()")
 
 
+def device_limit(name: str, current: Settings) -> int | None:
+    """Bytes that may be allocated on a device; None for the CPU, which has the host's."""
+    return None if name in (CPU, INTERPRETER) else find(name, current).limit
+
+
 def load(segment: Segment, name: str, current: Settings) -> LoadedSegment | LoadedKernels:
     """A segment on the device that its text is for: the CPU, or the one named."""
     return device.load(segment) if segment.dialect == "c" else find(name, current).load(segment)

@@ -38,6 +38,7 @@ def plan_program(
     allowance: int = ALLOWANCE,
     box_bytes: int = BOX_BYTES,
     small: int | None = None,
+    device_limit: int | None = None,
 ) -> Plan:
     """Decide how a program runs on data of these sizes.
 
@@ -64,6 +65,8 @@ def plan_program(
     small : int, optional
         Statements that touch no more bytes run whole; by default 4 MiB, or less where the limit
         is low.
+    device_limit : int, optional
+        Bytes that boxes may take on a device, where they are computed on one.
 
     Returns
     -------
@@ -84,7 +87,8 @@ def plan_program(
     for name, sink in zip(results, sinks, strict=True):
         destinations.setdefault(name, []).append(sink)
     if small is None:
-        small = min(_SMALL, max(limit - allowance, 0) // 8)
+        least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
+        small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance
     )

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import CompileError, DeviceError, MemoryLimitError, UnsupportedError
+from weft.errors import CompileError, DeviceError, MemoryLimitError, UnsupportedError, WeftError
 from weft.plan import launches
 from weft.plan.segment import Segment
 from weft.runtime import profile
@@ -194,8 +194,13 @@ class OpenClDevice:
         for slot in slots:
             slot.release()
 
-    def error(self, what: str, error: BaseException) -> DeviceError:
-        """What a failed call becomes."""
+    def error(self, what: str, error: BaseException) -> WeftError:
+        """What a failed call becomes: many drivers find memory only when it is used."""
+        if isinstance(error, self.cl.MemoryError):
+            return MemoryLimitError(
+                f"{self.name} has no memory left for {what}: {_first_lines(error)}",
+                advice=f'lower memory_limit={{"{self.name}": ...}}, so that boxes are smaller',
+            )
         return DeviceError(
             f"{self.name} failed at {what}: {_first_lines(error)}",
             advice='try again, or compute on the CPU: wf.config(devices=["cpu"])',
@@ -437,8 +442,11 @@ class _Run:
         if self.ended:
             return
         self.ended = True
-        with contextlib.suppress(self.device.cl.Error):
+        try:
             self.slot.queue.finish()
+        except self.device.cl.Error:  # a queue that has failed is not used again
+            self.slot.release()
+        else:
             self.device.give_back(self.slot)
 
     def _record(self) -> None:

@@ -1,0 +1,138 @@
+"""Every call of a device fails once: the answer is right, or an error is named. No hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from devices.harness import device
+
+import weft as wf
+from weft.errors import CompileError, DeviceError, MemoryLimitError
+from weft.runtime.devices.opencl import OpenClDevice
+
+
+class Faulty:
+    """PyOpenCL, of which one function raises at its n-th call."""
+
+    def __init__(self, cl: Any, function: str, at: int, error: BaseException) -> None:
+        self._cl, self._function, self._at, self._error = cl, function, at, error
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cl, name)
+        if name != self._function:
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls += 1
+            if self.calls == self._at:
+                raise self._error
+            return found(*arguments, **options)
+
+        return call
+
+
+@contextmanager
+def failing(on: OpenClDevice, function: str, at: int, error: BaseException) -> Iterator[Faulty]:
+    faulty = Faulty(on.cl, function, at, error)
+    with mock.patch.object(on, "cl", faulty):
+        yield faulty
+
+
+def lost(on: OpenClDevice) -> BaseException:
+    return on.cl.RuntimeError("the device was lost")  # type: ignore[no-any-return]
+
+
+def full(on: OpenClDevice) -> BaseException:
+    return on.cl.MemoryError("out of resources")  # type: ignore[no-any-return]
+
+
+def program(on: OpenClDevice, limit: str) -> tuple[Any, Any, Any]:
+    x = np.arange(150_000.0)
+    function = wf.jit(lambda a: (wf.sqrt(a) + 1, a.sum()))
+    expected = np.sqrt(x) + 1, x.sum()
+
+    def run() -> Any:
+        with wf.config(devices=[on.name], memory_limit={on.name: limit}):
+            return function(x)
+
+    return run, expected, x
+
+
+def check(found: Any, expected: Any) -> None:
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def attempt(run: Any, expected: Any) -> wf.WeftError | None:
+    """The right answer, or the error that is named instead."""
+    try:
+        check(run(), expected)
+    except (DeviceError, MemoryLimitError) as refusal:
+        return refusal
+    return None
+
+
+@pytest.mark.parametrize("limit", ["1 GiB", "1 MiB"], ids=["in core", "in boxes"])
+@pytest.mark.parametrize(
+    "function",
+    ["Buffer", "CommandQueue", "enqueue_copy", "enqueue_nd_range_kernel", "enqueue_marker"],
+)
+def test_a_call_that_fails(function: str, limit: str) -> None:
+    on = device()
+    run, expected, _ = program(on, limit)
+    check(run(), expected)
+    for error in (lost(on), full(on)):
+        for at in (1, 2, 3, 5, 9, 17):
+            on.trim()
+            on._free_slots.clear()
+            with failing(on, function, at, error) as faulty:
+                refusal = attempt(run, expected)
+            assert refusal is None or on.name in str(refusal)
+            if faulty.calls < at:
+                assert at > 1, "nothing has failed"
+                break
+            check(run(), expected)  # the device goes on
+    on.trim()
+    assert on.used == 0, "memory is accounted for to the end"
+
+
+def test_code_that_the_device_refuses() -> None:
+    on = device()
+    x = np.arange(5000.0)
+    with (
+        wf.config(devices=[on.name]),
+        failing(on, "link_program", 1, lost(on)),
+        pytest.raises(CompileError, match=f"{on.name} refuses generated code"),
+    ):
+        wf.jit(lambda a: a * 12345.678 - 9)(x)
+
+
+def test_a_failure_in_a_kernel_leaves_the_device_well() -> None:
+    on = device()
+    take = wf.jit(lambda t, i: wf.take(t, i))
+    table = np.arange(10.0)
+    with wf.config(devices=[on.name]):
+        for _ in range(3):
+            with pytest.raises(IndexError, match="index 11 is outside"):
+                take(table, np.array([3, 11]))
+            np.testing.assert_array_equal(take(table, np.array([3, 9])), [3, 9])
+
+
+def test_interrupted_while_boxes_are_in_flight() -> None:
+    on = device()
+    run, expected, _ = program(on, "1 MiB")
+    check(run(), expected)
+    with (
+        mock.patch("weft.runtime.devices.opencl._Run._check", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run()
+    check(run(), expected)
+    on.trim()
+    assert on.used == 0

@@ -1,0 +1,55 @@
+"""Without a C compiler: an OpenCL device if there is one, else the interpreter; one warning."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from devices.harness import device
+
+import weft as wf
+from weft.launch import device as launching
+from weft.runtime.devices import opencl
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "_found", False)
+    monkeypatch.setattr(launching, "_warned", False)
+    monkeypatch.setattr(launching.CpuDevice, "available", staticmethod(lambda: False))
+
+
+def twice(x: Any) -> Any:
+    return wf.jit(lambda a: a * 2 + 1)(x)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_a_device_is_found() -> None:
+    on = device()
+    x = np.arange(7000.0)
+    before = on.statistics.launches
+    with pytest.warns(RuntimeWarning, match=f"no C compiler and runs programs on {on.name}"):
+        found = twice(x)
+    np.testing.assert_array_equal(found, 2 * x + 1)
+    assert on.statistics.launches > before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # once is enough
+        np.testing.assert_array_equal(np.asarray(wf.asarray(x) * 3), 3 * x)
+        complex_ = x * (1 + 1j)  # which OpenCL has not
+        np.testing.assert_array_equal(twice(complex_), complex_ * 2 + 1)
+        out = np.empty_like(complex_)
+        wf.jit(lambda a: a - 1)(complex_, out=out)
+        np.testing.assert_array_equal(out, complex_ - 1)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_else_programs_are_interpreted() -> None:
+    x = np.arange(7000.0)
+    with (
+        mock.patch.object(opencl, "find", return_value=()),
+        pytest.warns(RuntimeWarning, match="no C compiler and interprets programs"),
+    ):
+        np.testing.assert_array_equal(twice(x), 2 * x + 1)
