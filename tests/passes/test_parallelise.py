@@ -174,3 +174,45 @@ def test_accumulated_elements() -> None:
     other = body.replace("a[i]", "v[i]")
     assert loops(parallelised(program(other, "for i from 1 to n")).program) == 0
     assert loops(parallelised(program(other)).program) == 1  # it reads what it accumulates
+
+
+def test_rounds_that_keep_to_a_row() -> None:
+    source = parse("""
+program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
+  sizes n, m
+{
+  let y: f64[n, m] = loop (v: f64[n, m] = w) for i from 0 to n {
+    let z: f64[n, m] = loop (q: f64[n, m] = v) for j from 1 to m {
+      let r: f64 = q[i, j - 1]
+      let s: f64 = q[i, j]
+      let t: f64 = add(r, s)
+      let u: f64[n, m] = update q[i, j] = t
+      in u
+    }
+    in z
+  }
+  in y
+}
+""")
+    result = parallelised(source).program
+    assert [type(let.expr) for let in result.body.statements][0] is fun.Kernel
+    assert loops(result) == 1
+
+
+@pytest.mark.parametrize("index", ["2", "i"])
+def test_what_a_branch_accumulates(index: str) -> None:
+    source = parse(f"""
+program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
+  sizes n, m
+{{
+  let y: f64 = loop (v: f64 = 0.5) for i from 0 to n {{
+    let t: f64 = a[i]
+    let r: f64 = x[{index}]
+    let c: bool = less(t, r)
+    let u: f64 = if c {{ let s: f64 = add(v, t) in s }} else {{ in v }}
+    in u
+  }}
+  in y
+}}
+""")
+    assert loops(parallelised(source).program) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.ops.dtypes import DType
-from weft.passes.dependence import Access, Dims, Rounds, elements_apart, reads
-from weft.passes.knowledge import Knowledge
-from weft.passes.versions import Chain, bound_in
+from weft.passes.versions import bound_in
 
 OPERATIONS = (
     "add", "multiply", "minimum", "maximum", "logical_and", "logical_or", "bitwise_and",
@@ -76,9 +74,9 @@ def of_scalar(
         step = None if let is None else _step(let.expr, bound, param, unordered)
         if step is None or (operation and step[0] != operation):
             return None
-        operation, previous, element, negated = step
+        operation, previous, element, negated, test = step
         elements.append((element, negated))
-        links.add(last.name)
+        links |= {last.name, *test}
         last = previous
     if not operation or not isinstance(last, fun.Var):
         return None
@@ -89,18 +87,44 @@ def of_scalar(
 
 def _step(
     expr: fun.Expr, bound: Mapping[str, fun.Let], param: fun.Var, unordered: bool
-) -> tuple[str, fun.Atom, fun.Atom, bool] | None:
-    """(operation, what is accumulated so far, the element, whether it is subtracted)."""
+) -> tuple[str, fun.Atom, fun.Atom, bool, tuple[str, ...]] | None:
+    """(operation, what is accumulated so far, the element, whether it is subtracted, a test)."""
     if not isinstance(expr, fun.Apply):
         return None
     if expr.operation == "subtract":
-        return "add", expr.arguments[0], expr.arguments[1], True
-    if expr.operation not in OPERATIONS:
+        return "add", expr.arguments[0], expr.arguments[1], True, ()
+    operation: str = expr.operation
+    test: tuple[str, ...] = ()
+    if operation == "where":
+        extreme = _extreme_of(expr, bound, param, unordered)
+        if extreme is None:
+            return None
+        operation, name = extreme
+        test = (name,)
+    if operation not in OPERATIONS:
         return None
-    left, right = expr.arguments
+    left, right = expr.arguments[-2:]
     for one, other in ((left, right), (right, left)):
         if _leads_to(one, bound, param):
-            return expr.operation, one, other, False
+            return operation, one, other, False, test
+    return None
+
+
+def _extreme_of(
+    expr: fun.Apply, bound: Mapping[str, fun.Let], param: fun.Var, unordered: bool
+) -> tuple[str, str] | None:
+    """Python's `min(a, b)` or `max(a, b)`, where(b < a, b, a), and the name of its test.
+
+    It is an associative operation but for floats that do not compare.
+    """
+    test, chosen, other = expr.arguments
+    let = bound.get(test.name) if isinstance(test, fun.Var) else None
+    assert isinstance(param.type, fun.Scalar)
+    if let is None or not (unordered or param.type.dtype.is_integer):
+        return None
+    for operation, comparison in (("minimum", "less"), ("maximum", "greater")):
+        if let.expr == fun.Apply(comparison, (chosen, other)):
+            return operation, let.pattern[0].name
     return None
 
 
@@ -112,7 +136,7 @@ def _leads_to(atom: fun.Atom, bound: Mapping[str, fun.Let], param: fun.Var) -> b
         let = bound.get(atom.name)
         if let is None or not isinstance(let.expr, fun.Apply):
             return False
-        nearer = [a for a in let.expr.arguments if _leads_to(a, bound, param)]
+        nearer = [a for a in let.expr.arguments[-2:] if _leads_to(a, bound, param)]
         if len(nearer) != 1:
             return False
         atom = nearer[0]
@@ -182,48 +206,64 @@ def _extreme(dtype: DType, least: bool) -> Any:
     return -np.inf if least else np.inf
 
 
-# ---------------------------------------------------------------- elements of arrays
+def branch_sums(let: fun.Let, names: Names) -> list[fun.Let]:
+    """What a branch accumulates, accumulated after it.
+
+    let t = if c { let u = add(s, x) in u } else { in s }
+     => let e = if c { in x } else { in -0.0 }
+        let t = add(s, e)
+    """
+    assert isinstance(let.expr, fun.If)
+    sides = [let.expr.then, let.expr.otherwise]
+    pattern, after = list(let.pattern), []
+    results = [list(side.results) for side in sides]
+    for number, var in enumerate(let.pattern):
+        for side, other in ((0, 1), (1, 0)):
+            same = sides[other].results[number]
+            found = None
+            if isinstance(same, fun.Var) and same.name not in bound_in(sides[other]):
+                found = of_scalar(same, sides[side].results[number], sides[side], False)
+            if found is None or not isinstance(same, fun.Var):
+                continue
+            statements = without(sides[side], found.links)
+            results[side][number] = found.element(statements, names)
+            results[other][number] = neutral(found.operation, found.dtype)
+            sides[side] = fun.Body(tuple(statements), tuple(results[side]))
+            pattern[number] = fun.Var(names.fresh("e"), var.type)
+            both = fun.Apply(found.operation, (same, pattern[number]))
+            after.append(fun.Let((var,), both, let.place))
+            break
+    if not after:
+        return [let]
+    bodies = [
+        fun.Body(side.statements, tuple(own)) for side, own in zip(sides, results, strict=True)
+    ]
+    chosen = fun.If(let.expr.condition, bodies[0], bodies[1])
+    return [fun.Let(tuple(pattern), chosen, let.place), *after]
 
 
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """One element that every round accumulates: x[dims] = operation(x[dims], element)."""
+def apart_sums(let: fun.Let, names: Names) -> list[fun.Let]:
+    """A loop that stays accumulates from nothing, so that what is around it can be parallel.
 
-    number: int
-    dims: Dims
-    found: Accumulation
-    body: fun.Body  # without the accumulation
-
-
-def of_elements(
-    chains: Mapping[int, Chain], loop: fun.Loop, rounds: Rounds, known: Knowledge
-) -> Elements | None:
-    """The element that every round of a loop accumulates, where that is all that it does."""
-    if len(chains) != 1 or len(loop.params) != 1:
-        return None
-    ((number, chain),) = chains.items()
-    if len(chain.writes) != 1:
-        return None
-    (write,) = chain.writes
-    if any(isinstance(dim, fun.Span) or not dim.variables() <= rounds.outside
-           for dim in write.dims):  # fmt: skip
-        return None
-    old = [
-        let for let in loop.body.statements
-        if isinstance(let.expr, fun.Index) and let.expr.array.name == chain.root.name
-        and let.expr.indices == write.dims
-    ]  # fmt: skip
-    if len(old) != 1:
-        return None
-    statements = tuple(let for let in loop.body.statements if let not in (old[0], write.let))
-    body = fun.Body(statements, (write.value,))
-    found = of_scalar(old[0].pattern[0], write.value, body, unordered=False)
-    if found is None:
-        return None
-    body = fun.Body(tuple(without(body, found.links)), ())
-    written = Access(chain.root.name, write.dims, (), None)
-    inside = known.within(rounds.index, rounds.lower, rounds.upper - 1)
-    for access in reads(body, {chain.root.name}, ()):
-        if not elements_apart(access, written, inside):
-            return None
-    return Elements(number, write.dims, found, body)
+    let t = loop (s1 = s) ..  =>  let r = loop (s1 = -0.0) ..; let t = add(s, r)
+    """
+    assert isinstance(let.expr, fun.Loop)
+    loop, pattern, after = let.expr, list(let.pattern), []
+    initial = list(loop.initial)
+    for number, (param, result) in enumerate(zip(loop.params, loop.body.results, strict=True)):
+        if isinstance(loop.form, fun.While) and param.name in walk.free_names(loop.form.condition):
+            continue
+        start = loop.initial[number]
+        found = None
+        if isinstance(start, fun.Var):
+            found = of_scalar(param, result, loop.body, unordered=True)
+        if found is None:
+            continue
+        initial[number] = neutral(found.operation, found.dtype)
+        pattern[number] = fun.Var(names.fresh("r"), param.type)
+        both = fun.Apply(found.operation, (start, pattern[number]))
+        after.append(fun.Let((let.pattern[number],), both, let.place))
+    if not after:
+        return [let]
+    made = replace(loop, initial=tuple(initial))
+    return [fun.Let(tuple(pattern), made, let.place), *after]

@@ -80,7 +80,7 @@ def _places(
                 merged = (values[0] or old[0], values[1] or old[1])
                 places[same] = _Place(write.dims, merged, write.let.place)
                 continue
-            if not _is_inside(write.dims, chain.root, known):
+            if not is_inside(write.dims, chain.root, known):
                 return None
             access = Access("", write.dims, (), None)
             if not all(elements_apart(access, Access("", p.dims, (), None), known) for p in places):
@@ -97,7 +97,7 @@ def _names_of(dims: Dims) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_inside(dims: Dims, array: fun.Var, known: Knowledge) -> bool:
+def is_inside(dims: Dims, array: fun.Var, known: Knowledge) -> bool:
     """Whether elements are in an array whatever the condition is."""
     assert isinstance(array.type, fun.Array)
     for dim, extent in zip(dims, array.type.shape, strict=True):

@@ -32,6 +32,7 @@ from weft.passes import accumulation
 from weft.passes.branch_writes import branch_writes
 from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
 from weft.passes.knowledge import Knowledge
+from weft.passes.localise import localise
 from weft.passes.places_written import Aggregate, aggregate
 from weft.passes.races import Race, Unknown, find_race
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
@@ -110,6 +111,7 @@ class _Parallelise:
     names: Names
     parallel: frozenset[Place]
     remarks: list[Remark] = field(default_factory=list)
+    marked: int = 0  # how many of the loops around are said to be parallel
 
     # ------------------------------------------------------------ inner first
 
@@ -124,9 +126,12 @@ class _Parallelise:
         match expr:
             case fun.Loop(_, _, fun.For(index, lower, upper), body):
                 inside = known.within(index.name, lower, upper - 1)
+                marked = let.place in self.parallel
+                self.marked += marked
                 expr = replace(expr, body=self.body(body, inside))
-                found = _Loop(self, replace(let, expr=expr), known).converted()
-                return [replace(let, expr=expr)] if found is None else found
+                done = self.loop(replace(let, expr=expr), known)
+                self.marked -= marked
+                return done
             case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
                 inside = known
                 for dim in space:
@@ -135,11 +140,35 @@ class _Parallelise:
             case _ if walk.bodies(expr):
                 expr = walk.map_bodies(expr, lambda b: self.body(b, known))
         let = replace(let, expr=expr)
+        if isinstance(expr, fun.Loop):
+            return self.kept(let, known)
         if isinstance(expr, fun.If):
+            (let, *after) = accumulation.branch_sums(let, self.names)
             lifted = branch_writes(let, self.names, known)
-            if lifted is not None:
-                return lifted
+            return [*(lifted or [let]), *after]
         return [let]
+
+    def loop(self, let: fun.Let, known: Knowledge) -> list[fun.Let]:
+        """A `for` loop, whose body is done."""
+        marked = let.place in self.parallel
+        part = localise(let, self.names, known, wholly=True)
+        if part is not None:
+            before, inner, after = part
+            found = _Loop(self, inner, known, silent=True).converted()
+            if found is not None:
+                return [before, *found, after]
+            if not marked:
+                return [before, *self.kept(inner, known), after]
+        found = _Loop(self, let, known).converted()
+        return self.kept(let, known) if found is None else found
+
+    def kept(self, let: fun.Let, known: Knowledge) -> list[fun.Let]:
+        """A loop that stays, carrying no more than it has to."""
+        part = localise(let, self.names, known, wholly=False)
+        if part is not None:
+            before, inner, after = part
+            return [before, *self.kept(inner, known), after]
+        return accumulation.apart_sums(let, self.names) if self.marked else [let]
 
 
 def _whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
@@ -151,10 +180,13 @@ def _whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
 class _Loop:
     """One `for` loop, its inner loops being done."""
 
-    def __init__(self, outer: _Parallelise, let: fun.Let, known: Knowledge) -> None:
+    def __init__(
+        self, outer: _Parallelise, let: fun.Let, known: Knowledge, silent: bool = False
+    ) -> None:
         assert isinstance(let.expr, fun.Loop)
         assert isinstance(let.expr.form, fun.For)
         self.outer = outer
+        self.silent = silent
         self.names = outer.names
         self.let = let
         self.loop = let.expr
@@ -179,8 +211,8 @@ class _Loop:
             if chain is not None and chain.root.name == param.name:
                 chains[number] = chain
                 continue
-            marked = self.let.place in self.outer.parallel
-            found = accumulation.of_scalar(param, result, self.loop.body, marked)
+            unordered = self.outer.marked > 0
+            found = accumulation.of_scalar(param, result, self.loop.body, unordered)
             if found is None:
                 self.refused(f"{param.name} is needed by the next round")
                 return None
@@ -193,10 +225,6 @@ class _Loop:
         )
         if not chains:
             return self._accumulated(self.body, sums)
-        if not sums:
-            elements = accumulation.of_elements(chains, self.loop, self.rounds, self.known)
-            if elements is not None:
-                return self._elements(elements)
         if not self._independent(list(chains.values())):
             return None
         return self._kernel(chains, sums)
@@ -210,7 +238,7 @@ class _Loop:
     ) -> None:
         """Remember why a loop that should be parallel is not."""
         place = self.let.place
-        if place is not None and place in self.outer.parallel:
+        if place is not None and place in self.outer.parallel and not self.silent:
             self.outer.remarks.append(Remark(place, reason, left, right, race))
 
     # ------------------------------------------------------------ independence
@@ -382,22 +410,3 @@ class _Loop:
             both = fun.Apply(one.operation, (self.loop.initial[number], total))
             done.append(fun.Let((self.let.pattern[number],), both, self.let.place))
         return done
-
-    def _elements(self, found: accumulation.Elements) -> list[fun.Let]:
-        """An element of an array that all rounds accumulate, as a reduction."""
-        array = self.loop.initial[found.number]
-        assert isinstance(array, fun.Var)
-        type_ = fun.Scalar(found.found.dtype)
-        statements = list(found.body.statements)
-        element = found.found.element(statements, self.names)
-        space, body = self.shifted(fun.Body(tuple(statements), (element,)))
-        total, old, new = (fun.Var(self.names.fresh(base), type_) for base in "ron")
-        points = tuple(dim for dim in found.dims if not isinstance(dim, fun.Span))
-        both = fun.Apply(found.found.operation, (old, total))
-        reduce = accumulation.reduction((space,), body, [found.found], self.names)
-        pattern = (self.let.pattern[found.number],)
-        lets: list[tuple[tuple[fun.Var, ...], fun.Expr]] = [
-            ((total,), reduce), ((old,), fun.Index(array, points)), ((new,), both),
-            (pattern, fun.Update(array, found.dims, new)),
-        ]  # fmt: skip
-        return [fun.Let(names, expr, self.let.place) for names, expr in lets]
