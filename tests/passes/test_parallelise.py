@@ -195,7 +195,7 @@ program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
 }
 """)
     result = parallelised(source).program
-    assert [type(let.expr) for let in result.body.statements][0] is fun.Kernel
+    assert isinstance(result.body.statements[0].expr, fun.Kernel)
     assert loops(result) == 1
 
 
