@@ -8,7 +8,7 @@ from lower.test_reductions import ARGMAX
 
 from weft.fun import nodes as fun
 from weft.fun.parse import parse
-from weft.lower.operators import is_commutative, positional
+from weft.lower.operators import is_commutative, selection
 
 TEMPLATE = """program p(x: f32[n]) sizes n {
   let v: f32, k: i64 = reduce (; i < n) from -inf_f32, 0 {
@@ -49,4 +49,4 @@ def test_arithmetic_is_not_decided() -> None:
     expr = parse(ARGMAX).body.statements[0].expr
     assert isinstance(expr, fun.Reduce)
     assert not is_commutative(expr.operator)
-    assert positional(expr) is not None  # asked only where the operator commutes
+    assert selection(expr) is None

@@ -7,7 +7,7 @@ Loads and costly operations do not leave a branch, nor a loop that may not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -268,3 +268,15 @@ class Emitter:
     def store(self, array: MemArray, indices: tuple[Size, ...], value: imp.Expr) -> None:
         pointer, index = self.address(array, indices)
         self.emit(imp.Store(pointer, index, value))
+
+
+@contextmanager
+def frozen(e: Emitter, state: Sequence[imp.Var]) -> Iterator[list[imp.Expr]]:
+    """The state's values at this point, for code that computes the next ones."""
+    values: list[imp.Expr] = []
+    for var in state:
+        now = e.unit.var("v", var.dtype)
+        e.emit(imp.Declare(now, var))
+        e.depths[now.name] = e.depth
+        values.append(now)
+    yield values

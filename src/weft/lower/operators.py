@@ -1,4 +1,4 @@
-"""What can be known of the operators of reductions: whether they commute, and a special case.
+"""What can be known of the operators of reductions: whether they commute, and selections.
 
 An operator of comparisons and selections alone is decided by cases: its result depends on
 nothing but how the two sides of each component are ordered, so trying every order (with
@@ -60,12 +60,16 @@ def is_commutative(operator: fun.Lambda) -> bool:
     return is_componentwise(operator) or _commutes_by_cases(operator)
 
 
-def _commutes_by_cases(operator: fun.Lambda) -> bool:
+def _commutes_by_cases(operator: fun.Lambda, distinct: int | None = None) -> bool:
+    """Whether it does in every case, but where the sides' component `distinct` is the same."""
     components = _components(operator)
     if components is None:
         return False
     count = len(operator.params) // 2
-    cases = list(product(*(_orders(param.type.dtype) for param in operator.params[:count])))
+    orders = [_orders(param.type.dtype) for param in operator.params[:count]]
+    if distinct is not None:
+        orders[distinct] = [order for order in orders[distinct] if order[0] != order[1]]
+    cases = list(product(*orders))
     columns = [
         [np.array([case[k][side] for case in cases], operator.params[k].type.dtype.numpy)
          for k in range(count)]
@@ -134,43 +138,86 @@ def _evaluate(operator: fun.Lambda, arguments: list[Any]) -> list[Any]:
     return [values[r.name] for r in operator.body.results if isinstance(r, fun.Var)]
 
 
-# ---------------------------------------------------------------- positions
+# ---------------------------------------------------------------- selections
 
 
 @dataclass(frozen=True, slots=True)
-class Positional:
-    """A reduction that selects elements, one component of which is their position.
+class Selection:
+    """A reduction that selects one element by some of its components, of ties the first.
 
-    Within a lane elements come in increasing order, so comparisons of that component are
-    decided: `later` is the operator where the left side stands first, on positions that
-    are int32 (of blocks in a grain).
+    Attributes
+    ----------
+    position : int
+        The component that is the reduced index itself, plus an offset.
+    keys : tuple of int
+        The components that are compared.
+    better : fun.Lambda
+        Of the keys of two elements, the left one standing first: whether the right one is
+        selected. It is not where they tie.
+    best : fun.Lambda
+        Of the keys of two elements, those of the one selected, or ones that tie with them.
+    is_extreme : bool
+        There is one key, and `best` is `minimum` or `maximum`, which keep NaN.
     """
 
-    component: int
-    later: fun.Lambda
+    position: int
+    keys: tuple[int, ...]
+    better: fun.Lambda
+    best: fun.Lambda
+    is_extreme: bool
 
 
-def positional(reduce: fun.Reduce) -> Positional | None:
-    """arg-max and its like, where the body's component is the reduced index itself (plus an
-    offset) and the operator is commutative by cases."""
+def selection(reduce: fun.Reduce) -> Selection | None:
+    """arg-max and its like: an operator that is proved to select one side whole, by keys alone
+    but for ties, where it selects the first position.
+
+    It must be associative, as every operator of a reduction: the keys are then in a weak
+    order, and which element is selected does not depend on how elements are grouped.
+    """
     operator = reduce.operator
     components = _components(operator)
-    if components is None or is_componentwise(operator):
+    position = _position(reduce)
+    if components is None or position is None or not _commutes_by_cases(operator, position):
         return None
+    better = _better(operator, components, position)
+    if better is None:
+        return None
+    count = len(operator.params) // 2
+    used = {name for let in better.body.statements for name in walk.used_names(let.expr)}
+    keys = tuple(
+        k for k in range(count)
+        if operator.params[k].name in used or operator.params[k + count].name in used
+    )  # fmt: skip
+    if position in keys or not keys or any(reduce.neutral[k].type.dtype.is_complex for k in keys):
+        return None
+    params = tuple(operator.params[k + side] for side in (0, count) for k in keys)
+    better = fun.Lambda(params, better.body)
+    if _ties_both_ways(better):
+        return None
+    best = _extreme(better)
+    return Selection(position, keys, better, best or _choice(better), best is not None)
+
+
+def _position(reduce: fun.Reduce) -> int | None:
+    """The component that is the reduced index itself, plus an offset."""
     index = reduce.space[-1].index.name
     sizes = {
         let.pattern[0].name: let.expr.size
         for let in reduce.body.statements
         if isinstance(let.expr, fun.SizeValue)
     }
+    inside = {var.name for let in reduce.body.statements for var in let.pattern}
     for k, result in enumerate(reduce.body.results):
         if not isinstance(result, fun.Var) or result.type.dtype is not DType.I64:
             continue
         size = sizes.get(result.name)
         if result.name == index or (
-            size is not None and size.degree(index) == 1 and size.coefficient(index) == ONE
+            size is not None
+            and size.degree(index) == 1
+            and size.coefficient(index) == ONE
+            and not size.variables() & inside  # what data decide need not increase
         ):
-            return Positional(k, _later(operator, components, k))
+            return k
     return None
 
 
@@ -180,44 +227,110 @@ _DECIDED = {  # of a position on the left that is smaller than the one on the ri
 }  # fmt: skip
 
 
-def _later(operator: fun.Lambda, components: dict[str, int], component: int) -> fun.Lambda:
-    """less(right position, left position) => False, and so on, folded through logic."""
+def _better(operator: fun.Lambda, components: dict[str, int], position: int) -> fun.Lambda | None:
+    """Whether the right side is selected where the left one stands first; None where the
+    components are not all chosen by one condition.
+
+    less(right position, left position) => False, and so on, folded through logic.
+    """
     count = len(operator.params) // 2
-    left, right = operator.params[component], operator.params[component + count]
+    left, right = operator.params[position], operator.params[position + count]
+    chosen = _chosen(operator)
+    if chosen is None:
+        return None
+    condition, right_if_true = chosen
     known: dict[str, fun.Atom] = {}
     statements: list[fun.Let] = []
-
-    def retyped(var: fun.Var) -> fun.Var:
-        if components.get(var.name) == component:
-            return fun.Var(var.name, fun.Scalar(DType.I32))
-        return var
-
     for let in operator.body.statements:
         assert isinstance(let.expr, fun.Apply)
-        arguments = tuple(
-            known.get(a.name, retyped(a)) if isinstance(a, fun.Var) else a
-            for a in let.expr.arguments
-        )
         (var,) = let.pattern
         names = [a.name for a in let.expr.arguments if isinstance(a, fun.Var)]
-        pair = names in ([left.name, right.name], [right.name, left.name])
-        if pair and let.expr.operation in _DECIDED:
-            truth = _DECIDED[let.expr.operation]
-            if names[0] == right.name and let.expr.operation not in ("equal", "not_equal"):
+        operation = let.expr.operation
+        if names in ([left.name, right.name], [right.name, left.name]) and operation in _DECIDED:
+            truth = _DECIDED[operation]
+            if names[0] == right.name and operation not in ("equal", "not_equal"):
                 truth = not truth
             known[var.name] = fun.Const(truth, DType.BOOL)
             continue
-        folded = _fold(let.expr.operation, arguments)
+        arguments = tuple(
+            known.get(a.name, a) if isinstance(a, fun.Var) else a for a in let.expr.arguments
+        )
+        folded = _fold(operation, arguments)
         if folded is not None:
             known[var.name] = folded
         else:
-            expr = fun.Apply(let.expr.operation, arguments)
-            statements.append(fun.Let((retyped(var),), expr, let.place))
-    results = tuple(
-        known.get(r.name, retyped(r)) if isinstance(r, fun.Var) else r
-        for r in operator.body.results
+            statements.append(fun.Let((var,), fun.Apply(operation, arguments), let.place))
+    result = known.get(condition.name, condition)
+    if not right_if_true:
+        names_ = fun.Var(condition.name + ".not", fun.Scalar(DType.BOOL))
+        statements.append(fun.Let((names_,), fun.Apply("logical_not", (result,)), None))
+        result = names_
+    return _only_used(operator.params, statements, (result,))
+
+
+def _chosen(operator: fun.Lambda) -> tuple[fun.Var, bool] | None:
+    """The one condition by which all results are chosen, and whether it chooses the right."""
+    count = len(operator.params) // 2
+    made = {let.pattern[0].name: let.expr for let in operator.body.statements}
+    found: set[tuple[fun.Atom, bool]] = set()
+    for k, result in enumerate(operator.body.results):
+        expr = made.get(result.name) if isinstance(result, fun.Var) else None
+        if not isinstance(expr, fun.Apply) or expr.operation != "where":
+            return None
+        condition, *sides = expr.arguments
+        left, right = operator.params[k], operator.params[k + count]
+        if sides not in ([left, right], [right, left]):
+            return None
+        found.add((condition, sides == [right, left]))
+    if len(found) != 1:
+        return None
+    ((condition, right_if_true),) = found
+    return (condition, right_if_true) if isinstance(condition, fun.Var) else None
+
+
+def _ties_both_ways(better: fun.Lambda) -> bool:
+    """Whether for some keys the right side is selected, and also where they are exchanged."""
+    count = len(better.params) // 2
+    for case in product(*(_orders(param.type.dtype) for param in better.params[:count])):
+        left, right = (
+            [param.type.dtype.numpy.type(pair[side])
+             for param, pair in zip(better.params[:count], case, strict=True)]
+            for side in (0, 1)
+        )  # fmt: skip
+        if _evaluate(better, [*left, *right])[0] and _evaluate(better, [*right, *left])[0]:
+            return True
+    return False
+
+
+def _choice(better: fun.Lambda) -> fun.Lambda:
+    """`where(better, right, left)` of each key."""
+    count = len(better.params) // 2
+    (condition,) = better.body.results
+    choices = tuple(
+        fun.Let((fun.Var(f"{a.name}.best", a.type),), fun.Apply("where", (condition, b, a)), None)
+        for a, b in zip(better.params[:count], better.params[count:], strict=True)
     )
-    return _only_used(tuple(map(retyped, operator.params)), statements, results)
+    results = tuple(let.pattern[0] for let in choices)
+    return fun.Lambda(better.params, fun.Body((*better.body.statements, *choices), results))
+
+
+def _extreme(better: fun.Lambda) -> fun.Lambda | None:
+    """`_choice`, where it is the minimum or the maximum.
+
+    where(logical_or(less(r, l), logical_and(isnan(r), not isnan(l))), r, l) => minimum(l, r)
+    """
+    if len(better.params) != 2:
+        return None
+    dtype = better.params[0].type.dtype
+    pairs = [[dtype.numpy.type(value) for value in order] for order in _orders(dtype)]
+    chosen = [pair[bool(_evaluate(better, pair)[0])] for pair in pairs]
+    for operation in ("minimum", "maximum"):
+        values = [table.lookup(operation).numpy(*pair) for pair in pairs]
+        if np.array_equal(chosen, values, equal_nan=dtype.is_float):
+            result = fun.Var(f"{better.params[0].name}.best", better.params[0].type)
+            let = fun.Let((result,), fun.Apply(operation, better.params), None)
+            return fun.Lambda(better.params, fun.Body((let,), (result,)))
+    return None
 
 
 def _fold(operation: str, arguments: tuple[fun.Atom, ...]) -> fun.Atom | None:

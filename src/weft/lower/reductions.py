@@ -22,10 +22,11 @@ from contextlib import ExitStack, contextmanager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, operators, rows, shapes
+from weft.lower import merging, operators, rows, selections, shapes
 from weft.lower.bodies import apply_lambda, scalar_results
-from weft.lower.emitter import Emitter
-from weft.lower.rows import LANES, simd
+from weft.lower.emitter import Emitter, frozen
+from weft.lower.lanes import Lanes
+from weft.lower.rows import simd
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO
 
@@ -155,18 +156,6 @@ def while_(e: Emitter, condition: imp.Expr) -> Iterator[None]:
     e.emit(imp.While(condition, tuple(body)))
 
 
-@contextmanager
-def frozen(e: Emitter, state: Sequence[imp.Var]) -> Iterator[list[imp.Expr]]:
-    """The state's values at this point, for code that computes the next ones."""
-    values: list[imp.Expr] = []
-    for var in state:
-        now = e.unit.var("v", var.dtype)
-        e.emit(imp.Declare(now, var))
-        e.depths[now.name] = e.depth
-        values.append(now)
-    yield values
-
-
 # ---------------------------------------------------------------- dimensions and grains
 
 
@@ -282,133 +271,28 @@ def grains(
     e: Emitter, reduce: fun.Reduce, begin: imp.Expr, end: imp.Expr, neutral: Values
 ) -> list[imp.Expr]:
     """The straight-line body reduced over begin <= last index < end, grain by grain."""
+    selection = operators.selection(reduce)
+    if selection is not None:
+        return selections.selected(e, reduce, selection, begin, end, neutral)
     counter = Counter(e, reduce.operator, neutral)
     start = e.unit.integer("g")
-    positional = None
-    if operators.is_commutative(reduce.operator):
-        grain = _lanes
-        positional = operators.positional(reduce)
-    else:
-        grain = _neighbours
+    commutes = operators.is_commutative(reduce.operator)
+    name = reduce.space[-1].index.name
+
+    def element(index: imp.Expr) -> list[imp.Expr]:
+        e.bind(name, index)
+        return scalar_results(e, reduce.body)
+
     with e.loop(start, begin, end, step=GRAIN):
         left = e.declare(machine("-", end, start))
         size = e.declare(machine("min", imp.integer(GRAIN), left))
-        if positional is not None:
-            counter.push(_positions(e, reduce, positional, start, size, neutral))
+        if commutes:
+            lanes = Lanes(e, reduce.operator, neutral)
+            lanes.accumulate(element, start, size)
+            counter.push(lanes.total())
         else:
-            counter.push(grain(e, reduce, start, size, neutral))
+            counter.push(_neighbours(e, reduce, start, size, neutral))
     return counter.total()
-
-
-def _lanes(
-    e: Emitter, reduce: fun.Reduce, start: imp.Expr, size: imp.Expr, neutral: Values
-) -> list[imp.Expr]:
-    """A grain in 64 lanes, folded by halves."""
-    lanes = [e.local(value.dtype, LANES, "lane") for value in neutral]
-    name = reduce.space[-1].index.name
-    width = imp.integer(LANES)
-    var = e.unit.integer("l")
-    with simd(e, var, imp.ZERO, width):
-        for lane, value in zip(lanes, neutral, strict=True):
-            e.emit(imp.Store(lane, var, value))
-
-    def accumulate(first: imp.Expr, count: imp.Expr) -> None:
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, count):
-            e.bind(name, e.declare(machine("+", first, var)))
-            values = scalar_results(e, reduce.body)
-            left = [e.declare(imp.Load(lane, var), depth=e.depth) for lane in lanes]
-            for lane, value in zip(lanes, combine(e, reduce.operator, left, values), strict=True):
-                e.emit(imp.Store(lane, var, value))
-
-    whole = e.declare(machine("&", size, imp.integer(-LANES)))
-    end = e.declare(machine("+", start, whole))
-    block = e.unit.integer("i")
-    with e.loop(block, start, end, step=LANES, hoist=True):
-        accumulate(block, width)
-    accumulate(end, e.declare(machine("-", size, whole)))
-    return _halved(e, reduce.operator, lanes)
-
-
-def _halved(e: Emitter, operator: fun.Lambda, lanes: Sequence[imp.Pointer]) -> list[imp.Expr]:
-    """The lanes folded by halves."""
-    half = LANES // 2
-    while half:
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, imp.integer(half)):
-            other = machine("+", var, imp.integer(half))
-            left = [e.declare(imp.Load(lane, var), depth=e.depth) for lane in lanes]
-            right = [e.declare(imp.Load(lane, other), depth=e.depth) for lane in lanes]
-            for lane, value in zip(lanes, combine(e, operator, left, right), strict=True):
-                e.emit(imp.Store(lane, var, value))
-        half //= 2
-    return [e.declare(imp.Load(lane, imp.ZERO), depth=e.depth) for lane in lanes]
-
-
-def _positions(
-    e: Emitter,
-    reduce: fun.Reduce,
-    positional: operators.Positional,
-    start: imp.Expr,
-    size: imp.Expr,
-    neutral: Values,
-) -> list[imp.Expr]:
-    """As `_lanes`, of elements selected with their positions: lanes keep the block's number."""
-    k, name = positional.component, reduce.space[-1].index.name
-    lanes = [e.local(value.dtype, LANES, "lane") for value in neutral]
-    numbers = e.local(DType.I32, LANES, "block")
-    kept = [numbers if c == k else lane for c, lane in enumerate(lanes)]
-    width = imp.integer(LANES)
-    blocks = e.declare(machine(">>", size, imp.integer(LANES.bit_length() - 1)))
-    rest = e.declare(machine("&", size, imp.integer(LANES - 1)))
-
-    def visit(first: imp.Expr, count: imp.Expr, number: imp.Expr | None) -> None:
-        """Lanes begin with a block's elements (None), or combine one into what they have."""
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, count):
-            e.bind(name, e.declare(machine("+", first, var)))
-            values = scalar_results(e, reduce.body)
-            values[k] = imp.Const(0, DType.I32) if number is None else number
-            if number is not None:
-                left = [e.declare(imp.Load(lane, var), depth=e.depth) for lane in kept]
-                values = combine(e, positional.later, left, values)
-            for lane, value in zip(kept, values, strict=True):
-                e.emit(imp.Store(lane, var, value))
-
-    with e.level() as several:
-        visit(start, width, None)
-        block = e.unit.integer("i")
-        with e.loop(block, imp.ONE, blocks, hoist=True):
-            number = e.declare(imp.Cast(DType.I32, block))
-            visit(e.declare(machine("+", start, machine("*", block, width))), width, number)
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, width):
-            number = e.declare(imp.Cast(DType.I64, imp.Load(numbers, var)), depth=e.depth)
-            at = machine("+", machine("*", number, width), var)
-            e.bind(name, e.declare(machine("+", start, e.declare(at))))
-            e.emit(imp.Store(lanes[k], var, scalar_results(e, _position(reduce, k))[0]))
-    with e.level() as few:
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, width):
-            for lane, value in zip(lanes, neutral, strict=True):
-                e.emit(imp.Store(lane, var, value))
-    e.emit(imp.If(machine(">", blocks, imp.ZERO), tuple(several), tuple(few)))
-    var = e.unit.integer("l")
-    end = e.declare(machine("+", start, machine("*", blocks, width)))
-    with simd(e, var, imp.ZERO, rest):
-        e.bind(name, e.declare(machine("+", end, var)))
-        values = scalar_results(e, reduce.body)
-        left = [e.declare(imp.Load(lane, var), depth=e.depth) for lane in lanes]
-        for lane, value in zip(lanes, combine(e, reduce.operator, left, values), strict=True):
-            e.emit(imp.Store(lane, var, value))
-    return _halved(e, reduce.operator, lanes)
-
-
-def _position(reduce: fun.Reduce, component: int) -> fun.Body:
-    """The statements that give the position alone."""
-    result = reduce.body.results[component]
-    statements = tuple(let for let in reduce.body.statements if let.pattern == (result,))
-    return fun.Body(statements, (result,))
 
 
 def _neighbours(

@@ -43,7 +43,7 @@ def suits(kernel: fun.Kernel) -> bool:
         and all(shapes.is_flat(body) and not shapes.has_vector_math(body) for body in bodies)
         and all(isinstance(result.type, fun.Scalar) for result in kernel.body.results)
         and operators.is_commutative(reduce.operator)
-        and operators.positional(reduce) is None
+        and operators.selection(reduce) is None
     )
 
 

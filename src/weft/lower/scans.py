@@ -23,7 +23,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import bounds, kernels, operators, past_caches, reductions, shapes
 from weft.lower.bodies import scalar_results
-from weft.lower.emitter import Emitter
+from weft.lower.emitter import Emitter, frozen
 from weft.lower.rows import simd
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
@@ -92,7 +92,7 @@ def _serial(
             size = e.declare(machine("min", imp.integer(TILE), left))
             tile = _Tile(e, let, scan, start, size, _NEVER)
             tile.total()
-            with reductions.frozen(e, carry) as before:
+            with frozen(e, carry) as before:
                 for var, value in zip(carry, tile.carries(before), strict=True):
                     e.emit(imp.Assign(var, value))
             tile.scan()
@@ -216,7 +216,7 @@ class _Tile:
         e = self.e
         state = [e.mutable(value.dtype, value, "carry") for value in before]
         stream = e.unit.integer("s")
-        with e.loop(stream, imp.ZERO, self.count), reductions.frozen(e, state) as now:
+        with e.loop(stream, imp.ZERO, self.count), frozen(e, state) as now:
             for carry, value in zip(self.carry, now, strict=True):
                 e.emit(imp.Store(carry, stream, value))
             totals = [e.declare(imp.Load(total, stream), depth=e.depth) for total in self.totals]
@@ -300,7 +300,7 @@ class _Tile:
 def advance(e: Emitter, scan: fun.Scan, carry: Sequence[imp.Var]) -> Sequence[imp.Expr]:
     """One element combined into the carry: the result there, from before or after."""
     values = scalar_results(e, scan.body)
-    with reductions.frozen(e, carry) as before:
+    with frozen(e, carry) as before:
         after = reductions.combine(e, scan.operator, before, values)
         for var, value in zip(carry, after, strict=True):
             e.emit(imp.Assign(var, value))
