@@ -197,6 +197,17 @@ def test_a_cap_on_the_device_is_kept() -> None:
     assert {f"{on.name} in", f"{on.name} compute", f"{on.name} out"} <= queues
 
 
+def test_what_all_boxes_need_is_copied_once() -> None:
+    on = device()
+    rng = np.random.default_rng(2)
+    table, at = rng.normal(size=1000), rng.integers(0, 1000, 400_000)
+    with wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}):
+        before = on.statistics.bytes_in
+        found = wf.jit(lambda t, i: wf.take(t, i) * 2)(table, at)
+    np.testing.assert_array_equal(found, table[at] * 2)
+    assert on.statistics.bytes_in - before < at.nbytes + 2 * table.nbytes
+
+
 def test_what_cannot_fit_is_refused() -> None:
     on = device()
     x, at = np.ones(100_000), np.arange(100_000)[::-1].copy()

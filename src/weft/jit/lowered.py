@@ -11,6 +11,7 @@ from weft.errors import ArgumentError, user_place
 
 if TYPE_CHECKING:
     from weft.fun.nodes import Program
+    from weft.plan.segment import Dialect
 
 
 class Lowered:
@@ -83,8 +84,10 @@ class Lowered:
         ]
         return "\n".join(map(show, programs))
 
-    def source(self, dialect: str = "c") -> str:
-        """The text of each compiled segment.
+    def source(self, dialect: Dialect = "c") -> str:
+        """The text of each compiled segment, in C, OpenCL C or CUDA C++.
+
+        What a dialect has no form for (complex numbers in OpenCL) is in C.
 
         Raises
         ------
@@ -93,10 +96,12 @@ class Lowered:
         """
         from weft.compiler import compile_segment
 
-        if dialect != "c":
-            raise ArgumentError(f"dialect {dialect!r}", '"c"', place=user_place())
+        if dialect not in ("c", "opencl", "cuda"):
+            expected = '"c", "opencl" or "cuda"'
+            raise ArgumentError(f"dialect {dialect!r}", expected, place=user_place())
         optimise = settings().optimise
-        return "\n".join(compile_segment(piece, {}, optimise).source for piece in self._pieces())
+        segments = [compile_segment(p, {}, optimise, dialect) for p in self._pieces()]
+        return "\n".join(segment.source for segment in segments)
 
     def __repr__(self) -> str:
         return f"<lowered {self.program.name}: .fun, .funmem, .imp, .source('c')>"

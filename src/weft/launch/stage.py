@@ -16,7 +16,7 @@ from weft.launch.artifacts import segment_of
 from weft.launch.device import CPU, INTERPRETER, dialect_of, have_compiler, load
 from weft.mem.nodes import THREADS
 from weft.passes.tile_time import tile_time
-from weft.plan.nodes import DeviceCode, Pending, StageCode
+from weft.plan.nodes import DeviceCode, Held, Pending, StageCode
 from weft.plan.segment import Layout, Segment
 from weft.runtime.devices.cpu import LoadedSegment
 from weft.runtime.devices.protocol import FAILURE_BYTES
@@ -84,17 +84,22 @@ class DeviceStage:
         outputs: Sequence[NDArray],
         workspace: npt.NDArray[np.uint8],
     ) -> None:
-        self.start(integers, inputs, outputs).wait()
+        self.start(integers, inputs, outputs, None).wait()
 
     def start(
         self,
         integers: npt.NDArray[np.int64],
         inputs: Sequence[NDArray],
         outputs: Sequence[NDArray],
+        held: Any,
     ) -> Pending:
         """Begin a box; arrays are in use until it has ended."""
         values = [self._items.get(k, value) for k, value in enumerate(integers.tolist())]
-        return self._loaded.start(values, inputs, outputs)
+        return self._loaded.start(values, inputs, outputs, held)
+
+    def hold(self, inputs: Mapping[int, NDArray]) -> Held:
+        """Copy inputs that are the same for all boxes."""
+        return self._loaded.hold(inputs)
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a run besides its arguments."""

@@ -32,6 +32,13 @@ class Pending(Protocol):
         """Return when its arrays are not in use any more, whatever went wrong."""
 
 
+class Held(Protocol):
+    """Arrays that stay on a device while boxes that all need them come and go."""
+
+    def release(self) -> None:
+        """Give their memory back."""
+
+
 class DeviceCode(Protocol):
     """What runs boxes on a device with memory of its own, several at once.
 
@@ -57,13 +64,17 @@ class DeviceCode(Protocol):
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a box besides its arguments, for sizes that are ints or one for each box."""
 
+    def hold(self, inputs: Mapping[int, npt.NDArray[Any]]) -> Held:
+        """Copy inputs, by their positions, that are the same for all boxes."""
+
     def start(
         self,
         integers: npt.NDArray[np.int64],
         inputs: Sequence[npt.NDArray[Any]],
         outputs: Sequence[npt.NDArray[Any]],
+        held: Any,
     ) -> Pending:
-        """Begin a box: copies in, kernels, copies out."""
+        """Begin a box: copies in of what is not held (as `hold` gave it), kernels, copies out."""
 
 
 class StageCode(Protocol):

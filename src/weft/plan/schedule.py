@@ -356,6 +356,11 @@ class Scheduler:
         for slots in range(min(most, count), 0, -1):
             yield min(slots + 1, count), slots
 
+    def _held(self, inputs: tuple[int, ...], boxes: Boxes) -> int:
+        """Bytes of windows that are whole arrays: several boxes share them on a device."""
+        windows = zip(inputs, self.stage.windows, strict=True)
+        return sum(size for size, w in windows if w.axis is None) if boxes.count > 1 else 0
+
     def _may_overlap(self) -> bool:
         """Whether boxes are on a device, several at once."""
         return self.code.device is not None and not self.stage.carries
@@ -376,7 +381,8 @@ class Scheduler:
         on_device = 0
         if self.code.device is not None:
             own = np.max(self.code.device.memory(self._values(boxes)), initial=0)
-            on_device = slots * (sum(inputs) + sum(outputs) + int(own))
+            held = self._held(inputs, boxes)
+            on_device = held + slots * (sum(inputs) - held + sum(outputs) + int(own))
         staging = sum(
             _pages(size)
             for size, where in zip(inputs, self.where, strict=True)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import SourceError
-from weft.plan.nodes import Output, Pending, Plan, PlannedStage, Window, memory_sink
+from weft.plan.nodes import Held, Output, Pending, Plan, PlannedStage, Window, memory_sink
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
 from weft.runtime.memory import Pool
@@ -169,6 +169,8 @@ class _StageRun:
         self.plan = run.plan
         self.stopping = threading.Event()
         self.before = run.moved
+        self.each = (planned.bytes_read + planned.bytes_written) / max(self.boxes.count, 1)
+        self.held: Held | None = None
         self.workspace = self.pool.empty((planned.workspace,), np.uint8)
         self.windows: list[Callable[[int], Array]] = [
             self._input(number, window) for number, window in enumerate(self.stage.windows)
@@ -336,13 +338,13 @@ class _StageRun:
             flying.popleft()
             finish(box, outputs)
 
+        self.held = self._hold()
         try:
             for box in boxes:
                 oldest = flying[0][0] if flying else box
                 read_ahead(max(oldest + depth - 1, box + 1))
                 _wait(reads.get(box, ()))
-                # Now nobody needs the buffers of the box before the oldest: it is computed,
-                # its halo copied.
+                # Now nobody needs the buffers of the box before the oldest.
                 read_ahead(oldest + depth)
                 reads.pop(box, None)
                 _wait(writes.pop(box - depth, ()))
@@ -360,8 +362,18 @@ class _StageRun:
         finally:
             for _, pending, _ in flying:
                 pending.abandon()
+            if self.held is not None:
+                self.held.release()
         for futures in writes.values():
             _wait(futures)
+
+    def _hold(self) -> Held | None:
+        """What all boxes need, on the device from the first to the last."""
+        device = self.planned.code.device
+        if device is None or self.boxes.count < 2:
+            return None
+        windows = enumerate(self.stage.windows)
+        return device.hold({k: self.windows[k](0) for k, w in windows if w.axis is None})
 
     def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:
         """Compute a box, or begin it on a device; where its results are, or will be."""
@@ -372,17 +384,13 @@ class _StageRun:
         outputs = [output(box) for output in self.outputs]
         code, integers = self.planned.code, self.planned.integers[box]
         if code.device is not None:
-            return code.device.start(integers, inputs, outputs), outputs
-        with profile.span(f"{self.plan.name} box", "compute", int(self._each())):
+            return code.device.start(integers, inputs, outputs, self.held), outputs
+        with profile.span(f"{self.plan.name} box", "compute", int(self.each)):
             code.run(integers, inputs, outputs, self.workspace)
         return None, outputs
 
-    def _each(self) -> float:
-        """Bytes that a box moves, on average."""
-        return (self.planned.bytes_read + self.planned.bytes_written) / max(self.boxes.count, 1)
-
     def _report(self, box: int) -> None:
-        self.run_.moved = self.before + int(self._each() * (box + 1))
+        self.run_.moved = self.before + int(self.each * (box + 1))
         if self.run_.progress is not None:
             self.run_.progress(self.run_.moved, self.plan.bytes_moved)
 

@@ -12,27 +12,19 @@ import threading
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from time import perf_counter, sleep
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import CompileError, DeviceError, MemoryLimitError, UnsupportedError, WeftError
-from weft.plan import launches
 from weft.plan.segment import Segment
-from weft.runtime import profile
 from weft.runtime.cache import key_of, open_cache
-from weft.runtime.devices.protocol import FAILURE_BYTES, Statistics, raise_failure, row_major
+from weft.runtime.devices.opencl_runs import OpenClSegment
+from weft.runtime.devices.protocol import Statistics
 from weft.runtime.memory import format_bytes
-
-NDArray: TypeAlias = npt.NDArray[Any]
 
 SLOTS = 3
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
-_ALIGNMENT = 128
-_SPINS = 200
-_NAP = 0.0002
 
 
 @cache
@@ -70,7 +62,7 @@ class OpenClDevice:
         self._lock = threading.Lock()
         self._context: Any = None
         self._used = 0
-        self._free_slots: list[_Slot] = []
+        self._free_slots: list[Slot] = []
 
     @property
     def context(self) -> Any:
@@ -175,14 +167,14 @@ class OpenClDevice:
         with self._lock:
             self._used -= max(count, 1)
 
-    def take_slot(self) -> _Slot:
+    def take_slot(self) -> Slot:
         """A queue with its buffers, that nobody else uses."""
         with self._lock:
             if self._free_slots:
                 return self._free_slots.pop()
-        return _Slot(self)
+        return Slot(self)
 
-    def give_back(self, slot: _Slot) -> None:
+    def give_back(self, slot: Slot) -> None:
         """The slot is free for another run; its buffers are kept for it while they fit."""
         with self._lock:
             self._free_slots.append(slot)
@@ -211,7 +203,7 @@ def _first_lines(error: BaseException) -> str:
     return " ".join(str(error).split())[:500]
 
 
-class _Slot:
+class Slot:
     """A queue, and buffers by what they are for."""
 
     def __init__(self, device: OpenClDevice) -> None:
@@ -252,210 +244,3 @@ class _Slot:
             count, buffer = self.buffers.pop()
             buffer.release()
             self.device.free(count)
-
-
-class OpenClSegment:
-    """A segment compiled for a device."""
-
-    def __init__(self, device: OpenClDevice, segment: Segment) -> None:
-        self.device = device
-        self.segment = segment
-        program = device.build(segment.source)
-        self._kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
-        self._lock = threading.Lock()  # a kernel's arguments are its own state
-
-    def start(
-        self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray]
-    ) -> _Run:
-        """Queue copies in, launches, copies out.
-
-        Raises
-        ------
-        MemoryLimitError
-            When the device's memory is too small.
-        DeviceError
-            When the device fails.
-        """
-        run = _Run(self, integers, inputs, results)
-        try:
-            run.enqueue()
-        except BaseException as error:
-            run.abandon()
-            if isinstance(error, self.device.cl.Error):
-                raise self.device.error(run.stage, error) from error
-            raise
-        return run
-
-
-class _Run:
-    """One run of a segment in a slot."""
-
-    def __init__(
-        self,
-        loaded: OpenClSegment,
-        integers: Sequence[int],
-        inputs: Sequence[NDArray],
-        results: Sequence[NDArray],
-    ) -> None:
-        self.loaded = loaded
-        self.device = loaded.device
-        self.segment = loaded.segment
-        self.values = dict(zip(self.segment.integers, map(int, integers), strict=True))
-        self.inputs = [row_major(array) for array in inputs]
-        self.results = results
-        self.landed = [a if a.flags.c_contiguous else np.empty(a.shape, a.dtype) for a in results]
-        self.slot = self.device.take_slot()
-        self.stage = "allocation"
-        self.events: list[tuple[str, str, Any, int]] = []
-        self.ended = False
-
-    # ------------------------------------------------------------ going in
-
-    def enqueue(self) -> None:
-        """Everything that does not have to wait."""
-        cl, slot, segment = self.device.cl, self.slot, self.segment
-        self.began = perf_counter()
-        arrays = [*self.inputs, *self.landed]
-        workspace = segment.workspace.evaluate(self.values)
-        sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
-        names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
-        self.buffers = slot.fit(sizes, names)
-        self.stage = "a copy to it"
-        slot.failure[:] = 0
-        self._copy("in", "failures", self.buffers[-1], slot.failure)
-        for param, buffer, array in zip(segment.params, self.buffers, self.inputs, strict=False):
-            self._copy("in", param.name, buffer, array)
-        self._steps(segment.steps)
-        self.stage = "a copy from it"
-        outputs = self.buffers[len(self.inputs) :]
-        for result, buffer, array in zip(segment.results, outputs, self.landed, strict=False):
-            self._copy("out", result.name, buffer, array)
-        self._copy("out", "failures", self.buffers[-1], slot.failure)
-        self.last = cl.enqueue_marker(slot.queue)
-        slot.queue.flush()
-
-    def _copy(self, way: str, name: str, buffer: Any, array: NDArray) -> None:
-        if not array.nbytes:
-            return
-        cl, queue, statistics = self.device.cl, self.slot.queue, self.device.statistics
-        source, target = (buffer, array) if way == "out" else (array, buffer)
-        event = cl.enqueue_copy(queue, target, source, is_blocking=False)
-        if way == "in":
-            statistics.copies_in += 1
-            statistics.bytes_in += array.nbytes
-        else:
-            statistics.copies_out += 1
-            statistics.bytes_out += array.nbytes
-        self.events.append((f"copy {way} {name}", f"{self.device.name} {way}", event, array.nbytes))
-
-    # ------------------------------------------------------------ steps
-
-    def _steps(self, steps: launches.Steps) -> None:
-        values = self.values
-        for step in steps:
-            match step:
-                case launches.Launch():
-                    self._launch(step)
-                case launches.Define(name, size):
-                    values[name] = size.evaluate(values)
-                case launches.Read():
-                    values[step.name] = self._read(step)
-                case launches.Repeat(index, lower, upper, inner):
-                    for number in range(lower.evaluate(values), upper.evaluate(values)):
-                        values[index] = number
-                        self._steps(inner)
-                case launches.While(before, condition, inner):
-                    self._steps(before)
-                    while values[condition]:
-                        self._steps(inner)
-                        self._steps(before)
-                case launches.Branch(condition, then, otherwise):
-                    self._steps(then if values[condition] else otherwise)
-
-    def _launch(self, step: launches.Launch) -> None:
-        items = step.items.evaluate(self.values)
-        if items <= 0:
-            return
-        self.stage = f"the launch of {step.kernel}"
-        group = min(step.group, self.device.device.max_work_group_size)
-        integers = [np.int64(self.values[name]) for name in step.integers]
-        # Blocks are parameters, results, workspace (-1 among them), then the failures.
-        blocks = [self.buffers[-2 if number < 0 else number] for number in step.blocks]
-        kernel = self.loaded._kernels[step.kernel]
-        with self.loaded._lock:
-            kernel.set_args(self.buffers[-1], *blocks, *integers)
-            event = self.device.cl.enqueue_nd_range_kernel(
-                self.slot.queue, kernel, (-(-items // group) * group,), (group,)
-            )
-        self.device.statistics.launches += 1
-        self.events.append((step.kernel, f"{self.device.name} compute", event, 0))
-
-    def _read(self, step: launches.Read) -> int:
-        """A scalar, once all that was launched has run."""
-        self.stage = "reading a scalar from it"
-        cl, slot = self.device.cl, self.slot
-        value = np.zeros(1, np.dtype(step.dtype))
-        buffer = self.buffers[-2 if step.block < 0 else step.block]
-        offset = step.offset.evaluate(self.values)
-        cl.enqueue_copy(slot.queue, value, buffer, src_offset=offset, is_blocking=False)
-        event = cl.enqueue_copy(slot.queue, slot.failure, self.buffers[-1], is_blocking=False)
-        slot.queue.flush()
-        self._wait_for(event)
-        self._check()
-        return int(value[0])
-
-    # ------------------------------------------------------------ coming back
-
-    def wait(self) -> None:
-        """Return when the results are there."""
-        if self.ended:
-            return
-        try:
-            self.stage = "waiting for it"
-            self._wait_for(self.last)
-            self._check()
-            for array, landed in zip(self.results, self.landed, strict=True):
-                if landed is not array:
-                    np.copyto(array, landed)
-            self._record()
-        except self.device.cl.Error as error:
-            raise self.device.error(self.stage, error) from error
-        finally:
-            self.abandon()
-
-    def _wait_for(self, event: Any) -> None:
-        """Ctrl-C is heard meanwhile."""
-        status = self.device.cl.command_execution_status
-        spins = 0
-        while event.command_execution_status > status.COMPLETE:
-            spins += 1
-            sleep(0 if spins < _SPINS else _NAP)
-        event.wait()  # raises what went wrong
-
-    def _check(self) -> None:
-        code, index, extent = self.slot.failure.tolist()
-        if code:
-            raise_failure(self.segment, code, index, extent)
-
-    def abandon(self) -> None:
-        """The slot is free once nothing on its queue uses the arrays any more."""
-        if self.ended:
-            return
-        self.ended = True
-        try:
-            self.slot.queue.finish()
-        except self.device.cl.Error:  # a queue that has failed is not used again
-            self.slot.release()
-        else:
-            self.device.give_back(self.slot)
-
-    def _record(self) -> None:
-        """What the device's own clock says of each command, on the host's clock."""
-        recorder = profile.recorder
-        if recorder is None or not self.events:
-            return
-        ended = perf_counter()
-        shift = ended - self.last.profile.end * 1e-9
-        for name, queue, event, count in self.events:
-            start, end = event.profile.start * 1e-9 + shift, event.profile.end * 1e-9 + shift
-            recorder.record(name, queue, start, end, count)

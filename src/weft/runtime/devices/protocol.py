@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import ArgumentError, InternalError, OutOfBoundsError
-from weft.plan.nodes import Pending
+from weft.plan.nodes import Held, Pending
 from weft.plan.segment import Segment
 
 NDArray = npt.NDArray[Any]
@@ -50,10 +50,20 @@ class LoadedSegment(Protocol):
     def device(self) -> Device:
         """Where it is."""
 
+    def hold(self, inputs: Mapping[int, NDArray]) -> Held:
+        """Copy inputs, by their positions, that several runs share."""
+
     def start(
-        self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray]
+        self,
+        integers: Sequence[int],
+        inputs: Sequence[NDArray],
+        results: Sequence[NDArray],
+        held: Any = None,
     ) -> Pending:
-        """Queue copies in, launches, copies out; arrays stay as they are until it has ended."""
+        """Queue copies in, launches, copies out; arrays stay as they are until it has ended.
+
+        What is `held` (from `hold`) is not copied again.
+        """
 
 
 class Device(Protocol):
