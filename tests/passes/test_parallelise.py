@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.check import check
@@ -216,3 +217,30 @@ program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
 }}
 """)
     assert loops(parallelised(source).program) == 0
+
+
+@pytest.mark.parametrize("bounds", ["0 to i + 1", "i to m", "1 to n - i - 1", "i to i + 2"])
+def test_triangles_are_squared(bounds: str) -> None:
+    source = parse(f"""
+program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
+  sizes n, m
+{{
+  let y: f64[n, m] = loop (v: f64[n, m] = w) for i from 0 to m - 1 {{
+    let z: f64[n, m] = loop (q: f64[n, m] = v) for j from {bounds} {{
+      let s: f64 = q[i, j]
+      let t: f64 = add(s, 1.0)
+      let u: f64[n, m] = update q[i, j] = t
+      in u
+    }}
+    in z
+  }} @ "here.py":1
+  in y
+}}
+""")
+    sizes = {"n": 5, "m": 6}
+    result = parallelise(source, sizes, {Place("here.py", 1)})
+    check(result.program)
+    assert not result.remarks
+    assert loops(result.program) == 0
+    (found,), (expected,) = ran(result.program, sizes), ran(source, sizes)
+    np.testing.assert_array_equal(found, expected)

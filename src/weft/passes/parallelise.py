@@ -35,6 +35,7 @@ from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
 from weft.passes.places_written import Aggregate, aggregate
 from weft.passes.races import Race, Unknown, find_race
+from weft.passes.square import square
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
 from weft.sizes import ZERO, Fact, Poly, Size
 
@@ -128,10 +129,12 @@ class _Parallelise:
                 inside = known.within(index.name, lower, upper - 1)
                 marked = let.place in self.parallel
                 self.marked += marked
-                expr = replace(expr, body=self.body(body, inside))
-                done = self.loop(replace(let, expr=expr), known)
+                squared = self._squared(let, known) if self.marked else None
+                if squared is None:
+                    expr = replace(expr, body=self.body(body, inside))
+                    squared = self.loop(replace(let, expr=expr), known)
                 self.marked -= marked
-                return done
+                return squared
             case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
                 inside = known
                 for dim in space:
@@ -147,6 +150,25 @@ class _Parallelise:
             lifted = branch_writes(let, self.names, known)
             return [*(lifted or [let]), *after]
         return [let]
+
+    def _squared(self, let: fun.Let, known: Knowledge) -> list[fun.Let] | None:
+        """A loop around a triangle, where that is parallel as a square."""
+        assert isinstance(let.expr, fun.Loop)
+        assert isinstance(let.expr.form, fun.For)
+        loop = square(let.expr, self.names)
+        if loop is None:
+            return None
+        fresh = walk.Substitution(fresh=self.names.fresh)
+        loop_copy = fresh.expr(loop)
+        assert isinstance(loop_copy, fun.Loop)
+        assert isinstance(loop_copy.form, fun.For)
+        form, remarks = loop_copy.form, list(self.remarks)
+        inside = known.within(form.index.name, form.lower, form.upper - 1)
+        body = self.body(loop_copy.body, inside)
+        made = replace(let, expr=replace(loop_copy, body=body))
+        found = _Loop(self, made, known, silent=True).converted()
+        self.remarks[:] = remarks
+        return found
 
     def loop(self, let: fun.Let, known: Knowledge) -> list[fun.Let]:
         """A `for` loop, whose body is done."""
