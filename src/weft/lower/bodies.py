@@ -8,7 +8,7 @@ from typing import assert_never
 from weft.errors import InternalError
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
-from weft.lower import boundaries, bounds
+from weft.lower import boundaries, bounds, parts
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.ops import table
@@ -20,7 +20,10 @@ SPECULATE = 64  # at most this many operations are computed where a branch would
 
 def lower_body(e: Emitter, body: fun.Body) -> tuple[fun.Atom, ...]:
     """The statements in order; the results, whose scalars are then known to the emitter."""
-    for let in body.statements:
+    checks = parts.checks(body)
+    for position, let in enumerate(body.statements):
+        for part in checks.get(position, ()):
+            parts.check(e, part)
         e.place = let.place or e.place
         e.unit.statement(e, let)
     return body.results
@@ -101,8 +104,7 @@ def _dynamic(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> im
     value, limit = e.named(index), e.named(extent)
     inside = bounds.within(e, value, limit)
     if e.watched is None:
-        fail = imp.Fail(e.unit.failure(array, axis, e.place), value, limit)
-        e.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), (fail,)))
+        bounds.require(e, array, axis, value, limit)
         return None
     e.watch(value, limit, array, axis)
     return inside

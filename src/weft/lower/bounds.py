@@ -14,6 +14,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower.emitter import Emitter
 from weft.lower.unit import Bounds
+from weft.ops.dtypes import DType
 from weft.sizes import ONE, Poly, Size
 
 
@@ -181,6 +182,16 @@ def refines(e: Emitter, conditions: Iterable[Size]) -> bool:
 
 def within(e: Emitter, index: imp.Expr, extent: imp.Expr) -> imp.Expr:
     return machine("&&", machine(">=", index, imp.ZERO), machine("<", index, extent))
+
+
+def require(e: Emitter, array: str, axis: int, index: imp.Expr, extent: imp.Expr) -> None:
+    """Fails where an index is outside of its array; in a simd loop, after it."""
+    if e.watched is not None:
+        e.watch(index, extent, array, axis)
+        return
+    outside = imp.Apply("logical_not", (within(e, index, extent),), DType.BOOL)
+    fail = imp.Fail(e.unit.failure(array, axis, e.place), index, extent)
+    e.emit(imp.If(outside, (fail,)))
 
 
 def nonnegative(poly: Poly) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from weft.fun import nodes as fun
 from weft.lmad import Lmad
-from weft.lower import lmads
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
@@ -107,8 +106,6 @@ def lower_update(e: Emitter, let: fun.Let) -> None:
     update = let.expr
     assert isinstance(update, fun.Update | fun.LmadUpdate)
     target = memory(let.pattern[0])
-    if isinstance(update, fun.LmadUpdate):
-        lmads.check_update(e, update)
     copy(e, memory(update.array), target)
     if isinstance(update, fun.Update):
         part = window(target, update.dims)

@@ -25,7 +25,7 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import free_variables, views
-from weft.lower import copies, cpu, gpu_items, gpu_scans, kernels, reductions, shapes
+from weft.lower import copies, cpu, gpu_items, gpu_scans, kernels, parts, reductions, shapes
 from weft.lower.emitter import Emitter
 from weft.lower.segment import describe, integers, unit_of
 from weft.lower.unit import memory
@@ -107,7 +107,10 @@ class Host:
         self.flush()
 
     def _body(self, body: fun.Body) -> None:
-        for let in body.statements:
+        checks = parts.checks(body)
+        for position, let in enumerate(body.statements):
+            for part in checks.get(position, ()):
+                parts.check(self.e, part)
             self.e.place = let.place or self.e.place
             self.statement(self.e, let)
 

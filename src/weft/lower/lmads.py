@@ -15,20 +15,25 @@ from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.plan.segment import CollisionCheck
-from weft.sizes import Poly
+from weft.sizes import Poly, Size
 
 
 def check_update(e: Emitter, update: fun.LmadUpdate) -> None:
     """The checks that an update needs."""
-    lmad = Lmad(
-        bounds.expand(e, update.offset),
-        tuple((bounds.expand(e, n), bounds.expand(e, stride)) for n, stride in update.dims),
-    )
-    _check_bounds(e, lmad, update.array)
+    lmad = known(e, update.offset, update.dims)
+    check_bounds(e, lmad, update.array)
     _check_collisions(e, lmad, update.array.name)
 
 
-def _check_bounds(e: Emitter, lmad: Lmad, array: fun.Var) -> None:
+def known(e: Emitter, offset: Size, dims: tuple[tuple[Size, Size], ...]) -> Lmad:
+    """The LMAD with int64 scalars replaced by what they are known to be."""
+    return Lmad(
+        bounds.expand(e, offset),
+        tuple((bounds.expand(e, n), bounds.expand(e, stride)) for n, stride in dims),
+    )
+
+
+def check_bounds(e: Emitter, lmad: Lmad, array: fun.Var) -> None:
     """0 <= least and greatest < extent, where there are elements."""
     (extent,) = memory(array).shape
     indices = [e.unit.fresh("at.") for _ in lmad.dims]
@@ -50,11 +55,7 @@ def _check_bounds(e: Emitter, lmad: Lmad, array: fun.Var) -> None:
         greatest = machine("+", greatest, imp.Select(rising, span, imp.ZERO))
     with e.branch(filled):
         for end in (least, greatest):
-            value, limit = e.declare(end, depth=e.depth), e.named(extent)
-            outside = imp.Apply("logical_not", (bounds.within(e, value, limit),), DType.BOOL)
-            e.emit(
-                imp.If(outside, (imp.Fail(e.unit.failure(array.name, 0, e.place), value, limit),))
-            )
+            bounds.require(e, array.name, 0, e.declare(end, depth=e.depth), e.named(extent))
 
 
 def _check_collisions(e: Emitter, lmad: Lmad, array: str) -> None:

@@ -9,6 +9,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.lower import bounds, cpu
+from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import Placed, Unit
 from weft.mem.nodes import THREADS, MemArray, Program
@@ -100,9 +101,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
         if isinstance(param.type, fun.Scalar):
             pointer = e.pointer(param.name, param.type.dtype)
             e.bind(param.name, e.declare(imp.Load(pointer, imp.ZERO), depth=0))
-    for let in program.body.statements:
-        e.place = let.place
-        unit.statement(e, let)
+    lower_body(e, program.body)
     for k, (result, target) in enumerate(
         zip(program.body.results, memory_program.destinations, strict=True)
     ):

@@ -42,8 +42,9 @@ def short_circuit(program: Program) -> Program:
     - *creation*: all that lies in the source's block is made in the body of the point;
     - *layout*: layout changes between where it is made and the point can be undone, and
       those of its aliases applied again;
-    - *scope*: what occurs in its new index function is known where it is made, and in that
-      of an update at an LMAD, which may be refused, before anything runs;
+    - *scope*: what occurs in its new index function is known where it is made, and what
+      tells whether an update is in bounds, which is checked before; an update at an LMAD,
+      which may meet an element twice, is proved right, or by the launch;
     - *overlap*: what is written to it meets nothing of the destination's block that is
       used later, up to the point, nor what is written there while it is still read.
     """
@@ -119,6 +120,15 @@ def _binders(let: fun.Let) -> Iterator[str]:
         for body in walk.bodies(let.expr):
             for inner in body.statements:
                 yield from _binders(inner)
+
+
+def _checked(let: fun.Let) -> frozenset[str]:
+    """What the check of an update looks at, before anything is written there."""
+    if not isinstance(let.expr, fun.Update | fun.LmadUpdate):
+        return frozenset()
+    _, sizes, _ = walk.operands(let.expr)
+    sizes = [*sizes, *walk.type_sizes(let.expr.array.type)]
+    return frozenset().union(*(size.variables() for size in sizes))
 
 
 def _names(let: fun.Let) -> frozenset[str]:
@@ -328,7 +338,7 @@ class _ShortCircuit:
 
     def lifted(self, body: _Body, first: int, position: int, point: Point) -> list[int]:
         """The statements of scalars that must be known before the first."""
-        needed = sorted(variables(point.target.index))
+        needed = sorted(variables(point.target.index) | _checked(body.statements[position]))
         lifted: set[int] = set()
         while needed:
             name = needed.pop()
