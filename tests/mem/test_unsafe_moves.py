@@ -54,6 +54,26 @@ def test_layout_accepts_a_source_of_which_its_block_holds_parts() -> None:
     assert not program.blocks
 
 
+def kept(after: str, read: str) -> str:
+    """A copy of a row, by a loop, which a kernel may read in its own result's place."""
+    return (
+        row("x")
+        + "let w: f64[m] = loop (p: f64[m] = x) for t from 0 to 2 { in x }\n"
+        + after
+        + f"let z: f64[m] = kernel (i < m) {{ let e: f64 = {read}[i] let g: f64 = w[i]"
+        + " let f: f64 = add(e, g) in f }\n"
+    )
+
+
+def test_overlap_accepts_a_copy_of_what_only_is_read() -> None:
+    assert not rows(kept("", "x")).blocks
+
+
+def test_overlap_rejects_a_copy_of_what_is_overwritten() -> None:
+    """Both rows may move to the result; then the copy is none, and must not change."""
+    assert len(rows(kept("let u: f64[m] = update x[0] = 7_f64\n", "u")).blocks) == 1
+
+
 # ---------------------------------------------------------------- what is known, and where
 
 

@@ -41,6 +41,7 @@ class Access:
     place : Place or None
         In the user's code.
     written : bool
+        False of a write: what is there already stays.
     """
 
     index: Lmad | None
@@ -143,7 +144,9 @@ class Inspection:
                 return self.at_once(let.pattern, [array])
             case fun.Copy(array):
                 if self.same(array, let.pattern[0]):
-                    return Summary()
+                    found = Summary()
+                    self.keep(found, let.pattern[0])
+                    return found
                 return self.at_once(let.pattern, [array])
             case fun.Concat(arrays, axis):
                 return self.concat(let.pattern[0], arrays, axis)
@@ -187,12 +190,19 @@ class Inspection:
             access = Access(index or whole, whole, array.name, self.place, written=False)
             found.uses[access] = None
 
-    def write(self, found: Summary, var: fun.Var, index: Lmad | None = None) -> None:
+    def write(
+        self, found: Summary, var: fun.Var, index: Lmad | None = None, written: bool = True
+    ) -> None:
         memory = self.at(var)
         if memory is not None:
             moves = var.name in self.moving
-            access = Access(index or memory.index, memory.index, var.name, self.place, written=True)
+            access = Access(index or memory.index, memory.index, var.name, self.place, written)
             (found.writes if moves else found.uses)[access] = None
+
+    def keep(self, found: Summary, var: fun.Var, index: Lmad | None = None) -> None:
+        """What is copied to where it is stays there: other arrays may be read, not written."""
+        if var.name in self.moving:
+            self.write(found, var, index, written=False)
 
     def read_element(self, expr: fun.Index) -> Summary:
         """One element; along an axis with a boundary rule, any."""
@@ -250,6 +260,8 @@ class Inspection:
         if memory is None or not memory.index.same(index):
             self.read(found, value)
             self.write(found, var, index)
+        else:
+            self.keep(found, var, index)
 
     # ------------------------------------------------------------ iterations
 
@@ -325,6 +337,8 @@ class Inspection:
         everywhere = [self.over(use, ranges) for use in uses]
         for write in inner.writes:
             for before, use, anywhere in zip(inner.uses, uses, everywhere, strict=True):
+                if not (write.written or use.written):
+                    continue
                 if not _meet(write, before) and self.disjoint(write, anywhere):
                     continue
                 if not others:
@@ -411,7 +425,7 @@ class Inspection:
     def check(self, writes: Iterable[Access], uses: Iterable[Access]) -> None:
         for write in writes:
             for use in uses:
-                if not self.disjoint(write, use):
+                if (write.written or use.written) and not self.disjoint(write, use):
                     self.refuse(write, use)
 
     def disjoint(self, write: Access, use: Access) -> bool:

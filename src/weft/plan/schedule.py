@@ -337,7 +337,7 @@ class Scheduler:
                         break  # smaller boxes that overlap are better
                 planned = self._with_depth(boxes, depth, slots)
                 if self._fits(planned):
-                    self.code.check({**self.analysis.sizes, **boxes.values})
+                    self.code.check(self._values(boxes))
                     return planned
             following = following or smaller()
             if following is None:
