@@ -205,6 +205,8 @@ def _expr(expr: fun.Expr, values: dict[str, Any]) -> list[Any]:
             return [new]
         case fun.Copy(array):
             return [values[array.name].copy()]
+        case fun.Empty(dtype, shape):
+            return [np.full([_size(s, values) for s in shape], 99, dtype.numpy)]
         case fun.If(condition, then, otherwise):
             return _body(then if _atom(condition, values) else otherwise, values)
         case fun.Loop(params, initial, form, body):

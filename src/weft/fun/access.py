@@ -15,6 +15,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.nest import Nest, Value, constant
 from weft.lmad import exact
+from weft.ops.dtypes import DType
 from weft.sizes import Size
 
 Numbers: TypeAlias = Any  # int, or an int64 ndarray
@@ -41,6 +42,11 @@ def inside(
         limit = np.broadcast_to(extent, active.shape)[where]
         raise out_of_bounds(int(first), int(limit), array, axis, place)
     return np.where(bad, 0, index)
+
+
+def noise(dtype: DType) -> Any:
+    """What elements that do not matter hold: what shows where a result depends on them."""
+    return np.nan if dtype.kind in "fc" else dtype.numpy.type(0.0 if dtype is DType.BOOL else 85)
 
 
 def out_of_bounds(
@@ -248,6 +254,10 @@ class Accesses(Nest):
                 return self.updated(array, [index], False, self.array(source), len(lmad_dims))
             case fun.Copy(array):
                 return self.array(array)
+            case fun.Empty(dtype, shape):
+                return np.full(
+                    (1,) * rank + tuple(map(self.extent, shape)), noise(dtype), dtype.numpy
+                )
             case _:
                 raise AssertionError(type(expr))
 

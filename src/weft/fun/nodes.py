@@ -7,7 +7,7 @@
     expr       = scalar operation | cast | size | index          -- scalars
                | slice | permute | reshape | broadcast | lmad    -- layout changes: views
                | kernel | reduce | scan | scatter                -- data parallelism
-               | concat | update | copy                          -- other array expressions
+               | concat | update | copy | empty                  -- other array expressions
                | if | loop | call
 
 A *scalar* is a variable of type `Scalar`; arrays have rank >= 1. Sizes, indices and
@@ -307,6 +307,14 @@ class Copy:
     array: Var
 
 
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """An array of elements that do not matter: a program writes one before it reads it."""
+
+    dtype: DType
+    shape: tuple[Size, ...]
+
+
 # ---------------------------------------------------------------- control and calls
 
 
@@ -367,7 +375,7 @@ Expr: TypeAlias = (
     Apply | Cast | SizeValue | Index
     | Slice | LmadSlice | Permute | Reshape | Broadcast
     | Kernel | Reduce | Scan | Scatter
-    | Concat | Update | LmadUpdate | Copy
+    | Concat | Update | LmadUpdate | Copy | Empty
     | If | Loop | Call
 )  # fmt: skip
 

@@ -414,6 +414,9 @@ class Parser:
     def _copy(self) -> fun.Expr:
         return fun.Copy(self.var())
 
+    def _empty(self) -> fun.Expr:
+        return fun.Empty(self.dtype(), self.listed(self.poly))
+
     def _update(self) -> fun.Expr:
         array, dims = self.var(), self.dims()
         self.expect("=")
@@ -477,5 +480,5 @@ class Parser:
 
 _FORMS = frozenset(
     ("size", "slice", "lmad", "permute", "reshape", "broadcast", "kernel", "reduce", "scan",
-     "scatter", "concat", "copy", "update", "update_lmad", "if", "loop", "call")
+     "scatter", "concat", "copy", "empty", "update", "update_lmad", "if", "loop", "call")
 )  # fmt: skip

@@ -198,6 +198,8 @@ class Printer:
                 return f"update_lmad {array.name}{self.lmad(offset, lmad_dims)} = {source.name}"
             case fun.Copy(array):
                 return f"copy {array.name}"
+            case fun.Empty(dtype, shape):
+                return f"empty {dtype} ({_join(shape)})"
             case fun.If(condition, then, otherwise):
                 blocks = f"{self.block(then, indent)} else {self.block(otherwise, indent)}"
                 return f"if {self.atom(condition)} {blocks}"

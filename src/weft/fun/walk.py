@@ -82,6 +82,8 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
             )
         case fun.Copy(array):
             return fun.Copy(to.var(array))
+        case fun.Empty(dtype, shape):
+            return fun.Empty(dtype, tuple(map(to.size, shape)))
         case fun.If(condition, then, otherwise):
             return fun.If(to.atom(condition), to.body(then), to.body(otherwise))
         case fun.Loop(params, initial, form, body):
@@ -248,6 +250,16 @@ def free_names(body: fun.Body) -> frozenset[str]:
             if isinstance(var.type, fun.Array):
                 _use_operands([], list(var.type.shape), used)
     return frozenset(used)
+
+
+def uses(body: fun.Body) -> Iterator[str]:
+    """Each variable as often as it is used as an operand or a result, at any depth."""
+    for let in statements(body):
+        atoms, _, _ = operands(let.expr)
+        yield from (atom.name for atom in atoms if isinstance(atom, fun.Var))
+        for inner in bodies(let.expr):
+            yield from (atom.name for atom in inner.results if isinstance(atom, fun.Var))
+    yield from (atom.name for atom in body.results if isinstance(atom, fun.Var))
 
 
 # ---------------------------------------------------------------- substitution

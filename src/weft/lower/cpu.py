@@ -26,6 +26,8 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
             bodies.lower_scalar(e, let)
         case fun.Slice() | fun.LmadSlice() | fun.Permute():
             see(e, let, let.expr.array)
+        case fun.Empty():
+            e.depths["@" + let.pattern[0].name] = e.depth
         case fun.Copy():
             copies.lower_copy(e, let)
         case fun.Reshape(array) | fun.Broadcast(array):

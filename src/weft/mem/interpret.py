@@ -216,6 +216,8 @@ class Evaluation:
             case fun.Copy(array):
                 source, target = self.at(array), self.at(pattern[0])
                 self.heap.copy(source, source.numbers(), target, target.numbers())
+            case fun.Empty():
+                pass  # reading what nothing has written since is an error
             case fun.Update() | fun.LmadUpdate():
                 self.update(expr, pattern[0])
             case fun.If(condition, then, otherwise):

@@ -371,7 +371,7 @@ class _ShortCircuit:
             if others.isdisjoint(body.used[place]):
                 continue
             let = body.statements[place]
-            fills = isinstance(let.expr, fun.Copy | fun.Broadcast) and (
+            fills = isinstance(let.expr, fun.Copy | fun.Broadcast | fun.Empty) and (
                 self.arrays.memory[let.pattern[0].name].block == point.target.block
             )
             known = all(body.bound.get(n, -1) < first for n in walk.used_names(let.expr))

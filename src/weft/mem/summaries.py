@@ -135,7 +135,7 @@ class Inspection:
                 return Summary()
             case fun.Index():
                 return self.read_element(expr)
-            case fun.Slice() | fun.LmadSlice() | fun.Permute():
+            case fun.Slice() | fun.LmadSlice() | fun.Permute() | fun.Empty():
                 return Summary()
             case fun.Reshape(array) | fun.Broadcast(array):
                 source, target = self.at(array), self.at(let.pattern[0])

@@ -59,7 +59,7 @@ class Reads:
 
     def expr(self, expr: fun.Expr, ranges: Ranges, scope: int) -> None:
         match expr:
-            case fun.Apply() | fun.Cast() | fun.SizeValue():
+            case fun.Apply() | fun.Cast() | fun.SizeValue() | fun.Empty():
                 pass
             case fun.Index(array, indices, boundary):
                 self.sites.append(Site(array, indices, boundary, ranges, scope))

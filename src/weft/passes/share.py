@@ -52,7 +52,8 @@ class _Share:
                 expr, walk.Mapper(renamed.atom, renamed.size, self.body, renamed.binder)
             )
         key = _key(expr)
-        for known in reversed(self.known):
+        two = isinstance(expr, fun.Empty)  # soon they hold different things
+        for known in () if two else reversed(self.known):
             found = known.get(key)
             if found is not None:
                 for var, first in zip(let.pattern, found, strict=True):

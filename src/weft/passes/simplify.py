@@ -262,7 +262,7 @@ class _Simplifier:
                 whole = _whole_array(space, body)
                 return expr if whole is None else (whole,)
             case (
-                fun.Reduce() | fun.Scan() | fun.Scatter()
+                fun.Reduce() | fun.Scan() | fun.Scatter() | fun.Empty()
                 | fun.Update() | fun.LmadUpdate() | fun.Loop() | fun.Call()
             ):  # fmt: skip
                 return expr
