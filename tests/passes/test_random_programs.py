@@ -13,6 +13,7 @@ from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.passes import split_reductions as split
 from weft.passes.collapse import collapse
+from weft.passes.defer import defer
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
 from weft.passes.fuse_horizontal import fuse_horizontal
@@ -31,7 +32,7 @@ Pass = Callable[[fun.Program], fun.Program]
 
 
 PASSES = [
-    simplify, share, remove_dead, flatten, raise_reshapes, fuse_vertical, fuse_horizontal,
+    simplify, share, remove_dead, flatten, raise_reshapes, fuse_vertical, fuse_horizontal, defer,
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from weft.passes import nest as nesting
 from weft.passes import split_reductions as splitting
 from weft.passes import tile_time as tiling
 from weft.passes.collapse import collapse
+from weft.passes.defer import defer
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
 from weft.passes.raise_reshapes import raise_reshapes
@@ -77,6 +78,7 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
         steps.append((split, "last, since a reduction in two steps is hard to fuse"))
     if len(steps) > len(FUSION):
         steps += [
+            (defer, "when no pass is left that would take reads for those of a whole array"),
             (simplify, "what the last passes left: views of views, sizes written out"),
             (share, "reshapes and sizes that several of their statements made"),
             (remove_dead, "and what that made unused"),

@@ -15,7 +15,6 @@ its slice is copied to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from weft.fun import nodes as fun
@@ -30,7 +29,7 @@ def shrink(program: fun.Program) -> fun.Program:
     if not any(isinstance(let.expr, fun.Slice) for let in walk.statements(program.body)):
         return program
     names = Names.of(program)
-    uses = Counter(_uses(program.body))
+    uses = Counter(walk.uses(program.body))
 
     def shrunk(body: fun.Body) -> fun.Body:
         kernels: dict[str, fun.Let] = {}
@@ -51,16 +50,6 @@ def shrink(program: fun.Program) -> fun.Program:
         return fun.Body(tuple(statements.values()), body.results)
 
     return replace(program, body=shrunk(program.body))
-
-
-def _uses(body: fun.Body) -> Iterator[str]:
-    """Each name as often as it is used, at any depth."""
-    for let in walk.statements(body):
-        atoms, _, _ = walk.operands(let.expr)
-        yield from (atom.name for atom in atoms if isinstance(atom, fun.Var))
-        for inner in walk.bodies(let.expr):
-            yield from (atom.name for atom in inner.results if isinstance(atom, fun.Var))
-    yield from (atom.name for atom in body.results if isinstance(atom, fun.Var))
 
 
 def _over(
@@ -93,7 +82,7 @@ def _over(
 
 def _at(body: fun.Body, values: dict[str, Size], names: Names) -> fun.Body:
     """The body with polynomials in the place of indices."""
-    used = set(_uses(body))
+    used = set(walk.uses(body))
     scalars: dict[str, fun.Atom] = {}
     lets: list[fun.Let] = []
     for name in sorted(values.keys() & used):
