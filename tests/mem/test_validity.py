@@ -81,8 +81,16 @@ def test_random_programs_are_of_every_kind() -> None:
     for seed in range(300):
         for kind in {type(let.expr) for let in statements(generate(random.Random(seed)))}:
             found[kind] = found.get(kind, 0) + 1
-    wanted = set(fun.Expr.__args__) - {fun.Call}  # type: ignore[attr-defined]
+    wanted = set(fun.Expr.__args__) - {fun.Call, fun.Empty}  # type: ignore[attr-defined]
     assert {kind for kind in wanted if found.get(kind, 0) < 10} == set()
+
+
+def test_some_arrays_are_overwritten_before_they_are_read() -> None:
+    found = 0
+    for seed in range(200):
+        made = [walk.statements(f.body) for f in forms(generate(random.Random(seed)).program)]
+        found += any(isinstance(let.expr, fun.Empty) for form in made for let in form)
+    assert found >= 3
 
 
 def test_most_programs_are_short_circuited() -> None:
