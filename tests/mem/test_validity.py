@@ -87,7 +87,7 @@ def test_random_programs_are_of_every_kind() -> None:
 
 def test_some_arrays_are_overwritten_before_they_are_read() -> None:
     found = 0
-    for seed in range(200):
+    for seed in range(450):
         made = [walk.statements(f.body) for f in forms(generate(random.Random(seed)).program)]
         found += any(isinstance(let.expr, fun.Empty) for form in made for let in form)
     assert found >= 3
