@@ -1,6 +1,7 @@
 """From FUN to segments: the pipeline.
 
-FUN --passes--> FUN --introduce--> FUNMEM --hoist, short_circuit, merge_blocks--> FUNMEM
+FUN --passes--> FUN --introduce--> FUNMEM
+FUNMEM --hoist, short_circuit, choose_buffers, merge_blocks--> FUNMEM
 FUNMEM --lower--> IMP --print--> C
 FUNMEM --expand, lower--> IMP kernels, and steps that launch them --print--> OpenCL C, CUDA C++
 """
@@ -16,6 +17,7 @@ from weft.fun import walk
 from weft.lower.gpu import compile_segment as lower_kernels
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
+from weft.mem.choose_buffers import choose_buffers
 from weft.mem.expand import expand
 from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
@@ -95,12 +97,14 @@ def with_memory(
 
 
 def with_versions(
-    program: fun.Program, layouts: Mapping[str, Layout], optimise: str
+    program: fun.Program, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect = "c"
 ) -> tuple[mem.Program, ...]:
     """With memory: first the version for all calls, then perhaps one that has conditions."""
     without = optimise.split()
     made = hoist(introduce(program, layouts))
     found = (made,) if "no-short-circuit" in without else versions(made)
+    if dialect == "c" and "no-short-circuit" not in without:
+        found = tuple(map(choose_buffers, found))  # other dialects know no pointers that change
     return found if "no-merge" in without else tuple(map(merge_blocks, found))
 
 
@@ -130,7 +134,7 @@ def compile_segment(
     printer = opencl if dialect == "opencl" else cuda
     try:
         return _lowered(  # every array lies row-major in the device's memory
-            with_versions(program, {}, optimise),
+            with_versions(program, {}, optimise, dialect),
             lambda version: lower_kernels(
                 expand(version, "interleaved"), ENTRY, dialect, printer.print_kernels
             ),

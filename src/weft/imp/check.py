@@ -126,7 +126,6 @@ class _Checker:
                 self.point(pointer)
             case imp.Choose(pointer, condition, near, far, index):
                 self.expr(condition, DType.BOOL)
-                self.require(near.name in self.locals, f"{near.name} is not a local array")
                 self.require(pointer.dtype is near.dtype is far.dtype, f"{pointer.name}: dtypes")
                 self.use(near)
                 self.use(far)

@@ -174,7 +174,7 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """`pointer` to a local array where the condition holds, else to `far[index]` and on."""
+    """`pointer` to `near[0]` and on where the condition holds, else to `far[index]` and on."""
 
     pointer: Pointer
     condition: Expr

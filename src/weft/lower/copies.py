@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
 from weft.lmad import Lmad
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -40,7 +42,13 @@ def copy(e: Emitter, source: MemArray, target: MemArray) -> None:
     """`target[...] = source[...]`, of one shape; nothing where they are one."""
     if same_memory(source, target):
         return
-    fill(e, target, source)
+    choice = e.unit.choices.get(source.block)
+    if choice is None or target.block not in choice.blocks or source.index != target.index:
+        fill(e, target, source)
+        return
+    number = imp.integer(choice.blocks.index(target.block))
+    with e.branch(machine("!=", e.named(choice.turn), number)):
+        fill(e, target, source)
 
 
 def fill(e: Emitter, target: MemArray, source: MemArray | fun.Atom) -> None:

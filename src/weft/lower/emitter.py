@@ -16,7 +16,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower.unit import Placed, Unit
-from weft.mem.nodes import MemArray
+from weft.mem.nodes import Choice, MemArray
 from weft.ops.dtypes import DType
 from weft.sizes import Poly, Size
 
@@ -42,6 +42,7 @@ class Emitter:
         self.scalars: dict[str, imp.Expr] = {}  # FUN name -> its value here
         self.depths: dict[str, int] = {}  # IMP name, FUN array -> the level that defines it
         self.pointers: dict[tuple[str, DType], imp.Pointer] = {}
+        self.chosen: dict[tuple[int, str, DType], imp.Pointer] = {}
         self.polynomials: dict[tuple[int, Size], imp.Expr] = {}
         self.definitions: dict[str, tuple[str, tuple[Size, ...]]] = {}  # int64 scalars
         self.ranges: dict[str, tuple[Size, Size]] = {}  # index -> lower, upper (exclusive)
@@ -81,8 +82,10 @@ class Emitter:
         yield statements
         self.levels.pop()
         self.floor, self.interior, self.known = floor, interior, known
+        depth = self.depth
+        for chosen in [key for key in self.chosen if key[0] > depth]:
+            del self.chosen[chosen]
         if self.polynomials:
-            depth = self.depth
             for key in [key for key in self.polynomials if key[0] > depth]:
                 del self.polynomials[key]
 
@@ -233,6 +236,8 @@ class Emitter:
 
     def pointer(self, block: str, dtype: DType) -> imp.Pointer:
         """A pointer to a block's elements; a thread's own block is that of this thread."""
+        if block in self.unit.choices:
+            return self.choice(self.unit.choices[block], dtype)
         key = (block, dtype)
         found = self.pointers.get(key)
         if found is None:
@@ -241,6 +246,22 @@ class Emitter:
             at = self.tile_level if placed.per_thread is not None else 0
             self.levels[at].append(self.view(found, placed))
             self.pointers[key] = found
+        return found
+
+    def choice(self, choice: Choice, dtype: DType) -> imp.Pointer:
+        """A pointer to the block that a choice is now."""
+        turn = self.named(choice.turn)
+        at = self.depth_of(turn)
+        key = (at, choice.name, dtype)
+        found = self.chosen.get(key)
+        if found is None:
+            found, *others = [self.pointer(block, dtype) for block in choice.blocks]
+            for number, other in enumerate(others, 1):
+                pointer = self.unit.pointer("p", dtype)
+                here = machine("==", turn, imp.integer(number))
+                self.levels[at].append(imp.Choose(pointer, here, other, found, imp.ZERO))
+                found = pointer
+            self.chosen[key] = found
         return found
 
     def shared_pointer(self, block: str, dtype: DType) -> imp.Pointer:

@@ -81,6 +81,7 @@ def unit_of(memory_program: Program, statement: Callable[[Emitter, fun.Let], Non
         blocks=blocks,
         nonnegative=_nonnegative(prover),
         prover=prover,
+        choices={choice.name: choice for choice in memory_program.choices},
         statement=statement,
         sizes=frozenset(integers(memory_program)),
         scratch_end=workspace,
@@ -150,16 +151,18 @@ def _place(memory_program: Program) -> tuple[dict[str, Placed], Size]:
     placement = place_blocks(memory_program)
     dtypes: dict[str, DType] = {}
     shared: set[str] = set()  # seen as elements of several dtypes
+    alternatives = memory_program.alternatives
     bound = (var.type for let in walk.statements(program.body) for var in let.pattern)
     for array in bound:
         if not isinstance(array, MemArray):
             continue
-        if dtypes.setdefault(array.block, array.dtype) is not array.dtype:
-            shared.add(array.block)
-    for block in memory_program.blocks:
-        place = placement.places[block.name]
-        stride = place.stride if block.per_thread else None
-        placed[block.name] = Placed(-1, place.offset, stride, block.name not in shared)
+        for block in alternatives.get(array.block, (array.block,)):
+            if dtypes.setdefault(block, array.dtype) is not array.dtype:
+                shared.add(block)
+    for own in memory_program.blocks:
+        place = placement.places[own.name]
+        stride = place.stride if own.per_thread else None
+        placed[own.name] = Placed(-1, place.offset, stride, own.name not in shared)
     return placed, placement.workspace
 
 

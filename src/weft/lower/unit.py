@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from weft.errors import InternalError, Place
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
-from weft.mem.nodes import MemArray
+from weft.mem.nodes import Choice, MemArray
 from weft.ops.dtypes import DType
 from weft.plan.segment import CollisionCheck
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
@@ -62,6 +62,7 @@ class Unit:
     sizes: frozenset[str]  # what a launch knows
     scratch_end: Size = ZERO  # where the workspace's blocks end, and what is added to them
     derived: list[Derived] = field(default_factory=list)  # sizes that lowering needs
+    choices: dict[str, Choice] = field(default_factory=dict)
     prover: Callable[[], Prover] = Prover
     checks: dict[Bounds, None] = field(default_factory=dict)
     collisions: dict[CollisionCheck, None] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from weft.errors import InternalError
 from weft.fun import check as fun_check
@@ -20,7 +21,7 @@ from weft.fun.show import show_let
 from weft.mem import layout
 from weft.mem.aliases import looked_at
 from weft.mem.erase import erase
-from weft.mem.nodes import THREAD, THREADS, MemArray, Program
+from weft.mem.nodes import THREAD, THREADS, Choice, MemArray, Program
 from weft.sizes import Poly
 
 
@@ -60,6 +61,7 @@ class _Checker:
         self.scope = {THREADS, *whole.sizes, *(d.name for d in whole.derived), *program.strides}
         self.types: dict[str, MemArray] = {}
         self.let: fun.Let | None = None
+        self.choices = {choice.name: choice for choice in program.choices}
         self.own = {block.name for block in program.blocks if block.per_thread}
         self.given = {param.name for param in whole.params}
         self.results = {f"result_{k}" for k in range(len(program.destinations))}
@@ -69,8 +71,12 @@ class _Checker:
 
     def run(self) -> None:
         whole = self.source.program
-        names = [block.name for block in self.source.blocks]
+        choices = self.source.choices
+        names = [block.name for block in self.source.blocks] + [c.name for c in choices]
         self.require(len(set(names)) == len(names), "two blocks of one name")
+        for choice in choices:
+            apart = len(set(choice.blocks)) == len(choice.blocks)
+            self.require(apart, f"{choice.name} has one block twice")
         for block in self.source.blocks:
             free = block.bytes.variables() - self.scope
             self.require(not free, f"block {block.name} of {block.bytes} bytes: {free} unknown")
@@ -120,6 +126,12 @@ class _Checker:
         assert isinstance(var.type, MemArray)
         block, index = var.type.block, var.type.index
         known = self.own | self.shared | self.given | self.results
+        if (choice := self.choices.get(block)) is not None:
+            free = choice.turn.variables() - self.scope
+            self.require(not free, f"{var.name} in {block}: {', '.join(sorted(free))} unknown")
+            fits = known.difference(self.own).issuperset(choice.blocks)
+            self.require(fits, f"{block} is not one of blocks that all threads share")
+            known = {block}
         self.require(block in known, f"{var.name} is in an unknown block {block}")
         self.require(
             self.in_kernel or block not in self.own, f"{var.name} is in a thread's block {block}"
@@ -139,9 +151,19 @@ class _Checker:
     def same(self, found: fun.Type, wanted: fun.Type, what: str) -> None:
         if isinstance(wanted, MemArray):
             self.require(
-                isinstance(found, MemArray) and layout.same(found, wanted),
+                isinstance(found, MemArray)
+                and self.one_block(found.block, wanted.block)
+                and layout.same(replace(found, block=wanted.block), wanted),
                 f"{what} is not in its place, {wanted.block} + {wanted.index}",
             )
+
+    def one_block(self, left: str, right: str) -> bool:
+        """Whether two names stand for one block; a choice may have more to choose from."""
+        one, other = self.choices.get(left), self.choices.get(right)
+        if one is None or other is None:
+            return left == right
+        pairs = zip(one.blocks, other.blocks, strict=False)
+        return one.turn == other.turn and all(a == b for a, b in pairs)
 
     # ------------------------------------------------------------ bodies and statements
 
@@ -292,9 +314,24 @@ class _Checker:
                     type_.index.offset.substitute(sizes),
                     tuple((e.substitute(sizes), s.substitute(sizes)) for e, s in type_.index.dims),
                 )
-                type_ = MemArray(type_.dtype, index.shape, type_.block, index)
+                block = self.chosen(type_.block, sizes)
+                type_ = MemArray(type_.dtype, index.shape, block, index)
             moved.append(type_)
         return moved
+
+    def chosen(self, block: str, sizes: dict[str, Poly]) -> str:
+        """The block, or the choice, that a choice is with values for scalars."""
+        choice = self.choices.get(block)
+        if choice is None:
+            return block
+        turn = choice.turn.substitute(sizes)
+        if turn.is_constant:
+            known = 0 <= turn.constant < len(choice.blocks)
+            self.require(known, f"{block} has no block {turn}")
+            return choice.blocks[turn.constant]
+        name = f"{block} at {turn}"
+        self.choices[name] = Choice(name, turn, choice.blocks)
+        return name
 
 
 def _differences(body: fun.Body) -> dict[str, Poly]:

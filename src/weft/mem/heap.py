@@ -355,12 +355,13 @@ class Heap:
 
 def _cells(program: Program) -> dict[str, int]:
     """For each block the bytes of its smallest element."""
-    whole, cells = program.program, dict[str, int]()
+    whole, cells, alternatives = program.program, dict[str, int](), program.alternatives
 
     def use(type_: fun.Type) -> None:
         if isinstance(type_, MemArray):
             size = type_.dtype.itemsize
-            cells[type_.block] = min(size, cells.get(type_.block, size))
+            for block in alternatives.get(type_.block, (type_.block,)):
+                cells[block] = min(size, cells.get(block, size))
 
     for type_ in (*(p.type for p in whole.params), *program.destinations):
         use(type_)

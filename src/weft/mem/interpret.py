@@ -65,6 +65,7 @@ class Evaluation:
         self, program: Program, arguments: Sequence[Any], sizes: Mapping[str, int], heap: Heap
     ) -> None:
         self.mem = program
+        self.choices = {choice.name: choice for choice in program.choices}
         self.values: dict[str, Any] = dict(sizes)
         self.heap = heap
         self.places: dict[int, Any] = {}  # by the identity of a type of the program
@@ -154,7 +155,10 @@ class Evaluation:
             found = self.places[id(type_)] = (type_, function, count)
         _, function, count = found
         numbers = function(self.values)
-        return Located(type_.block, type_.dtype, numbers[0], numbers[1:count], numbers[count:])
+        block = type_.block
+        if (choice := self.choices.get(block)) is not None:
+            block = choice.blocks[self.size(choice.turn)]
+        return Located(block, type_.dtype, numbers[0], numbers[1:count], numbers[count:])
 
     def at(self, atom: fun.Atom) -> Located:
         if isinstance(atom, fun.Var) and isinstance(atom.type, MemArray):

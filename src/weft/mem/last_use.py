@@ -75,6 +75,7 @@ class _Walker:
     """Goes through a program once, with what is live at each point."""
 
     def __init__(self, program: Program) -> None:
+        self.alternatives = program.alternatives
         self.temporary = frozenset(block.name for block in program.blocks)
         self.shared = frozenset(block.name for block in program.blocks if not block.per_thread)
         self.found = Lives()
@@ -83,7 +84,7 @@ class _Walker:
     def body(self, body: fun.Body, before: Blocks, after: Blocks) -> None:
         """One body; `before` is live when it begins, `after` when it ends."""
         count = len(body.statements)
-        uses = [*map(self.blocks_of, body.statements), _named(body.results) & self.temporary]
+        uses = [*map(self.blocks_of, body.statements), self.real(_named(body.results))]
         last = {name: position for position, names in enumerate(uses) for name in names}
         last.update(dict.fromkeys(after & (before | last.keys()), count + 1))
         alive = {name for name in before if name in last}
@@ -111,10 +112,10 @@ class _Walker:
             case fun.Kernel() | fun.Reduce() | fun.Scan() | fun.Scatter():
                 local = self.local(let, begun | lasting | self.shared)
             case _:
-                self.meet(_own_blocks(let) & self.temporary, alive)
+                self.meet(self.real(_own_blocks(let)), alive)
                 return
         around = alive.difference(*local)
-        self.meet(_own_blocks(let) & self.temporary, around)
+        self.meet(self.real(_own_blocks(let)), around)
         for number, (inner, own) in enumerate(zip(walk.bodies(let.expr), local, strict=True)):
             throughout = around
             if not isinstance(let.expr, fun.Loop):  # an operator comes in between
@@ -124,11 +125,17 @@ class _Walker:
     def local(self, let: fun.Let, outside: Blocks) -> list[Blocks]:
         """For each body of a statement, the blocks that nothing else names, nor it gives."""
         bodies = [self.inner_blocks(body) for body in walk.bodies(let.expr)]
-        outside |= _own_blocks(let).union(*(_named(b.results) for b in walk.bodies(let.expr)))
+        given = (_named(b.results) for b in walk.bodies(let.expr))
+        outside |= self.real(_own_blocks(let).union(*given))
         return [
             names.difference(outside, *bodies[:number], *bodies[number + 1 :])
             for number, names in enumerate(bodies)
         ]
+
+    def real(self, names: Iterable[str]) -> Blocks:
+        """Temporary blocks: of a choice, all that it may be."""
+        blocks = (name for found in names for name in self.alternatives.get(found, (found,)))
+        return self.temporary.intersection(blocks)
 
     def meet(self, used: Iterable[str], alive: Iterable[str]) -> None:
         meets, others = self.found.meets, set(alive)
@@ -139,12 +146,12 @@ class _Walker:
 
     def blocks_of(self, let: fun.Let) -> Blocks:
         inner = map(self.inner_blocks, walk.bodies(let.expr))
-        return frozenset(_own_blocks(let) & self.temporary).union(*inner)
+        return self.real(_own_blocks(let)).union(*inner)
 
     def inner_blocks(self, body: fun.Body) -> Blocks:
         known = self._blocks.get(id(body))
         if known is None:
-            used = _named(body.results) & self.temporary
+            used = self.real(_named(body.results))
             known = self._blocks[id(body)] = frozenset(used).union(
                 *map(self.blocks_of, body.statements)
             )

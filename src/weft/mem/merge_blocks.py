@@ -117,10 +117,12 @@ def _total_size(groups: Sequence[_Group]) -> int:
 def element_sizes(program: Program) -> dict[str, set[int]]:
     """For each block the bytes of the elements that lie in it."""
     found: dict[str, set[int]] = {}
+    alternatives = program.alternatives
     for let in walk.statements(program.program.body):
         for var in (*let.pattern, *walk.operands(let.expr)[2]):
             if isinstance(var.type, MemArray):
-                found.setdefault(var.type.block, set()).add(var.type.dtype.itemsize)
+                for block in alternatives.get(var.type.block, (var.type.block,)):
+                    found.setdefault(block, set()).add(var.type.dtype.itemsize)
     return found
 
 

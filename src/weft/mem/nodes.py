@@ -55,6 +55,19 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Memory that is one of some blocks: `blocks[turn]`.
+
+    Its name stands for a block in the types of arrays. `turn` is a polynomial of int64
+    scalars, which are in scope wherever an array is bound in it.
+    """
+
+    name: str
+    turn: Size
+    blocks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Remark:
     """A copy or an allocation that remains, and why.
 
@@ -100,6 +113,8 @@ class Program:
     conditions : tuple of (Lmad, Lmad)
         Sets of elements, over sizes, that must have none in common: where the sizes of a
         call say otherwise, the program must not be run, but another version of it.
+    choices : tuple of Choice
+        Memory that is now one block, now another (`weft.mem.choose_buffers`).
     """
 
     program: fun.Program
@@ -108,3 +123,9 @@ class Program:
     strides: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = field(default=(), compare=False)
     conditions: tuple[tuple[Lmad, Lmad], ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def alternatives(self) -> dict[str, tuple[str, ...]]:
+        """For each choice the blocks that it may be."""
+        return {choice.name: choice.blocks for choice in self.choices}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.fun import nodes as fun
 from weft.fun.parse import Parser
 from weft.lmad import Lmad
-from weft.mem.nodes import Block, MemArray, Program
+from weft.mem.nodes import Block, Choice, MemArray, Program
 from weft.sizes import Size
 
 
@@ -19,13 +19,17 @@ def parse(text: str) -> Program:
     """
     parser = _Parser(text)
     program = parser.program()
-    return Program(program, tuple(parser.blocks), tuple(parser.results), parser.strides)
+    return Program(
+        program, tuple(parser.blocks), tuple(parser.results), parser.strides,
+        choices=tuple(parser.choices),
+    )  # fmt: skip
 
 
 class _Parser(Parser):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.blocks: list[Block] = []
+        self.choices: list[Choice] = []
         self.results: list[fun.Type] = []
         self.strides: tuple[str, ...] = ()
 
@@ -38,6 +42,10 @@ class _Parser(Parser):
             if per_thread:
                 self.expect("thread")
             self.blocks.append(Block(name, size, per_thread))
+        elif self.take("choice"):
+            name, turn = self.name(), self.poly()
+            self.expect("of")
+            self.choices.append(Choice(name, turn, self.many(self.name)))
         elif self.take("result"):
             self.results.append(self.type())
         else:

@@ -34,10 +34,14 @@ def map_memory(program: Program, change: Callable[[MemArray], MemArray]) -> Prog
 
 
 def rename_blocks(program: Program, names: Mapping[str, str]) -> Program:
-    """The program with its arrays in other blocks; the list of blocks stays."""
+    """The program with its arrays and choices in other blocks; the list of blocks stays."""
 
     def renamed(type_: MemArray) -> MemArray:
         name = names.get(type_.block)
         return type_ if name is None else replace(type_, block=name)
 
-    return map_memory(program, renamed)
+    choices = tuple(
+        replace(choice, blocks=tuple(names.get(name, name) for name in choice.blocks))
+        for choice in program.choices
+    )
+    return replace(map_memory(program, renamed), choices=choices)

@@ -2,7 +2,7 @@
 
 type    = ... | dtype "[" polys "]" "@" block lmad
 lmad    = "[" poly {";" "(" poly ":" poly ")"} "]"     -- offset; (extent : stride)
-header  = ... | "block" name poly ["per thread"] | "result" type
+header  = ... | "block" name poly ["per thread"] | "choice" name poly "of" names | "result" type
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def show(program: Program, places: bool = False) -> str:
     for block in program.blocks:
         kind = " per thread" if block.per_thread else ""
         lines.append(f"{INDENT}block {block.name} {block.bytes}{kind}")
+    for choice in program.choices:
+        lines.append(f"{INDENT}choice {choice.name} {choice.turn} of {', '.join(choice.blocks)}")
     lines += [f"{INDENT}result {printer.type(type_)}" for type_ in program.destinations]
     return "\n".join(lines) + brace + body
 
