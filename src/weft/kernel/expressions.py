@@ -111,7 +111,8 @@ def _elements(frame: Frame, elements: list[ast.expr]) -> list[Any]:
 def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
     left, right = plain(left), plain(right)
     try:
-        return BINARY[type(op)](left, right)
+        with interpreting(frame.place(node)):
+            return BINARY[type(op)](left, right)
     except TypeError as error:
         if isinstance(error, TracingError) or is_traced(left) or is_traced(right):
             raise
@@ -272,11 +273,12 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
                 "an array instead: np.array(...)",
             )  # fmt: skip
         return value[key]
-    array = value.read()
-    key = from_start(array, key)
+    with interpreting(frame.place(node)):
+        array = value.read()
+        key = from_start(array, key)
+        part = array[key]
     if not is_view(key):
-        return array[key]
-    part = array[key]
+        return part
     return value.through(KeyView(key)) if part.ndim else part
 
 

@@ -299,7 +299,7 @@ class Loop:
     def _refuse(self, name: str, value: Any) -> None:
         first, second = self.frame.assigned_at.get(name), self.frame.assigned_at.get(name)
         raise DTypeError(
-            f"{name} is a {_kind(value)} after a round of this loop{_at(first)}",
+            f"{name} is {_kind(value)} after a round of this loop{_at(first)}",
             "a value of the kind that it has before the loop",
             "another variable", place=second or self.frame.place(self.node),
         )  # fmt: skip
@@ -381,7 +381,7 @@ def _at(place: Place | None) -> str:
 
 
 def _kind(value: Any) -> str:
-    return "array" if isinstance(value, Reference) else type(value).__name__
+    return "an array" if isinstance(value, Reference) else f"a {type(value).__name__}"
 
 
 def written(statements: Sequence[ast.AST]) -> list[str]:

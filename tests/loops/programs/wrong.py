@@ -1,0 +1,192 @@
+"""Programs that are wrong, each in its own way; `# here: x` marks where: at x, in that line."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import weft as wf
+from weft import prange
+
+TABLE = np.arange(3.0)
+
+
+def dictionary(a):
+    a[0] = {"x": 1}["x"]  # here: {"x": 1}
+
+
+def exception(a):
+    try:  # here: try
+        a[0] = 1
+    except IndexError:
+        a[1] = 1
+
+
+def context(a):
+    with np.errstate(all="ignore"):  # here: with
+        a[0] = 1
+
+
+def inner_function(a):
+    def square(x):  # here: def
+        return x * x
+
+    a[0] = square(a[1])
+
+
+def formatted(a):
+    print(f"{a[0]}")  # here: f"{
+
+
+def unknown_function(a):
+    return np.linalg.svd(a)  # here: np.linalg
+
+
+def unknown_method(a):
+    return a.tobytes()  # here: a.tobytes
+
+
+def loop_else(a):
+    for i in range(a.shape[0]):  # here: for
+        if a[i] > 0:
+            break
+    else:
+        a[0] = 1
+
+
+def attribute(a):
+    a.shape = (3, 2)  # here: a.shape
+
+
+def undefined(a):
+    for i in range(a.shape[0]):
+        a[i] = factor * a[i]  # noqa: F821  # here: factor
+
+
+def unassigned(a):
+    if a[0] > 0:
+        sign = 1.0
+    a[0] = sign  # here: sign
+
+
+def recursive(a):
+    recursive(a)
+
+
+def type_in_loop(a):
+    x = a[0]
+    for i in range(a.shape[0]):
+        x = x / (i + 1)  # here: x = x
+    return x
+
+
+def type_in_branch(a):
+    if a[0] > 0:  # noqa: SIM108  # here: if
+        x = np.int32(1)
+    else:
+        x = np.float64(2)
+    return x
+
+
+def kind_in_loop(a):
+    x = 0.0
+    for i in range(a.shape[0]):
+        x = a[i:]  # here: x = a
+    return x
+
+
+def shape_in_loop(a):
+    x = a
+    for _ in range(a.shape[0]):
+        x = x[1:]  # here: x = x
+    return x
+
+
+def shape_of_assignment(a, b):
+    a[1:] = b  # here: a[1:]
+
+
+def shape_of_operands(a, b):
+    return a + b  # here: a + b
+
+
+def integers_in_place(a):
+    a += 0.5  # here: a += 0.5
+
+
+def too_many_indices(a):
+    for i in range(a.shape[0]):
+        a[i, 0] = 1  # here: a[i, 0]
+
+
+def past_the_end(a):
+    for i in range(a.shape[0]):
+        a[i] = a[i + 1]  # here: a[i + 1]
+
+
+def beyond_data(a, place):
+    for i in range(place.shape[0]):
+        a[place[i]] = 1  # here: a[place[i]]
+
+
+def written_past_the_end(a):
+    for i in range(a.shape[0]):
+        a[i + 1] = 0  # here: a[i + 1]
+
+
+def every_round_writes(a):
+    for i in prange(a.shape[0]):
+        a[0] = i  # here: a[0]
+
+
+def neighbours(a):
+    for i in prange(1, a.shape[0]):
+        a[i] = a[i - 1] + 1  # here: a[i]
+
+
+def broken_off(a):
+    for i in prange(a.shape[0]):  # here: for
+        if a[i] > 0:
+            break
+        a[i] = 1
+
+
+def fractional_range(a):
+    for i in range(a.shape[0] / 2):  # here: range(
+        a[i] = 1
+
+
+def unknown_step(a, step):
+    for i in range(0, a.shape[0], step[0]):  # here: for
+        a[i] = 1
+
+
+def array_as_condition(a):
+    if a > 0:  # here: a > 0
+        a[0] = 1
+
+
+def wrong_count(a):
+    x, y, z = a.shape  # here: x, y, z
+    return x + y + z
+
+
+def constant_written(a):
+    TABLE[0] = a[0]  # here: TABLE[0]
+
+
+def index_of_number(a):
+    x = a[0]
+    return x[0]  # here: x[0]
+
+
+def typed(
+    a: wf.f64[:, :],  # here: a: wf
+):
+    a[0, 0] = 1
+
+
+def counted(
+    a,
+    n: wf.i64,  # here: n: wf
+):
+    a[0] = n

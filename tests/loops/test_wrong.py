@@ -1,0 +1,194 @@
+"""Wrong programs: each is refused with its place, its source line, and what to write instead."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.programs import wrong
+
+import weft as wf
+from weft import errors
+
+FLOATS, INTEGERS = np.arange(6) / 2 - 1, np.arange(6)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A program, its error's class, what the error says was found, and what it advises."""
+
+    function: Callable[..., Any]
+    error: type[errors.WeftError]
+    found: str
+    advice: str
+    arguments: tuple[Any, ...] = (FLOATS,)
+
+
+PROGRAMS = [
+    Wrong(wrong.dictionary, errors.UnsupportedError, "a dictionary", "compute it outside"),
+    Wrong(wrong.exception, errors.UnsupportedError, "try in a kernel", "outside of the kernel"),
+    Wrong(wrong.context, errors.UnsupportedError, "with in a kernel", "outside of the kernel"),
+    Wrong(wrong.inner_function, errors.UnsupportedError, "def in a kernel", "outside"),
+    Wrong(wrong.formatted, errors.UnsupportedError, "a formatted string", "outside"),
+    Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.linalg.svd", "dir(weft)"),
+    Wrong(wrong.unknown_method, errors.UnsupportedError, "tobytes", "weft.Array has"),
+    Wrong(wrong.loop_else, errors.UnsupportedError, "an else after a loop", "and an if"),
+    Wrong(wrong.attribute, errors.UnsupportedError, "an attribute", "elements of an array"),
+    Wrong(wrong.undefined, errors.TracingError, "factor is not defined", "name of the module"),
+    Wrong(wrong.unassigned, errors.TracingError, "sign may have no value", "before the branch"),
+    Wrong(wrong.recursive, errors.UnsupportedError, "calls itself", "a loop"),
+    Wrong(
+        wrong.type_in_loop, errors.DTypeError, "int64 at {file}:{line-2}:5, float64 at {place}",
+        "np.float64", (INTEGERS,),
+    ),
+    Wrong(
+        wrong.type_in_branch, errors.DTypeError,
+        "int32 at {file}:{line+1}:9 and float64 at {file}:{line+3}:9", "convert one",
+    ),
+    Wrong(wrong.kind_in_loop, errors.DTypeError, "x is an array", "another variable"),
+    Wrong(wrong.shape_in_loop, errors.ShapeError, "(6,) before", "one shape"),
+    Wrong(
+        wrong.shape_of_assignment, errors.ShapeError, "shape (4,) where (5,)", "broadcasts to",
+        (FLOATS, np.ones(4)),
+    ),
+    Wrong(
+        wrong.shape_of_operands, errors.ShapeError, "shapes (6,) and (4,)", "broadcast",
+        (FLOATS, np.ones(4)),
+    ),
+    Wrong(
+        wrong.integers_in_place, errors.DTypeError, "gives float64 on an array of int64",
+        "x = x + y", (INTEGERS,),
+    ),
+    Wrong(wrong.too_many_indices, errors.OutOfBoundsError, "2 indices", "1 or fewer"),
+    Wrong(wrong.past_the_end, errors.OutOfBoundsError, "indices from 1 to 6", "guard the access"),
+    Wrong(wrong.written_past_the_end, errors.OutOfBoundsError, "from 1 to 6", "guard the access"),
+    Wrong(
+        wrong.beyond_data, errors.OutOfBoundsError, "index 6 is outside axis 0",
+        "0 <= index < 6", (FLOATS, np.array([1, 6])),
+    ),
+    Wrong(wrong.every_round_writes, errors.WeftError, "race", "range"),
+    Wrong(wrong.neighbours, errors.WeftError, "race", "range"),
+    Wrong(wrong.broken_off, errors.UnsupportedError, "break in a prange", "range"),
+    Wrong(wrong.fractional_range, errors.ArgumentTypeError, "no integer", "x // y"),
+    Wrong(
+        wrong.unknown_step, errors.UnsupportedError, "step is not known", "a while loop",
+        (FLOATS, np.array([2])),
+    ),
+    Wrong(wrong.array_as_condition, errors.UnsupportedError, "truth of an array", "np.any(x)"),
+    Wrong(wrong.wrong_count, errors.UnsupportedError, "1 values for 3 names", "as many"),
+    Wrong(wrong.constant_written, errors.UnsupportedError, "a constant", "an argument"),
+    Wrong(wrong.index_of_number, errors.UnsupportedError, "an index into a number", "an array"),
+    Wrong(wrong.typed, errors.ShapeError, "a is f64[:]", "f64[:, :]"),
+    Wrong(wrong.counted, errors.DTypeError, "n is 2.5", "i64", (FLOATS, 2.5)),
+]  # fmt: skip
+UNSUPPORTED = {
+    wrong.every_round_writes: "a race that is proved is an error",
+    wrong.neighbours: "a race that is proved is an error",
+}
+
+
+def marked(function: Callable[..., Any]) -> tuple[str, int, int, str]:
+    """File, line, column and text of what `# here:` marks; of the `def`, if nothing is."""
+    lines, first = inspect.getsourcelines(function)
+    for number, line in enumerate(lines):
+        code, mark, what = line.rstrip("\n").partition("  # here: ")
+        if mark:
+            return inspect.getfile(function), first + number, code.index(what) + 1, line.strip()
+    return inspect.getfile(function), first, 1, lines[0].strip()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(p, id=p.function.__name__,
+                     marks=[pytest.mark.xfail(strict=True, reason=UNSUPPORTED[p.function])]
+                     if p.function in UNSUPPORTED else [])
+        for p in PROGRAMS
+    ],
+)  # fmt: skip
+def test_wrong_program(program: Wrong) -> None:
+    file, line, column, text = marked(program.function)
+    with pytest.raises(program.error) as caught:
+        wf.kernel(program.function)(
+            *(np.copy(a) if isinstance(a, np.ndarray) else a for a in program.arguments)
+        )
+    message = str(caught.value)
+    place = f"{file}:{line}:{column}"
+    assert f"at {place}: {text}" in message
+    found = program.found.replace("{place}", place).replace("{file}", file)
+    for away in (-2, 1, 3):
+        found = found.replace(f"{{line{away:+}}}", str(line + away))
+    assert found in message
+    assert program.advice in message
+
+
+def test_calls_that_are_wrong() -> None:
+    @wf.kernel
+    def shifted(a: Any, b: Any) -> None:
+        a[1:] = b[:-1]
+
+    a = np.zeros(5)
+    with pytest.raises(errors.ArgumentError, match="missing a required argument: 'b'"):
+        shifted(a)
+    with pytest.raises(errors.ArgumentError, match=r"x\.numpy\(\)"):
+        shifted(a, wf.asarray(a))
+    a.flags.writeable = False
+    with pytest.raises(errors.ArgumentError, match=r"np\.array\(x\)"):
+        shifted(a, np.ones(5))
+
+
+def test_arguments_that_share_a_part_are_refused() -> None:
+    @wf.kernel
+    def added(a: Any, b: Any) -> None:
+        a += b
+
+    x = np.arange(6.0)
+    with pytest.raises(errors.ArgumentError, match=r"a and b share(.*\n)*.*a copy of b"):
+        added(x[1:], x[:-1])
+    added(x[::2], x[1::2])  # every other element: they share nothing
+    assert x.tolist() == [1, 1, 5, 3, 9, 5]
+
+
+def test_signatures_that_are_wrong() -> None:
+    def one(a: Any) -> None:
+        a[0] = 1
+
+    with pytest.raises(errors.ArgumentError, match="types such as"):
+        wf.kernel("f64[:, ::], i6 -> None")(one)(np.ones(3))
+    with pytest.raises(errors.ArgumentError, match="2 types for 1 parameters"):
+        wf.kernel("f64[:], i64")(one)(np.ones(3))
+    with pytest.raises(errors.UnsupportedError, match="no Python function"):
+        wf.kernel(np.sin)
+    with pytest.raises(errors.UnsupportedError, match="made by `def`"):
+        wf.kernel(lambda a: a)
+
+
+def test_what_is_outside_is_never_written() -> None:
+    """Data-dependent places are checked before anything is written there."""
+
+    def rows(a: Any, place: Any, x: Any) -> None:
+        for i in range(place.shape[0]):
+            a[place[i]] = 2 * x
+
+    kernel = wf.kernel(rows)
+    around = np.zeros((6, 4))
+    inner = around[2:4]
+    kernel(inner, np.array([0, -1]), np.ones(4))
+    assert around.sum() == 16
+    for outside in (2, -3, 10**9):
+        with pytest.raises(errors.OutOfBoundsError, match=r"a\[place\[i\]\] = 2"):
+            kernel(inner, np.array([0, outside]), np.ones(4))
+    assert around.sum() == 16
+
+
+def test_rows_that_are_read_are_inside() -> None:
+    def totals(a: Any, place: Any, sums: Any) -> None:
+        for i in range(place.shape[0]):
+            sums[i] = a[place[i]].sum()
+
+    with pytest.raises(errors.OutOfBoundsError, match=r"a\[place\[i\]\]"):
+        wf.kernel(totals)(np.ones((3, 4)), np.array([1, 3]), np.zeros(2))
