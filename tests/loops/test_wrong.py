@@ -70,8 +70,16 @@ PROGRAMS = [
         wrong.beyond_data, errors.OutOfBoundsError, "index 6 is outside axis 0",
         "0 <= index < 6", (FLOATS, np.array([1, 6])),
     ),
-    Wrong(wrong.every_round_writes, errors.WeftError, "race", "range"),
-    Wrong(wrong.neighbours, errors.WeftError, "race", "range"),
+    Wrong(
+        wrong.every_round_writes, errors.RaceError,
+        "rounds i = 0 and i = 1 of a prange access one element, [0]: written at "
+        "{file}:{line+1}:9", "range instead of prange",
+    ),
+    Wrong(
+        wrong.neighbours, errors.RaceError,
+        "element, [1]: written at {file}:{line+1}:9: a[i] = a[i - 1] + 1, read at "
+        "{file}:{line+1}:16", "x += ...",
+    ),
     Wrong(wrong.broken_off, errors.UnsupportedError, "break in a prange", "range"),
     Wrong(wrong.fractional_range, errors.ArgumentTypeError, "no integer", "x // y"),
     Wrong(
@@ -85,10 +93,6 @@ PROGRAMS = [
     Wrong(wrong.typed, errors.ShapeError, "a is f64[:]", "f64[:, :]"),
     Wrong(wrong.counted, errors.DTypeError, "n is 2.5", "i64", (FLOATS, 2.5)),
 ]  # fmt: skip
-UNSUPPORTED = {
-    wrong.every_round_writes: "a race that is proved is an error",
-    wrong.neighbours: "a race that is proved is an error",
-}
 
 
 def marked(function: Callable[..., Any]) -> tuple[str, int, int, str]:
@@ -101,15 +105,7 @@ def marked(function: Callable[..., Any]) -> tuple[str, int, int, str]:
     return inspect.getfile(function), first, 1, lines[0].strip()
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        pytest.param(p, id=p.function.__name__,
-                     marks=[pytest.mark.xfail(strict=True, reason=UNSUPPORTED[p.function])]
-                     if p.function in UNSUPPORTED else [])
-        for p in PROGRAMS
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.function.__name__)
 def test_wrong_program(program: Wrong) -> None:
     file, line, column, text = marked(program.function)
     with pytest.raises(program.error) as caught:

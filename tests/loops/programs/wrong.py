@@ -134,13 +134,13 @@ def written_past_the_end(a):
 
 
 def every_round_writes(a):
-    for i in prange(a.shape[0]):
-        a[0] = i  # here: a[0]
+    for i in prange(a.shape[0]):  # here: for
+        a[0] = i
 
 
 def neighbours(a):
-    for i in prange(1, a.shape[0]):
-        a[i] = a[i - 1] + 1  # here: a[i]
+    for i in prange(1, a.shape[0]):  # here: for
+        a[i] = a[i - 1] + 1
 
 
 def broken_off(a):
