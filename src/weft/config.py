@@ -15,7 +15,7 @@ ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]
 
 _CPU = "cpu"
-_OPTIMISATIONS = ("short-circuit", "merge", "time-tiles")
+_OPTIMISATIONS = ("short-circuit", "merge", "time-tiles", "blas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Settings:
         Lazy expressions whose arrays together hold fewer bytes are interpreted at once
         rather than compiled.
     optimise : str
-        Which passes to leave out: words such as "no-short-circuit no-merge"; "" for
+        Which passes to leave out: words such as "no-short-circuit no-merge no-blas"; "" for
         none. Results are the same; memory and time differ.
     """
 

@@ -121,3 +121,18 @@ def test_other_functions_are_inlined() -> None:
             fill_row(a[i], scale(i + factor[1], by=3.0))
 
     agrees(all_rows, RANDOM.random((4, 2)))
+
+
+def test_arguments_that_overlap_in_part() -> None:
+    @wf.kernel
+    def copy(a: Any, b: Any) -> None:
+        for i in range(a.shape[0]):
+            a[i] = b[i]
+
+    whole = np.arange(6.0)
+    with pytest.warns(UserWarning, match="arguments 0 and 1 of copy overlap"):
+        copy(whole[1:], whole[:-1])
+    assert whole.tolist() == [0] * 6
+    whole = np.arange(6.0)
+    copy(whole[::2], whole[1::2])  # they do not overlap: no warning
+    assert whole.tolist() == [1, 1, 3, 3, 5, 5]

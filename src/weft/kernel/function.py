@@ -6,12 +6,14 @@ import functools
 import os
 import sys
 import typing
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array
+from weft.config import settings
 from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.trace import Traced
@@ -31,6 +33,7 @@ from weft.kernel.statements import call_function, prange, source_of
 from weft.kernel.values import Memory, Reference
 from weft.ops.dtypes import from_numpy
 from weft.passes.parallelise import parallelise
+from weft.passes.products import products
 from weft.passes.remove_dead import remove_dead
 from weft.passes.simplify import simplify
 from weft.sizes import Fact
@@ -130,17 +133,18 @@ class KernelFunction(Jitted):
             return self.function(*args, **kwargs)
         leaves, structure = self._arguments(args, kwargs)
         data = [as_data(leaf) for leaf in leaves]
-        kinds = [leaf for leaf in data if isinstance(leaf, Foreign)]
         data = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in data]
         if any(isinstance(leaf, Array) for leaf in data):
             raise ArgumentError(
                 "a lazy array as an argument of a kernel, which writes in place",
                 "NumPy arrays", "x.numpy(), or a function of wf.jit", place=user_place(),
             )  # fmt: skip
-        shared = same_memory(data)
+        shared = (*same_memory(data), settings().optimise)
         key = (structure, shared, *map(exact_key, data))
         ready = self._exact.get(key) or self._remember(key, data, structure, shared)
-        return self._launch(ready, data, leaves, bool(kinds))
+        if self._overlaps(ready, data, shared):
+            return self.function(*args, **kwargs)
+        return self._launch(ready, data)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         try:
@@ -158,7 +162,28 @@ class KernelFunction(Jitted):
         structure = flatten((bound.args, bound.kwargs), leaves)
         return leaves, structure
 
-    def _launch(self, ready: Ready, data: list[Any], given: list[Any], foreign: bool) -> Any:
+    def _overlaps(self, ready: Ready, data: list[Any], first: Sequence[Any]) -> bool:
+        """Whether an argument that is written shares some elements with another, in part.
+
+        Then what is written to one is seen in the other, so the plain function runs.
+        """
+        for number in Outputs.of(ready.variant).written:
+            for other, array in enumerate(data):
+                if (
+                    isinstance(array, np.ndarray)
+                    and first[other] != first[number]
+                    and _share(data[number], array)
+                ):
+                    names = f"arguments {number} and {other} of {self.function.__name__}"
+                    warnings.warn(
+                        f"{names} overlap in part, and one is written: the function runs in plain "
+                        "Python; pass a copy of one",
+                        stacklevel=3,
+                    )
+                    return True
+        return False
+
+    def _launch(self, ready: Ready, data: list[Any]) -> Any:
         """Run, write what was written to the caller's arrays, and give what was returned."""
         layout = Outputs.of(ready.variant)
         out: list[Any] | None = None
@@ -168,7 +193,6 @@ class KernelFunction(Jitted):
                 _require_writable(data[number], self._place())
                 self._require_apart(data, number)
         values = ready.call(data, out)
-        del given, foreign
         return layout.result(values, data)
 
     def _require_apart(self, data: Sequence[Any], written: int) -> None:
@@ -215,7 +239,8 @@ class KernelFunction(Jitted):
         """The FUN program of a call, before any pass."""
         leaves, structure = self._arguments(args, kwargs)
         data = [concrete(as_data(leaf)) for leaf in leaves]
-        return self._variant(data, structure, same_memory(data))[0].computation.program
+        static = (*same_memory(data), settings().optimise)
+        return self._variant(data, structure, static)[0].computation.program
 
     def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
         """The program with loops whose rounds are independent as kernels."""
@@ -223,7 +248,10 @@ class KernelFunction(Jitted):
         result = parallelise(program, traced.values, self._parallel)
         for remark in result.remarks:
             tell(remark, self._parallel[remark.place], self.function.__name__)
-        return result.program, result.assumed
+        program = remove_dead(simplify(result.program))
+        if "no-blas" not in settings().optimise.split():
+            program = products(program)
+        return program, result.assumed
 
 
 class _Own:
@@ -296,6 +324,17 @@ def same_memory(data: Sequence[Any]) -> tuple[int, ...]:
                 arrays.append((number, value))
         first.append(own)
     return tuple(first)
+
+
+def _share(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether two arrays have an element in common (yes, where that is too hard to tell)."""
+    if not np.may_share_memory(left, right):
+        return False
+    work: Any = 10_000  # NumPy's stub knows -1 and 0 alone
+    try:
+        return np.shares_memory(left, right, max_work=work)
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _identical(left: np.ndarray, right: np.ndarray) -> bool:
