@@ -36,6 +36,8 @@ FLAGS = [
     "-shared",
 ]
 
+QUICK = [flag.replace("-O3", "-O1") for flag in FLAGS]  # for many programs that run once
+
 _POOL = r"""
 #include <stdint.h>
 #include <stdlib.h>
@@ -125,8 +127,9 @@ class Launch:
     """A segment ready to be called again and again on the same arguments."""
 
     def __init__(
-        self, segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1
-    ) -> None:
+        self, segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1,
+        flags: Sequence[str] = FLAGS,
+    ) -> None:  # fmt: skip
         values = dict(sizes)
         for derived in segment.derived:
             values[derived.name] = derived.evaluate(values)
@@ -157,7 +160,7 @@ class Launch:
         self.context = Context(
             pool_address(), ctypes.addressof(self.cancel), threads, 0, (ctypes.c_int64 * 4)()
         )
-        self.entry = library(segment.source)[segment.entry]
+        self.entry = library(segment.source, flags)[segment.entry]
         self.segment = segment
 
     def __call__(self) -> list[np.ndarray[Any, Any]]:
@@ -171,9 +174,10 @@ class Launch:
 
 
 def run(
-    segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1
-) -> list[np.ndarray[Any, Any]]:
-    return Launch(segment, arguments, sizes, threads)()
+    segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1,
+    flags: Sequence[str] = FLAGS,
+) -> list[np.ndarray[Any, Any]]:  # fmt: skip
+    return Launch(segment, arguments, sizes, threads, flags)()
 
 
 def compiled(program: fun.Program, **layouts: Any) -> Segment:
