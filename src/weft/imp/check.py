@@ -175,6 +175,7 @@ class _Checker:
         self.expr(loop.lower, DType.I64)
         self.expr(loop.upper, DType.I64)
         self.require(loop.step > 0, f"step {loop.step}")
+        self.require(loop.simd or not loop.lanes, "lanes of a loop that is not simd")
         for _, var in loop.reductions:
             self.require(loop.simd, "reductions of a loop that is not simd")
             self.expr(var)

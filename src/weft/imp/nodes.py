@@ -9,7 +9,8 @@
               | "choose" pointer "=" expr "?" pointer ":" pointer "+" expr
               | "flush" pointer "[" expr "]" "=" pointer "," expr  -- elements, past the caches
               | "if" expr block ["else" block]
-              | "for" var "from" expr "to" expr ["step" integer] ["simd"] ["unroll" integer] block
+              | "for" var "from" expr "to" expr ["step" integer] ["simd" [lanes]]
+                ["unroll" integer] block
               | "while" expr block | "break"
               | "parallel" tile thread "below" expr block
               | "poll" | "fail" code index extent | "abandon"
@@ -209,7 +210,8 @@ class For:
     """`var` from lower while below upper, by a positive constant step.
 
     `reductions` of a simd loop: variables that its iterations combine into. `unroll`: how
-    many iterations the compiler should write out.
+    many iterations the compiler should write out. `lanes`: how many iterations of a simd loop
+    run at once; 0 is as many as there may be.
     """
 
     var: Var
@@ -220,6 +222,7 @@ class For:
     simd: bool = False
     reductions: tuple[tuple[ReductionOperator, Var], ...] = ()
     unroll: int = 1
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

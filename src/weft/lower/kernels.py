@@ -43,8 +43,9 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     past_caches.lower_row(e, let, lane, lower, upper)
                     return
                 rows.lower_row(
-                    e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
-                )
+                    e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values),
+                    short=not extent.is_constant,
+                )  # fmt: skip
                 return
             if in_strips:
                 strips.lower_row(

@@ -19,6 +19,7 @@ from weft.imp.nodes import machine
 from weft.lower import bounds, shapes
 from weft.lower.bodies import comparison, poly_of, scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.vector_lanes import lanes
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Size
 
@@ -29,9 +30,19 @@ Store = Callable[[list[imp.Expr]], None]
 
 
 def lower_row(
-    e: Emitter, lane: str, lower: imp.Expr, upper: imp.Expr, body: fun.Body, store: Store
+    e: Emitter,
+    lane: str,
+    lower: imp.Expr,
+    upper: imp.Expr,
+    body: fun.Body,
+    store: Store,
+    *,
+    short: bool = False,
 ) -> None:
-    """A flat body for lower <= lane < upper; `store` writes its results at the lane."""
+    """A flat body for lower <= lane < upper; `store` writes its results at the lane.
+
+    `short`: the row is of a kernel inside of another, and may be a few vectors long.
+    """
     cut = interior(e, lane, body)
     if shapes.has_vector_math(body):
         _blocks(e, lane, lower, upper, cut, body, store)
@@ -49,7 +60,7 @@ def lower_row(
         with e.loop(var, begin, end, hoist=True):
             e.bind(lane, var)
             store(scalar_results(e, body))
-    _simd(e, lane, first, last, body, store, interior=True)
+    _simd(e, lane, first, last, body, store, interior=True, short=short)
 
 
 def _simd(
@@ -61,9 +72,10 @@ def _simd(
     store: Store,
     *,
     interior: bool,
+    short: bool = False,
 ) -> None:
     var = e.unit.integer("j")
-    with simd(e, var, lower, upper):
+    with simd(e, var, lower, upper, short=short):
         e.interior, e.lane = interior, lane
         e.bind(lane, var)
         store(scalar_results(e, body))
@@ -76,6 +88,8 @@ def simd(
     lower: imp.Expr,
     upper: imp.Expr,
     combining: tuple[tuple[imp.ReductionOperator, imp.Var], ...] = (),
+    *,
+    short: bool = False,
 ) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it."""
     outer, e.watched = e.watched, []
@@ -87,7 +101,8 @@ def simd(
     for watch in watched:
         e.emit(imp.Declare(watch.worst, imp.Const(0, DType.U64), mutable=True))
         reductions.append(("max", watch.worst))
-    e.emit(imp.For(var, lower, upper, tuple(statements), 1, True, tuple(reductions)))
+    body = tuple(statements)
+    e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=lanes(body, short)))
     for watch in watched:
         extent = machine("max", watch.extent, imp.ONE)
         compared = (watch.worst, imp.Cast(DType.U64, extent))

@@ -17,7 +17,7 @@ from weft.printers.c_like import Dialect, Frame, Printer
 C = Dialect(
     name="c",
     restrict="restrict",
-    simd="#pragma omp simd{reductions}",
+    simd="#pragma omp simd{lanes}{reductions}",
     unroll="#pragma GCC unroll {count}",
     infinity="__builtin_inf()",
     nan='__builtin_nan("")',

@@ -22,7 +22,7 @@ class Dialect:
 
     name: dialects.Dialect
     restrict: str
-    simd: str  # the line before a simd loop, with {reductions}
+    simd: str  # the line before a simd loop, with {lanes} and {reductions}
     unroll: str  # the line before a loop to be unrolled, with {count}
     infinity: str
     nan: str
@@ -199,7 +199,8 @@ class Printer:
             reductions = "".join(
                 f" reduction({operator}:{self.name(v)})" for operator, v in loop.reductions
             )
-            self.line(self.dialect.simd.format(reductions=reductions))
+            lanes = f" simdlen({loop.lanes})" if loop.lanes else ""
+            self.line(self.dialect.simd.format(lanes=lanes, reductions=reductions))
         if loop.unroll > 1:
             self.line(self.dialect.unroll.format(count=loop.unroll))
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"

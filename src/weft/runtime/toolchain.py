@@ -103,7 +103,7 @@ def _describe(command: tuple[str, ...]) -> Compiler | None:
     except OSError:
         return None
     cache = open_cache()
-    key = key_of("compiler 2", identity, cpu_features())
+    key = key_of("compiler 3", identity, cpu_features())
     stored = cache.load(key, ".txt")
     if stored is None:
         found = _probe(command)
@@ -126,10 +126,8 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
         return "broken", "", "", "no"
     common = " ".join(_COMMON)
     x86 = platform.machine() in ("x86_64", "AMD64")
-    # Vectors of half a cache line: of rows that begin anywhere, fewer accesses cross a line.
-    vector = common + (" -mprefer-vector-width=256" if x86 else "")
-    if b"clang" in version or b"zig" in version:
-        vector += " -fveclib=libmvec"
+    clang = b"clang" in version or b"zig" in version
+    vector = common + (" -fveclib=libmvec" if clang else "")
     if x86 and _tries(command, vector, "-lmvec -lm", _VECTOR_PROBE):
         return "works", vector, "-lmvec -lm", "yes"
     for flags in (common, common.replace(" -march=native", "")):

@@ -1,0 +1,69 @@
+"""How many iterations of a simd loop run at once.
+
+Vectors as wide as they come (of AVX-512, a cache line) win where arithmetic bounds a loop: where
+it has at least as many operations as accesses, as in a roofline (Williams, Waterman and Patterson,
+Communications of the ACM, 2009). Half a line wins where accesses do, as rows that begin anywhere
+then cross fewer lines, and in short rows, of which less is left to the scalar end. Vector math
+always has all the width: its functions round differently from width to width, and the bits of a
+loop may not depend on what it was fused with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from weft.imp import nodes as imp
+from weft.lower import shapes
+from weft.ops import table
+
+HALF_LINE = 32  # bytes
+
+
+@dataclass(slots=True)
+class Work:
+    """What one iteration does."""
+
+    operations: int = 0
+    accesses: int = 0
+    vector_math: bool = False
+    smallest: int = 8  # bytes of an element
+
+    def add(self, expr: imp.Expr | imp.Store) -> None:
+        match expr:
+            case imp.Load(pointer) | imp.Store(pointer):
+                self.accesses += 1
+                self.smallest = min(self.smallest, pointer.dtype.itemsize)
+            case imp.Apply(operation, arguments):
+                dtypes = tuple(argument.dtype for argument in arguments)
+                self.operations += shapes.WEIGHT[table.lookup(operation).cost]
+                self.vector_math |= shapes.vector_math(operation, dtypes)
+            case imp.Select():
+                self.operations += 1
+            case _:
+                pass
+
+
+def lanes(body: tuple[imp.Stmt, ...], short: bool) -> int:
+    """The iterations of a simd loop's body that run at once, 0 for as many as there may be.
+
+    `short`: there are probably few, of which whole vectors would leave many.
+    """
+    work = Work()
+    for node in _nodes(body):
+        work.add(node)
+    if work.vector_math or (not short and work.operations >= work.accesses):
+        return 0
+    return HALF_LINE // work.smallest
+
+
+def _nodes(value: object) -> Iterator[imp.Expr | imp.Store]:
+    """The expressions and stores in statements, outermost first."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+    elif isinstance(value, imp.Stmt | imp.Expr):
+        if isinstance(value, imp.Expr | imp.Store):
+            yield value
+        for field in fields(value):
+            yield from _nodes(getattr(value, field.name))
