@@ -141,7 +141,7 @@ class _Walker:
         meets, others = self.found.meets, set(alive)
         for name in sorted(used):
             meets.setdefault(name, set()).update(others - {name})
-            for other in others - {name}:
+            for other in sorted(others - {name}):  # the same text in every process
                 meets.setdefault(other, set()).add(name)
 
     def blocks_of(self, let: fun.Let) -> Blocks:
