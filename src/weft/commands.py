@@ -35,17 +35,20 @@ def weft() -> None:
 def devices() -> None:
     """List the devices that programs can run on, and the compiler."""
     import weft as wf
+    from weft.runtime.devices import opencl
     from weft.runtime.memory import default_limit, format_bytes
     from weft.runtime.threads import threads
     from weft.runtime.toolchain import find_compiler
 
-    for device in wf.devices():
+    for device in wf.devices()[:1]:
         click.echo(device)
     compiler = find_compiler()
     found = "none: programs are interpreted" if compiler is None else compiler.describe()
     click.echo(f"  compiler       {found}")
     click.echo(f"  threads        {threads()}")
     click.echo(f"  memory limit   {format_bytes(default_limit())} by default")
+    for found_device in opencl.find():
+        click.echo(found_device.describe())
 
 
 @weft.command()

@@ -80,6 +80,7 @@ class Host:
         self.pending: list[str] = []  # scalars that the sequential code has computed
         for name in integers(memory_program):
             self._host_integer(name)
+        self.e.bind(THREAD, imp.ZERO)  # sequential code has the first item's memory
 
     def _host_integer(self, name: str, dtype: DType = DType.I64) -> None:
         var = self.unit.var("n", dtype)

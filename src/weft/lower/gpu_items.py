@@ -16,7 +16,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import cpu, kernels, reductions, scans, scatters, shapes
 from weft.lower.bodies import lower_body, scalar_results
-from weft.lower.emitter import Emitter
+from weft.lower.emitter import Emitter, frozen
 from weft.lower.unit import memory
 from weft.sizes import ZERO, Poly
 
@@ -101,7 +101,7 @@ def folded(
             e.bind(reduce.space[-1].index.name, e.declare(machine("+", begin, var)))
             values = scalar_results(e, reduce.body)
             first = e.declare(machine("==", var, start))
-            with reductions.frozen(e, state) as left:
+            with frozen(e, state) as left:
                 after = reductions.combine(e, reduce.operator, left, values)
                 for slot, value, joined in zip(state, values, after, strict=True):
                     e.emit(imp.Assign(slot, imp.Select(first, value, joined)))

@@ -15,7 +15,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import gpu_items, reductions, scans
-from weft.lower.emitter import Emitter
+from weft.lower.emitter import Emitter, frozen
 from weft.ops.dtypes import DType
 from weft.sizes import Derived, as_poly
 
@@ -91,7 +91,7 @@ def _fold(e: Emitter, scan: fun.Scan, stream: fun.Range, totals: Sequence[imp.Po
     with e.loop(var, imp.ZERO, e.poly(stream.extent)):
         e.bind(stream.index.name, var)
         begin, end = _bounds(e, scan, stream)
-        with e.branch(machine("<", begin, end)), reductions.frozen(e, state) as now:
+        with e.branch(machine("<", begin, end)), frozen(e, state) as now:
             found = [e.declare(imp.Load(p, var), depth=e.depth) for p in totals]
             after = reductions.combine(e, scan.operator, now, found)
             _store(e, totals, var, now)
