@@ -44,13 +44,24 @@ def timed(function: Callable[[], object]) -> float:
     return seconds
 
 
-def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> Times:
-    """Warm every contender up, then time them in turn, each round beginning with another."""
+def alternate(
+    contenders: Mapping[str, Callable[[], object]], rounds: int = ROUNDS,
+    before: Callable[[str], object] = lambda name: None,
+) -> Times:  # fmt: skip
+    """Warm every contender up, then time them in turn, each round beginning with another.
+
+    `before` is called before each, outside the clock.
+    """
+
+    def once(name: str) -> float:
+        before(name)
+        return timed(contenders[name])
+
     names = list(contenders)
     warm = {}
     for name in names:
-        timed(contenders[name])
-        warm[name] = min(timed(contenders[name]) for _ in range(2))
+        once(name)
+        warm[name] = min(once(name) for _ in range(2))
     fastest = min(warm.values())
     times = Times({name: [] for name in names})
     gc.collect()
@@ -60,7 +71,7 @@ def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int = ROUN
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
                 skipped = number >= LEAST_ROUNDS and warm[name] > SLOW * fastest
-                times.seconds[name].append(None if skipped else timed(contenders[name]))
+                times.seconds[name].append(None if skipped else once(name))
     finally:
         gc.enable()
     return times

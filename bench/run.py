@@ -1,4 +1,4 @@
-"""Weft beside its peers: `python bench/run.py in-core | out-of-core | memory | overheads | all`."""
+"""Weft beside its peers: `python bench/run.py in-core | out-of-core | memory | loops | ...`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import argparse
 
 import applications
 import in_core
+import loops
 import memory
 import out_of_core
 import overheads
 import programs
 
+WHAT = ("in-core", "out-of-core", "memory", "loops", "overheads", "all")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("in-core", "out-of-core", "memory", "overheads", "all"))
+    parser.add_argument("what", choices=WHAT)
     parser.add_argument("names", nargs="*", help="programs; all where none is named")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--scale", type=float, default=1.0, help="of the sizes in memory")
@@ -25,7 +28,7 @@ def main() -> None:
     chosen = given.only.lower().split(",") if given.only else []
     known = {
         "in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES),
-        "memory": applications.NAMES,
+        "memory": applications.NAMES, "loops": loops.NAMES,
     }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
@@ -43,6 +46,9 @@ def main() -> None:
     if given.what in ("memory", "all"):
         print()
         memory.run(names, given.scale, given.rounds)
+    if given.what in ("loops", "all"):
+        print()
+        loops.run(names, given.scale, given.rounds)
     if given.what in ("overheads", "all"):
         print()
         overheads.run()

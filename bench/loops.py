@@ -1,0 +1,192 @@
+"""Loop nests and whole NumPy programs: Weft beside NumPy and Numba, and their first calls."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib.util
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import measure
+import native
+import numpy as np
+
+import weft as wf
+
+PROGRAMS = Path(__file__).parents[1] / "tests/loops/programs"
+LOOPS = {
+    "matrix_product": ("dense", (512,)), "rank_k": ("dense", (512,)),
+    "rank_2k": ("dense", (512,)), "five_point": ("grids", (4000,)),
+    "coulombic_potential": ("elements", (700,)), "n_body_step": ("elements", (3000,)),
+}  # fmt: skip
+"""The module and the size of each loop nest, which NumPy would not run as it is."""
+
+WHOLE = {
+    "jacobi_1d": ("stencils", (2_000_000, 20)), "jacobi_2d": ("stencils", (1000, 40)),
+    "heat_3d": ("stencils", (120, 20)), "fdtd_2d": ("stencils", (1000, 20)),
+    "advection": ("stencils", (1_000_000, 20)), "adi": ("stencils", (300, 10)),
+    "cavity_flow": ("stencils", (200, 50)), "cholesky": ("algebra", (500,)),
+    "gram_schmidt": ("algebra", (300,)), "lu": ("algebra", (400,)),
+    "durbin": ("algebra", (4000,)), "covariance": ("algebra", (700,)),
+    "correlation": ("algebra", (700,)), "n_body": ("science", (400, 20)),
+    "floyd_warshall": ("science", (400,)), "convolution_bias": ("science", (64,)),
+    "softmax": ("science", (600,)), "histogram": ("science", (2_000_000,)),
+    "mandelbrot": ("science", (500,)), "sparse_matrix_vector": ("science", (20_000,)),
+    "contour_integral": ("science", (300,)),
+}  # fmt: skip
+"""The module, and the size and steps, of each NumPy program."""
+
+NAMES = (*LOOPS, *WHOLE)
+HEADER = [
+    "program", "Weft ms", "NumPy / Weft", "Numba / Weft", "first call s", "NumPy's", "Numba's",
+    "Numba / Weft, first",
+]  # fmt: skip
+BLAS = {  # what NumPy's users write for a loop nest
+    "matrix_product": lambda a, b, c: np.matmul(a, b, out=c),
+    "rank_k": lambda a, c, alpha, beta: np.copyto(
+        c, np.tril(alpha * (a @ a.T) + beta * c) + np.triu(c, 1)
+    ),
+    "rank_2k": lambda a, b, c, alpha, beta: np.copyto(
+        c, np.triu(alpha * (a @ b.T + b @ a.T) + beta * c) + np.tril(c, -1)
+    ),
+}  # fmt: skip
+
+
+@functools.cache
+def module(name: str) -> ModuleType:
+    """The programs that the tests run, from their file."""
+    found = importlib.util.spec_from_file_location(f"loop_programs_{name}", PROGRAMS / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    loaded = importlib.util.module_from_spec(found)
+    found.loader.exec_module(loaded)
+    return loaded
+
+
+def case(name: str, scale: float) -> tuple[FunctionType, tuple[Any, ...]]:
+    """A program and its arguments."""
+    room, (size, *steps) = {**LOOPS, **WHOLE}[name]
+    function = getattr(module(room), name)
+    return function, module(room).INPUTS[function](max(int(size * scale), 8), *steps)
+
+
+def numba_(function: FunctionType) -> Callable[..., Any]:
+    """The function as Numba compiles it, in parallel; what it calls likewise."""
+    import numba
+
+    names = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        inner = names.get(name)
+        if inner is wf.prange:
+            names[name] = numba.prange
+        elif isinstance(inner, FunctionType) and inner.__module__ == function.__module__:
+            names[name] = numba_(inner)
+    own = FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    return numba.njit(own, parallel=True)
+
+
+class Run:
+    """A contender, with arguments of its own, which it writes."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.function = function
+        self.given = arguments
+        self.used = copy.deepcopy(arguments)
+
+    def __call__(self) -> Any:
+        return self.function(*self.used)
+
+    def restore(self) -> None:
+        """Undo what calls wrote."""
+        for own, given in zip(self.used, self.given, strict=True):
+            if isinstance(own, np.ndarray):
+                np.copyto(own, given)
+
+    def first(self) -> tuple[float, list[Any]]:
+        """Seconds of a call, and all that it gave and wrote."""
+        start = time.perf_counter()
+        result = self()
+        seconds = time.perf_counter() - start
+        parts = result if isinstance(result, tuple) else (result,)
+        return seconds, [np.copy(part) for part in (*parts, *self.used) if part is not None]
+
+
+def agree(found: list[Any], expected: list[Any]) -> bool:
+    return all(
+        np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float]]:
+    """The contenders that give the same, and the seconds of their first calls."""
+    function, arguments = case(name, scale)
+    makers: dict[str, Callable[[], Callable[..., Any]]] = {
+        "Weft": lambda: wf.kernel(function), "Numba": lambda: numba_(function),
+    }  # fmt: skip
+    if name in WHOLE:
+        makers["NumPy"] = lambda: function
+    elif name in BLAS:
+        makers["NumPy"] = lambda: BLAS[name]
+    runs: dict[str, Run] = {}
+    firsts: dict[str, float] = {}
+    expected: list[Any] | None = None
+    for label in ("NumPy", "Weft", "Numba"):
+        if label not in makers:
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                run = Run(makers[label](), arguments)
+                seconds, results = run.first()
+        except Exception:
+            measure.note(f"  {label}: failed\n{traceback.format_exc(limit=-2)}")
+            continue
+        if expected is None:
+            expected = results
+        if not agree(results, expected):
+            measure.note(f"  {label}: disagrees, not timed")
+            continue
+        runs[label], firsts[label] = run, seconds
+    return runs, firsts
+
+
+def run(names: tuple[str, ...], scale: float, rounds: int) -> None:
+    print(f"Loop nests and NumPy programs, {native.thread_count()} threads; medians of {rounds} "
+          "rounds; ratios are medians over rounds. Numba: njit(parallel=True).\n")  # fmt: skip
+    rows = []
+    for name in names or NAMES:
+        measure.note(name)
+        runs, firsts = contenders(name, scale)
+        rows.append(row(name, timed(runs, rounds), firsts))
+    print(measure.table(HEADER, rows))
+
+
+def timed(runs: dict[str, Run], rounds: int) -> measure.Times:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return measure.alternate(runs, rounds, before=lambda label: runs[label].restore())
+
+
+def row(name: str, times: measure.Times, firsts: dict[str, float]) -> list[str]:
+    def over(peer: str) -> str:
+        both = peer in times.seconds and "Weft" in times.seconds
+        return f"{times.ratio(peer, 'Weft'):.2f}" if both else "-"
+
+    def first(label: str) -> str:
+        return f"{firsts[label]:.2f}" if label in firsts else "-"
+
+    both = "Weft" in firsts and "Numba" in firsts
+    return [
+        name, f"{times.median('Weft') * 1e3:.2f}" if "Weft" in times.seconds else "-",
+        over("NumPy"), over("Numba"), first("Weft"), first("NumPy"), first("Numba"),
+        f"{firsts['Numba'] / firsts['Weft']:.1f}" if both else "-",
+    ]  # fmt: skip
