@@ -136,3 +136,22 @@ def test_arguments_that_overlap_in_part() -> None:
     whole = np.arange(6.0)
     copy(whole[::2], whole[1::2])  # they do not overlap: no warning
     assert whole.tolist() == [1, 1, 3, 3, 5, 5]
+
+
+def test_what_is_accumulated_at_indices() -> None:
+    def accumulated(a: Any, b: Any, place: Any, x: Any) -> None:
+        np.add.at(a, place, x)
+        np.add.at(a[::2], -1, 0.5)
+        np.maximum.at(b, (place, place), x)
+
+    agrees(accumulated, RANDOM.random(7), RANDOM.random((7, 7)), np.array([1, 1, -2, 0, 1]),
+           RANDOM.random(5))  # fmt: skip
+
+
+def test_slices_that_have_names() -> None:
+    def inner(a: Any, n: int) -> None:
+        middle, rows = slice(1, -1), slice(n, None, 2)
+        a[middle, middle] *= 2
+        a[rows] = a[rows, ::-1]
+
+    agrees(inner, RANDOM.random((6, 5)), 1)

@@ -323,15 +323,21 @@ _BUILTINS: dict[Any, Callable[..., Any]] = {
     builtins.divmod: lambda a, b: (a // b, a % b), builtins.tuple: tuple, builtins.list: list,
     builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
     builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),
-    builtins.range: range, builtins.reversed: lambda part: list(part)[::-1],
+    builtins.range: range, builtins.slice: slice, builtins.reversed: lambda part: list(part)[::-1],
 }  # fmt: skip
 
 
 # ---------------------------------------------------------------- writing
 
 
-def write(frame: Frame, node: ast.AST, target: Any, value: Any, key: Any = None) -> None:
-    """`target[key] = value`, in place; without a key all of the target."""
+def write(
+    frame: Frame, node: ast.AST, target: Any, value: Any, key: Any = None,
+    combine: str | None = None,
+) -> None:  # fmt: skip
+    """`target[key] = value`, in place; without a key all of the target.
+
+    With `combine`, a scalar operation, of what is there and each value that comes, in order.
+    """
     if not isinstance(target, Reference):
         frame.refuse(node, f"a write to a {type(target).__name__}", "a write to an array")
     cell = target.cell
@@ -341,7 +347,7 @@ def write(frame: Frame, node: ast.AST, target: Any, value: Any, key: Any = None)
             "an argument, or an array made in the kernel",
         )  # fmt: skip
     key = Ellipsis if key is None else key
-    part = KeyView(key).put(target.read(), plain(value))
+    part = KeyView(key).put(target.read(), plain(value), combine)
     frame.memory.write(cell, replaced(cell.array, target.views, part))
 
 
@@ -356,6 +362,11 @@ def _in_place(
         array = arguments[0].read()
         count = functions.arange(min(array.shape))
         write(frame, node, arguments[0], plain(arguments[1]), (count,) * array.ndim)
+        return (None,)
+    accumulated = getattr(function, "__self__", None)  # np.add, of np.add.at
+    if isinstance(accumulated, np.ufunc) and function.__name__ == "at" and len(arguments) == 3:
+        target, key, value = arguments
+        write(frame, node, target, value, plain(key), accumulated.__name__)
         return (None,)
     return None
 

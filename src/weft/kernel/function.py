@@ -191,25 +191,8 @@ class KernelFunction(Jitted):
             out = [data[number] for number in layout.written] + [None] * layout.returned
             for number in layout.written:
                 _require_writable(data[number], self._place())
-                self._require_apart(data, number)
         values = ready.call(data, out)
         return layout.result(values, data)
-
-    def _require_apart(self, data: Sequence[Any], written: int) -> None:
-        """No other argument has a part of one that is written; all of it, it may."""
-        for number, other in enumerate(data):
-            if number == written or not isinstance(other, np.ndarray):
-                continue
-            array = data[written]
-            if _share_a_part(array, other):
-                known = self._names if len(self._names) == len(data) else range(len(data))
-                raise ArgumentError(
-                    f"arguments {known[written]} and {known[number]} share a part of their memory, "
-                    f"and {known[written]} is written",
-                    "arrays that share nothing, or are the same",
-                    f"a copy of {known[number]}, or the whole array, and slices in the kernel",
-                    place=self._place(),
-                )  # fmt: skip
 
     def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
         """Interpret the function; gives the arguments that were written, and its result."""
@@ -343,14 +326,6 @@ def _identical(left: np.ndarray, right: np.ndarray) -> bool:
         and left.shape == right.shape and left.strides == right.strides
         and left.dtype == right.dtype
     )  # fmt: skip
-
-
-_WORK = 100_000  # of searching for an element of both of two arrays
-
-
-def _share_a_part(left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two arrays share elements and are not the same; True where that is hard to tell."""
-    return not _identical(left, right) and np.may_share_memory(left, right, max_work=_WORK)  # type: ignore[arg-type]
 
 
 def kernel(function: Any = None, /) -> Any:

@@ -48,8 +48,8 @@ class KeyView:
     def get(self, array: Array) -> Array:
         return array[self.key]
 
-    def put(self, array: Array, part: Any) -> Array:
-        return Array(put_at_key(array._node, self.key, part, None))
+    def put(self, array: Array, part: Any, combine: str | None = None) -> Array:
+        return Array(put_at_key(array._node, self.key, part, combine))
 
 
 @dataclass(frozen=True, slots=True)
