@@ -57,6 +57,19 @@ def test_devices_are_listed() -> None:
     assert on.describe().startswith(f"{on.name}: ")
 
 
+def test_parts_of_a_device_are_devices() -> None:
+    on = device()
+    parts = [name for name in wf.devices() if name.startswith(f"{on.name}.")]
+    if not parts:
+        pytest.skip(f"{on.name} cannot be partitioned")
+    assert len(parts) == on.device.max_compute_units
+    x = np.arange(5000.0)
+    square = wf.jit(lambda a: a * a - 1)
+    for name in parts:
+        with wf.config(devices=[name], memory_limit={name: "1 MiB"}):
+            np.testing.assert_array_equal(square(x), x * x - 1)
+
+
 def test_jitted_and_lazy_programs_run_there() -> None:
     on = device()
     a = np.linspace(-1, 1, 5000).reshape(50, 100).astype(np.float32)

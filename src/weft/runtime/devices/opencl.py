@@ -29,18 +29,32 @@ _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, w
 
 @cache
 def find() -> tuple[OpenClDevice, ...]:
-    """Every device of every platform, in order; none where PyOpenCL or a driver is missing."""
+    """Every device of every platform, in order; none where PyOpenCL or a driver is missing.
+
+    The compute units of a device that can be partitioned come after it, as devices of their
+    own: "opencl:0.0", "opencl:0.1", ...
+    """
     try:
         import pyopencl as cl
 
         platforms = cl.get_platforms()
     except Exception:  # no PyOpenCL, or no loader, or no platform
         return ()
-    found: list[Any] = []
+    whole: list[Any] = []
     for platform in platforms:
         with contextlib.suppress(cl.Error):
-            found += platform.get_devices()
-    return tuple(OpenClDevice(f"opencl:{k}", device) for k, device in enumerate(found))
+            whole += platform.get_devices()
+    found: list[OpenClDevice] = []
+    for number, device in enumerate(whole):
+        found.append(OpenClDevice(f"opencl:{number}", device))
+        if device.max_compute_units > 1:
+            equally = [cl.device_partition_property.EQUALLY, 1]
+            with contextlib.suppress(cl.Error):  # most GPUs cannot be partitioned
+                found += [
+                    OpenClDevice(f"opencl:{number}.{unit}", part)
+                    for unit, part in enumerate(device.create_sub_devices(equally))
+                ]
+    return tuple(found)
 
 
 class OpenClDevice:
