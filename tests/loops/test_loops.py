@@ -38,6 +38,13 @@ def test_strided_arguments_are_written_in_place() -> None:
     assert (whole[[0, 7]] == 7).all()
 
 
+def test_arguments_of_another_byte_order_are_written_in_place() -> None:
+    a, b = RANDOM.random((3, 4)).astype(">f8"), RANDOM.random((4, 2)).astype(">f8")
+    c = np.zeros((3, 2), ">f8")
+    wf.kernel(matrix_product)(a, b, c)
+    np.testing.assert_allclose(c, a @ b)
+
+
 def test_loops_that_depend_on_earlier_rounds() -> None:
     def smooth(a: Any) -> None:
         for i in range(1, a.shape[0] - 1):

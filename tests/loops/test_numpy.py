@@ -123,21 +123,6 @@ def test_other_functions_are_inlined() -> None:
     agrees(all_rows, RANDOM.random((4, 2)))
 
 
-def test_arguments_that_overlap_in_part() -> None:
-    @wf.kernel
-    def copy(a: Any, b: Any) -> None:
-        for i in range(a.shape[0]):
-            a[i] = b[i]
-
-    whole = np.arange(6.0)
-    with pytest.warns(UserWarning, match="arguments 0 and 1 of copy overlap"):
-        copy(whole[1:], whole[:-1])
-    assert whole.tolist() == [0] * 6
-    whole = np.arange(6.0)
-    copy(whole[::2], whole[1::2])  # they do not overlap: no warning
-    assert whole.tolist() == [1, 1, 3, 3, 5, 5]
-
-
 def test_what_is_accumulated_at_indices() -> None:
     def accumulated(a: Any, b: Any, place: Any, x: Any) -> None:
         np.add.at(a, place, x)

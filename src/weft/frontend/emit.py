@@ -508,15 +508,21 @@ class Emitter:
             lower, upper = (self.poly(b, x) for x in node.inputs[:2])
             initial = node.inputs[2:]
             index = inner.index("k")
-            params = tuple(inner.var("v", self.type(p)) for p in function.params[1:])
+            params = tuple(inner.var(_base(p), self.type(p)) for p in function.params[1:])
             form = fun.For(index, lower, upper)
             body = self.body(inner, function, (index, *params), fresh=False)
         else:
             condition, function = node.lambdas
             initial = node.inputs
-            params = tuple(inner.var("v", self.type(p)) for p in function.params)
+            params = tuple(inner.var(_base(p), self.type(p)) for p in function.params)
             form = fun.While(self.body(inner, condition, params))
             body = self.body(inner, function, params)
         loop = fun.Loop(params, tuple(map(self.atom, initial)), form, body)
         b.place = node.place()
         return b.bind(loop, self.types(node))
+
+
+def _base(param: Node) -> str:
+    """What a parameter is called in the program."""
+    name = param.operation.name if isinstance(param.operation, operations.Param) else ""
+    return name if name.isidentifier() and name.isascii() else "v"

@@ -120,6 +120,8 @@ class Frame:
     def assign(self, name: str, value: Any, node: ast.AST) -> None:
         if isinstance(value, Array) and value.ndim:
             value = self.memory.make(value, self.place(node))
+        if isinstance(value, Reference) and value.cell.name == "v":
+            value.cell.name = name
         self.variables[name] = value
         self.assigned_at[name] = self.place(node)
 

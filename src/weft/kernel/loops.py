@@ -104,11 +104,13 @@ class Loop:
     def parameters(self, scope: Scope) -> list[Node]:
         found = []
         for scalar in self.scalars.values():
-            param = graph.parameter("v", (), scalar.dtype, scope)
+            param = graph.parameter(scalar.name, (), scalar.dtype, scope)
             param.weak = scalar.weak
             found.append(param)
-        for array in (*(whole.initial for whole in self.wholes.values()), *self._held()):
-            found.append(graph.parameter("v", array._node.shape, array._node.dtype, scope))
+        arrays = [(whole.name, whole.initial) for whole in self.wholes.values()]
+        arrays += [(cell.name, cell.array) for cell in self.cells]
+        for name, array in arrays:
+            found.append(graph.parameter(name, array._node.shape, array._node.dtype, scope))
         return found
 
     def _held(self) -> list[Array]:

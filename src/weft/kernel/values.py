@@ -31,12 +31,15 @@ class Cell:
         Where it was made.
     refusal : str
         Why it cannot be written; empty where it can.
+    name : str
+        The first variable that held it.
     """
 
     array: Array
     depth: int
     place: Place | None = None
     refusal: str = ""
+    name: str = "v"
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,11 @@ class _Parallelise:
         return accumulation.apart_sums(let, self.names) if self.marked else [let]
 
 
+def _called(param: fun.Var) -> str:
+    """What the user calls a variable: its name without the number that makes it one of its own."""
+    return param.name.rpartition("_")[0] or param.name
+
+
 def _whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
     """The array itself, where it is what is written."""
     if isinstance(write.value, fun.Var) and write.value.name in versions:
@@ -236,7 +241,7 @@ class _Loop:
             unordered = self.outer.marked > 0
             found = accumulation.of_scalar(param, result, self.loop.body, unordered)
             if found is None:
-                self.refused(f"{param.name} is needed by the next round")
+                self.refused(f"{_called(param)} is needed by the next round")
                 return None
             sums[number] = found
         if not self.known.nonnegative(self.extent):
@@ -335,7 +340,7 @@ class _Loop:
             param = self.loop.params[number]
             place = aggregate(param, write.dims, self.rounds, self.extent, self.known)
             if place is None:
-                self.refused(f"{param.name} is written at places that are no LMAD")
+                self.refused(f"{_called(param)} is written at places that are no LMAD")
                 return None
             places.append(place)
         values = [resolver.atom(write.value) for _, write in writes]

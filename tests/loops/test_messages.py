@@ -1,0 +1,200 @@
+"""Wrong programs: each is refused with its place, its source line, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import WeftError
+
+
+def with_statement(a: Any) -> None:
+    with open("x"):
+        a[0] = 1
+
+
+def dictionary(a: Any) -> None:
+    a[0] = {1: 2}[1]
+
+
+def try_statement(a: Any) -> None:
+    try:
+        a[0] = 1
+    finally:
+        a[1] = 2
+
+
+def printed(a: Any) -> None:
+    print(a[0])
+
+
+def unknown_name(a: Any) -> None:
+    a[0] = missing  # type: ignore[name-defined]  # noqa: F821
+
+
+def changing_type(a: Any) -> float:
+    x = a[0]
+    for i in range(a.shape[0]):
+        x = x * np.float32(0.5) + np.float64(i)
+    return x
+
+
+def two_types(a: Any) -> Any:
+    x = np.float32(a[0])
+    if a[0] > 1:
+        x = np.float64(a[1])
+    return x
+
+
+def shapes(a: Any) -> None:
+    a[1:3] = a[:5]
+
+
+def too_many_indices(a: Any) -> None:
+    a[0, 0] = 1
+
+
+def out_of_bounds(a: Any) -> None:
+    a[99] = 1
+
+
+def past_the_end(a: Any) -> None:
+    for i in range(a.shape[0]):
+        a[i + 1] = 0.0
+
+
+def return_in_loop(a: Any) -> Any:
+    for i in range(a.shape[0]):
+        if a[i] > 0:
+            return i
+    return 0
+
+
+def break_in_prange(a: Any) -> None:
+    for i in wf.prange(a.shape[0]):
+        if a[i] > 0:
+            break
+
+
+def float_bound(a: Any) -> None:
+    for i in range(a.shape[0] / 2):  # type: ignore[call-overload]
+        a[i] = 1
+
+
+def truth_of_array(a: Any) -> None:
+    if a > 0:
+        a[0] = 1
+
+
+def no_function_of_weft(a: Any) -> None:
+    a[...] = np.random.permutation(a)
+
+
+def perhaps_unbound(a: Any) -> Any:
+    if a[0] > 0:
+        x = a[1]
+    return x
+
+
+def in_place_of_another_dtype(a: Any) -> None:
+    b = np.zeros(5, np.int32)
+    b += a
+    a[0] = b[0]
+
+
+def closure_written(a: Any) -> None:
+    CONSTANT[0] = a[0]
+
+
+CONSTANT = np.zeros(3)
+
+# function, what of its source is at the column, parts of the message
+WRONG: list[tuple[Callable[..., Any], str, str]] = [
+    (with_statement, "with", "with in a kernel"),
+    (dictionary, "{1", "a dictionary"),
+    (try_statement, "try", "try in a kernel"),
+    (printed, "print", "print"),
+    (unknown_name, "missing", "name missing is not defined"),
+    (changing_type, "x = x", "x changes its type in a loop: float32 at .*, float64 at"),
+    (two_types, "if", "x has two types after this branch: float64 at .* and float32 at"),
+    (shapes, "a[1:3]", "shape"),
+    (too_many_indices, "a[0, 0]", "2 indices into an array of 1 dimensions"),
+    (out_of_bounds, "a[99]", "index 99 is out of bounds"),
+    (past_the_end, "a[i + 1]", "indices from 1 to 5 leave axis 0"),
+    (return_in_loop, "for", "a return inside of a loop"),
+    (break_in_prange, "for", "break in a prange"),
+    (float_bound, "range", "bound is no integer"),
+    (truth_of_array, "a > 0", "the truth of an array"),
+    (no_function_of_weft, "np.random", "permutation.*cannot be compiled"),
+    (perhaps_unbound, "x", "x may have no value here"),
+    (in_place_of_another_dtype, "b += a", "operation in place that gives float"),
+    (closure_written, "CONSTANT[0]", "cannot be written: it is an array from outside"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "message"), WRONG, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_message(function: Callable[..., Any], source: str, message: str) -> None:
+    with pytest.raises(WeftError) as caught:
+        wf.kernel(function)(np.ones(5, np.float32))
+    text = str(caught.value)
+    assert re.search(message, text)
+    place = caught.value.place
+    assert place is not None
+    assert place.file == __file__
+    line = Path(__file__).read_text().splitlines()[place.line - 1]
+    assert place.column == 0 or line[place.column - 1 :].startswith(source)
+    assert source in line
+    assert f"{place}: {line.strip()}" in text
+    assert "expected: " in text or "try: " in text
+
+
+def annotated(a: wf.f64[:, :], n: wf.i64) -> None:  # type: ignore[valid-type]
+    a[0, 0] = n
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones(3), 1), r"argument a is f64\[:\].*\n.*expected: f64\[:, :\]"),
+        ((np.ones((3, 3), np.float32), 1), r"argument a is f32\[:, :\]"),
+        ((np.ones((3, 3)), np.ones(2)), r"argument n is f64\[:\]"),
+        ((np.ones((3, 3)), 1.5), r"argument n is 1.5"),
+        ((1, 1), "argument a is a int"),
+        ((np.ones((3, 3)),), "missing a required argument: 'n'"),
+    ],
+)  # fmt: skip
+def test_arguments(arguments: Any, message: str) -> None:
+    with pytest.raises(WeftError, match=message):
+        wf.kernel(annotated)(*arguments)
+
+
+def test_signatures() -> None:
+    def scaled(a: Any, by: Any) -> None:
+        a *= by
+
+    kernel = wf.kernel("f32[:], f32 -> None")(scaled)
+    a = np.ones(3, np.float32)
+    kernel(a, 2.0)
+    assert a.tolist() == [2, 2, 2]
+    with pytest.raises(WeftError, match="a signature of 1 types for 2 parameters"):
+        wf.kernel("f32[:]")(scaled)(a, 2.0)
+    with pytest.raises(WeftError, match="the signature"):
+        wf.kernel("f32[:], float9 -> None")(scaled)(a, 2.0)
+
+
+def test_read_only_arguments() -> None:
+    def one(a: Any) -> None:
+        a[0] = 1
+
+    a = np.zeros(3)
+    a.flags.writeable = False
+    with pytest.raises(WeftError, match="read-only"):
+        wf.kernel(one)(a)
