@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import typing
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -141,6 +142,8 @@ class KernelFunction(Jitted):
         shared = (*same_memory(data), settings().optimise)
         key = (structure, shared, *map(exact_key, data))
         ready = self._exact.get(key) or self._remember(key, data, structure, shared)
+        if self._overlaps(ready, data, shared):
+            return self.function(*args, **kwargs)
         result = self._launch(ready, data)
         for number in Outputs.of(ready.variant).written:
             if isinstance(leaves[number], np.ndarray) and data[number] is not leaves[number]:
@@ -162,6 +165,27 @@ class KernelFunction(Jitted):
         leaves: list[Any] = []
         structure = flatten((bound.args, bound.kwargs), leaves)
         return leaves, structure
+
+    def _overlaps(self, ready: Ready, data: list[Any], first: Sequence[Any]) -> bool:
+        """Whether an argument that is written shares some elements with another, in part.
+
+        Then what is written to one is seen in the other, so the plain function runs.
+        """
+        for number in Outputs.of(ready.variant).written:
+            for other, array in enumerate(data):
+                if (
+                    isinstance(array, np.ndarray)
+                    and first[other] != first[number]
+                    and _share(data[number], array)
+                ):
+                    names = f"arguments {number} and {other} of {self.function.__name__}"
+                    warnings.warn(
+                        f"{names} overlap in part, and one is written: the function runs in plain "
+                        "Python; pass a copy of one",
+                        stacklevel=3,
+                    )
+                    return True
+        return False
 
     def _launch(self, ready: Ready, data: list[Any]) -> Any:
         """Run, write what was written to the caller's arrays, and give what was returned."""
@@ -287,6 +311,17 @@ def same_memory(data: Sequence[Any]) -> tuple[int, ...]:
                 arrays.append((number, value))
         first.append(own)
     return tuple(first)
+
+
+def _share(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether two arrays have an element in common (yes, where that is too hard to tell)."""
+    if not np.may_share_memory(left, right):
+        return False
+    work: Any = 10_000  # NumPy's stub knows -1 and 0 alone
+    try:
+        return np.shares_memory(left, right, max_work=work)
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _identical(left: np.ndarray, right: np.ndarray) -> bool:
