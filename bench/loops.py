@@ -167,6 +167,7 @@ def run(names: tuple[str, ...], scale: float, rounds: int) -> None:
         measure.note(name)
         runs, firsts = contenders(name, scale)
         rows.append(row(name, timed(runs, rounds), firsts))
+        measure.note("  " + ", ".join(map(": ".join, zip(HEADER[1:], rows[-1][1:], strict=True))))
     print(measure.table(HEADER, rows))
 
 

@@ -10,6 +10,8 @@ import pytest
 from loops.agree import agrees
 from loops.programs import dense, elements, grids, irregular
 
+import weft as wf
+
 KERNELS = {**dense.INPUTS, **grids.INPUTS, **elements.INPUTS, **irregular.INPUTS}
 UNSUPPORTED: dict[Callable[..., Any], str] = {
     elements.mandelbrot: "a return inside of a loop",
@@ -17,10 +19,10 @@ UNSUPPORTED: dict[Callable[..., Any], str] = {
 }
 
 
-def kernels(*, size: int) -> list[Any]:
+def kernels() -> list[Any]:
     return [
         pytest.param(
-            function, size, id=function.__name__,
+            function, id=function.__name__,
             marks=[pytest.mark.xfail(strict=True, reason=UNSUPPORTED[function])]
             if function in UNSUPPORTED else [],
         )
@@ -28,7 +30,18 @@ def kernels(*, size: int) -> list[Any]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "size"), kernels(size=13))
-def test_kernel(function: Callable[..., Any], size: int) -> None:
-    with np.errstate(over="ignore"):
-        agrees(function, *KERNELS[function](size))
+def check(function: Callable[..., Any], *sizes: int) -> None:
+    with np.errstate(over="ignore"), wf.config(interpret_below=0):
+        for size in sizes:
+            agrees(function, *KERNELS[function](size))
+
+
+@pytest.mark.parametrize("function", kernels())
+def test_kernel(function: Callable[..., Any]) -> None:
+    check(function, 13, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", kernels())
+def test_kernel_of_other_sizes(function: Callable[..., Any]) -> None:
+    check(function, 4, 5, 67)

@@ -9,6 +9,8 @@ import pytest
 from loops.agree import agrees
 from loops.programs import algebra, science, stencils
 
+import weft as wf
+
 PROGRAMS = {**stencils.INPUTS, **algebra.INPUTS, **science.INPUTS}
 UNSUPPORTED: dict[Callable[..., Any], str] = {
     science.sparse_matrix_vector: "one slice of data of two arrays: their lengths may differ",
@@ -16,10 +18,10 @@ UNSUPPORTED: dict[Callable[..., Any], str] = {
 }
 
 
-def programs(*, size: int) -> list[Any]:
+def programs() -> list[Any]:
     return [
         pytest.param(
-            function, size, id=function.__name__,
+            function, id=function.__name__,
             marks=[pytest.mark.xfail(strict=True, reason=UNSUPPORTED[function])]
             if function in UNSUPPORTED else [],
         )
@@ -27,6 +29,18 @@ def programs(*, size: int) -> list[Any]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "size"), programs(size=11))
-def test_program(function: Callable[..., Any], size: int) -> None:
-    agrees(function, *PROGRAMS[function](size))
+def check(function: Callable[..., Any], *sizes: int) -> None:
+    with wf.config(interpret_below=0):
+        for size in sizes:
+            agrees(function, *PROGRAMS[function](size))
+
+
+@pytest.mark.parametrize("function", programs())
+def test_program(function: Callable[..., Any]) -> None:
+    check(function, 11, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", programs())
+def test_program_of_other_sizes(function: Callable[..., Any]) -> None:
+    check(function, 4, 5, 67)

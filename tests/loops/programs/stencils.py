@@ -31,7 +31,7 @@ def jacobi_2d(potential, tolerance, most):
 
 def heat_3d(u, conductivity, steps):
     """Heat in a block, explicitly."""
-    inner = (slice(1, -1),) * 3
+    inner = (slice(1, -1), slice(1, -1), slice(1, -1))
     for _ in range(steps):
         laplacian = (
             u[2:, 1:-1, 1:-1] + u[:-2, 1:-1, 1:-1]
