@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import functools
 import importlib.util
+import os
 import time
 import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FunctionType, ModuleType
 from typing import Any
+from unittest import mock
 
 import measure
 import native
@@ -44,8 +47,8 @@ WHOLE = {
 
 NAMES = (*LOOPS, *WHOLE)
 HEADER = [
-    "program", "Weft ms", "NumPy / Weft", "Numba / Weft", "first call s", "NumPy's", "Numba's",
-    "Numba / Weft, first",
+    "program", "Weft ms", "NumPy / Weft", "Numba / Weft", "serial / Weft", "first call s",
+    "NumPy's", "Numba's", "Numba / Weft, first",
 ]  # fmt: skip
 BLAS = {  # what NumPy's users write for a loop nest
     "matrix_product": lambda a, b, c: np.copyto(c, a @ b),
@@ -76,8 +79,8 @@ def case(name: str, scale: float) -> tuple[FunctionType, tuple[Any, ...]]:
     return function, module(room).INPUTS[function](max(int(size * scale), 8), *steps)
 
 
-def numba_(function: FunctionType) -> Callable[..., Any]:
-    """The function as Numba compiles it, in parallel; what it calls likewise."""
+def numba_(function: FunctionType, parallel: bool) -> Callable[..., Any]:
+    """The function as Numba compiles it; what it calls likewise."""
     import numba
 
     names = dict(function.__globals__)
@@ -86,11 +89,11 @@ def numba_(function: FunctionType) -> Callable[..., Any]:
         if inner is wf.prange:
             names[name] = numba.prange
         elif isinstance(inner, FunctionType) and inner.__module__ == function.__module__:
-            names[name] = numba_(inner)
+            names[name] = numba_(inner, parallel)
     own = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
-    return numba.njit(own, parallel=True)
+    return numba.njit(own, parallel=parallel)
 
 
 class Run:
@@ -130,7 +133,8 @@ def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float
     """The contenders that give the same, and the seconds of their first calls."""
     function, arguments = case(name, scale)
     makers: dict[str, Callable[[], Callable[..., Any]]] = {
-        "Weft": lambda: wf.kernel(function), "Numba": lambda: numba_(function),
+        "Weft": lambda: wf.kernel(function), "Numba": lambda: numba_(function, True),
+        "serial": lambda: numba_(function, False),
     }  # fmt: skip
     if name in WHOLE:
         makers["NumPy"] = lambda: function
@@ -139,7 +143,7 @@ def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float
     runs: dict[str, Run] = {}
     firsts: dict[str, float] = {}
     expected: list[Any] | None = None
-    for label in ("NumPy", "Weft", "Numba"):
+    for label in ("NumPy", "Weft", "Numba", "serial"):
         if label not in makers:
             continue
         try:
@@ -161,14 +165,21 @@ def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float
 
 def run(names: tuple[str, ...], scale: float, rounds: int) -> None:
     print(f"Loop nests and NumPy programs, {native.thread_count()} threads; medians of {rounds} "
-          "rounds; ratios are medians over rounds. Numba: njit(parallel=True).\n")  # fmt: skip
+          "rounds; ratios are medians over rounds. Numba: njit(parallel=True); serial: njit.\n"
+          "First calls compile: nothing is in a cache.\n")  # fmt: skip
+    with TemporaryDirectory() as folder, mock.patch.dict(os.environ, WEFT_CACHE_DIR=folder):
+        rows = _rows(names, scale, rounds)
+    print(measure.table(HEADER, rows))
+
+
+def _rows(names: tuple[str, ...], scale: float, rounds: int) -> list[list[str]]:
     rows = []
     for name in names or NAMES:
         measure.note(name)
         runs, firsts = contenders(name, scale)
         rows.append(row(name, timed(runs, rounds), firsts))
         measure.note("  " + ", ".join(map(": ".join, zip(HEADER[1:], rows[-1][1:], strict=True))))
-    print(measure.table(HEADER, rows))
+    return rows
 
 
 def timed(runs: dict[str, Run], rounds: int) -> measure.Times:
@@ -188,6 +199,6 @@ def row(name: str, times: measure.Times, firsts: dict[str, float]) -> list[str]:
     both = "Weft" in firsts and "Numba" in firsts
     return [
         name, f"{times.median('Weft') * 1e3:.2f}" if "Weft" in times.seconds else "-",
-        over("NumPy"), over("Numba"), first("Weft"), first("NumPy"), first("Numba"),
+        over("NumPy"), over("Numba"), over("serial"), first("Weft"), first("NumPy"), first("Numba"),
         f"{firsts['Numba'] / firsts['Weft']:.1f}" if both else "-",
     ]  # fmt: skip
