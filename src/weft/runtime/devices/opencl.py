@@ -8,6 +8,7 @@ overlap with the kernels of another.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 import warnings
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from weft.runtime.devices.protocol import Statistics
 from weft.runtime.memory import format_bytes
 
 SLOTS = 3
+_POCL = "Portable Computing Language"  # the name of PoCL's platform
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
 
 
@@ -42,6 +44,8 @@ def find() -> tuple[OpenClDevice, ...]:
         return ()
     whole: list[Any] = []
     for platform in platforms:
+        if platform.name.strip() == _POCL and shutil.which("ld") is None:
+            continue  # it links kernels with it, and without it ends the process
         with contextlib.suppress(cl.Error):
             whole += platform.get_devices()
     found: list[OpenClDevice] = []
