@@ -6,7 +6,7 @@ Every pass goes through these few functions, so a new expression form is added h
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -351,3 +351,21 @@ def map_bodies(expr: fun.Expr, transform: Callable[[fun.Body], fun.Body]) -> fun
     if not bodies(expr):
         return expr
     return map_expr(expr, Mapper(lambda a: a, lambda s: s, transform, lambda v: v))
+
+
+def map_let(let: fun.Let, transform: Callable[[fun.Body], fun.Body]) -> fun.Let:
+    """The statement with each body directly inside it transformed; itself if none changes."""
+    if not bodies(let.expr):
+        return let
+    expr = map_bodies(let.expr, transform)
+    return let if expr == let.expr else replace(let, expr=expr)
+
+
+def with_statements(
+    body: fun.Body, statements: Sequence[fun.Let], results: tuple[fun.Atom, ...] | None = None
+) -> fun.Body:
+    """The body with other statements (and results); itself if the statements are its own."""
+    own = body.statements
+    if len(statements) == len(own) and all(map(operator.is_, statements, own)):
+        return body
+    return fun.Body(tuple(statements), body.results if results is None else results)

@@ -73,18 +73,15 @@ class _Defer:
                     pass
             statements[position] = self.inside(statements[position], prover, in_kernel)
             position += 1
-        if len(statements) == len(body.statements) and all(map(_is, statements, body.statements)):
-            return body
-        return fun.Body(tuple(statements), open_.results)
+        return walk.with_statements(body, statements, open_.results)
 
     def inside(self, let: fun.Let, prover: Prover, in_kernel: bool) -> fun.Let:
         """The statement with the bodies in it done."""
         if not walk.bodies(let.expr):
-            return let
+            return let  # most statements
         prover = _within(prover, boxes.ranges(let.expr))
         in_kernel = in_kernel or isinstance(let.expr, fun.Kernel)
-        expr = walk.map_bodies(let.expr, lambda body: self.body(body, prover, in_kernel))
-        return let if expr == let.expr else replace(let, expr=expr)
+        return walk.map_let(let, lambda body: self.body(body, prover, in_kernel))
 
     # ------------------------------------------------------------ one array
 
@@ -145,10 +142,6 @@ class _Open:
 
     statements: list[fun.Let]
     results: tuple[fun.Atom, ...]
-
-
-def _is(one: fun.Let, other: fun.Let) -> bool:
-    return one is other
 
 
 def _uses(statements: Sequence[fun.Let]) -> Iterable[str]:

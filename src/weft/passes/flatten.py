@@ -29,10 +29,7 @@ def flatten(program: fun.Program) -> fun.Program:
 
 
 def _level(body: fun.Body) -> fun.Body:
-    statements = tuple(map(_let, body.statements))
-    if all(a is b for a, b in zip(statements, body.statements, strict=True)):
-        return body
-    return fun.Body(statements, body.results)
+    return walk.with_statements(body, tuple(map(_let, body.statements)))
 
 
 def _let(let: fun.Let) -> fun.Let:

@@ -26,27 +26,14 @@ def read_first(program: fun.Program) -> fun.Program:
 
 
 def _body(body: fun.Body) -> fun.Body:
-    statements = [_let(let) for let in body.statements]
+    statements = [walk.map_let(let, _body) for let in body.statements]
     if any(_updated(let.expr) for let in statements):
         nodes = nodes_of(statements)
         for number, node in nodes.items():
             if names := _updated(node.let.expr):
                 _delay(nodes, number, _aliases(statements[:number], names))
         statements = in_order(nodes)
-    if len(statements) == len(body.statements) and all(map(_is, statements, body.statements)):
-        return body
-    return fun.Body(tuple(statements), body.results)
-
-
-def _is(one: fun.Let, other: fun.Let) -> bool:
-    return one is other
-
-
-def _let(let: fun.Let) -> fun.Let:
-    if not walk.bodies(let.expr):
-        return let
-    expr = walk.map_bodies(let.expr, _body)
-    return let if expr == let.expr else replace(let, expr=expr)
+    return walk.with_statements(body, statements)
 
 
 def _updated(expr: fun.Expr) -> tuple[str, ...]:

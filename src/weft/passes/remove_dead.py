@@ -42,9 +42,7 @@ class _Sweep:
                 continue
             kept.append(self.let(let))
         kept.reverse()
-        if len(kept) == len(body.statements) and all(map(_is, kept, body.statements)):
-            return body
-        return fun.Body(tuple(kept), body.results)
+        return walk.with_statements(body, kept)
 
     def use(self, atoms: Sequence[fun.Atom]) -> None:
         for atom in atoms:
@@ -131,10 +129,6 @@ class _Sweep:
             if more == needed:
                 return sorted(needed)
             needed = more
-
-
-def _is(left: object, right: object) -> bool:
-    return left is right
 
 
 def _pick(parts: tuple, used: Sequence[int]) -> tuple:  # type: ignore[type-arg]

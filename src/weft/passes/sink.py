@@ -30,24 +30,11 @@ def sink(program: fun.Program) -> fun.Program:
 
 
 def _body(body: fun.Body) -> fun.Body:
-    statements = [_let(let) for let in body.statements]
+    statements = [walk.map_let(let, _body) for let in body.statements]
     results = {atom.name for atom in body.results if isinstance(atom, fun.Var)}
     for number in reversed(range(len(statements))):
         _try_sinking(statements, number, results)
-    if len(statements) == len(body.statements) and all(map(_is, statements, body.statements)):
-        return body
-    return fun.Body(tuple(statements), body.results)
-
-
-def _is(one: fun.Let, other: fun.Let) -> bool:
-    return one is other
-
-
-def _let(let: fun.Let) -> fun.Let:
-    if not walk.bodies(let.expr):
-        return let
-    expr = walk.map_bodies(let.expr, _body)
-    return let if expr == let.expr else replace(let, expr=expr)
+    return walk.with_statements(body, statements)
 
 
 def _try_sinking(statements: list[fun.Let], number: int, results: set[str]) -> None:
