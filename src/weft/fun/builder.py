@@ -9,7 +9,8 @@ from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.dtypes import DType
-from weft.sizes import Poly, Size, as_poly
+from weft.sizes import Derived, Poly, Size, as_poly
+from weft.sizes.facts import SizeOperation
 
 _SUFFIX = re.compile(r"_\d+$")
 
@@ -42,6 +43,21 @@ class Names:
         name = f"{base}_{number}"
         self.taken.add(name)
         return name
+
+
+def derive(
+    derived: list[Derived], names: Names, operation: SizeOperation, left: Size, right: Size,
+    base: str,
+) -> Size:  # fmt: skip
+    """A derived size: computed now where it is constant, else one of `derived`, or added to it."""
+    if left.is_constant and right.is_constant:
+        return as_poly(Derived("", operation, left, right).evaluate({}))
+    for known in derived:
+        if (known.operation, known.left, known.right) == (operation, left, right):
+            return Poly.var(known.name)
+    name = names.fresh(base)
+    derived.append(Derived(name, operation, left, right))
+    return Poly.var(name)
 
 
 class Builder:

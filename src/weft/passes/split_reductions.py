@@ -27,11 +27,11 @@ from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Builder, Names
+from weft.fun.builder import Builder, Names, derive
 from weft.fun.shift import shift
 from weft.ops.dtypes import DType
 from weft.passes.vector_dimension import vector_dimension
-from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 from weft.sizes.facts import SizeOperation
 
 TILE = 65536  # elements of a tile along the last reduced dimension
@@ -72,7 +72,6 @@ class _Split:
         self.names = Names.of(program)
         self.top = Builder(self.names)  # of the body that is being made
         self.derived = list(program.derived)
-        self.known = {(d.operation, d.left, d.right): Poly.var(d.name) for d in program.derived}
         self.sizes = {*program.sizes, *(derived.name for derived in program.derived)}
 
     def body(self, body: fun.Body) -> fun.Body:
@@ -98,16 +97,9 @@ class _Split:
         return all(r.extent.variables() <= self.sizes for r in reduce.space)
 
     def derive(self, operation: SizeOperation, left: Size, right: Size, base: str) -> Size:
-        """A derived size, computed now where it is constant."""
-        if left.is_constant and right.is_constant:
-            return as_poly(Derived("", operation, left, right).evaluate({}))
-        key = (operation, left, right)
-        if key not in self.known:
-            name = self.names.fresh(base)
-            self.derived.append(Derived(name, operation, left, right))
-            self.sizes.add(name)
-            self.known[key] = Poly.var(name)
-        return self.known[key]
+        size = derive(self.derived, self.names, operation, left, right, base)
+        self.sizes |= size.variables()
+        return size
 
     def ceildiv(self, size: Size, tile: Size) -> Size:
         if tile == ONE:

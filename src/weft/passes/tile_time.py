@@ -38,7 +38,7 @@ from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Builder, Names
+from weft.fun.builder import Builder, Names, derive
 from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly, product
@@ -142,14 +142,7 @@ class _Tiling:
         self.statements = self.top.statements
 
     def derive(self, operation: SizeOperation, left: Size, right: Size, base: str) -> Size:
-        if left.is_constant and right.is_constant:
-            return as_poly(Derived("", operation, left, right).evaluate({}))
-        for known in self.derived:
-            if (known.operation, known.left, known.right) == (operation, left, right):
-                return Poly.var(known.name)
-        name = self.names.fresh(base)
-        self.derived.append(Derived(name, operation, left, right))
-        return Poly.var(name)
+        return derive(self.derived, self.names, operation, left, right, base)
 
     # ------------------------------------------------------------ phases
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Builder
+from weft.fun.builder import Builder, derive
 from weft.ops.dtypes import DType
 from weft.plan import carry
 from weft.plan.calls import cut_call
@@ -319,9 +319,7 @@ class _Windower:
         self._give(statement, dim, results)
 
     def _derive(self, operation: SizeOperation, left: Size, right: Size, base: str) -> Size:
-        name = self.names.fresh(base)
-        self.derived.append(Derived(name, operation, left, right))
-        return Poly.var(name)
+        return derive(self.derived, self.names, operation, left, right, base)
 
     def _call(
         self, statement: Statement, call: fun.Call, dim: int, lower: Size, extent: Size
