@@ -259,6 +259,18 @@ def test_out(out: Any, named: Any, builtin: Any) -> None:
     refused(lambda: double(np.zeros(4), out=out), named, builtin, "double(np.zeros(4), out=out)")
 
 
+def test_overlapping_out() -> None:
+    both = wf.jit(lambda x: (x + 1, x * 2))
+    space = np.zeros(8)
+    refused(
+        lambda: both(np.ones(4), out=(space[:4], space[3:7])), ArgumentError, ValueError,
+        "both(np.ones(4), out=(space[:4], space[3:7]))",
+    )  # fmt: skip
+    assert not space.any()
+    both(np.ones(4), out=(space[::2], space[1::2]))
+    assert space.tolist() == [2.0] * 8
+
+
 def test_read_only_out() -> None:
     out = np.zeros(4)
     out.flags.writeable = False

@@ -193,7 +193,7 @@ def _position(entry: Any, extent: Extent, axis: int) -> Extent:
         ) from None
     if index.symbols:
         return index  # as all indices of loops and kernels, checked when it is used
-    position = index + extent if index.value < 0 else index
+    position = index if index.is_nonnegative() else index + extent
     if position.symbols or extent.symbols:
         return position
     if not 0 <= position.value < extent.value:

@@ -51,6 +51,7 @@ from weft.jit.arguments import (
     origins_of,
     pattern_key,
     placeholder,
+    share_memory,
 )
 from weft.launch import INTERPRETER, Computation, target
 from weft.sizes import Derived, Fact
@@ -475,4 +476,15 @@ def _destinations(out: Any, variant: Variant) -> list[Any] | None:
             )
         if not array.flags.writeable:
             raise ArgumentError("out= is read-only", "a writable array", place=user_place())
+    for number, array in enumerate(given):
+        if any(_overlap(array, other) for other in given[:number]):
+            raise ArgumentError(
+                f"out= array {number} overlaps an earlier one",
+                "arrays that share no element",
+                place=user_place(),
+            )
     return given
+
+
+def _overlap(left: np.ndarray | None, right: np.ndarray | None) -> bool:
+    return left is not None and right is not None and share_memory(left, right)

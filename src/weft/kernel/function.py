@@ -18,7 +18,7 @@ from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
-from weft.jit.arguments import Foreign, as_data, concrete, exact_key
+from weft.jit.arguments import Foreign, as_data, concrete, exact_key, share_memory
 from weft.jit.function import Jitted, Ready, Variant
 from weft.kernel.annotations import (
     ArrayType,
@@ -176,7 +176,7 @@ class KernelFunction(Jitted):
                 if (
                     isinstance(array, np.ndarray)
                     and first[other] != first[number]
-                    and _share(data[number], array)
+                    and share_memory(data[number], array)
                 ):
                     names = f"arguments {number} and {other} of {self.function.__name__}"
                     warnings.warn(
@@ -311,17 +311,6 @@ def same_memory(data: Sequence[Any]) -> tuple[int, ...]:
                 arrays.append((number, value))
         first.append(own)
     return tuple(first)
-
-
-def _share(left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two arrays have an element in common (yes, where that is too hard to tell)."""
-    if not np.may_share_memory(left, right):
-        return False
-    work: Any = 10_000  # NumPy's stub knows -1 and 0 alone
-    try:
-        return np.shares_memory(left, right, max_work=work)
-    except np.exceptions.TooHardError:
-        return True
 
 
 def _identical(left: np.ndarray, right: np.ndarray) -> bool:
