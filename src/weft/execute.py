@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.config import Settings, settings
-from weft.errors import MemoryLimitError, SourceError, WeftError
+from weft.errors import ArgumentError, MemoryLimitError, SourceError, WeftError, user_place
 from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
@@ -196,19 +196,65 @@ def store(
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Run nodes into sinks, all in one pass; see `weft.store`."""
+    from weft.io.held import overlap
     from weft.runtime.executor import execute
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
+    late: list[Sink] = []
     try:
+        _refuse_overlaps(sinks)
+        # What is read until the end is not written before: such results wait in memory.
+        late += [sink for sink in sinks if overlap([sink], inputs)]
+        direct = [None if sink in late else sink for sink in sinks]
         with _Places(computation, outputs, walk):
-            plan = plan_of(computation, walk.values, inputs, sinks, settings())
+            plan = _plan_around(late, computation, walk.values, inputs, direct)
     except BaseException:
         for sink in sinks:
             sink.abort()
         raise
-    with _Places(computation, outputs, walk):
-        execute(plan, progress=progress)
+    try:
+        with _Places(computation, outputs, walk):
+            values = execute(plan, progress=progress)
+        for sink, value in zip(sinks, values, strict=True):
+            if sink in late:
+                sink.write(tuple(slice(0, extent) for extent in value.shape), value)
+                sink.finish()
+    except BaseException:
+        for sink in late:
+            sink.abort()
+        raise
+
+
+def _refuse_overlaps(sinks: Sequence[Sink]) -> None:
+    from weft.io.held import overlap
+
+    for number, sink in enumerate(sinks):
+        if overlap([sink], sinks[:number]):
+            raise ArgumentError(
+                f"target {number} ({sink.describe()}) overlaps an earlier one",
+                "targets that share no element",
+                place=user_place(),
+            )
+
+
+def _plan_around(
+    late: Sequence[Sink], computation: Computation, sizes: Mapping[str, int],
+    inputs: Sequence[Any], sinks: Sequence[Sink | None],
+) -> Plan:  # fmt: skip
+    """The plan of a program some of whose results are kept until its inputs have been read."""
+    try:
+        return plan_of(computation, sizes, inputs, sinks, settings())
+    except MemoryLimitError as error:
+        if not late:
+            raise
+        raise MemoryLimitError(
+            f"{late[0].describe()} is read and written, so that its new values wait in memory: "
+            f"{error.found}",
+            error.expected,
+            "store into another target, or raise memory_limit",
+            error.place,
+        ) from None
 
 
 def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = None) -> Plan:

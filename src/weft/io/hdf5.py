@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, SinkError, SourceError, UnsupportedError
 from weft.io.files import Array, Extent, extend, write_box
+from weft.io.held import Part, held
 from weft.io.mapped import MappedSource, unreadable
 from weft.io.memory import ObjectSink, ObjectSource, require_match, show_box
 from weft.io.publish import Draft, refuse_existing, require_space, unwritable
@@ -36,6 +37,7 @@ class Hdf5Source:
     def __init__(self, path: str, component: str) -> None:
         self._path, self._component = os.path.abspath(path), component
         self._label = f"{path}::{component}"
+        self.held = (Part(f"{self._path}::{component}"),)
         with _LOCK, _open_file(path, "r") as file:
             dataset = file[component]
             self.shape = tuple(map(int, dataset.shape))
@@ -135,7 +137,14 @@ def source_of_dataset(dataset: Any) -> Source:
             return MappedSource(
                 path, dataset.shape, dataset.dtype, offset, label=f"{path}::{dataset.name[1:]}"
             )
-    return ObjectSource(dataset, _LOCK)
+    source = ObjectSource(dataset, _LOCK)
+    source.held = _held(dataset)
+    return source
+
+
+def _held(dataset: Any) -> tuple[Part, ...]:
+    path, component = dataset.file.filename, dataset.name[1:]
+    return (Part(f"{os.path.abspath(path)}::{component}"),)
 
 
 class Hdf5Sink:
@@ -261,6 +270,7 @@ class Hdf5UpdateSink:
 
     def __init__(self, source: MappedSource) -> None:
         self._source = source
+        self.held = source.held
         self.shape, self.dtype = source.shape, source.dtype
         try:
             self._descriptor = os.open(source.path, os.O_RDWR | os.O_CLOEXEC)
@@ -297,6 +307,7 @@ class _ReopenedDataset:
 
     def __init__(self, path: str, component: str, source: Source) -> None:
         self._path, self._component = path, component
+        self.held = held(source)
         self.shape, self.dtype, self.chunks = source.shape, source.dtype, source.chunks
 
     def __setitem__(self, box: Box, data: Array) -> None:
@@ -371,5 +382,6 @@ def sink_of_dataset(dataset: Any) -> Sink:
             f"the file of dataset {dataset.name} is open for reading only", 'one opened with "r+"'
         )
     sink = ObjectSink(dataset, _LOCK)
+    sink.held = _held(dataset)
     sink.chunks = None  # h5py keeps partial chunks in its cache
     return sink

@@ -17,6 +17,7 @@ from weft.io.files import (
     read_strided,
     row_major_strides,
 )
+from weft.io.held import Part
 from weft.plan.protocols import Box
 
 
@@ -72,6 +73,10 @@ class MappedSource:
 
     def describe(self) -> str:
         return self._label
+
+    @property
+    def held(self) -> tuple[Part, ...]:
+        return (Part(self.path, self._low, self._high),)
 
     def direct(self) -> Array | None:
         if self.stored != self.dtype or self.first % self.dtype.alignment:

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.errors import ArgumentTypeError, DTypeError, ShapeError, SinkError, SourceError, WeftError
 from weft.io.files import Array, box_shape, window
+from weft.io.held import Held, held, part_of_object
 from weft.plan.protocols import Box, Sink
 
 
@@ -19,6 +20,7 @@ class MemorySource:
 
     def __init__(self, array: Array) -> None:
         self._array = array
+        self.held = held(array)
         self.shape = array.shape
         self.dtype = array.dtype.newbyteorder("=")
 
@@ -51,6 +53,7 @@ class ObjectSource:
 
     def __init__(self, wrapped: Any, lock: Any = None) -> None:
         self._wrapped = wrapped
+        self.held = held(wrapped) or part_of_object(wrapped)
         self.shape = tuple(int(extent) for extent in wrapped.shape)
         self.dtype = np.dtype(wrapped.dtype).newbyteorder("=")
         self.chunks = object_chunks(wrapped, len(self.shape))
@@ -104,6 +107,7 @@ class MemorySink:
         if not array.flags.writeable:
             raise SinkError("the target array is read-only", "a writable array")
         self._array = array
+        self.held = held(array)
         self.shape = array.shape
         self.dtype = array.dtype.newbyteorder("=")
 
@@ -133,6 +137,7 @@ class ObjectSink:
 
     def __init__(self, wrapped: Any, lock: Any = None) -> None:
         self._wrapped = wrapped
+        self.held = held(wrapped) or part_of_object(wrapped)
         self.shape = tuple(int(extent) for extent in wrapped.shape)
         self.dtype = np.dtype(wrapped.dtype).newbyteorder("=")
         self.chunks = object_chunks(wrapped, len(self.shape))
@@ -181,6 +186,11 @@ class RegionSink:
                         f"the region {show_box(region)} cuts chunks of {sink.describe()}",
                         f"a region aligned to the chunks {sink.chunks}",
                     )
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        array = self.direct()
+        return held(self._sink if array is None else array)
 
     def _move(self, box: Box) -> Box:
         return tuple(

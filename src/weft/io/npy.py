@@ -141,6 +141,7 @@ class NpyUpdateSink:
             raise DTypeError(f"{path} holds {source.dtype}", f"{dtype}")
         self.shape, self.dtype = shape, dtype
         self._name = path
+        self.held = source.held
         # A column-major file is the row-major file of the transposed array.
         self._transposed = not source._row_major
         stored = shape[::-1] if self._transposed else shape

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from weft.errors import DTypeError, ShapeError
 from weft.io.files import Array
+from weft.io.held import held
 from weft.plan.protocols import Box, Source
 
 
@@ -26,6 +27,7 @@ class StackSource:
                     f"{first.dtype}, as {first.describe()}",
                 )
         self._sources = tuple(sources)
+        self.held = tuple(part for source in sources for part in held(source))
         self.shape = (len(sources), *first.shape)
         self.dtype = first.dtype
         self.chunks = None if first.chunks is None else (1, *first.chunks)

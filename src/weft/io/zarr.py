@@ -22,6 +22,7 @@ from weft.io.files import (
     window,
     write_box,
 )
+from weft.io.held import Part, part_of_object
 from weft.io.mapped import unreadable
 from weft.io.memory import ObjectSink, require_match, show_box
 from weft.io.publish import DraftDirectory, unwritable
@@ -42,6 +43,7 @@ class ChunkFilesSource:
 
     def __init__(self, directory: str, layout: ChunkLayout, label: str) -> None:
         self._directory = os.path.abspath(directory)
+        self.held = (Part(self._directory),)
         self._layout = layout
         self._label = label
         self.shape = layout.shape
@@ -125,6 +127,7 @@ class ZarrSource:
     def __init__(self, array: Any, label: str) -> None:
         self._array = array
         self._label = label
+        self.held = _held(array)
         self.shape = tuple(int(extent) for extent in array.shape)
         self.dtype = np.dtype(array.dtype).newbyteorder("=")
         self.chunks: tuple[int, ...] | None = tuple(map(int, array.chunks)) or None
@@ -204,6 +207,12 @@ def _local_directory(array: Any) -> str:
     return os.path.join(str(root), str(array.path)) if array.path else str(root)
 
 
+def _held(array: Any) -> tuple[Part, ...]:
+    """What a `zarr.Array` keeps its chunks in."""
+    directory = _local_directory(array)
+    return (Part(directory),) if directory else part_of_object(array.store)
+
+
 def _no_array(path: str, component: str | None) -> SourceError:
     found = f"{path} holds no array" + (f" {component!r}" if component else "")
     if os.path.isdir(path):
@@ -265,6 +274,7 @@ class ChunkFilesSink:
         self, name: str, directory: str, layout: ChunkLayout, draft: DraftDirectory | None
     ) -> None:
         self._name, self._directory, self._layout, self._draft = name, directory, layout, draft
+        self.held = (Part(directory),) if draft is None else ()
         self.shape = layout.shape
         self.dtype = layout.dtype.newbyteorder("=")
         self.chunks: tuple[int, ...] | None = layout.chunks or None
@@ -449,6 +459,7 @@ def _plain_sink(directory: str, name: str) -> Sink | None:
 
 def _library_sink(array: Any) -> Sink:
     sink = ObjectSink(array, contextlib.nullcontext())
+    sink.held = _held(array)
     units = getattr(array, "shards", None) or array.chunks  # what is written as a whole
     sink.chunks = tuple(map(int, units)) or None
     return sink

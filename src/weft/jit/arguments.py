@@ -191,14 +191,3 @@ def data_of(leaf: Node) -> Any:
         if isinstance(value, np.ndarray) or hasattr(value, "read")
         else np.asarray(value, leaf.dtype.numpy)
     )
-
-
-def share_memory(left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two arrays have an element in common (yes, where that is too hard to tell)."""
-    if not np.may_share_memory(left, right):
-        return False
-    work: Any = 10_000  # NumPy's stub knows -1 and 0 alone
-    try:
-        return np.shares_memory(left, right, max_work=work)
-    except np.exceptions.TooHardError:
-        return True

@@ -37,6 +37,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.frontend.trace import Traced, graph_key, trace
 from weft.fun import nodes as fun
+from weft.io.held import share_memory
 from weft.jit.arguments import (
     STATIC,
     Argument,
@@ -51,7 +52,6 @@ from weft.jit.arguments import (
     origins_of,
     pattern_key,
     placeholder,
-    share_memory,
 )
 from weft.launch import INTERPRETER, Computation, target
 from weft.sizes import Derived, Fact

@@ -18,7 +18,8 @@ from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
-from weft.jit.arguments import Foreign, as_data, concrete, exact_key, share_memory
+from weft.io.held import share_memory
+from weft.jit.arguments import Foreign, as_data, concrete, exact_key
 from weft.jit.function import Jitted, Ready, Variant
 from weft.kernel.annotations import (
     ArrayType,

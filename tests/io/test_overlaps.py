@@ -1,0 +1,117 @@
+"""Targets that are also read, or written twice: nothing is overwritten before it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import ArgumentError, MemoryLimitError
+from weft.io.held import Part, overlap
+
+N = 100_000
+LARGE = 6_000_000  # more than 40 MiB
+
+
+def turned(x: Any) -> Any:
+    return x[::-1] * 2
+
+
+def test_array_over_itself() -> None:
+    data = np.arange(float(N))
+    expected = turned(data)
+    wf.store(turned(wf.asarray(data)), data)
+    np.testing.assert_array_equal(data, expected)
+
+
+def test_part_of_an_array_over_another() -> None:
+    data = np.arange(float(N))
+    expected = data.copy()
+    expected[1:] = data[:-1] + 1
+    wf.store(wf.asarray(data)[:-1] + 1, data[1:])
+    np.testing.assert_array_equal(data, expected)
+
+
+def test_interleaved_parts_need_no_memory() -> None:
+    data = np.arange(2.0 * LARGE)
+    expected = data.copy()
+    expected[1::2] = turned(data[::2])
+    with wf.config(memory_limit="40 MiB"):
+        wf.store(turned(wf.asarray(data[::2])), data[1::2])
+    np.testing.assert_array_equal(data, expected)
+
+
+def saved(path: Path, kind: str, data: np.ndarray) -> str:
+    target = str(path / f"data.{kind}")
+    wf.store(wf.asarray(data), target)
+    return target
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "h5"])
+def test_file_over_itself(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip({"h5": "h5py"}.get(kind, "numpy"))
+    data = np.arange(float(N))
+    target = saved(tmp_path, kind, data)
+    wf.store(turned(wf.open(target)), target, mode="r+")
+    np.testing.assert_array_equal(wf.open(target).numpy(), turned(data))
+
+
+def test_memmap_over_the_file_it_maps(tmp_path: Path) -> None:
+    data = np.arange(float(N))
+    target = saved(tmp_path, "npy", data)
+    wf.store(turned(wf.open(target)), np.load(target, mmap_mode="r+"))
+    np.testing.assert_array_equal(np.load(target), turned(data))
+
+
+def test_dataset_over_itself(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    data = np.arange(float(N))
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["x"] = data
+        wf.store(turned(wf.open(file["x"])), file["x"])
+        np.testing.assert_array_equal(file["x"][:], turned(data))
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    data = np.arange(float(LARGE))
+    target = saved(tmp_path, "npy", data)
+    with wf.config(memory_limit="40 MiB"), pytest.raises(MemoryLimitError) as caught:
+        wf.store(turned(wf.open(target)), target, mode="r+")
+    assert "read and written" in str(caught.value)
+    assert "another target" in str(caught.value)
+    np.testing.assert_array_equal(np.load(target), data)
+
+
+def test_replacing_the_file_that_is_read_needs_no_memory(tmp_path: Path) -> None:
+    data = np.arange(float(LARGE))
+    target = saved(tmp_path, "npy", data)
+    with wf.config(memory_limit="40 MiB"):
+        wf.store(turned(wf.open(target)), target, mode="w")
+    np.testing.assert_array_equal(np.load(target), turned(data))
+
+
+def test_targets_that_overlap_each_other_are_refused() -> None:
+    space = np.zeros(10)
+    x = wf.asarray(np.arange(8.0))
+    with pytest.raises(ArgumentError, match=r"target 1 .* overlaps"):
+        wf.store([x * 1, x + 1], [space[:8], space[1:9]])
+    assert not space.any()
+
+
+def test_parts_of_files() -> None:
+    def meet(left: Any, right: Any) -> bool:
+        return overlap([_Holder(left)], [_Holder(right)])
+
+    assert meet(Part("a", 0, 10), Part("a", 9, 20))
+    assert not meet(Part("a", 0, 10), Part("a", 10, 20))
+    assert not meet(Part("a", 0, 10), Part("b", 0, 10))
+    assert meet(Part("a"), Part("a", 10, 20))
+    assert not meet(Part("a"), np.zeros(3))
+
+
+class _Holder:
+    def __init__(self, part: Any) -> None:
+        self.held = (part,)
