@@ -49,7 +49,7 @@ def find() -> tuple[OpenClDevice, ...]:
         with contextlib.suppress(cl.Error):
             whole += platform.get_devices()
     found: list[OpenClDevice] = []
-    for number, device in enumerate(whole):
+    for number, device in enumerate(filter(_compiles, whole)):
         found.append(OpenClDevice(f"opencl:{number}", device))
         if device.max_compute_units > 1:
             equally = [cl.device_partition_property.EQUALLY, 1]
@@ -59,6 +59,15 @@ def find() -> tuple[OpenClDevice, ...]:
                     for unit, part in enumerate(device.create_sub_devices(equally))
                 ]
     return tuple(found)
+
+
+def _compiles(device: Any) -> bool:
+    """Whether a device can compile: PoCL refuses all code for a CPU that its LLVM is older than.
+
+    From its version 3.1 on, the environment variable POCL_LLVM_CPU_NAME names another CPU.
+    """
+    unknown = device.platform.name.strip() == _POCL and device.version.strip().endswith("-generic")
+    return not unknown
 
 
 class OpenClDevice:
