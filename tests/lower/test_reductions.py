@@ -8,6 +8,7 @@ from lower.harness import agree, compiled
 from lower.operator_texts import NAN, TIES
 
 from weft.fun.parse import parse
+from weft.passes.split_reductions import split_reductions
 
 EXTENTS = [0, 1, 2, 63, 64, 65, 1023, 1024, 1025, 3000, 65537]
 
@@ -117,3 +118,33 @@ def test_products_of_blocks_are_sums_of_columns(inner: int, columns: int) -> Non
     x, y = rng.normal(size=(5, 3, inner)), rng.normal(size=(5, inner, columns))
     (found,) = agree(program, [x, y], segment=segment, n=5, rtol=1e-9)
     np.testing.assert_allclose(found, x @ y, rtol=1e-9, atol=1e-12)
+
+
+POWERS = """program powers(x: f64[n]) sizes n, k {
+  let r: f64 = reduce (; i < n) from 0.0_f64 {
+    let a: f64 = x[i]
+    let p: f64 = loop (b: f64 = a) for j from 0 to k {
+      let c: f64 = multiply(b, a)
+      in c
+    }
+    in p
+  } with (l: f64, m: f64) { let t: f64 = add(l, m) in t }
+  in r
+}"""
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 1000, 2048, 5001])
+def test_elements_that_take_loops_are_shared_out_with_the_same_bits(n: int) -> None:
+    """A kernel over tiles of few elements, which are subtrees of the whole."""
+    whole = parse(POWERS)
+    tiles = split_reductions(whole)
+    assert [type(let.expr).__name__ for let in tiles.body.statements] == ["Kernel", "Reduce"]
+    x = np.random.default_rng(n).uniform(0.5, 1.5, n)
+    sizes = {"n": n, "k": 5}
+    split = compiled(tiles)
+    ((count,),) = [let.pattern[0].type.shape for let in tiles.body.statements[:1]]
+    for derived in tiles.derived:
+        sizes[derived.name] = derived.evaluate(sizes)
+    assert count.evaluate(sizes) == -(-n // 32)
+    got = agree(tiles, [x], segment=split, n=n, k=5, rtol=1e-12)
+    assert got[0] == agree(whole, [x], n=n, k=5, rtol=1e-12)[0]

@@ -8,7 +8,9 @@
 
 Tiles are aligned subtrees of the reduction's fixed tree (ARCHITECTURE.md, "Reductions"):
 65536 elements of the last reduced dimension; of each dimension outside it, the power of two
-of rows that makes up to 65536 elements. Where columns are added up side by side
+of rows that makes up to 65536 elements. Elements that are computed by loops or kernels of their
+own are worth smaller tiles: a power of two of them, at least 32 (the grain of such bodies), that
+makes about 128 tiles. Where columns are added up side by side
 (`vector_dimension` "kept"), a tile is a power of two of rows, at least 32, that makes about
 2**20 elements, and its result is a row.
 
@@ -35,6 +37,8 @@ from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 from weft.sizes.facts import SizeOperation
 
 TILE = 65536  # elements of a tile along the last reduced dimension
+LEAST = 32  # of a tile whose elements take loops of their own: the grain of such bodies
+TILES = 128  # about so many of them
 COLUMN_ROWS = 32  # rows of a grain where columns are added up side by side
 COLUMN_TILE = 1 << 20  # elements of such a tile, about
 
@@ -106,13 +110,23 @@ class _Split:
             return size
         return self.derive("floordiv", size + tile - 1, tile, "tiles")
 
-    def pow2(self, elements: int, inner: Size, least: int) -> Size:
+    def pow2(self, elements: Size, inner: Size, least: int) -> Size:
         """The power of two of rows of `inner` elements that makes up to `elements`."""
         divisor = self.derive("max", inner, ONE, "least")
-        rows = self.derive("floordiv", as_poly(elements), divisor, "rows")
+        rows = self.derive("floordiv", elements, divisor, "rows")
         if least > 1:
             rows = self.derive("max", rows, as_poly(least), "rows")
         return self.derive("pow2floor", rows, ZERO, "tile")
+
+    def most(self, reduce: fun.Reduce) -> Size:
+        """The elements of a tile along the last reduced dimension."""
+        if not _is_long(reduce.body):
+            return as_poly(TILE)
+        count = product(r.extent for r in reduce.space[len(reduce.space) - reduce.reduced :])
+        share = self.derive("floordiv", count, as_poly(TILES), "share")
+        share = self.derive("max", share, as_poly(LEAST), "share")
+        share = self.derive("min", share, as_poly(TILE), "share")
+        return self.derive("pow2floor", share, ZERO, "share")
 
     # ------------------------------------------------------------ one reduction
 
@@ -122,7 +136,8 @@ class _Split:
         columns = vector_dimension(reduce) == "kept"
         reduced = reduce.space[kept:]
         one = reduce.space[kept - 1].extent if columns else ONE
-        most, least = (COLUMN_TILE, COLUMN_ROWS) if columns else (TILE, 1)
+        most = as_poly(COLUMN_TILE) if columns else self.most(reduce)
+        least = COLUMN_ROWS if columns else 1
         sizes = [
             self.pow2(most, one * product(r.extent for r in reduced[d + 1 :]), 1)
             for d in range(len(reduced) - 1)
@@ -196,3 +211,15 @@ class _Split:
             counter=True,
         )  # fmt: skip
         self.top.statements.append(fun.Let(let.pattern, final, let.place))
+
+
+def _is_long(body: fun.Body) -> bool:
+    """Whether an element takes loops of its own, so that 32 of them are a grain."""
+    return any(
+        isinstance(let.expr, fun.Kernel | fun.Loop | fun.Scan | fun.Scatter)
+        or (
+            isinstance(let.expr, fun.Reduce)
+            and not all(r.extent.is_constant for r in let.expr.space)
+        )
+        for let in body.statements
+    )
