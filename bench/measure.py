@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 ROUNDS = 9
 LEAST_ROUNDS = 5
+PAUSE = 0.02
+"""Seconds before each call: OpenMP's threads spin for milliseconds after a region has ended, and
+would take the processors from whoever comes next."""
 SLOW = 8.0
 """A contender this many times slower than the fastest runs in `LEAST_ROUNDS` rounds alone."""
 
@@ -55,6 +58,7 @@ def alternate(
 
     def once(name: str) -> float:
         before(name)
+        time.sleep(PAUSE)
         return timed(contenders[name])
 
     names = list(contenders)

@@ -75,6 +75,21 @@ int32_t entry(weft_context *context, char *const *buffers, const int64_t *intege
 }
 """
 
+ORDER = HEADER + """
+#include <stdatomic.h>
+typedef struct { int64_t *x; _Atomic int64_t begun; } closure;
+static void tile(void *given, int64_t tile, int32_t thread) {
+    closure *c = given;
+    c->x[2 * tile] = thread;
+    c->x[2 * tile + 1] = atomic_fetch_add(&c->begun, 1);
+}
+int32_t entry(weft_context *context, char *const *buffers, const int64_t *integers) {
+    closure c = {(int64_t *)buffers[0], 0};
+    context->parallel_for(context, tile, &c, integers[0]);
+    return context->error;
+}
+"""
+
 DOUBLES = np.dtype(np.float64)
 INTEGERS = np.dtype(np.int64)
 
@@ -108,3 +123,8 @@ def gather() -> Segment:
 def spin() -> Segment:
     """Tiles of a millisecond, counted in p0[0], p0[1] a thread that helped; tiles, threads."""
     return segment(SPIN, 1, ("tiles", "threads"))
+
+
+def order() -> Segment:
+    """For each tile its thread, and how many began before it; integers tiles, threads."""
+    return segment(ORDER, 1, ("tiles", "threads"))

@@ -123,6 +123,26 @@ def test_workers_share_the_tiles(device: CpuDevice) -> None:
     assert threads.pool().workers() >= 2
 
 
+@pytest.mark.parametrize("tiles", [1, 2, 7, 101, 4096])
+@pytest.mark.parametrize("count", [2, 3, 200])
+def test_a_thread_leaves_a_share_when_it_is_done(
+    device: CpuDevice, tiles: int, count: int
+) -> None:
+    cells = np.full((tiles, 2), -1, np.int64)
+    device.load(segments.order()).call((tiles, count), (cells.ctypes.data, 0))
+    assert sorted(cells[:, 1]) == list(range(tiles))
+    parts = min(tiles, count, 64)
+    bounds = [tiles // parts * i + tiles % parts * i // parts for i in range(parts + 1)]
+    share = np.searchsorted(bounds, np.arange(tiles), side="right")
+    in_order = np.argsort(cells[:, 1])
+    for thread in np.unique(cells[:, 0]):
+        mine = in_order[cells[in_order, 0] == thread]
+        entered = [share[tile] for tile in mine]
+        runs = [s for i, s in enumerate(entered) if i == 0 or entered[i - 1] != s]
+        assert len(set(runs)) == len(runs)  # never back to a share that it left
+        assert all(np.diff(mine)[np.diff(entered) == 0] > 0)  # and in order within one
+
+
 def test_calls_from_many_threads(device: CpuDevice) -> None:
     failures: list[BaseException] = []
 

@@ -4,6 +4,10 @@
  * alone; idle workers join any job that has tiles left and room for another thread, so
  * callers on several Python threads share the workers and never wait for each other.
  *
+ * Tiles are dealt out in shares, one for each thread and the same in each job: what a
+ * thread wrote in one job is in its cache in the next. Who has done its own helps others.
+ * Workers wait for the next job awake for some time, longer while a call goes on.
+ *
  * A forked child starts with no workers and builds its own at its first job. SIGINT sets
  * the cancel flag of the call that runs on the main thread; SIGBUS (a mapped file that
  * shrank) ends the call that touched the page. Both handlers chain to what was there.
@@ -29,7 +33,8 @@ typedef struct weft_context {
 typedef int32_t weft_entry(weft_context *context, char *const *buffers, const int64_t *integers);
 
 enum { OK = 0, CANCELLED = 1, BUS_ERROR = 2 };
-enum { SPIN_NANOSECONDS = 30000, MAXIMUM_THREADS = 1024 };
+enum { MAXIMUM_THREADS = 1024, SHARES = 64 };
+enum { AWAKE_NANOSECONDS = 30000, AWAKE_IN_CALL_NANOSECONDS = 200000 };
 
 #if defined(__linux__)
 #define THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
@@ -39,16 +44,22 @@ enum { SPIN_NANOSECONDS = 30000, MAXIMUM_THREADS = 1024 };
 
 /* ------------------------------------------------------------ state */
 
+/* Tiles that follow each other: those of one thread, and then of any. */
+typedef struct {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+} share;
+
 typedef struct job {
     weft_context *context;
     void (*tile)(void *, int64_t, int32_t);
     void *closure;
-    int64_t tiles;
     int32_t threads;        /* at most this many, the caller included */
+    int32_t parts;          /* how many shares there are */
     int32_t joined;         /* under the lock: also the next thread index */
     struct job *following;  /* under the lock */
     _Atomic int32_t running; /* workers inside; changed under the lock */
-    _Alignas(64) _Atomic int64_t next;
+    share shares[SHARES];
 } job;
 
 typedef struct {
@@ -61,8 +72,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER; /* a job was published */
 static pthread_cond_t done = PTHREAD_COND_INITIALIZER; /* a worker left a job */
 static job *jobs;
-static int32_t workers, sleeping, waiting;
-static _Atomic int64_t published; /* counts jobs, for workers that spin */
+static int32_t workers, awake, sleeping, waiting; /* awake: without a job, not yet asleep */
+static _Atomic int64_t published; /* counts jobs, for workers that are awake */
+static _Atomic int32_t calls; /* calls on several threads that go on */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static THREAD_LOCAL sigjmp_buf *volatile guard; /* where a SIGBUS on this thread goes */
@@ -140,7 +152,8 @@ static void in_forked_child(void) {
     pthread_cond_init(&work, NULL);
     pthread_cond_init(&done, NULL);
     jobs = NULL;
-    workers = sleeping = waiting = 0;
+    workers = awake = sleeping = waiting = 0;
+    atomic_store(&calls, 0);
     guard = NULL;
     inside_tile = 0;
     if (interruptible) restore_interrupt_handler();
@@ -173,19 +186,30 @@ static void fail_with_bus_error(weft_context *context) {
     context->detail[0] = (int64_t)(intptr_t)fault_address;
 }
 
-static void run_tiles(job *current, int32_t thread) {
-    weft_context *context = current->context;
+static void run_share(job *current, share *of, int32_t thread) {
+    while (!stopped(current->context)) {
+        int64_t tile = atomic_fetch_add_explicit(&of->next, 1, memory_order_relaxed);
+        if (tile >= of->end) return;
+        current->tile(current->closure, tile, thread);
+    }
+}
+
+static int has_tiles(share *of) {
+    return atomic_load_explicit(&of->next, memory_order_relaxed) < of->end;
+}
+
+/* Tiles of the own share, then of the following ones. */
+static void run_tiles(job *current, int32_t thread, int32_t own) {
     sigjmp_buf here, *outer = guard;
     int32_t outer_index = inside_tile;
     if (sigsetjmp(here, 0)) {
-        fail_with_bus_error(context);
+        fail_with_bus_error(current->context);
     } else {
         guard = &here;
         inside_tile = thread + 1;
-        while (!stopped(context)) {
-            int64_t tile = atomic_fetch_add_explicit(&current->next, 1, memory_order_relaxed);
-            if (tile >= current->tiles) break;
-            current->tile(current->closure, tile, thread);
+        for (int32_t i = 0; i < current->parts; i++) {
+            share *of = &current->shares[(own + i) % current->parts];
+            if (has_tiles(of)) run_share(current, of, thread);
         }
 #if defined(__x86_64__)
         __builtin_ia32_sfence(); /* what tiles wrote past the caches comes before what follows */
@@ -195,41 +219,65 @@ static void run_tiles(job *current, int32_t thread) {
     inside_tile = outer_index;
 }
 
-static int has_tiles(job *current) {
-    return atomic_load_explicit(&current->next, memory_order_relaxed) < current->tiles
-        && !stopped(current->context);
+static int unfinished(job *current) {
+    for (int32_t i = 0; i < current->parts; i++)
+        if (has_tiles(&current->shares[i])) return 1;
+    return 0;
 }
 
 static job *joinable(void) {
     for (job *current = jobs; current; current = current->following)
-        if (current->joined < current->threads && has_tiles(current)) return current;
+        if (current->joined < current->threads && !stopped(current->context)
+            && unfinished(current)) return current;
     return NULL;
 }
 
-static void *worker(void *unused) {
-    (void)unused;
+/* Whether another job is published before it is time to sleep. */
+static int stays_awake(int64_t seen, int64_t since) {
+    for (;;) {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(&published, memory_order_relaxed) != seen) return 1;
+            pause_briefly();
+        }
+        int64_t idle = nanoseconds() - since;
+        if (idle > AWAKE_IN_CALL_NANOSECONDS) return 0;
+        if (idle > AWAKE_NANOSECONDS && !atomic_load_explicit(&calls, memory_order_relaxed))
+            return 0;
+    }
+}
+
+/* With the lock held. Jobs that others did meanwhile keep no worker awake. */
+static job *next_job(void) {
+    job *found = joinable();
+    if (found) return found;
+    int64_t since = nanoseconds();
+    for (int more = 1; more && !found; found = joinable()) {
+        int64_t seen = atomic_load(&published);
+        awake++;
+        pthread_mutex_unlock(&lock);
+        more = stays_awake(seen, since);
+        pthread_mutex_lock(&lock);
+        awake--;
+    }
+    while (!found) {
+        sleeping++;
+        pthread_cond_wait(&work, &lock);
+        sleeping--;
+        found = joinable();
+    }
+    return found;
+}
+
+static void *worker(void *number) {
+    int32_t mine = (int32_t)(intptr_t)number;
     pthread_mutex_lock(&lock);
     for (;;) {
-        job *current = joinable();
-        if (!current) {
-            int64_t seen = atomic_load(&published);
-            pthread_mutex_unlock(&lock);
-            int64_t deadline = nanoseconds() + SPIN_NANOSECONDS;
-            while (atomic_load_explicit(&published, memory_order_relaxed) == seen) {
-                for (int i = 0; i < 16; i++) pause_briefly();
-                if (nanoseconds() > deadline) break;
-            }
-            pthread_mutex_lock(&lock);
-            while (!(current = joinable())) {
-                sleeping++;
-                pthread_cond_wait(&work, &lock);
-                sleeping--;
-            }
-        }
+        job *current = next_job();
         int32_t thread = current->joined++;
         atomic_fetch_add(&current->running, 1);
         pthread_mutex_unlock(&lock);
-        run_tiles(current, thread);
+        /* The first share is the caller's. */
+        run_tiles(current, thread, current->parts > 1 ? 1 + mine % (current->parts - 1) : 0);
         pthread_mutex_lock(&lock);
         /* After this, under the lock, the job is its caller's to leave. */
         if (atomic_fetch_sub(&current->running, 1) == 1 && waiting) pthread_cond_broadcast(&done);
@@ -252,20 +300,24 @@ static void start_workers(int32_t wanted) {
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, 8 << 20);
     pthread_t thread;
-    while (workers < wanted && pthread_create(&thread, &attributes, worker, NULL) == 0) workers++;
+    while (workers < wanted) {
+        void *number = (void *)(intptr_t)workers;
+        if (pthread_create(&thread, &attributes, worker, number) != 0) break;
+        workers++;
+    }
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void publish(job *mine) {
-    int64_t helpers = mine->tiles - 1 < mine->threads - 1 ? mine->tiles - 1 : mine->threads - 1;
+static void publish(job *mine, int32_t helpers) {
     pthread_mutex_lock(&lock);
-    start_workers((int32_t)helpers);
+    start_workers(helpers);
     mine->following = jobs;
     jobs = mine;
     atomic_fetch_add(&published, 1);
-    if (sleeping >= 1 && helpers == 1) pthread_cond_signal(&work);
-    else if (sleeping >= 1) pthread_cond_broadcast(&work);
+    int32_t missing = helpers - awake;
+    if (sleeping && missing == 1) pthread_cond_signal(&work);
+    else if (sleeping && missing > 1) pthread_cond_broadcast(&work);
     pthread_mutex_unlock(&lock);
 }
 
@@ -278,7 +330,7 @@ static void withdraw(job *mine) {
         }
     if (atomic_load(&mine->running)) {
         pthread_mutex_unlock(&lock);
-        int64_t deadline = nanoseconds() + SPIN_NANOSECONDS;
+        int64_t deadline = nanoseconds() + AWAKE_NANOSECONDS;
         while (atomic_load(&mine->running) && nanoseconds() < deadline) pause_briefly();
         pthread_mutex_lock(&lock);
         while (atomic_load(&mine->running)) {
@@ -288,6 +340,10 @@ static void withdraw(job *mine) {
         }
     }
     pthread_mutex_unlock(&lock);
+}
+
+static int64_t first_tile(const job *of, int64_t tiles, int32_t part) {
+    return tiles / of->parts * part + tiles % of->parts * part / of->parts;
 }
 
 static void parallel_for(weft_context *context, void (*tile)(void *, int64_t, int32_t),
@@ -304,12 +360,23 @@ static void parallel_for(weft_context *context, void (*tile)(void *, int64_t, in
         }
         return;
     }
-    job mine = {.context = context, .tile = tile, .closure = closure, .tiles = tiles,
-                .threads = threads, .joined = 1};
-    publish(&mine);
-    run_tiles(&mine, 0);
+    int32_t most = tiles < threads ? (int32_t)tiles : threads;
+    job mine; /* not all of its shares are written */
+    mine.context = context;
+    mine.tile = tile;
+    mine.closure = closure;
+    mine.threads = threads;
+    mine.joined = 1;
+    atomic_init(&mine.running, 0);
+    mine.parts = most < SHARES ? most : SHARES;
+    for (int32_t i = 0; i < mine.parts; i++) {
+        atomic_init(&mine.shares[i].next, first_tile(&mine, tiles, i));
+        mine.shares[i].end = first_tile(&mine, tiles, i + 1);
+    }
+    publish(&mine, most - 1);
+    run_tiles(&mine, 0, 0);
     withdraw(&mine);
-    if (atomic_load(&mine.next) < tiles) atomic_store(&((call *)context)->skipped, 1);
+    if (unfinished(&mine)) atomic_store(&((call *)context)->skipped, 1);
 }
 
 /* ------------------------------------------------------------ the call from Python */
@@ -336,6 +403,8 @@ int32_t weft_call(record *given) {
     pthread_once(&once, prepare_process);
     install_bus_handler();
     if (given->interruptible) install_interrupt_handler(context->cancel);
+    const int several = context->threads > 1;
+    if (several) atomic_fetch_add(&calls, 1);
     sigjmp_buf here, *outer = guard;
     volatile int32_t status = OK;
     if (sigsetjmp(here, 0)) {
@@ -346,6 +415,7 @@ int32_t weft_call(record *given) {
                               (const int64_t *)(given->arguments + given->buffers));
     }
     guard = outer;
+    if (several) atomic_fetch_sub(&calls, 1);
     if (given->interruptible) restore_interrupt_handler();
 
     memcpy(given->detail, context->detail, sizeof given->detail);
