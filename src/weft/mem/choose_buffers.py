@@ -120,7 +120,8 @@ class _Chooser:
         start = min(buffers.start for buffers in found)
         added: list[fun.Let] = []
         first = loop.initial[turn]
-        if any(buffers.result is not None for buffers in found):
+        turned = [p for p in loop.params if self.turns(p, loop.params[turn].name)]
+        if len(turned) == len(found) and any(buffers.result is not None for buffers in found):
             added, first = self.first_turn(statements, start, position)
         held, left = (fun.Var(self.names.fresh("held"), _I64) for _ in range(2))
         here, after = loop.params[turn], let.pattern[turn]
@@ -142,6 +143,11 @@ class _Chooser:
         statements[position] = replace(let, expr=replace(loop, initial=initial))
         statements[start:start] = added
         return len(added)
+
+    def turns(self, param: fun.Var, here: str) -> bool:
+        """Whether a parameter lies where `here` says."""
+        memory = self.arrays.memory.get(param.name)
+        return memory is not None and here in variables(memory.index)
 
     def first_turn(
         self, statements: list[fun.Let], start: int, position: int
@@ -185,12 +191,15 @@ class _Chooser:
     def put(self, places: dict[str, Lmad], turn: Size, blocks: tuple[str, ...]) -> None:
         if not places:
             return
-        choice = Choice(self.fresh("buffers"), turn, blocks)
-        self.choices.append(choice)
+        if turn.is_constant:
+            block = blocks[turn.constant]
+        else:
+            self.choices.append(Choice(self.fresh("buffers"), turn, blocks))
+            block = self.choices[-1].name
         memory = self.arrays.memory
         self.arrays.move(
             {
-                name: replace(memory[name], block=choice.name, index=index)
+                name: replace(memory[name], block=block, index=index)
                 for name, index in places.items()
             }
         )
