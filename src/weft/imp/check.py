@@ -138,6 +138,9 @@ class _Checker:
                 self.use(pointer)
                 self.expr(index, DType.I64)
                 self.expr(count, DType.I64)
+            case imp.Prefetch(pointer, index):
+                self.use(pointer)
+                self.expr(index, DType.I64)
             case imp.If(condition, then, otherwise):
                 self.expr(condition, DType.BOOL)
                 self.block(then)

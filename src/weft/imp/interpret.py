@@ -123,6 +123,8 @@ class _Run:
             case imp.Flush(pointer, index, near, count):
                 at, length = self.integer(index), self.integer(count)
                 self.pointers[pointer.name][at : at + length] = self.pointers[near.name][:length]
+            case imp.Prefetch(_, index):
+                self.integer(index)
             case imp.If(condition, then, otherwise):
                 self.block(then if self.expr(condition) else otherwise)
             case imp.For(var, lower, upper, body, step):

@@ -7,6 +7,7 @@
               | "view" pointer "=" block "+" expr       -- typed memory inside a block
               | "local" pointer "[" integer "]"         -- a small array of the running thread
               | "choose" pointer "=" expr "?" pointer ":" pointer "+" expr
+              | "prefetch" pointer "[" expr "]"          -- a hint: read soon
               | "flush" pointer "[" expr "]" "=" pointer "," expr  -- elements, past the caches
               | "if" expr block ["else" block]
               | "for" var "from" expr "to" expr ["step" integer] ["simd" [lanes]]
@@ -199,6 +200,14 @@ class Flush:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """A hint that `pointer[index]`, which may lie outside of its memory, is going to be read."""
+
+    pointer: Pointer
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     condition: Expr
     then: tuple[Stmt, ...]
@@ -287,7 +296,7 @@ class Lock:
 
 
 Stmt: TypeAlias = (
-    Declare | Assign | Store | View | Local | Choose | Flush
+    Declare | Assign | Store | View | Local | Choose | Flush | Prefetch
     | If | For | While | Break
     | Parallel | Poll | Fail | Await | Publish | Lock
 )  # fmt: skip

@@ -69,6 +69,8 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line(f"choose {pointer.name}: {pointer.dtype} = {chosen}")
         case imp.Flush(pointer, index, near, count):
             line(f"flush {pointer.name}[{show_expr(index)}] = {near.name}, {show_expr(count)}")
+        case imp.Prefetch(pointer, index):
+            line(f"prefetch {pointer.name}[{show_expr(index)}]")
         case imp.If(condition, then, otherwise):
             line(f"if {show_expr(condition)} {{")
             _block(then, depth, lines)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, past_caches, row_streams, rows, shapes, strips
+from weft.lower import merging, past_caches, rows, shapes, strips
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -40,7 +40,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
         def row(lower: imp.Expr, upper: imp.Expr) -> None:
             if flat:
                 if not nested:
-                    past_caches.lower_row(e, let, lane, lower, upper)
+                    past_caches.lower_row(e, let, space, lower, upper)
                     return
                 rows.lower_row(
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values),
@@ -52,8 +52,6 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
                 )
                 return
-            if not nested and row_streams.suits(kernel):
-                lower = row_streams.lower_rows(e, let, lower, upper)
             var = e.unit.integer("i")
             with e.loop(var, lower, upper):
                 e.bind(lane, var)

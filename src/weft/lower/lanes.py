@@ -9,6 +9,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower.bodies import apply_lambda
 from weft.lower.emitter import Emitter
+from weft.lower.prefetch import Prefetcher
 from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
 
@@ -41,7 +42,11 @@ class Lanes:
             self.e.emit(imp.Store(pointer, at, value))
 
     def accumulate(
-        self, element: Callable[[imp.Expr], list[imp.Expr]], start: imp.Expr, size: imp.Expr
+        self,
+        element: Callable[[imp.Expr], list[imp.Expr]],
+        start: imp.Expr,
+        size: imp.Expr,
+        prefetcher: Prefetcher | None = None,
     ) -> None:
         """Combines the elements start <= i < start + size into the lanes."""
         e, width = self.e, imp.integer(LANES)
@@ -56,6 +61,8 @@ class Lanes:
         end = e.declare(machine("+", start, whole))
         var = e.unit.integer("i")
         with e.loop(var, start, end, step=LANES, hoist=True):
+            if prefetcher is not None:
+                prefetcher.part(var, LANES)
             block(var, width)
         block(end, e.declare(machine("-", size, whole)))
 

@@ -17,6 +17,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import rows
 from weft.lower.emitter import Emitter
+from weft.lower.prefetch import Prefetcher
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.sizes import ONE, Poly, Size, as_poly, product
@@ -25,10 +26,13 @@ LARGE = 1 << 26  # bytes: more than the caches that a core has for itself, and m
 BLOCK = 1 << 11  # bytes: few enough that the next block's reads overlap this one's writes
 
 
-def lower_row(e: Emitter, let: fun.Let, lane: str, lower: imp.Expr, upper: imp.Expr) -> None:
-    """A flat kernel's results for lower <= lane < upper."""
+def lower_row(
+    e: Emitter, let: fun.Let, space: tuple[fun.Range, ...], lower: imp.Expr, upper: imp.Expr
+) -> None:
+    """A flat kernel's results for lower <= lane < upper, where the lane is the space's last."""
     kernel = let.expr
     assert isinstance(kernel, fun.Kernel)
+    lane = space[-1].index.name
     indices = tuple(Poly.var(r.index.name) for r in kernel.space)
     arrays = [memory(var) for var in let.pattern]
     if not any(in_sequence(array, indices, lane) for array in arrays):
@@ -44,8 +48,12 @@ def lower_row(e: Emitter, let: fun.Let, lane: str, lower: imp.Expr, upper: imp.E
     length = e.declare(machine("-", upper, lower))
     long = e.declare(machine(">=", length, width))
     large = e.declare(machine("&&", is_large(e, kernel.space, arrays), long))
+    outer = space[-2].index.name if len(space) > 1 else None
+    prefetcher = Prefetcher(e, kernel.body, space[-1], outer)
     with in_blocks(e, lower, upper, large, width) as (begin, end):
         e.bind(lane, begin)
+        with e.branch(large):
+            prefetcher.part(begin, elements)
         blocks = [
             Block(e, array, indices, large, elements) if in_sequence(array, indices, lane) else None
             for array in arrays

@@ -26,6 +26,7 @@ from weft.lower import merging, operators, rows, selections, shapes
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes
+from weft.lower.prefetch import Prefetcher, around
 from weft.lower.rows import simd
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO
@@ -278,6 +279,7 @@ def grains(
     start = e.unit.integer("g")
     commutes = operators.is_commutative(reduce.operator)
     name = reduce.space[-1].index.name
+    prefetcher = Prefetcher(e, reduce.body, reduce.space[-1], around(e, name))
 
     def element(index: imp.Expr) -> list[imp.Expr]:
         e.bind(name, index)
@@ -288,7 +290,7 @@ def grains(
         size = e.declare(machine("min", imp.integer(GRAIN), left))
         if commutes:
             lanes = Lanes(e, reduce.operator, neutral)
-            lanes.accumulate(element, start, size)
+            lanes.accumulate(element, start, size, prefetcher)
             counter.push(lanes.total())
         else:
             counter.push(_neighbours(e, reduce, start, size, neutral))

@@ -23,6 +23,7 @@ from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes, mask
 from weft.lower.operators import Selection
+from weft.lower.prefetch import Prefetcher, around
 from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
 
@@ -55,7 +56,8 @@ def selected(
     with e.loop(start, begin, end, step=PIECE):
         stop = until(start)
         elements.make(start, stop)
-        lanes.accumulate(elements.keys, start, e.declare(machine("-", stop, start)))
+        size = e.declare(machine("-", stop, start))
+        lanes.accumulate(elements.keys, start, size, elements.prefetcher)
         better = e.mutable(DType.BOOL, imp.Const(True, DType.BOOL), "better")
         with e.branch(machine("!=", start, begin)), frozen(e, best) as left:
             found = lanes.any(lambda keys: apply_lambda(e, selection.better, [*left, *keys])[0])
@@ -161,6 +163,7 @@ class _Direct:
     def __init__(self, e: Emitter, reduce: fun.Reduce, selection: Selection) -> None:
         self.e, self.reduce, self.selection = e, reduce, selection
         self.name = reduce.space[-1].index.name
+        self.prefetcher = Prefetcher(e, reduce.body, reduce.space[-1], around(e, self.name))
 
     def make(self, begin: imp.Expr, end: imp.Expr) -> None:
         """Makes ready the piece begin <= index < end."""

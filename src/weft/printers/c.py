@@ -120,6 +120,9 @@ class CPrinter(Printer):
     def flush(self, to: str, source: str, size: str) -> None:
         self.line(f"weft_flush((char *)({to}), (const char *){source}, {size});")
 
+    def prefetch(self, address: str) -> None:
+        self.line(f"__builtin_prefetch({address});")
+
     def parallel(self, parallel: imp.Parallel) -> None:
         outer, depth, self.depth = self.frame, self.depth, 0
         self.frame = frame = Frame(in_tile=True)

@@ -162,6 +162,8 @@ class Printer:
                 to = f"{self.name(pointer)} + {self.expr(index)}"
                 size = f"{self.expr(count)} * {pointer.dtype.itemsize}"
                 self.flush(to, self.name(near), size)
+            case imp.Prefetch(pointer, index):
+                self.prefetch(f"{self.name(pointer)} + {self.expr(index)}")
             case imp.If(condition, then, otherwise):
                 self.line(f"if ({self.bare(condition)}) {{")
                 self.block(then)
@@ -219,6 +221,9 @@ class Printer:
         raise NotImplementedError
 
     def flush(self, to: str, source: str, size: str) -> None:
+        raise NotImplementedError
+
+    def prefetch(self, address: str) -> None:
         raise NotImplementedError
 
     def parallel(self, parallel: imp.Parallel) -> None:

@@ -1,4 +1,4 @@
-"""Rows reduced four at a time: the bits that each has by itself."""
+"""Rows reduced in one kernel: the bits that each has by itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ SHAPES = [(1, 5), (4, 0), (7, 64), (8, 1023), (9, 1025), (133, 4099), (1000, 3)]
 def test_rows_have_the_bits_that_they_have_alone(function: str) -> None:
     program = parse(LAYER.replace("FUNCTION", function))
     segment = compiled(program)
-    assert ("lane0[256]" in segment.source) is (function == "maximum")
     for n, m in SHAPES:
         a, x, b = (RNG.standard_normal(shape).astype(np.float32) for shape in ((n, m), m, n))
         (together,) = agree(program, [a, x, b], segment=segment, n=n, m=m, rtol=1e-3, atol=1e-4)
@@ -58,7 +57,6 @@ def test_rows_have_the_bits_that_they_have_alone(function: str) -> None:
 def test_tuples_over_several_outer_dimensions() -> None:
     program = parse(EXTREMES)
     segment = compiled(program)
-    assert "[256]" in segment.source
     for n, m in SHAPES:
         x = RNG.standard_normal((3, n, m))
         x[RNG.random(x.shape) < 0.001] = np.nan

@@ -1,0 +1,124 @@
+"""Prefetching: lines that a loop is going to read are asked for before it comes to them.
+
+A processor fetches ahead by itself where a loop reads on and on. A loop that is done in parts,
+with something else between them (a grain's lanes folded, a block written past the caches),
+starts afresh with every part, and again at every page: there, what it will read 8 KiB later
+is asked for in each part. Rows that do not lie one after another are followed from the end of
+one to the beginning of the next.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower.emitter import Emitter
+from weft.lower.unit import memory
+from weft.mem.nodes import MemArray
+from weft.sizes import ONE, Poly, Size
+
+AHEAD = 1 << 13  # bytes on their way, of all streams: what memory's latency takes to fill
+LEAST = 1 << 10  # of each
+LINE = 64  # bytes
+MOST = 8  # streams: of more, none
+WRITTEN_OUT = 8  # lines of a part that are asked for without a loop
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Elements of an array that follow the lane: the one at `base` where the lane is 0.
+
+    `following` is where it is one row later, where that is not just behind the row's end.
+    """
+
+    array: MemArray
+    base: Size
+    following: Size | None
+
+
+class Prefetcher:
+    """What a body reads along its innermost index, one element after another.
+
+    Parameters
+    ----------
+    e : Emitter
+    body : fun.Body
+    lane : fun.Range
+        The innermost index.
+    outer : str or None
+        The index of the loop around it, if there is one.
+    """
+
+    def __init__(self, e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> None:
+        self.e, self.extent = e, lane.extent
+        self.streams = _streams(e, body, lane, outer)
+
+    def part(self, first: imp.Expr, count: int) -> None:
+        """Asks for what is read some way after the `count` indices from `first` on."""
+        for stream in self.streams:
+            self._lines(stream, self._address(stream, first), count)
+
+    def _address(self, stream: Stream, first: imp.Expr) -> imp.Expr:
+        e = self.e
+        bytes_ = max(AHEAD // len(self.streams), LEAST)
+        distance: imp.Expr = imp.integer(bytes_ // stream.array.dtype.itemsize)
+        if stream.following is None:
+            return machine("+", e.poly(stream.base), machine("+", first, distance))
+        extent = e.named(self.extent)
+        distance = e.declare(machine("min", distance, extent))
+        ahead = e.declare(machine("+", first, distance))
+        here = machine("+", e.poly(stream.base), ahead)
+        later = machine("+", e.poly(stream.following - self.extent), ahead)
+        return imp.Select(machine("<", ahead, extent), here, later)
+
+    def _lines(self, stream: Stream, first: imp.Expr, count: int) -> None:
+        e = self.e
+        begin = e.declare(first)
+        pointer = e.pointer(stream.array.block, stream.array.dtype)
+        step = max(1, LINE // stream.array.dtype.itemsize)
+        if count <= WRITTEN_OUT * step:
+            for offset in range(0, count, step):
+                e.emit(imp.Prefetch(pointer, machine("+", begin, imp.integer(offset))))
+            return
+        var = e.unit.integer("q")
+        with e.loop(var, imp.ZERO, imp.integer(count), step=step):
+            e.emit(imp.Prefetch(pointer, machine("+", begin, var)))
+
+
+def around(e: Emitter, lane: str) -> str | None:
+    """The index of the innermost loop around that of `lane`."""
+    return next((name for name in reversed(e.ranges) if name != lane), None)
+
+
+def _streams(e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> list[Stream]:
+    """The streams of a body: of reads that differ by constants, the one furthest ahead."""
+    known = e.ranges.keys() | e.unit.sizes
+    furthest: dict[tuple[fun.Var, tuple[Size, ...]], tuple[int, ...]] = {}
+    for let in walk.statements(body):
+        if not isinstance(let.expr, fun.Index):
+            continue
+        indices = let.expr.indices
+        constants = tuple(index.constant for index in indices)
+        apart = tuple(map(operator.sub, indices, constants))
+        key = let.expr.array, apart
+        furthest[key] = max(furthest.get(key, constants), constants)
+    found = []
+    for (array, apart), constants in furthest.items():
+        address = memory(array).index.apply(tuple(map(operator.add, apart, constants)))
+        name = lane.index.name
+        if not address.variables() <= known or address.degree(name) != 1:
+            continue
+        base, following = address.without(name), None
+        if address.coefficient(name) != ONE:
+            continue
+        if outer is not None:
+            if base.degree(outer) != 1:  # the same in every row: it stays in the cache
+                continue
+            if base.coefficient(outer) != lane.extent:
+                following = base.substitute({outer: Poly.var(outer) + 1})
+        found.append(Stream(memory(array), base, following))
+    return found if len(found) <= MOST else []

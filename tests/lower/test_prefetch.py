@@ -1,0 +1,161 @@
+"""What is asked for before it is read: what the loop comes to, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from lower.harness import agree
+
+from weft.fun.parse import parse
+from weft.imp import interpret
+from weft.imp import nodes as imp
+from weft.imp.check import check
+from weft.lower import past_caches
+from weft.lower.prefetch import AHEAD
+from weft.lower.segment import integers, lower_program
+from weft.mem.introduce import introduce
+
+SUM = """program sum(x: f32[n], k: i64[n], v: f32[n]) sizes n {
+  let r: f32 = reduce (; i < n) from 0.0_f32 {
+    let p: i64 = k[i]
+    let a: f32 = READ
+    in a
+  } with (l: f32, m: f32) { let t: f32 = add(l, m) in t }
+  in r
+}"""
+
+ROWS = """program rows(a: f32[n, m], x: f32[m]) sizes n, m {
+  let y: f32[n] = kernel (i < n) {
+    let s: f32 = reduce (; j < m) from 0.0_f32 {
+      let p: f32 = a[i, j]
+      let q: f32 = x[j]
+      let r: f32 = multiply(p, q)
+      in r
+    } with (l: f32, k: f32) { let t: f32 = add(l, k) in t }
+    in s
+  }
+  in y
+}"""
+
+STENCIL = """program blur(x: f32[n, m]) sizes n, m {
+  let y: f32[n, m] = kernel (i < n, j < m) {
+    let a: f32 = x[i - 1: edge(0, n), j: edge(0, m)]
+    let b: f32 = x[i: edge(0, n), j + 1: edge(0, m)]
+    let c: f32 = x[i + 1: edge(0, n), j: edge(0, m)]
+    let d: f32 = add(a, b)
+    let e: f32 = add(d, c)
+    in e
+  }
+  in y
+}"""
+
+
+class Recorder(interpret._Run):
+    """An interpreter that remembers which elements were asked for, and which were read."""
+
+    def __init__(self, buffers: list[Any]) -> None:
+        super().__init__(buffers)
+        self.asked: dict[str, list[int]] = {}
+        self.read: dict[str, list[int]] = {}
+        self.late: dict[str, set[int]] = {}  # read before they were asked for
+
+    def expr(self, expr: imp.Expr) -> Any:
+        if isinstance(expr, imp.Load):
+            index = self.integer(expr.index)
+            name = expr.pointer.name
+            self.read.setdefault(name, []).append(index)
+            if index % 16 == 0 and index not in self.asked.get(name, ()):
+                self.late.setdefault(name, set()).add(index)
+        return super().expr(expr)
+
+    def statement(self, statement: imp.Stmt) -> None:
+        if isinstance(statement, imp.Prefetch):
+            name = statement.pointer.name
+            self.asked.setdefault(name, []).append(self.integer(statement.index))
+        super().statement(statement)
+
+
+def recorded(text: str, arguments: list[Any], results: int, layouts: Any, **sizes: int) -> Recorder:
+    """The program run over arguments and `results` bytes of a result."""
+    memory = introduce(parse(text), layouts)
+    lowered, _, workspace = lower_program(memory, "entry")
+    check(lowered)
+    sizes["threads"] = 1
+    buffers = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arguments]
+    buffers += [np.zeros(results, np.uint8), np.zeros(workspace.evaluate(sizes) + 64, np.uint8)]
+    run = Recorder(buffers)
+    for var, name in zip(lowered.integers, integers(memory), strict=True):
+        run.scalars[var.name] = np.int64(sizes[name])
+    run.block(lowered.body)
+    assert run.failure == (0, 0, 0)
+    return run
+
+
+def pointer_of(run: Recorder, buffer: int) -> str:
+    """The pointer that reads a buffer."""
+    (found,) = [
+        name for name in run.read
+        if np.shares_memory(run.pointers[name], run.buffers[buffer])
+    ]  # fmt: skip
+    return found
+
+
+def sums(read: str, n: int) -> Recorder:
+    data = [np.zeros(n, np.float32), np.zeros(n, np.int64), np.zeros(n, np.float32)]
+    return recorded(SUM.replace("READ", read), data, 4, {}, n=n)
+
+
+def test_neighbours_are_asked_for_before_they_are_read() -> None:
+    n = 8192
+    run = sums("x[i]", n)
+    x = pointer_of(run, 0)
+    ahead = min(run.asked[x])
+    assert 0 < ahead * 4 <= AHEAD
+    assert {at // 16 for at in run.asked[x]} == {at // 16 for at in range(ahead, n + ahead)}
+    assert run.late[x] == set(range(0, ahead, 16))
+
+
+@pytest.mark.parametrize("read", ["x[p]", "x[n - i - 1]", "x[0]"])
+def test_what_does_not_follow_the_lane_is_not(read: str) -> None:
+    """Neither where data decide the index nor where it takes other steps."""
+    run = sums(read, 256)
+    assert pointer_of(run, 0) not in run.asked
+    assert pointer_of(run, 1) in run.asked
+
+
+def test_rows_in_sequence_go_on_in_the_next() -> None:
+    n, m = 6, 640
+    a, x = np.zeros((n, m), np.float32), np.zeros(m, np.float32)
+    run = recorded(ROWS, [a, x], 4 * n, {}, n=n, m=m)
+    matrix, vector = pointer_of(run, 0), pointer_of(run, 1)
+    assert vector not in run.asked  # the same in every row
+    ahead = AHEAD // 4
+    assert {at // 16 for at in run.asked[matrix]} == {
+        at // 16 for at in range(ahead, n * m + ahead)
+    }
+
+
+@pytest.mark.parametrize("m", [128, 640, 2560])
+def test_rows_apart_are_followed_from_end_to_beginning(m: int) -> None:
+    n, pitch = 5, 4096
+    a, x = np.zeros((n, pitch), np.float32), np.zeros(m, np.float32)
+    run = recorded(ROWS, [a, x], 4 * n, {"a": "rows"}, n=n, m=m, **{"a.stride0": pitch})
+    matrix = pointer_of(run, 0)
+    wanted = {row * pitch + column for row in range(n + 1) for column in range(0, m, 16)}
+    assert set(run.asked[matrix]) <= wanted
+    first = min(m, AHEAD // 4)
+    begun = {at for at in wanted if at >= (first if first < m else pitch)}
+    assert {at for at in begun if at < (n - 1) * pitch + m} <= set(run.asked[matrix])
+
+
+def test_of_a_stencil_the_row_furthest_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_caches, "LARGE", 1 << 12)
+    n, m = 4, 1024
+    run = recorded(STENCIL, [np.zeros((n, m), np.float32)], 4 * n * m, {}, n=n, m=m)
+    x = pointer_of(run, 0)
+    ahead = AHEAD // 4 + m
+    assert min(run.asked[x]) == ahead
+    assert len(run.asked[x]) == n * m // 16
+    agree(STENCIL, [np.random.default_rng(1).random((n, m), np.float32)], n=n, m=m)
