@@ -51,6 +51,19 @@ STENCIL = """program blur(x: f32[n, m]) sizes n, m {
   in y
 }"""
 
+COLUMNS = """program columns(x: f32[n, m]) sizes n, m {
+  let y: f32[m] = kernel (j < m) {
+    let s: f32 = reduce (; i < n) from 0.0_f32 {
+      let a: f32 = x[i, j]
+      let b: f32 = x[0, j]
+      let c: f32 = subtract(a, b)
+      in c
+    } with (l: f32, k: f32) { let t: f32 = add(l, k) in t }
+    in s
+  }
+  in y
+}"""
+
 
 class Recorder(interpret._Run):
     """An interpreter that remembers which elements were asked for, and which were read."""
@@ -159,3 +172,14 @@ def test_of_a_stencil_the_row_furthest_ahead(monkeypatch: pytest.MonkeyPatch) ->
     assert min(run.asked[x]) == ahead
     assert len(run.asked[x]) == n * m // 16
     agree(STENCIL, [np.random.default_rng(1).random((n, m), np.float32)], n=n, m=m)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "rows"])
+def test_columns_ask_for_later_rows(layout: str) -> None:
+    n, m, pitch = 12, 512, 512 if layout == "contiguous" else 1024
+    layouts, stride = ({}, {}) if pitch == m else ({"x": "rows"}, {"x.stride0": pitch})
+    x = np.zeros((n, pitch), np.float32)
+    run = recorded(COLUMNS, [x], 4 * m, layouts, n=n, m=m, **stride)
+    rows = range(AHEAD // 4 // m, n + AHEAD // 4 // m)
+    wanted = [row * pitch + column for row in rows for column in range(0, m, 16)]
+    assert run.asked[pointer_of(run, 0)] == wanted

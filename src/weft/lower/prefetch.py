@@ -60,7 +60,19 @@ class Prefetcher:
     def part(self, first: imp.Expr, count: int) -> None:
         """Asks for what is read some way after the `count` indices from `first` on."""
         for stream in self.streams:
-            self._lines(stream, self._address(stream, first), count)
+            self._lines(stream, self._address(stream, first), imp.integer(count))
+
+    def rows(self, row: str, first: imp.Expr, count: imp.Expr) -> None:
+        """Asks for what the `count` indices from `first` on read when `row` is some more."""
+        e = self.e
+        for stream in self.streams:
+            size = stream.array.dtype.itemsize
+            share = imp.integer(AHEAD // len(self.streams) // size)
+            rows = e.declare(machine("/", share, e.declare(machine("max", imp.ONE, count))))
+            rows = e.declare(machine("max", imp.ONE, rows))
+            further = e.declare(machine("*", rows, e.named(stream.base.coefficient(row))))
+            here = machine("+", e.poly(stream.base), first)
+            self._lines(stream, machine("+", here, further), count)
 
     def _address(self, stream: Stream, first: imp.Expr) -> imp.Expr:
         e = self.e
@@ -75,17 +87,17 @@ class Prefetcher:
         later = machine("+", e.poly(stream.following - self.extent), ahead)
         return imp.Select(machine("<", ahead, extent), here, later)
 
-    def _lines(self, stream: Stream, first: imp.Expr, count: int) -> None:
+    def _lines(self, stream: Stream, first: imp.Expr, count: imp.Expr) -> None:
         e = self.e
         begin = e.declare(first)
         pointer = e.pointer(stream.array.block, stream.array.dtype)
         step = max(1, LINE // stream.array.dtype.itemsize)
-        if count <= WRITTEN_OUT * step:
-            for offset in range(0, count, step):
+        if isinstance(count, imp.Const) and count.value.real <= WRITTEN_OUT * step:
+            for offset in range(0, int(count.value.real), step):
                 e.emit(imp.Prefetch(pointer, machine("+", begin, imp.integer(offset))))
             return
         var = e.unit.integer("q")
-        with e.loop(var, imp.ZERO, imp.integer(count), step=step):
+        with e.loop(var, imp.ZERO, count, step=step):
             e.emit(imp.Prefetch(pointer, machine("+", begin, var)))
 
 

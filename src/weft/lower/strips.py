@@ -24,6 +24,7 @@ from weft.imp.nodes import machine
 from weft.lower import bounds, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.prefetch import Prefetcher
 from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, product
@@ -310,6 +311,11 @@ def _row(e: Emitter, strip: Strip, reduce: fun.Reduce, totals: Sequence[imp.Poin
     results: tuple[fun.Atom, ...] = ()
     if not flat:
         results = lower_body(e, strip, reduce.body)
+    elif not reduce.counter:
+        row = reduce.space[-1].index.name
+        lane = fun.Range(fun.Var(strip.lane, fun.Scalar(DType.I64)), e.ranges[strip.lane][1])
+        prefetcher = Prefetcher(e, reduce.body, lane, row)
+        prefetcher.rows(row, strip.base, strip.count)
     used = walk.free_names(reduce.body)
     var = e.unit.integer("l")
     with simd(e, var, imp.ZERO, strip.count):
