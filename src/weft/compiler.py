@@ -40,15 +40,15 @@ def choices(fused: fun.Program) -> Choices:
     """What there is to decide about a fused program."""
     nests = tuple((c.outer, c.row_bytes) for c in nest_candidates(fused))
     known = {*fused.sizes, *(derived.name for derived in fused.derived)}
-    splits = dict.fromkeys(
-        extents
-        for let in walk.sequential(fused.body)
-        if isinstance(let.expr, fun.Reduce) and not unless_rows(let.expr)
-        for extents in [_row_extents(let.expr)]
-        if (extents[0] * extents[1]).variables() <= known
-    )
+    reductions: dict[bool, dict[Extents, None]] = {False: {}, True: {}}
+    for let in walk.sequential(fused.body):
+        if isinstance(let.expr, fun.Reduce) and let.expr.reduced < len(let.expr.space):
+            extents = _row_extents(let.expr)
+            if (extents[0] * extents[1]).variables() <= known:
+                reductions[unless_rows(let.expr)][extents] = None
     tiles = tuple((tile.rounds, tile.bytes) for tile in time_tiles(fused))
-    return Choices(fused.derived, nests, tuple(splits), tiles)
+    splits, columns = map(tuple, reductions.values())
+    return Choices(fused.derived, nests, splits, tiles, columns)
 
 
 def finish(
@@ -61,13 +61,16 @@ def finish(
     def should_nest(candidate: NestCandidate) -> bool:
         return (candidate.outer, candidate.row_bytes) in nested
 
+    whole = {e for e, yes in zip(given.columns, decided.columns, strict=True) if yes}
     tiled = {e for e, yes in zip(given.tiles, decided.tiles, strict=True) if yes}
 
     def should_tile(tile: TimeTile) -> bool:
         return (tile.rounds, tile.bytes) in tiled
 
     def should_split(reduce: fun.Reduce) -> bool:
-        return unless_rows(reduce) or _row_extents(reduce) in split
+        if unless_rows(reduce):
+            return reduce.reduced == len(reduce.space) or _row_extents(reduce) not in whole
+        return _row_extents(reduce) in split
 
     return pipeline.optimise(
         fused,

@@ -27,10 +27,12 @@ class Settings:
     memory_limit : int or None
         Bytes that Weft may allocate on the host; None: 60% of the available RAM.
     devices : tuple of str
-        Where kernels run: names of `weft.devices()`. What one device has no code for (complex
-        numbers on OpenCL, library calls) the CPU does.
+        Where kernels run: names of `weft.devices()`; "cpu:0-3" is four of the cores as one
+        device. Boxes are spread over several, and what one has no code for (complex numbers
+        on OpenCL, library calls) another does, or the CPU.
     device_limits : tuple of (str, int)
         Bytes that Weft may allocate on devices; where one is not named, 80% of its memory.
+        For a part of the CPU, bytes of the host's memory for the boxes that it works on.
     threads : int or None
         Threads of the CPU device; None: the processors the process may use, capped by
         `OMP_NUM_THREADS`.
@@ -136,8 +138,8 @@ def _checked_settings(name: str, value: Any) -> dict[str, Any]:
     """What an argument sets: a limit may be that of several devices."""
     if name != "memory_limit" or not isinstance(value, Mapping):
         return {name: _checked(name, value)}
-    known = _device_names()
-    unknown = [device for device in value if device not in known]
+    known = device_names()
+    unknown = [device for device in value if not _is_device(device, known)]
     if unknown:
         raise ArgumentError(
             f"memory_limit names devices that are not here: {unknown}", ", ".join(known)
@@ -154,11 +156,18 @@ def _checked_settings(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def _device_names() -> list[str]:
+def device_names() -> list[str]:
     """Every device that can be named here."""
-    from weft.runtime.devices import opencl
+    from weft.runtime.devices import cpu, opencl
 
-    return [_CPU, *(device.name for device in opencl.find())]
+    return [_CPU, *cpu.parts(), *(device.name for device in opencl.find())]
+
+
+def _is_device(name: Any, known: list[str]) -> bool:
+    """Whether a name is that of a device here: listed, or several cores as one."""
+    from weft.runtime.devices.cpu import cores_of
+
+    return name in known or (isinstance(name, str) and bool(cores_of(name)))
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -203,21 +212,29 @@ def _checked_devices(value: Any) -> tuple[str, ...]:
     devices = (value,) if isinstance(value, str) else tuple(value)
     if devices == (_CPU,):
         return devices
-    known = _device_names()
-    unknown = [device for device in devices if device not in known]
+    known = device_names()
+    unknown = [device for device in devices if not _is_device(device, known)]
     if unknown or not devices:
         raise ArgumentError(
             f"devices is {value!r}",
             f"a list out of {', '.join(known)}",
             "" if len(known) > 1 else "pip install weft[opencl] for OpenCL devices",
         )
-    if len([device for device in devices if device != _CPU]) > 1 or devices[0] == _CPU:
-        raise ArgumentError(
-            f"devices is {value!r}",
-            "one device, after which the cpu may be named",
-            "run one computation for each device",
-        )
+    _refuse_shared_cores(devices)
     return devices
+
+
+def _refuse_shared_cores(devices: tuple[str, ...]) -> None:
+    """Raise `ArgumentError` where two devices are the same, or have a core in common."""
+    from weft.runtime.devices.cpu import cores_of
+
+    for number, name in enumerate(devices):
+        for other in devices[:number]:
+            if name == other or set(cores_of(name)) & set(cores_of(other)):
+                raise ArgumentError(
+                    f"devices is {devices!r}: {other} and {name} have processors in common",
+                    "devices that are apart",
+                )
 
 
 def _checked_words(value: Any) -> str:

@@ -23,7 +23,15 @@ from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
-from weft.launch import INTERPRETER, Computation, device_limit, stage_code, target
+from weft.launch import (
+    INTERPRETER,
+    Computation,
+    device_limit,
+    host_threads,
+    processors,
+    stage_code,
+    target,
+)
 from weft.ops.dtypes import DType, from_numpy
 from weft.plan.protocols import Sink, Source
 
@@ -119,7 +127,7 @@ def run(
         if out is None and small and computation.is_small(sizes, current.interpret_below):
             return computation.interpret(sizes, arrays)
         where = target(current)
-        if where != INTERPRETER:
+        if where != INTERPRETER and len(current.devices) == 1:
             try:
                 return computation.run_in_core(sizes, arrays, out, current, where)
             except MemoryLimitError:
@@ -149,16 +157,18 @@ def plan_of(
 ) -> Plan:
     """How the computation is streamed through boxes."""
     from weft.plan.planner import plan_program
-    from weft.runtime import threads as runtime_threads
 
-    threads = current.threads or runtime_threads.threads()
+    threads = host_threads(current)
     where = target(current)
-    program = computation.streamed(sizes, threads, where)
-    code = partial(stage_code, current=current, where=where)
+    spread = processors(current)
+    unlike = not all(processor.is_host for processor in spread)
+    on = next((p.device for p in spread if not p.is_host), where) if unlike else where
+    program = computation.streamed(sizes, threads, on, bool(spread))
+    code = partial(stage_code, current=current, where=where, threads=threads)
     named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
     return plan_program(
         program, sizes, named, sinks, current.limit, threads, code,
-        device_limit=device_limit(where, current),
+        device_limit=device_limit(where, current), processors=spread,
     )  # fmt: skip
 
 

@@ -207,9 +207,9 @@ def _nodes(results: Any) -> list[Node]:
 
 def devices() -> list[str]:
     """The devices that `wf.config(devices=...)` can name, the default first."""
-    from weft.runtime.devices import opencl
+    from weft.config import device_names
 
-    return ["cpu", *(device.name for device in opencl.find())]
+    return device_names()
 
 
 __all__ = ["compute", "devices", "explain", "open", "store"]

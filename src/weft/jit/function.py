@@ -164,7 +164,7 @@ def launch(
     """Run compiled code on data in memory, however small it is."""
     current = settings()
     where = target(current)
-    if where != INTERPRETER:
+    if where != INTERPRETER and len(current.devices) == 1:
         try:
             return computation.run_in_core(sizes, inputs, out, current, where)
         except MemoryLimitError:

@@ -229,16 +229,16 @@ def _choices_to_json(found: Choices) -> Any:
     return [
         [derived_to_json(entry) for entry in found.derived],
         *([[str(a), str(b)] for a, b in pairs]
-          for pairs in (found.nests, found.splits, found.tiles)),
+          for pairs in (found.nests, found.splits, found.tiles, found.columns)),
     ]
 
 
 def _choices_from_json(found: Any) -> Choices:
     derived, *groups = found
-    nests, splits, tiles = (
+    nests, splits, tiles, columns = (
         tuple((parse_poly(a), parse_poly(b)) for a, b in pairs) for pairs in groups
     )
-    return Choices(tuple(map(derived_from_json, derived)), nests, splits, tiles)
+    return Choices(tuple(map(derived_from_json, derived)), nests, splits, tiles, columns)
 
 
 def _artifact_to_json(found: Artifact) -> Any:

@@ -16,12 +16,19 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
-from weft.launch.device import CPU, dialect_of, find, have_compiler, load
+from weft.launch.device import (
+    CPU,
+    dialect_of,
+    find,
+    have_compiler,
+    host_threads,
+    load,
+    on_own_cores,
+)
 from weft.launch.host import host_step
-from weft.plan.decisions import decide, nothing
+from weft.plan.decisions import decide, nothing, whole_columns
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
-from weft.runtime import threads as runtime_threads
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
 
@@ -81,7 +88,20 @@ class Computation:
             When results and temporaries do not fit the limit.
         """
         current = settings() if current is None else current
-        threads = current.threads or runtime_threads.threads()
+        if where == CPU and current.devices[0] != CPU:
+            with on_own_cores(current):
+                return self._run_in_core(sizes, inputs, out, current, where)
+        return self._run_in_core(sizes, inputs, out, current, where)
+
+    def _run_in_core(
+        self,
+        sizes: Mapping[str, int],
+        inputs: Sequence[NDArray],
+        out: Sequence[NDArray | None] | None,
+        current: Settings,
+        where: str,
+    ) -> list[Value]:
+        threads = host_threads(current)
         if where != CPU:
             find(where, current)  # under its limit
         try:
@@ -178,15 +198,19 @@ class Computation:
     # ------------------------------------------------------------ other ways to run
 
     def streamed(
-        self, sizes: Mapping[str, int], threads: int, where: str = CPU
+        self, sizes: Mapping[str, int], threads: int, where: str = CPU, spread: bool = False
     ) -> fun.Program:
         """The program as the planner takes it: optimised as for these sizes.
+
+        `spread`: for several devices.
 
         Its loops stay as they are: the planner's stages come before tiles in the cache.
         """
         values = {**sizes, "threads": threads}
         choices = self.artifacts.choices
         decided = decide(choices, values, "no-time-tiles") if where == CPU else nothing(choices)
+        if spread:
+            decided = whole_columns(choices, decided, values)
         return self.artifacts.finished(decided, None)
 
     def is_small(self, sizes: Mapping[str, int], limit: int) -> bool:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from weft.config import Settings
 from weft.errors import ArgumentError
 from weft.plan.segment import Dialect, Segment
+from weft.runtime import blas
+from weft.runtime import threads as runtime_threads
 from weft.runtime.devices import opencl
-from weft.runtime.devices.cpu import CpuDevice, LoadedSegment
+from weft.runtime.devices.cpu import WHOLE, CpuDevice, LoadedSegment, cores_of, is_cpu
 from weft.runtime.devices.protocol import Device
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 
-CPU = "cpu"
+CPU = WHOLE
 INTERPRETER = ""
 
 device = CpuDevice()
@@ -20,17 +24,54 @@ _found = False
 _warned = False
 
 
-def target(current: Settings) -> str:
-    """Where programs run: the device that was asked for; without a C compiler, another.
+def targets(current: Settings) -> tuple[str, ...]:
+    """The devices that boxes are spread over: all that can run what is compiled."""
+    first = target(current)
+    if len(current.devices) == 1 or first == INTERPRETER:
+        return (first,)
+    return tuple(n for n in current.devices if not is_cpu(n) or have_compiler()) or (first,)
 
-    The first time that there is no compiler for the CPU, a warning says how to get speed.
+
+def target(current: Settings) -> str:
+    """Where programs run that are not spread: the first device, or "cpu" for a part of it.
+
+    Without a C compiler, another one than the CPU. The first time, a warning says how to get
+    speed.
     """
-    name = current.devices[0]
-    if name != CPU or have_compiler():
-        return name
+    for name in current.devices:
+        if not is_cpu(name):
+            return name
+        if have_compiler():
+            return CPU
     others = opencl.find()
     _warn(others[0].name if others else INTERPRETER)
     return others[0].name if others else INTERPRETER
+
+
+def host_threads(current: Settings) -> int:
+    """The threads of what is not spread: one for each core of all CPU devices together."""
+    if current.devices[0] == CPU:
+        return current.threads or runtime_threads.threads()
+    return sum(threads_of(n, current) for n in current.devices if is_cpu(n)) or (
+        threads_of(CPU, current)
+    )
+
+
+@contextmanager
+def on_own_cores(current: Settings) -> Iterator[None]:
+    """Where the device is a part of the CPU: the calling thread, and libraries, on that part."""
+    cores = cores_of(current.devices[0])
+    if not cores:
+        yield
+        return
+    with blas.at_most(len(cores)), runtime_threads.on_cores(cores if len(cores) == 1 else ()):
+        yield
+
+
+def threads_of(name: str, current: Settings) -> int:
+    """The threads of a CPU device."""
+    wanted = current.threads or runtime_threads.threads()
+    return wanted if name == CPU else min(wanted, len(cores_of(name)))
 
 
 def have_compiler() -> bool:
@@ -69,7 +110,7 @@ def find(name: str, current: Settings) -> Device:
 
 def device_limit(name: str, current: Settings) -> int | None:
     """Bytes that may be allocated on a device; None for the CPU, which has the host's."""
-    return None if name in (CPU, INTERPRETER) else find(name, current).limit
+    return None if is_cpu(name) or name == INTERPRETER else find(name, current).limit
 
 
 def load(segment: Segment, name: str, current: Settings) -> LoadedSegment | LoadedKernels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,12 +14,23 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret
 from weft.launch.artifacts import segment_of
-from weft.launch.device import CPU, INTERPRETER, dialect_of, have_compiler, load
+from weft.launch.device import (
+    CPU,
+    INTERPRETER,
+    dialect_of,
+    find,
+    have_compiler,
+    host_threads,
+    load,
+    targets,
+    threads_of,
+)
 from weft.mem.nodes import THREADS
 from weft.passes.tile_time import tile_time
 from weft.plan.nodes import DeviceCode, Held, Pending, StageCode
 from weft.plan.segment import Layout, Segment
-from weft.runtime.devices.cpu import LoadedSegment
+from weft.plan.setting import Processor
+from weft.runtime.devices.cpu import LoadedSegment, is_cpu
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.incore import check_bounds, check_collisions
@@ -32,7 +44,9 @@ class SegmentStage:
 
     device: DeviceCode | None = None
 
-    def __init__(self, segment: Segment, loaded: LoadedSegment) -> None:
+    def __init__(
+        self, segment: Segment, loaded: LoadedSegment, threads: int | None = None
+    ) -> None:
         self.segment = segment
         self.integers = segment.integers
         self.derived = segment.derived
@@ -40,6 +54,7 @@ class SegmentStage:
         self.kernels = segment.kernels
         self.remarks = segment.remarks
         self._loaded = loaded
+        self._threads = threads
 
     def run(
         self,
@@ -47,11 +62,12 @@ class SegmentStage:
         inputs: Sequence[NDArray],
         outputs: Sequence[NDArray],
         workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
     ) -> None:
         pointers = [array.__array_interface__["data"][0] for array in inputs]
         pointers += [array.__array_interface__["data"][0] for array in outputs]
         pointers.append(workspace.__array_interface__["data"][0] if workspace.size else 0)
-        self._loaded.call(integers.tolist(), pointers)
+        self._loaded.call(integers.tolist(), pointers, self._threads, cancel)
 
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
@@ -83,6 +99,7 @@ class DeviceStage:
         inputs: Sequence[NDArray],
         outputs: Sequence[NDArray],
         workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
     ) -> None:
         self.start(integers, inputs, outputs, None).wait()
 
@@ -134,6 +151,7 @@ class InterpretedStage:
         inputs: Sequence[NDArray],
         outputs: Sequence[NDArray],
         workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
     ) -> None:
         sizes = dict(zip(self.integers, integers.tolist(), strict=True))
         results = interpret(self.program, inputs, sizes)
@@ -149,6 +167,7 @@ def stage_code(
     layouts: Sequence[Layout],
     current: Settings | None = None,
     where: str = CPU,
+    threads: int | None = None,
 ) -> StageCode:
     """What runs a stage of a plan on one box.
 
@@ -161,18 +180,37 @@ def stage_code(
         Which memory passes to leave out, how much memory a device has.
     where : str
         The device that it runs on.
+    threads : int, optional
+        Of the CPU; by default those of the settings.
     """
     current = current or settings()
     calls = any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body))
     if calls or where == INTERPRETER:
         return InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
-    if where == CPU and "no-time-tiles" not in current.optimise.split():
+    if is_cpu(where) and "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
     segment = segment_of(program, named, current.optimise, dialect_of(where))
     if segment.dialect == "c" and not have_compiler():
         return InterpretedStage(program)
     loaded = load(segment, where, current)
     if isinstance(loaded, LoadedSegment):
-        return SegmentStage(segment, loaded)
+        return SegmentStage(segment, loaded, threads)
     return DeviceStage(segment, loaded)
+
+
+def processors(current: Settings) -> tuple[Processor, ...]:
+    """The devices that boxes are spread over; none where there is one alone."""
+    names = targets(current)
+    if len(names) < 2:
+        return ()
+    limits = dict(current.device_limits)
+    found = []
+    for name in names:
+        threads = threads_of(name, current) if is_cpu(name) else host_threads(current)
+        code = partial(stage_code, current=current, where=name, threads=threads)
+        what = f"{threads} threads" if is_cpu(name) else find(name, current).describe()
+        kind = what.removeprefix(f"{name}: ")
+        limit = limits.get(name) if is_cpu(name) else None
+        found.append(Processor(name, kind, is_cpu(name), threads, code, limit))
+    return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from weft.sizes import Derived, Size
@@ -13,6 +13,7 @@ _ROWS_PER_THREAD = 4  # fewer, and threads would wait for the last of them
 _LONG_ROW = 1 << 17  # elements that are worth sharing among threads
 _FAR_BYTES = 8 << 20  # of arrays that a step must fetch from beyond a core's own cache
 _FEW_ROUNDS = 4
+_MANY_COLUMNS = 4096  # that are enough for boxes of them
 
 Extents: TypeAlias = tuple[Size, Size]
 
@@ -31,31 +32,45 @@ class Choices:
         Reductions of rows that can be split into tiles.
     tiles : tuple of (rounds, bytes of a step)
         Loops that can be tiled in time.
+    columns : tuple of (columns, elements of a column)
+        Reductions of columns, which are split into tiles unless it is decided otherwise.
     """
 
     derived: tuple[Derived, ...]
     nests: tuple[Extents, ...]
     splits: tuple[Extents, ...]
     tiles: tuple[Extents, ...] = ()
+    columns: tuple[Extents, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One answer to `Choices`: a flag for each nest, each split and each loop."""
+    """One answer to `Choices`: a flag for each nest, each split, each loop; columns left whole."""
 
     nests: tuple[bool, ...] = ()
     splits: tuple[bool, ...] = ()
     tiles: tuple[bool, ...] = ()
+    columns: tuple[bool, ...] = ()
 
     def __str__(self) -> str:
-        flags = (*self.nests, False, *self.splits, False, *self.tiles)
+        flags = (*self.nests, False, *self.splits, False, *self.tiles, False, *self.columns)
         return "".join("y" if flag else "n" for flag in flags)
 
 
 def nothing(given: Choices) -> Decided:
     """Neither nests nor tiles: what a device with many small processors wants."""
     return Decided(
-        (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles)
+        (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles),
+        (False,) * len(given.columns),
+    )  # fmt: skip
+
+
+def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -> Decided:
+    """The decision, with many columns left whole: boxes of several devices are columns then."""
+    known = _known(given, values)
+    return replace(
+        decided,
+        columns=tuple(columns.evaluate(known) >= _MANY_COLUMNS for columns, _ in given.columns),
     )
 
 
@@ -65,12 +80,10 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
     Loops of many rounds over arrays beyond the cache are tiled in time, unless `optimise`
     (see `weft.config`) says "no-time-tiles".
     """
-    if not given.nests and not given.splits and not given.tiles:
+    if not given.nests and not given.splits and not given.tiles and not given.columns:
         return Decided()
     enough = _ROWS_PER_THREAD * values["threads"]
-    known = dict(values)
-    for entry in given.derived:
-        known[entry.name] = entry.evaluate(known)
+    known = _known(given, values)
     return Decided(
         tuple(
             rows.evaluate(known) >= enough and size.evaluate(known) <= _ROW_BYTES
@@ -84,4 +97,12 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
             rounds.evaluate(known) >= _FEW_ROUNDS and step.evaluate(known) >= _FAR_BYTES
             for rounds, step in given.tiles
         ) if "no-time-tiles" not in optimise.split() else (False,) * len(given.tiles),
+        (False,) * len(given.columns),
     )
+
+
+def _known(given: Choices, values: Mapping[str, int]) -> dict[str, int]:
+    known = dict(values)
+    for entry in given.derived:
+        known[entry.name] = entry.evaluate(known)
+    return known

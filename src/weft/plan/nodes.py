@@ -7,7 +7,7 @@ with "box". A `Plan` holds the stages with their boxes: numbers, one for each bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -121,8 +121,12 @@ class StageCode(Protocol):
         inputs: Sequence[npt.NDArray[Any]],
         outputs: Sequence[npt.NDArray[Any]],
         workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
     ) -> None:
-        """Compute one box. Scalars are arrays of rank 0; outputs are contiguous."""
+        """Compute one box. Scalars are arrays of rank 0; outputs are contiguous.
+
+        `cancel`: a flag that, set by another thread, ends it early.
+        """
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Raise `OutOfBoundsError` if an access that is known at launch is outside its array.
@@ -203,6 +207,41 @@ class Boxes:
     unit: str = ""  # what a box is made of, for `explain`
     extent: int = 0  # of a full box, in that unit
     total: int = 0  # of all of them
+    spans: tuple[tuple[int, int], ...] = ()  # of each, along that coordinate
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one of several devices does of a stage: boxes that it takes as it has time.
+
+    Attributes
+    ----------
+    device : str
+    code : StageCode
+        The stage, compiled for it.
+    kind : str
+        Devices of one kind are expected to be equally fast.
+    threads : int
+        Of the host, that compute a box.
+    slots : int
+        How many boxes it has under way at once.
+    largest : int
+        The most that a box of it may have, in the coordinate along which boxes are cut.
+    host_bytes, device_bytes : int
+        The most that a box of it takes of the host's memory, and of its own.
+    plan : callable
+        (start, stop) -> the stage planned for this device, with that one box.
+    """
+
+    device: str
+    code: StageCode
+    kind: str
+    threads: int
+    slots: int
+    largest: int
+    host_bytes: int
+    device_bytes: int
+    plan: Callable[[int, int], PlannedStage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +285,10 @@ class PlannedStage:
     kept_rows : tuple of (ndarray or None)
         For each staged window, how much of the beginning of each box's window is already in
         the buffer of the box before (halos are read once).
+    shares : tuple of Share
+        The devices that the boxes are spread over; empty where `code` computes them all.
+    unit, least : int
+        What bounds of boxes are multiples of, and the least that is worth a box of its own.
     """
 
     stage: Stage
@@ -270,6 +313,9 @@ class PlannedStage:
     kept_rows: tuple[Numbers | None, ...] = ()
     slots: int = 1
     device_bytes: int = 0
+    shares: tuple[Share, ...] = ()
+    unit: int = 1
+    least: int = 1
 
     @property
     def bytes_read(self) -> int:
@@ -338,6 +384,16 @@ class Plan:
     def bytes_moved(self) -> int:
         """Bytes read from inputs and written to results, over all stages."""
         return self.bytes_read + self.bytes_written
+
+
+def guided(left: int, part: float, unit: int, least: int, most: int) -> int:
+    """The extent of the next box of a device: half of what would be its part of what is left.
+
+    Guided self-scheduling (Polychronopoulos and Kuck, 1987), with half as large boxes, so that
+    the first ones of unbalanced work do not outlast all others.
+    """
+    wanted = max(int(left * part / 2), least)
+    return max(min(wanted, most) // unit * unit, unit)
 
 
 def memory_sink(sinks: Sequence[Sink | None]) -> Sink | None:

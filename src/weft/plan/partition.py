@@ -13,6 +13,7 @@ needs all of what came before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.plan.draft import Draft
 from weft.plan.statements import Analysis, Statement
+from weft.plan.work import work
 
 Choice = tuple[int, int]  # a statement and the dimension along which it is cut
 
@@ -54,12 +56,15 @@ class Preferences:
         Cuts that were tried and do not fit.
     apart : set of int
         Targets whose drafts are not merged with others (merged, they do not fit).
+    small_work : float
+        Statements of more scalar operations than these are not small.
     """
 
     small: int
     addressable: Callable[[str], bool]
     refused: Collection[Choice] = ()
     apart: Collection[int] = ()
+    small_work: float = math.inf
 
 
 def partition(analysis: Analysis, preferences: Preferences) -> list[Group]:
@@ -104,7 +109,10 @@ class _Partition:
     def _is_small(self, statement: Statement) -> bool:
         names = {access.array for access in statement.reads.accesses}
         names.update(statement.results)
-        return sum(map(self.analysis.bytes, names)) <= self.preferences.small
+        if sum(map(self.analysis.bytes, names)) > self.preferences.small:
+            return False
+        most = self.preferences.small_work
+        return most == math.inf or work(statement.let, self.analysis.sizes) <= most
 
     # ------------------------------------------------------------ targets
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,9 @@ from weft.plan.loops import split_rounds
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.protocols import Sink
-from weft.plan.schedule import BOX_BYTES, Compile, Scheduler, Setting, direct_array
+from weft.plan.schedule import Scheduler
+from weft.plan.setting import BOX_BYTES, Compile, Processor, Setting, direct_array
+from weft.plan.sharing import SMALL_WORK, compiled_for, share
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed, window, window_uncut
 
@@ -39,6 +42,7 @@ def plan_program(
     box_bytes: int = BOX_BYTES,
     small: int | None = None,
     device_limit: int | None = None,
+    processors: Sequence[Processor] = (),
 ) -> Plan:
     """Decide how a program runs on data of these sizes.
 
@@ -67,6 +71,8 @@ def plan_program(
         is low.
     device_limit : int, optional
         Bytes that boxes may take on a device, where they are computed on one.
+    processors : sequence of Processor
+        The devices that boxes are spread over, where they are several.
 
     Returns
     -------
@@ -90,8 +96,9 @@ def plan_program(
         least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
-        inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance
-    )
+        inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
+        tuple(processors),
+    )  # fmt: skip
     made, stages = _make(program, sizes, setting, small, constants)
     peak = max((stage.peak_bytes for stage in stages), default=0) + allowance
     return Plan(
@@ -118,7 +125,9 @@ def _make(
     spill = False
     while True:
         analysis = Analysis(program, sizes, staged)
-        groups = partition(analysis, Preferences(small, addressable, refused, apart))
+        small_work = SMALL_WORK if setting.processors else math.inf
+        preferences = Preferences(small, addressable, refused, apart, small_work)
+        groups = partition(analysis, preferences)
         made = _Maker(analysis, groups, setting, constants, spill)
         try:
             return made, made.stages()
@@ -254,10 +263,7 @@ class _Maker:
             }
             resident = sum(alive.values()) + held + sum(loads.values())
             try:
-                scheduler = Scheduler(
-                    self.analysis, group.draft, windowed, kept, resident, self.setting
-                )
-                stage = scheduler.schedule()
+                stage = self._scheduled(group, windowed, kept, resident)
             except MemoryLimitError as error:
                 raise _DoesNotFit(group, error) from None
             alive.update(loads)
@@ -282,6 +288,22 @@ class _Maker:
                 )
             )
         return planned
+
+    def _scheduled(
+        self, group: Group, windowed: Windowed, kept: frozenset[str], resident: int
+    ) -> PlannedStage:
+        def scheduler(setting: Setting) -> Scheduler:
+            return Scheduler(self.analysis, group.draft, windowed, kept, resident, setting)
+
+        def on(processor: Processor) -> Scheduler:
+            compile, threads = processor.compile, processor.threads
+            return scheduler(replace(self.setting, compile=compile, threads=threads))
+
+        if group.draft is None or not self.setting.processors:
+            return scheduler(self.setting).schedule()
+        members, remarks = compiled_for(self.setting.processors, on)
+        stage = share(members) or scheduler(self.setting).schedule()
+        return replace(stage, remarks=(*stage.remarks, *remarks))
 
     def _windowed(self, group: Group, needed: set[str]) -> Windowed:
         if group.draft is not None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +20,19 @@ from weft.plan import draft as drafts
 from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
     Boxes,
-    Input,
     Numbers,
     Output,
     PlannedStage,
-    StageCode,
     Where,
     Window,
     size_text,
 )
-from weft.plan.protocols import Sink, Source
+from weft.plan.protocols import Source
 from weft.plan.segment import Layout
+from weft.plan.setting import Setting, direct_array
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
 from weft.sizes import Derived
-
-BOX_BYTES = 32 << 20
-"""The data of one box: long enough that its overheads vanish, short enough to interrupt."""
 
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
@@ -45,41 +40,6 @@ DEPTH = 3
 _OVERLAPPING = 16  # boxes, where there are buffers
 _SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
 _PAGE = 4096
-
-Compile: TypeAlias = Callable[[fun.Program, tuple[Layout, ...]], StageCode]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a stage is scheduled for.
-
-    Attributes
-    ----------
-    inputs : mapping of str to Input
-    sinks : mapping of str to list of (Sink or None)
-        For each result of the program, where it goes.
-    limit : int
-        Bytes for everything that is allocated, the fixed `allowance` already taken off.
-    box_bytes : int
-        The most data that one box should touch.
-    """
-
-    inputs: Mapping[str, Input]
-    sinks: Mapping[str, list[Sink | None]]
-    limit: int
-    threads: int
-    compile: Compile
-    box_bytes: int = BOX_BYTES
-    allowance: int = 0
-
-
-def direct_array(value: Input) -> npt.NDArray[Any] | None:
-    """The input as addressable memory, if it is."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, Source):
-        return value.direct()
-    return np.asarray(value)
 
 
 class Scheduler:
@@ -141,8 +101,8 @@ class Scheduler:
             nothing = np.array([0]), np.array([0])
             one = Boxes(1, fixed, (nothing,) * len(self.stage.outputs))
             return self._fitting(one, lambda: None)
-        total, unit = self.draft.total, self._unit()
-        extent = self._useful_extent(total, unit)
+        total, unit = self.draft.total, self.unit()
+        extent = self.useful_extent(total, unit)
 
         def smaller() -> Boxes | None:
             nonlocal extent
@@ -155,11 +115,17 @@ class Scheduler:
 
     def boxes(self, extent: int) -> Boxes:
         """Boxes of `extent` coordinate units."""
+        assert self.draft is not None
+        total = self.draft.total
+        starts = np.arange(0, total, max(extent, 1), dtype=np.int64)
+        return self.boxes_between(starts, np.minimum(starts + extent, total))
+
+    def boxes_between(self, starts: Numbers, stops: Numbers) -> Boxes:
+        """Boxes `start <= coordinate < stop`."""
         draft = self.draft
         assert draft is not None
         total = draft.total
-        starts = np.arange(0, total, max(extent, 1), dtype=np.int64)
-        stops = np.minimum(starts + extent, total)
+        extent = int(np.max(stops - starts, initial=0))
         ranges = draft.evaluate(starts, stops)
         values: dict[str, npt.NDArray[np.int64]] = {}
         for position, (lower, upper) in self.windowed.ranges.items():
@@ -180,7 +146,8 @@ class Scheduler:
             else:
                 owned.append(ranges.owned[position])
         unit = self._unit_name()
-        return Boxes(len(starts), values, tuple(owned), unit, min(extent, total), total)
+        spans = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+        return Boxes(len(starts), values, tuple(owned), unit, min(extent, total), total, spans)
 
     def _hull(self, window: Window, ranges: Ranges) -> tuple[Any, Any]:
         bounds = [ranges.reads[key] for key in self.windowed.reads[window.name]]
@@ -217,13 +184,17 @@ class Scheduler:
         overlap[lower[1:] < lower[:-1]] = 0
         return np.concatenate([[0], overlap]) if overlap.any() else None
 
+    def is_buffered(self) -> bool:
+        """Whether boxes are read, or written, apart from being computed."""
+        return "staged" in self.where or any(map(self._is_staged, self.stage.outputs))
+
     def _unit_name(self) -> str:
         assert self.draft is not None
         position = min(self.draft.targets.items(), key=lambda item: item[1])[0]
         statement = self.draft.statement(position)
         return f"{statement.results[0]} axis {self.draft.members[position]}"
 
-    def _unit(self) -> int:
+    def unit(self) -> int:
         """What box bounds are multiples of: whole indices, whole chunks of sinks."""
         draft = self.draft
         assert draft is not None
@@ -237,12 +208,11 @@ class Scheduler:
                     unit = math.lcm(unit, scale * sink.chunks[output.axis])
         return min(unit, max(draft.total, 1))
 
-    def _useful_extent(self, total: int, unit: int) -> int:
+    def useful_extent(self, total: int, unit: int) -> int:
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
         wanted = self.setting.box_bytes
-        staged = "staged" in self.where or any(map(self._is_staged, self.stage.outputs))
-        if staged or self.code.device is not None:
+        if self.is_buffered() or self.code.device is not None:
             # Enough boxes for reading, computing and writing to overlap.
             wanted = min(wanted, max(touched // _OVERLAPPING, _SMALLEST))
         extent = total if touched <= wanted else total * wanted // touched
@@ -311,7 +281,7 @@ class Scheduler:
     def _workspace(self, boxes: Boxes) -> int:
         """Bytes that one run needs besides its arguments, at most."""
         polynomial = self.code.workspace
-        values = self._values(boxes)
+        values = self.values(boxes)
         if polynomial is not None:
             return int(np.max(polynomial.evaluate(values), initial=0))
         # An interpreter makes every array, the results too, before they are copied out.
@@ -335,9 +305,9 @@ class Scheduler:
                     following = smaller()
                     if following is not None:
                         break  # smaller boxes that overlap are better
-                planned = self._with_depth(boxes, depth, slots)
+                planned = self.with_depth(boxes, depth, slots)
                 if self._fits(planned):
-                    self.code.check(self._values(boxes))
+                    self.code.check(self.values(boxes))
                     return planned
             following = following or smaller()
             if following is None:
@@ -370,7 +340,7 @@ class Scheduler:
         fits_device = device is None or planned.device_bytes <= device.limit
         return fits_device and planned.peak_bytes <= self.setting.limit
 
-    def _with_depth(self, boxes: Boxes, depth: int, slots: int) -> PlannedStage:
+    def with_depth(self, boxes: Boxes, depth: int, slots: int) -> PlannedStage:
         stage = self.stage
         inputs = tuple(int(self._window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
         outputs = tuple(
@@ -380,7 +350,7 @@ class Scheduler:
         workspace = _pages(self._workspace(boxes))
         on_device = 0
         if self.code.device is not None:
-            own = np.max(self.code.device.memory(self._values(boxes)), initial=0)
+            own = np.max(self.code.device.memory(self.values(boxes)), initial=0)
             held = self._held(inputs, boxes)
             on_device = held + slots * (sum(inputs) - held + sum(outputs) + int(own))
         staging = sum(
@@ -414,7 +384,7 @@ class Scheduler:
             kept_rows=kept_rows, slots=slots, device_bytes=on_device,
         )  # fmt: skip
 
-    def _values(self, boxes: Boxes) -> dict[str, Any]:
+    def values(self, boxes: Boxes) -> dict[str, Any]:
         """Every size that the code knows: an int, or one for each box."""
         values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
         values["threads"] = self.setting.threads
@@ -424,7 +394,7 @@ class Scheduler:
         return values
 
     def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
-        known = self._values(boxes)
+        known = self.values(boxes)
         for window, where in zip(self.stage.windows, self.where, strict=True):
             if where == "direct":
                 array = direct_array(self.setting.inputs[window.array])

@@ -24,7 +24,9 @@ from weft.plan.nodes import Held, Output, Pending, Plan, PlannedStage, Window, m
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
 from weft.runtime.memory import Pool
+from weft.runtime.scheduler import Destination, SharedStage, box_of
 from weft.runtime.scratch import scratch_array
+from weft.runtime.shares import Interval
 
 Array: TypeAlias = npt.NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -122,9 +124,51 @@ class _Run:
         for name in planned.loads:
             if name not in self.inputs:
                 self.memory[name] = self._loaded(name)
-        _StageRun(self, planned).run()
+        if planned.shares:
+            self._shared(planned)
+        else:
+            _StageRun(self, planned).run()
         for name in planned.freed:
             self.memory.pop(name, None)
+
+    def _shared(self, planned: PlannedStage) -> None:
+        """A stage whose boxes are spread over devices."""
+        before, moved = self.moved, planned.bytes_read + planned.bytes_written
+        outputs = planned.stage.outputs
+        inputs: list[Array | Source] = []
+        for window, where in zip(planned.stage.windows, planned.where, strict=True):
+            source = self.plan.inputs.get(window.array)
+            if where == "staged" and isinstance(source, Source):
+                inputs.append(source)
+            else:
+                inputs.append(self.array(window.array))
+        to = [self.destination(planned, output) for output in outputs]
+
+        def report(part: float) -> None:
+            self.moved = before + int(moved * part)
+            if self.progress is not None:
+                self.progress(self.moved, self.plan.bytes_moved)
+
+        SharedStage(planned, inputs, to, self.pool).run(_left(planned, to), report)
+
+    def destination(self, planned: PlannedStage, output: Output) -> Destination:
+        """Where a result that is not carried goes; its array in memory is made."""
+        value, sinks = self.plan.values[output.array], self.destinations.get(output.array, [])
+        own = memory_sink(sinks)
+        others = [sink for sink in sinks if sink is not None and sink is not own]
+        if output.array not in planned.kept:
+            return Destination(output, value.shape, value.dtype, None, others, False)
+        if own is not None:
+            kept = own.direct()
+        elif output.array in planned.spilled:
+            kept = scratch_array(value.shape, value.dtype)
+        else:
+            kept = self.pool.empty(value.shape, value.dtype)
+        assert kept is not None
+        self.memory[output.array] = kept
+        front = 1 if output.axis is None else math.prod(value.shape[: output.axis])
+        in_place = kept.flags.c_contiguous and front == 1
+        return Destination(output, value.shape, value.dtype, kept, others, in_place)
 
     def _loaded(self, name: str) -> Array:
         """A source read whole."""
@@ -181,7 +225,7 @@ class _StageRun:
             if planned.where[number] == "staged"
         ]
         self.carried = self._carries()
-        self.written: list[tuple[int, Output, list[Sink], Array | None]] = []
+        self.written: list[tuple[int, Output, Sequence[Sink], Array | None]] = []
         self.outputs: list[Callable[[int], Array]] = [
             self._output(number, output) for number, output in enumerate(self.stage.outputs)
         ]
@@ -249,35 +293,20 @@ class _StageRun:
 
     def _output(self, number: int, output: Output) -> Callable[[int], Array]:
         """A function of the box: where a result is computed."""
-        run, plan, name = self.run_, self.plan, output.array
+        name = output.array
         if output.carry:
             names = [carry for carry, _ in self.stage.carries]
             out = self.carried[names.index(output.carry)][1]
             return lambda box: out
-        value, sinks = plan.values[name], run.destinations.get(name, [])
-        own = memory_sink(sinks)
-        others = [sink for sink in sinks if sink is not None and sink is not own]
-        if name not in self.planned.kept:
-            self.written.append((number, output, others, None))
-            return self._staged_view(
-                self.planned.output_bytes[number], name, output.axis, output.lower, output.upper
-            )
-        if own is not None:
-            kept = own.direct()
-        elif name in self.planned.spilled:
-            kept = scratch_array(value.shape, value.dtype)
-        else:
-            kept = self.pool.empty(value.shape, value.dtype)
-        assert kept is not None
-        run.memory[name] = kept
-        axis = output.axis
-        if kept.flags.c_contiguous and (axis is None or math.prod(value.shape[:axis]) == 1):
-            if others:
-                self.written.append((number, output, others, None))
+        to = self.run_.destination(self.planned, output)
+        kept, axis = to.array, output.axis
+        if kept is not None and to.in_place:
+            if to.sinks:
+                self.written.append((number, output, to.sinks, None))
             if axis is None:
                 return lambda box: kept
             return self._part(kept, axis, output.lower, output.upper)
-        self.written.append((number, output, others, kept))
+        self.written.append((number, output, to.sinks, kept))
         return self._staged_view(
             self.planned.output_bytes[number], name, axis, output.lower, output.upper
         )
@@ -468,6 +497,22 @@ class _StageRun:
             for number, output, sinks, _ in self.written
             for sink in sinks
         )
+
+
+def _left(planned: PlannedStage, destinations: Sequence[Destination]) -> list[Interval]:
+    """The parts of a stage that no sink has yet, where a sink can tell."""
+    boxes = planned.boxes
+    if any(to.array is not None or not to.sinks for to in destinations):
+        return [(0, boxes.total)]
+    left: list[Interval] = []
+    for box, (start, stop) in enumerate(boxes.spans):
+        if not all(
+            sink.done(box_of(to.shape, to.output.axis or 0, *(int(b[box]) for b in owned)))
+            for to, owned in zip(destinations, boxes.owned, strict=True)
+            for sink in to.sinks
+        ):
+            left.append((start, stop))
+    return left
 
 
 def _copy_after(reads: Sequence[Future[None]], source: Array, out: Array) -> None:

@@ -11,6 +11,8 @@ import functools
 import math
 import os
 import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
@@ -34,6 +36,37 @@ def default_threads() -> int:
     if limit.isdigit() and int(limit) > 0:
         count = min(count, int(limit))
     return max(1, count)
+
+
+@functools.cache
+def cores() -> tuple[int, ...]:
+    """The cores that this process uses, as the operating system numbers them."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    found = sorted(affinity(0)) if affinity is not None else range(os.cpu_count() or 1)
+    return tuple(found[: _default_threads()])
+
+
+@contextmanager
+def on_cores(wanted: Collection[int]) -> Iterator[None]:
+    """Keep the calling thread on some cores within the block, where the system can; () for any.
+
+    Threads that it starts meanwhile stay there too.
+    """
+    affinity = getattr(os, "sched_setaffinity", None)
+    if affinity is None or not wanted:
+        yield
+        return
+    before = os.sched_getaffinity(0)  # of this thread
+    try:
+        affinity(0, wanted)
+    except OSError:  # cores that are gone, or a sandbox: a hint, no more
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            affinity(0, before)
 
 
 @functools.cache

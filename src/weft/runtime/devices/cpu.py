@@ -1,9 +1,14 @@
-"""The CPU device: compiled segments, and how they are called."""
+"""The CPU device: compiled segments, and how they are called.
+
+"cpu" is all of the cores that the process may use; "cpu:0" the first of them alone, and
+"cpu:0-3" the first four.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import struct
 import threading
@@ -17,6 +22,9 @@ from weft.runtime import threads as runtime_threads
 from weft.runtime.devices.protocol import raise_failure
 from weft.runtime.threads import CancelFlag, Cancelled
 from weft.runtime.toolchain import find_compiler, load_library
+
+WHOLE = "cpu"
+_PART = re.compile(r"cpu:(\d+)(?:-(\d+))?")
 
 _HEADER = 9  # int64 words before the pointers: see `record` in pool.c
 _CANCELLED, _BUS_ERROR = 1, 2
@@ -133,6 +141,30 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def is_cpu(name: str) -> bool:
+    """Whether a device is the CPU, or some of its cores."""
+    return name == WHOLE or name.startswith(f"{WHOLE}:")
+
+
+def parts() -> tuple[str, ...]:
+    """The cores, as devices of their own; none where there is one core alone."""
+    count = len(runtime_threads.cores())
+    return tuple(f"{WHOLE}:{core}" for core in range(count)) if count > 1 else ()
+
+
+def cores_of(name: str) -> tuple[int, ...]:
+    """The cores of a CPU device, as the operating system numbers them; () for no such device."""
+    cores = runtime_threads.cores()
+    if name == WHOLE:
+        return cores
+    found = _PART.fullmatch(name)
+    if found is None:
+        return ()
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    return cores[first : last + 1] if first <= last < len(cores) else ()
 
 
 class CpuDevice:

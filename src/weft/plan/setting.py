@@ -1,0 +1,81 @@
+"""What a plan is made for: data, limits, and the devices that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.fun import nodes as fun
+from weft.plan.nodes import Input, StageCode
+from weft.plan.protocols import Sink, Source
+from weft.plan.segment import Layout
+
+BOX_BYTES = 32 << 20
+"""The data of one box: long enough that its overheads vanish, short enough to interrupt."""
+
+Compile: TypeAlias = Callable[[fun.Program, tuple[Layout, ...]], StageCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """One of several devices that boxes are spread over.
+
+    Attributes
+    ----------
+    device : str
+    kind : str
+        Devices of one kind are expected to be equally fast.
+    is_host : bool
+        Whether it is the CPU, or some of its cores.
+    threads : int
+    compile : callable
+    limit : int or None
+        Bytes of the host's memory for its boxes; None for no limit of its own.
+    """
+
+    device: str
+    kind: str
+    is_host: bool
+    threads: int
+    compile: Compile
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a stage is scheduled for.
+
+    Attributes
+    ----------
+    inputs : mapping of str to Input
+    sinks : mapping of str to list of (Sink or None)
+        For each result of the program, where it goes.
+    limit : int
+        Bytes for everything that is allocated, the fixed `allowance` already taken off.
+    box_bytes : int
+        The most data that one box should touch.
+    processors : tuple of Processor
+        The devices that boxes are spread over, where they are several.
+    """
+
+    inputs: Mapping[str, Input]
+    sinks: Mapping[str, list[Sink | None]]
+    limit: int
+    threads: int
+    compile: Compile
+    box_bytes: int = BOX_BYTES
+    allowance: int = 0
+    processors: tuple[Processor, ...] = ()
+
+
+def direct_array(value: Input) -> npt.NDArray[Any] | None:
+    """The input as addressable memory, if it is."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Source):
+        return value.direct()
+    return np.asarray(value)

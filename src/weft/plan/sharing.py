@@ -1,0 +1,202 @@
+"""Sharing: the boxes of a stage spread over several devices.
+
+Every device has the stage compiled for itself, and buffers of its own. Which boxes it computes
+is decided while the stage runs (`runtime.scheduler`); decided here is who takes part, and how
+large its boxes may be, so that all that is under way at once fits the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weft.errors import CompileError, DeviceError, UnsupportedError
+from weft.plan.nodes import Boxes, PlannedStage, Share, guided
+from weft.plan.schedule import Scheduler
+from weft.plan.setting import Processor
+from weft.plan.work import work
+
+SMALL_WORK = 1 << 21
+"""Scalar operations that are not worth spreading."""
+
+_LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
+_LEAST_PARTS = 48  # for each device, that the boxes at the end are as small as
+_STAGED_SLOTS = 2  # one box is read or written while another is computed
+
+
+def share(schedulers: Sequence[tuple[Processor, Scheduler]]) -> PlannedStage | None:
+    """The stage with its boxes spread over devices; None where it is better not spread.
+
+    Parameters
+    ----------
+    schedulers : sequence of (Processor, Scheduler)
+        Of the same stage, for each device that has code for it.
+    """
+    if len(schedulers) < 2 or not _can_be_spread(schedulers[0][1]):
+        return None
+    sharing = _Sharing(schedulers[0][1], [_Member(p, s) for p, s in schedulers])
+    return sharing.planned() if sharing.fits() else None
+
+
+def compiled_for(
+    processors: Sequence[Processor], make: Callable[[Processor], Scheduler]
+) -> tuple[list[tuple[Processor, Scheduler]], list[str]]:
+    """The schedulers that `make(processor)` gives, and why devices are left out."""
+    found: list[tuple[Processor, Scheduler]] = []
+    remarks: list[str] = []
+    for processor in processors:
+        try:
+            scheduler = make(processor)
+        except (CompileError, UnsupportedError, DeviceError) as error:
+            remarks.append(f"not on {processor.device}: {error.found}")
+            continue
+        if scheduler.code.device is None and not processor.is_host:
+            remarks.append(f"not on {processor.device}: the CPU alone has code for it")
+        else:
+            found.append((processor, scheduler))
+    return found, remarks
+
+
+def _can_be_spread(scheduler: Scheduler) -> bool:
+    """Whether boxes are independent, and the work is worth it."""
+    draft, stage = scheduler.draft, scheduler.stage
+    if draft is None or stage.carries or any(output.axis is None for output in stage.outputs):
+        return False
+    return draft.total >= 2 * scheduler.unit() and _work(scheduler) >= SMALL_WORK
+
+
+def _work(scheduler: Scheduler) -> float:
+    draft = scheduler.draft
+    assert draft is not None
+    sizes = scheduler.analysis.sizes
+    return sum(work(draft.statement(position).let, sizes) for position in draft.members)
+
+
+@dataclass
+class _Member:
+    """A device that takes part, as far as it is decided."""
+
+    processor: Processor
+    scheduler: Scheduler
+    slots: int = 1
+    extent: int = 1
+    host_bytes: int = 0
+    device_bytes: int = 0
+
+    def measure(self) -> None:
+        """What a box of its extent takes at most."""
+        planned = self.scheduler.with_depth(self.scheduler.boxes(self.extent), 1, self.slots)
+        self.host_bytes = planned.peak_bytes - self.scheduler.resident
+        self.device_bytes = planned.device_bytes
+
+    def fits(self) -> bool:
+        device, limit = self.scheduler.code.device, self.processor.limit
+        if device is not None and self.device_bytes > device.limit:
+            return False
+        return limit is None or self.slots * self.host_bytes <= limit
+
+    def shrink(self, unit: int) -> bool:
+        """Fewer slots, else smaller boxes; False where nothing is left to give up."""
+        if self.slots > 1:
+            self.slots -= 1
+        elif self.extent > unit:
+            self.extent = max(unit, self.extent // 2 // unit * unit)
+        else:
+            return False
+        self.measure()
+        return True
+
+
+class _Sharing:
+    def __init__(self, first: Scheduler, members: list[_Member]) -> None:
+        assert first.draft is not None
+        self.first = first
+        self.members = members
+        self.total = first.draft.total
+        self.unit = first.unit()
+        self.least = self._least()
+
+    def _least(self) -> int:
+        parts = min(_LEAST_PARTS * len(self.members), _work(self.first) / _LEAST_WORK)
+        return max(self.unit, int(self.total / max(parts, 1)) // self.unit * self.unit)
+
+    def fits(self) -> bool:
+        """Choose extents and slots; False where fewer than two devices can take part."""
+        self._begin()
+        for member in list(self.members):
+            while not member.fits():
+                if not member.shrink(self.unit):
+                    self.members.remove(member)
+                    break
+        limit = self.first.setting.limit - self.first.resident
+        while len(self.members) > 1 and self._host_bytes() > limit:
+            largest = max(self.members, key=lambda m: m.slots * m.host_bytes)
+            if not largest.shrink(self.unit):
+                self.members.remove(largest)
+        return len(self.members) > 1
+
+    def _begin(self) -> None:
+        most = self.total // (2 * len(self.members)) // self.unit * self.unit
+        for member in self.members:
+            scheduler = member.scheduler
+            device = scheduler.code.device
+            useful = scheduler.useful_extent(self.total, self.unit)
+            member.extent = max(self.unit, min(useful, most))
+            if device is not None:
+                member.slots = device.slots
+            elif scheduler.is_buffered():
+                member.slots = _STAGED_SLOTS
+            member.measure()
+
+    def _host_bytes(self) -> int:
+        return sum(member.slots * member.host_bytes for member in self.members)
+
+    def planned(self) -> PlannedStage:
+        """The stage, with boxes as they are expected: large ones first."""
+        boxes = self._expected()
+        base = self.first.with_depth(boxes, 1, 1)
+        self.first.code.check(self.first.values(boxes))
+        kernels = [f"{k} on {m.processor.device}" for m in self.members for k in self._kernels(m)]
+        return replace(
+            base,
+            peak_bytes=self.first.resident + self._host_bytes(),
+            workspace=0,
+            device_bytes=0,
+            kept_rows=(None,) * len(base.kept_rows),
+            kernels=tuple(kernels),
+            shares=tuple(map(self._share, self.members)),
+            unit=self.unit,
+            least=self.least,
+        )
+
+    def _kernels(self, member: _Member) -> tuple[str, ...]:
+        return tuple(
+            kernel.removesuffix(f" on {member.processor.device}")
+            for kernel in member.scheduler.code.kernels
+        )
+
+    def _expected(self) -> Boxes:
+        """The boxes that devices of one speed would take in turn."""
+        most = max(member.extent for member in self.members)
+        starts = [0]
+        while starts[-1] < self.total:
+            left = self.total - starts[-1]
+            extent = guided(left, 1 / len(self.members), self.unit, self.least, most)
+            starts.append(min(starts[-1] + extent, self.total))
+        edges = np.array(starts, np.int64)
+        return self.first.boxes_between(edges[:-1], edges[1:])
+
+    def _share(self, member: _Member) -> Share:
+        scheduler, slots = member.scheduler, member.slots
+
+        def plan(start: int, stop: int) -> PlannedStage:
+            boxes = scheduler.boxes_between(np.array([start]), np.array([stop]))
+            return scheduler.with_depth(boxes, 1, slots)
+
+        return Share(
+            member.processor.device, scheduler.code, member.processor.kind,
+            member.processor.threads, slots, member.extent, member.host_bytes,
+            member.device_bytes, plan,
+        )  # fmt: skip

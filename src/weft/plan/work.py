@@ -1,0 +1,68 @@
+"""How much a statement computes: scalar operations, roughly, for actual sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.sizes import Size
+
+_ROUNDS = 16  # of a while loop, of which nothing is known
+_UNKNOWN = 64  # an extent that only running the program tells
+
+
+def work(let: fun.Let, sizes: Mapping[str, int]) -> float:
+    """The scalar operations of a statement; extents that depend on indices count halfway."""
+    return _expr(let.expr, dict(sizes))
+
+
+def _expr(expr: fun.Expr, known: dict[str, int]) -> float:
+    match expr:
+        case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
+            times = _times(space, known)
+        case fun.Loop(_, _, fun.For(index, lower, upper)):
+            first, last = _number(lower, known), _number(upper, known)
+            known[index.name] = (first + last) // 2
+            times = max(last - first, 0)
+        case fun.Loop():
+            times = _ROUNDS
+        case fun.Call(routine, arguments):
+            return _call(routine, arguments, known)
+        case _:
+            times = 1
+    return times * sum((_body(body, known) for body in walk.bodies(expr)), 1.0)
+
+
+def _body(body: fun.Body, known: dict[str, int]) -> float:
+    return sum(_expr(let.expr, known) for let in body.statements)
+
+
+def _times(space: tuple[fun.Range, ...], known: dict[str, int]) -> int:
+    times = 1
+    for dim in space:
+        extent = max(_number(dim.extent, known), 0)
+        known[dim.index.name] = extent // 2
+        times *= extent
+    return times
+
+
+def _number(size: Size, known: Mapping[str, int]) -> int:
+    try:
+        return int(size.evaluate(known))
+    except KeyError:
+        return _UNKNOWN
+
+
+def _call(routine: str, arguments: tuple[fun.Atom, ...], known: Mapping[str, int]) -> float:
+    """Every element of the arguments; in a product each meets the others of its row or column."""
+    counts = [
+        math.prod(_number(extent, known) for extent in walk.type_sizes(atom.type))
+        for atom in arguments
+    ]
+    if routine != "matmul":
+        return float(sum(counts))
+    (left, right) = (walk.type_sizes(atom.type) for atom in arguments)
+    columns = _number(right[-1], known) if len(right) > 1 else 1
+    return float(max(counts[0] * columns, 1)) if left else 1.0

@@ -1,0 +1,64 @@
+"""How many threads NumPy's BLAS takes: as many as it likes, or less while devices share it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+_NAMES = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads",
+          "openblas_{}_num_threads64_", "openblas_{}_num_threads")  # fmt: skip
+
+_lock = threading.Lock()
+_limits: list[int] = []
+_before = 0
+
+
+@functools.cache
+def _library() -> tuple[Callable[[], int], Callable[[int], object]] | None:
+    """OpenBLAS's functions that get and set the number, where NumPy has it."""
+    try:
+        core: Any = np._core  # type: ignore[attr-defined]
+        library = ctypes.CDLL(core._multiarray_umath.__file__)
+    except (AttributeError, OSError):
+        return None
+    for name in _NAMES:
+        if hasattr(library, name.format("set")):  # in NumPy's module, or in what it is linked to
+            return library[name.format("get")], library[name.format("set")]
+    return None
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Within the block, products take at most so many threads each, in the whole process.
+
+    OpenBLAS alone is asked; another library keeps its own number.
+    """
+    library = _library()
+    if library is None:
+        yield
+        return
+    get, set_ = library
+    global _before
+    with _lock:
+        if not _limits:
+            _before = get()
+        _limits.append(threads)
+        set_(min([_before, *_limits]))
+    try:
+        yield
+    finally:
+        with _lock:
+            _limits.remove(threads)
+            set_(min([_before, *_limits]))
+
+
+def threads() -> int | None:
+    """How many threads a product takes now; None where that is not known."""
+    library = _library()
+    return None if library is None else int(library[0]())

@@ -1,0 +1,299 @@
+"""A stage on several devices: threads that take boxes, one for each that may be under way.
+
+A device has as many threads as it has slots, and a token: of the threads of a CPU device one
+computes, while the others read the next box or write the last. Devices with memory of their
+own order what is queued on them themselves.
+
+What fails is told apart by what it says. A device that has too little memory (`MemoryLimitError`)
+takes smaller boxes; one that fails (`DeviceError`, or memory too small for the smallest box)
+takes no more, and others do its part. Everything else is the program's error, or the
+data's, and ends the stage.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import CompileError, DeviceError, MemoryLimitError
+from weft.plan.nodes import Held, Output, PlannedStage, Share, Window
+from weft.plan.protocols import Box, Sink, Source
+from weft.runtime import blas, profile
+from weft.runtime.devices.cpu import cores_of
+from weft.runtime.memory import Pool
+from weft.runtime.shares import Interval, Left
+from weft.runtime.threads import CancelFlag, on_cores
+
+Array: TypeAlias = npt.NDArray[Any]
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a result of a stage goes: an array in memory, or sinks, or both.
+
+    `in_place`: boxes are computed in the array, since each is one piece of it.
+    """
+
+    output: Output
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    array: Array | None
+    sinks: Sequence[Sink]
+    in_place: bool
+
+
+class SharedStage:
+    """One stage whose boxes several devices compute.
+
+    Parameters
+    ----------
+    planned : PlannedStage
+        With shares.
+    inputs : sequence of (ndarray or Source)
+        For each window, the array that it is a part of.
+    destinations : sequence of Destination
+        For each result.
+    pool : Pool
+        Where buffers come from.
+    """
+
+    def __init__(
+        self, planned: PlannedStage, inputs: Sequence[Array | Source],
+        destinations: Sequence[Destination], pool: Pool,
+    ) -> None:  # fmt: skip
+        self.planned = planned
+        self.inputs = inputs
+        self.destinations = destinations
+        self.pool = pool
+        self.cancel = CancelFlag()
+
+    def run(self, parts: Sequence[Interval], report: Callable[[float], None]) -> None:
+        """Compute boxes.
+
+        Parameters
+        ----------
+        parts : sequence of (start, stop)
+            Of the coordinate along which boxes are cut.
+        report : callable
+            Called with the part that is done, after boxes, by the calling thread.
+
+        Raises
+        ------
+        WeftError
+            What ended the stage; where every device failed, the failure of the last.
+        KeyboardInterrupt
+            On Ctrl-C, once nothing runs any more.
+        """
+        planned = self.planned
+        left = Left(planned.shares, parts, planned.unit, planned.least)
+        devices = [_Device(self, k, share, left) for k, share in enumerate(planned.shares)]
+        threads = [
+            threading.Thread(target=device.run, name=f"weft-{device.share.device}", daemon=True)
+            for device in devices
+            for _ in range(device.share.slots)
+        ]
+        started: list[threading.Thread] = []
+        with blas.at_most(min(share.threads for share in planned.shares)):
+            try:
+                for thread in threads:
+                    thread.start()
+                    started.append(thread)
+                while not left.wait():
+                    report(left.finished / left.total)
+            except BaseException as error:
+                left.stop(error)
+            finally:
+                if left.error is not None:
+                    self.cancel.set()
+                for thread in started:
+                    thread.join()
+                for device in devices:
+                    device.release()
+        if left.error is not None:
+            raise left.error
+        _tell_failures(left)
+        report(1.0)
+
+
+def _tell_failures(left: Left) -> None:
+    for device in left.devices:
+        if device.failure is not None:
+            warnings.warn(
+                f"{device.share.device} was left out, and others did its part: {device.failure}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+class _Device:
+    """A device at work on a stage: what its threads share."""
+
+    def __init__(self, stage: SharedStage, number: int, share: Share, left: Left) -> None:
+        self.stage = stage
+        self.number = number
+        self.share = share
+        self.left = left
+        self.token = threading.Lock()
+        self._held: Held | None = None
+        self._holding = threading.Lock()
+
+    def run(self) -> None:
+        """What each of its threads does."""
+        cores = cores_of(self.share.device)
+        try:
+            with on_cores(cores if len(cores) == 1 else ()):  # threads that help are not ours
+                self._work()
+        except BaseException as error:
+            self.left.stop(error)
+
+    def _work(self) -> None:
+        buffer = np.empty(0, np.uint8)
+        while (box := self.left.take(self.number)) is not None:
+            began = perf_counter()
+            try:
+                planned = self.share.plan(*box)
+                needed = planned.peak_bytes - planned.held
+                if buffer.size < needed:
+                    buffer = np.empty(0, np.uint8)  # the old one goes first
+                    buffer = self.stage.pool.empty((needed,), np.uint8)
+                _Box(self, planned, buffer).run()
+            except MemoryLimitError as error:
+                if not self.left.give_back(self.number, box, smaller=True):
+                    self.left.retire(self.number, error)
+            except (DeviceError, CompileError) as error:
+                self.left.give_back(self.number, box)
+                self.left.retire(self.number, error)
+            except BaseException:
+                self.left.give_back(self.number, box)
+                raise
+            else:
+                self.left.done(self.number, box, perf_counter() - began)
+
+    def hold(self, arrays: Callable[[], dict[int, Array]]) -> Held:
+        """What all boxes need, on the device from its first box to its last."""
+        device = self.share.code.device
+        assert device is not None
+        with self._holding:
+            if self._held is None:
+                self._held = device.hold(arrays())
+            return self._held
+
+    def release(self) -> None:
+        """Give the memory back, once no thread needs it."""
+        if self._held is not None:
+            self._held.release()
+            self._held = None
+
+
+class _Box:
+    """One box on a device: its arguments, in a buffer."""
+
+    def __init__(self, device: _Device, planned: PlannedStage, buffer: Array) -> None:
+        self.device = device
+        self.name = device.share.device
+        self.planned = planned
+        self.stage = device.stage
+        self.buffer = buffer
+        self.used = 0
+
+    def run(self) -> None:
+        """Read what it needs, compute it, and give the results to where they go."""
+        inputs = [self._input(k, window) for k, window in enumerate(self.planned.stage.windows)]
+        outputs = [self._output(to) for to in self.stage.destinations]
+        self._compute(inputs, outputs)
+        for number, (to, array) in enumerate(zip(self.stage.destinations, outputs, strict=True)):
+            self._deliver(number, to, array)
+
+    # ------------------------------------------------------------ arguments
+
+    def _room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An array in the buffer."""
+        count = math.prod(shape) * dtype.itemsize
+        if not count:
+            return np.empty(shape, dtype)
+        found = np.ndarray(shape, dtype, self.buffer[self.used : self.used + count].data)
+        self.used += -(-count // _PAGE) * _PAGE
+        return found
+
+    def _bounds(self, part: Window | Output) -> tuple[int, int]:
+        values = self.planned.boxes.values
+        return int(values[part.lower][0]), int(values[part.upper][0])
+
+    def _input(self, number: int, window: Window) -> Array:
+        given = self.stage.inputs[number]
+        if window.axis is None:
+            assert isinstance(given, np.ndarray)  # what boxes need whole has been loaded
+            return given
+        if isinstance(given, np.ndarray):
+            return _part(given, window.axis, *self._bounds(window))
+        where = box_of(given.shape, window.axis, *self._bounds(window))
+        array = self._room(tuple(s.stop - s.start for s in where), np.dtype(given.dtype))
+        if array.size:
+            given.check()
+            with profile.span(f"read {window.array}", f"{self.name} read", array.nbytes):
+                given.read(where, array)
+        return array
+
+    def _output(self, to: Destination) -> Array:
+        lower, upper = self._bounds(to.output)
+        axis = to.output.axis
+        assert axis is not None
+        if to.in_place and to.array is not None:
+            return _part(to.array, axis, lower, upper)
+        return self._room((*to.shape[:axis], upper - lower, *to.shape[axis + 1 :]), to.dtype)
+
+    # ------------------------------------------------------------ computing
+
+    def _compute(self, inputs: list[Array], outputs: list[Array]) -> None:
+        code, integers = self.device.share.code, self.planned.integers[0]
+        if code.device is None:
+            workspace = self._room((self.planned.workspace,), np.dtype(np.uint8))
+            moved = sum(array.nbytes for array in (*inputs, *outputs))
+            with self.device.token, profile.span("box", f"{self.name} compute", moved):
+                code.run(integers, inputs, outputs, workspace, self.stage.cancel)
+            return
+        windows = self.planned.stage.windows
+        held = self.device.hold(
+            lambda: {k: inputs[k] for k, window in enumerate(windows) if window.axis is None}
+        )
+        pending = code.device.start(integers, inputs, outputs, held)
+        try:
+            pending.wait()
+        finally:
+            pending.abandon()
+
+    def _deliver(self, number: int, to: Destination, array: Array) -> None:
+        """What belongs to the box, to the array in memory and to sinks."""
+        axis = to.output.axis
+        assert axis is not None
+        lower, _ = self._bounds(to.output)
+        first, last = (int(bound[0]) for bound in self.planned.boxes.owned[number])
+        owned = _part(array, axis, first - lower, last - lower)
+        where = box_of(to.shape, axis, first, last)
+        if not owned.size:
+            return
+        if to.array is not None and not to.in_place:
+            np.copyto(to.array[where], owned)
+        for sink in to.sinks:
+            with profile.span(f"write {to.output.array}", f"{self.name} write", owned.nbytes):
+                sink.write(where, owned)
+
+
+def _part(array: Array, axis: int, lower: int, upper: int) -> Array:
+    return array[(*(slice(None),) * axis, slice(lower, upper))]
+
+
+def box_of(shape: tuple[int, ...], axis: int, lower: int, upper: int) -> Box:
+    """All of an array but for one axis."""
+    whole = [slice(0, extent) for extent in shape]
+    whole[axis] = slice(lower, upper)
+    return tuple(whole)

@@ -1,0 +1,190 @@
+"""Which device computes what: the parts of a stage that are left, and who takes the next box.
+
+Each device begins with a part of the coordinate of its own, next to what it has computed
+before: its caches, or its memory, hold what lies there. It takes boxes from the front of that
+part, and once nothing is left of it, from the back of the part of which most is left (affinity
+scheduling, Markatos and LeBlanc 1994). Boxes are large at first and smaller towards the end;
+among devices of different kinds each is as large as the measured throughput of its device asks.
+
+What a device gives back, because it failed, is left for the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from weft.plan.nodes import Share, guided
+
+_PROBES = 32  # for each device: the part of the whole that is its first box, of unlike devices
+_WAIT = 0.1  # seconds between two looks at whether an interrupt is to be handled
+
+Interval = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Device:
+    """What is known of a device that takes boxes."""
+
+    share: Share
+    largest: int
+    left: list[Interval] = field(default_factory=list)  # of its own part
+    done: int = 0  # coordinates
+    seconds: float = 0.0
+    failure: BaseException | None = None
+
+    @property
+    def waiting(self) -> int:
+        return sum(stop - start for start, stop in self.left)
+
+
+class Left:
+    """What is left of a stage. Safe for any number of threads.
+
+    Parameters
+    ----------
+    shares : sequence of Share
+        The devices, by whose positions the others are named.
+    parts : sequence of (start, stop)
+        What is to be done.
+    unit, least : int
+        What bounds are multiples of (the end excepted), and the least that is worth a box.
+    """
+
+    def __init__(
+        self, shares: Sequence[Share], parts: Sequence[Interval], unit: int, least: int
+    ) -> None:
+        self.unit = unit
+        self.least = least
+        self.devices = [_Device(share, share.largest) for share in shares]
+        self.alike = len({share.kind for share in shares}) == 1
+        self.total = max(sum(stop - start for start, stop in parts), 1)
+        self.under_way = 0
+        self.error: BaseException | None = None
+        self.finished = 0  # coordinates
+        self._changed = threading.Condition()
+        self._deal(parts)
+
+    def _deal(self, parts: Sequence[Interval]) -> None:
+        """Give every device its own part: equal ones, in the order of the devices."""
+        each = -(-self.total // len(self.devices))
+        each = -(-each // self.unit) * self.unit
+        number, room = 0, each
+        for start, stop in parts:
+            while start < stop:
+                taken = min(stop - start, room)
+                self.devices[number].left.append((start, start + taken))
+                start += taken
+                room -= taken
+                if room <= 0 and number + 1 < len(self.devices):
+                    number, room = number + 1, each
+
+    # ------------------------------------------------------------ taking
+
+    def take(self, number: int) -> Interval | None:
+        """The next box of a device; None once there is nothing left that it could ever do.
+
+        Waits while others are at work: what they cannot do comes back.
+        """
+        with self._changed:
+            device = self.devices[number]
+            while True:
+                if self.error is not None or device.failure is not None:
+                    return None
+                waiting = sum(other.waiting for other in self.devices)
+                if waiting:
+                    self.under_way += 1
+                    return self._cut(device, self._extent(device, waiting))
+                if not self.under_way:
+                    self._changed.notify_all()
+                    return None
+                self._changed.wait()
+
+    def _extent(self, device: _Device, waiting: int) -> int:
+        able = [other for other in self.devices if other.failure is None]
+        if self.alike:
+            return guided(waiting, 1 / len(able), self.unit, self.least, device.largest)
+        if not device.done:
+            probe = max(self.total // (_PROBES * len(able)) // self.unit, 1) * self.unit
+            return min(probe, device.largest)
+        rates = [other.done / max(other.seconds, 1e-9) for other in able]
+        rate = device.done / max(device.seconds, 1e-9)
+        part = rate / max(sum(rates), 1e-30)
+        least = max(int(self.least * part), self.unit)
+        return guided(waiting, part, self.unit, least, device.largest)
+
+    def _cut(self, device: _Device, extent: int) -> Interval:
+        """A box of at most an extent: from the front of its own part, or the back of another."""
+        if device.left:
+            start, stop = device.left.pop(0)
+            middle = min(start + extent, stop)
+            if middle < stop:
+                device.left.insert(0, (middle, stop))
+            return start, middle
+        richest = max(self.devices, key=lambda other: other.waiting)
+        start, stop = richest.left.pop()
+        middle = max(start, (stop - extent) // self.unit * self.unit)
+        middle = max(start, min(middle, stop - 1))
+        if middle > start:
+            richest.left.append((start, middle))
+        return middle, stop
+
+    # ------------------------------------------------------------ what became of boxes
+
+    def done(self, number: int, box: Interval, seconds: float) -> None:
+        """A device has computed a box."""
+        with self._changed:
+            device = self.devices[number]
+            device.done += box[1] - box[0]
+            device.seconds += seconds
+            self.finished += box[1] - box[0]
+            self._leave()
+
+    def give_back(self, number: int, box: Interval, smaller: bool = False) -> bool:
+        """A device could not do a box; `smaller`: it had too little memory for it.
+
+        False where it could not take a smaller one either.
+        """
+        start, stop = box
+        with self._changed:
+            device = self.devices[number]
+            device.left.insert(0, box)
+            self._leave()
+            if not smaller:
+                return True
+            if stop - start <= self.unit:
+                return False
+            half = (stop - start) // 2 // self.unit * self.unit
+            device.largest = max(self.unit, min(device.largest, half))
+            return True
+
+    def retire(self, number: int, failure: BaseException) -> None:
+        """A device has failed: others do its part; without any, the failure is the stage's."""
+        with self._changed:
+            self.devices[number].failure = self.devices[number].failure or failure
+            if all(device.failure is not None for device in self.devices):
+                self.error = self.error or failure
+            self._changed.notify_all()
+
+    def stop(self, error: BaseException) -> None:
+        """Nothing more is to be done."""
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()
+
+    def _leave(self) -> None:
+        self.under_way -= 1
+        self._changed.notify_all()
+
+    # ------------------------------------------------------------ waiting for the end
+
+    def wait(self) -> bool:
+        """Wait for a change, briefly; True once all is done, or nothing more will be."""
+        with self._changed:
+            if not self._ended():
+                self._changed.wait(_WAIT)
+            return self._ended()
+
+    def _ended(self) -> bool:
+        return self.error is not None or self.finished >= self.total

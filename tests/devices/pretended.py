@@ -1,0 +1,129 @@
+"""A device with memory of its own, pretended on the CPU: every call of it can be made to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import execute
+from weft.config import Settings
+from weft.launch import processors, stage_code
+from weft.plan.setting import Processor
+
+Array = npt.NDArray[Any]
+
+
+class PretendedDevice:
+    """Counts the calls of each kind, and raises an error at the n-th of one of them.
+
+    The kinds are those of every device: "compile", "allocate", "copy in", "launch", "wait",
+    "copy out".
+    """
+
+    def __init__(self, name: str = "pretended:0", limit: int = 1 << 30, slots: int = 2) -> None:
+        self.name, self.limit, self.slots = name, limit, slots
+        self.calls: dict[str, int] = {}
+        self.fault: tuple[str, int, BaseException] | None = None
+        self.used = self.boxes = 0
+        self.extents: list[int] = []
+
+    def note(self, kind: str) -> None:
+        """One more call of a kind."""
+        self.calls[kind] = self.calls.get(kind, 0) + 1
+        if self.fault is not None and self.fault[:2] == (kind, self.calls[kind]):
+            raise self.fault[2]
+
+    def processor(self) -> Processor:
+        """The device, as the planner takes it."""
+
+        def compiled(program: Any, layouts: Any) -> PretendedCode:
+            self.note("compile")
+            return PretendedCode(self, stage_code(program, ["contiguous"] * len(layouts)))
+
+        return Processor(self.name, "pretended", False, 1, compiled)
+
+
+class PretendedCode:
+    """A stage on a pretended device: copies its arguments, and computes on the copies."""
+
+    def __init__(self, on: PretendedDevice, code: Any) -> None:
+        self.on = on
+        self.name, self.limit, self.slots = on.name, on.limit, on.slots
+        self._code = code
+        self.device = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._code, name)
+
+    def memory(self, values: Mapping[str, Any]) -> Any:
+        return self._code.workspace.evaluate(values)
+
+    def hold(self, inputs: Mapping[int, Array]) -> Any:
+        copies = {}
+        for number, array in inputs.items():
+            self.on.note("allocate")
+            self.on.note("copy in")
+            copies[number] = array.copy()
+        return PretendedHeld(copies)
+
+    def start(
+        self, integers: Any, inputs: Sequence[Array], outputs: Sequence[Array], held: Any
+    ) -> Any:
+        self.on.note("allocate")
+        copies = []
+        for number, array in enumerate(inputs):
+            if number in held.copies:
+                copies.append(held.copies[number])
+            else:
+                self.on.note("copy in")
+                copies.append(np.ascontiguousarray(array).reshape(array.shape))
+        results = [np.empty(array.shape, array.dtype) for array in outputs]
+        self.on.note("launch")
+        workspace = np.empty(1 << 20, np.uint8)
+        self._code.run(integers, copies, results, workspace)
+        self.on.boxes += 1
+        return PretendedRun(self.on, results, outputs)
+
+
+class PretendedHeld:
+    def __init__(self, copies: dict[int, Array]) -> None:
+        self.copies = copies
+
+    def release(self) -> None:
+        self.copies = {}
+
+
+class PretendedRun:
+    def __init__(
+        self, on: PretendedDevice, results: Sequence[Array], outputs: Sequence[Array]
+    ) -> None:
+        self.on, self.results, self.outputs = on, results, outputs
+
+    def wait(self) -> None:
+        self.on.note("wait")
+        for result, out in zip(self.results, self.outputs, strict=True):
+            self.on.note("copy out")
+            out[...] = result
+
+    def abandon(self) -> None:
+        self.results = ()
+
+
+@contextmanager
+def spread_over(*devices: str | PretendedDevice) -> Iterator[None]:
+    """Programs are spread over parts of the CPU, by name, and over pretended devices."""
+
+    def made(current: Settings) -> tuple[Processor, ...]:
+        known = {p.device: p for p in processors(replaced)}
+        return tuple(
+            d.processor() if isinstance(d, PretendedDevice) else known[d] for d in devices
+        )
+
+    replaced = Settings(devices=("cpu:0", "cpu:1"))
+    with mock.patch.object(execute, "processors", made):
+        yield

@@ -1,0 +1,257 @@
+"""Programs spread over several devices: what one alone computes, whatever fails."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from devices.pretended import PretendedCode, PretendedDevice, spread_over
+
+import weft as wf
+from weft.errors import CompileError, DeviceError, MemoryLimitError
+from weft.launch.stage import SegmentStage
+from weft.plan import sharing
+from weft.runtime.devices.cpu import cores_of, parts
+from weft.runtime.shares import Left
+
+TWO = ["cpu:0", "cpu:1"]
+KINDS = ("compile", "allocate", "copy in", "launch", "wait", "copy out")
+
+pytestmark = pytest.mark.skipif(len(parts()) < 2, reason="one core alone")
+
+
+@pytest.fixture(autouse=True)
+def small_work() -> Iterator[None]:
+    """So that small programs are spread too, in many boxes."""
+    with (
+        mock.patch.object(sharing, "_LEAST_WORK", 256),
+        mock.patch("weft.plan.planner.SMALL_WORK", 1024),
+        mock.patch.object(sharing, "SMALL_WORK", 1024),
+        mock.patch("weft.plan.decisions._MANY_COLUMNS", 64),
+    ):
+        yield
+
+
+def accelerations(x: Any, y: Any, m: Any) -> Any:
+    """All pairs: what every box needs whole, and a reduction in each element."""
+    dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]
+    w = m[None, :] / (dx * dx + dy * dy + 0.5) ** 1.5
+    return (w * dx).sum(axis=1), (w * dy).sum(axis=1)
+
+
+def stencil(a: Any) -> Any:
+    """Boxes with halos, and then what needs the whole of that."""
+    b = wf.stencil(lambda s: s[-1, 0] + s[1, 0] - 2 * s[0, 1], a, boundary="edge")
+    return b / wf.max(wf.abs(b)), wf.sum(b, axis=1)
+
+
+def products(a: Any) -> Any:
+    return a @ a.T, wf.sum(a, axis=0)
+
+
+RNG = np.random.default_rng(7)
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "pairs": (accelerations, tuple(RNG.normal(size=(3, 700)))),
+    "stencil": (stencil, (RNG.normal(size=(300, 90)),)),
+    "products": (products, (RNG.integers(-9, 9, size=(160, 90)).astype(np.float64),)),
+    "elements": (lambda a: (wf.sqrt(a) + 1, a.sum()), (np.arange(300_000.0),)),
+}
+
+
+def computed(name: str) -> list[Any]:
+    function, arguments = PROGRAMS[name]
+    return [np.asarray(value) for value in wf.jit(function)(*arguments)]
+
+
+def assert_same(found: list[Any], expected: list[Any], exact: bool = True) -> None:
+    for a, b in zip(found, expected, strict=True):
+        if exact:
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+# ---------------------------------------------------------------- on the CPU
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_parts_of_the_cpu_give_the_same_bits(name: str) -> None:
+    with wf.config(devices=["cpu:0"]):
+        expected = computed(name)
+    for devices in (TWO, ["cpu:1", "cpu:0"]):
+        with wf.config(devices=devices), wf.profile() as measured:
+            found = computed(name)
+        assert_same(found, expected)
+        assert {f"{device} compute" for device in devices} <= {e.queue for e in measured.events}
+
+
+def test_arguments_are_not_copied() -> None:
+    name = "elements"
+    seen: list[Any] = []
+    run = SegmentStage.run
+
+    def noted(self: Any, integers: Any, inputs: Any, *others: Any) -> None:
+        if threading.current_thread().name.startswith("weft-cpu"):
+            seen.extend(inputs)
+        run(self, integers, inputs, *others)
+
+    with wf.config(devices=TWO), mock.patch.object(SegmentStage, "run", noted):
+        computed(name)
+    arguments = PROGRAMS[name][1]
+    shared = [any(np.shares_memory(s, a) for a in arguments) for s in seen if s.size > 1]
+    assert shared
+    assert all(shared)
+
+
+def test_a_part_computes_with_as_many_threads_as_it_has_cores() -> None:
+    counts: set[int | None] = set()
+    run = SegmentStage.run
+
+    def noted(self: Any, *arguments: Any) -> None:
+        if threading.current_thread().name.startswith("weft-cpu"):
+            counts.add(self._threads)
+        run(self, *arguments)
+
+    with wf.config(devices=TWO), mock.patch.object(SegmentStage, "run", noted):
+        computed("pairs")
+    assert counts == {1}
+
+
+@pytest.mark.skipif(find_spec("zarr") is None, reason="no zarr")
+def test_files_larger_than_the_limits(tmp_path: Path) -> None:
+    a = RNG.normal(size=(4000, 256))
+    wf.store(wf.asarray(a), tmp_path / "a.zarr", chunks=(100, 256))
+    limits = {"cpu": "48 MiB", "cpu:0": "1 MiB", "cpu:1": "2 MiB"}
+    x = wf.open(tmp_path / "a.zarr")
+    with wf.config(devices=TWO, memory_limit=limits):
+        y = wf.sqrt(wf.abs(x)) * 3 + x
+        plan = wf.explain(y)
+        assert plan.peak_bytes <= 48 << 20
+        shares = plan.plan.stages[0].shares
+        assert [s.device for s in shares] == TWO
+        for share, most in zip(shares, (1 << 20, 2 << 20), strict=True):
+            assert share.slots * share.host_bytes <= most
+        wf.store(y, tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.sqrt(np.abs(a)) * 3 + a)
+
+
+def test_devices_that_share_cores_are_refused() -> None:
+    for devices in (["cpu", "cpu:0"], ["cpu:0", "cpu:0"], ["cpu:0-1", "cpu:1"]):
+        with pytest.raises(ValueError, match="have processors in common"):
+            wf.config(devices=devices)
+    for devices in (["cpu:4096"], ["cpu:1-0"], ["cpu:x"]):
+        with pytest.raises(ValueError, match="a list out of cpu"):
+            wf.config(devices=devices)
+    assert len(cores_of("cpu:0-1")) == 2
+    assert wf.devices()[:3] == ["cpu", *TWO]
+
+
+# ---------------------------------------------------------------- beside another device
+
+
+@pytest.mark.parametrize("name", ["pairs", "stencil", "elements"])
+def test_beside_a_device_with_memory_of_its_own(name: str) -> None:
+    with wf.config(devices=["cpu:0"]):
+        expected = computed(name)
+    other = PretendedDevice()
+    with wf.config(devices=TWO), spread_over("cpu:0", other):
+        assert_same(computed(name), expected, exact=False)
+    assert other.boxes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["pairs", "elements"])
+def test_what_a_device_fails_at_another_does(name: str, kind: str) -> None:
+    with wf.config(devices=["cpu:0"]):
+        expected = computed(name)
+    for error in (DeviceError("pretended:0 is lost"), MemoryLimitError("pretended:0 is full")):
+        for at in (1, 2, 5):
+            other = PretendedDevice()
+            other.fault = kind, at, error
+            if kind == "compile":
+                other.fault = kind, at, CompileError("pretended:0 refuses this")
+            with (
+                wf.config(devices=TWO), spread_over("cpu:0", other),
+                warnings.catch_warnings(record=True) as caught,
+            ):  # fmt: skip
+                warnings.simplefilter("always")
+                found = computed(name)
+            assert_same(found, expected, exact=False)
+            met = other.calls.get(kind, 0) >= at
+            told = any("was left out" in str(w.message) for w in caught)
+            if not met or kind == "compile":
+                assert not told
+            elif isinstance(error, DeviceError):
+                assert told  # one that is full may go on with smaller boxes
+
+
+def test_boxes_are_halved_until_they_fit() -> None:
+    other = PretendedDevice()
+    sizes: list[int] = []
+
+    def narrow(self: Any, integers: Any, inputs: Any, outputs: Any, held: Any) -> Any:
+        sizes.append(outputs[0].nbytes)
+        if outputs[0].nbytes > 500 * 8:
+            raise MemoryLimitError("pretended:0 has no memory left for it")
+        return start(self, integers, inputs, outputs, held)
+
+    start = PretendedCode.start
+    with wf.config(devices=["cpu:0"]):
+        expected = computed("elements")
+    with (
+        wf.config(devices=TWO), spread_over("cpu:0", other),
+        mock.patch.object(PretendedCode, "start", narrow),
+    ):  # fmt: skip
+        assert_same(computed("elements"), expected, exact=False)
+    assert max(sizes) > 500 * 8
+    assert min(sizes) <= 500 * 8
+    assert other.boxes
+
+
+def test_where_all_fail_the_error_is_named() -> None:
+    one, other = PretendedDevice("pretended:0"), PretendedDevice("pretended:1")
+    one.fault = other.fault = "launch", 1, DeviceError("the last one is lost")
+    with (
+        wf.config(devices=TWO), spread_over(one, other),
+        pytest.raises(DeviceError, match="the last one is lost"),
+    ):  # fmt: skip
+        computed("pairs")
+    with wf.config(devices=TWO), spread_over("cpu:0", "cpu:1"):
+        computed("pairs")  # nothing is left behind
+
+
+def test_a_program_error_ends_all_devices() -> None:
+    table, at = np.arange(5.0), np.zeros(90_000, np.int64)
+    at[71_000] = 5
+    with wf.config(devices=TWO), pytest.raises(IndexError, match="index 5 is outside axis 0"):
+        wf.jit(lambda t, i: wf.take(t, i) * 2)(table, at)
+
+
+def test_interrupted_devices_stop_soon() -> None:
+    """The thread that waits is interrupted while boxes run."""
+
+    def long(x: Any) -> Any:
+        return wf.fori_loop(0, 30_000, lambda k, y: y * 0.999999 + k, x)
+
+    x = np.linspace(0, 1, 400_000)
+    wait = Left.wait
+
+    def interrupted(self: Any) -> bool:
+        if wait(self):
+            return True
+        raise KeyboardInterrupt
+
+    with (
+        wf.config(devices=TWO),
+        mock.patch.object(Left, "wait", interrupted),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        wf.jit(lambda a: wf.map(long, a))(x)
+    assert not [t for t in threading.enumerate() if t.name.startswith("weft-cpu")]
