@@ -9,23 +9,25 @@ Beyond it, the source may still be read after the point.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.lmad import Lmad
 from weft.mem import layout
-from weft.mem.aliases import reads_own
 from weft.mem.nodes import Block, MemArray, Program, Remark
+from weft.mem.points import Point, copies, maps, may_be_point
 from weft.mem.project import Arrays, Refused, project
 from weft.mem.relocate import relocate
 from weft.mem.scope import Scope, ranges_of, variables
 from weft.mem.summaries import Accesses, Inspection, Summary
-from weft.sizes import Poly, Size
 
 CONDITIONS = 8  # compared at a launch
+Find: TypeAlias = Callable[[fun.Let, Arrays], Iterator[Point]]
 _SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
 
 
@@ -47,8 +49,11 @@ def short_circuit(program: Program) -> Program:
       which may meet an element twice, is proved right, or by the launch;
     - *overlap*: what is written to it meets nothing of the destination's block that is
       used later, up to the point, nor what is written there while it is still read.
+
+    Likewise a kernel's result is put over an array that dies there: then what the kernel
+    writes meets nothing that it reads there later, in the same iteration or in others.
     """
-    if not any(map(_may_be_point, walk.statements(program.program.body))):
+    if not any(map(may_be_point, walk.statements(program.program.body))):
         return program
     return _ShortCircuit(program).run()
 
@@ -59,7 +64,7 @@ def versions(program: Program) -> tuple[Program, ...]:
     Where only the sizes of a call can tell that a write meets no later use, the better
     version has it that they do not meet.
     """
-    if not any(map(_may_be_point, walk.statements(program.program.body))):
+    if not any(map(may_be_point, walk.statements(program.program.body))):
         return (program,)
     plain = _ShortCircuit(program)
     sure = plain.run()
@@ -67,27 +72,6 @@ def versions(program: Program) -> tuple[Program, ...]:
         return (sure,)
     better = _ShortCircuit(program, assume=True).run()
     return (sure, better) if better.conditions else (sure,)
-
-
-def _may_be_point(let: fun.Let) -> bool:
-    match let.expr:
-        case fun.Copy() | fun.Concat() | fun.LmadUpdate() | fun.Kernel():
-            return True
-        case fun.Update(_, _, value):
-            return isinstance(value.type, fun.Array)
-        case _:
-            return False
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Where an array is copied, as a whole: the source, where to, what users call it."""
-
-    source: str
-    target: MemArray
-    what: str
-    place: Place | None
-    over: bool = False  # a kernel's result over an array that it reads at its own index
 
 
 class _Body:
@@ -144,7 +128,7 @@ class _ShortCircuit:
         self.arrays = Arrays.of(program)
         self.scope = Scope(program.program, program.strides)
         self.temporary = {block.name for block in program.blocks}
-        self.find = self.copies
+        self.find: Find = copies
         self.conditional = False  # in a body that may not run
         self.sizes = {  # in elements, of blocks that one array fills
             memory.block: self.scope.count(memory.index)
@@ -157,7 +141,8 @@ class _ShortCircuit:
     def run(self) -> Program:
         whole = self.program.program
         body = self.body(whole.body)
-        self.find = self.maps  # after all copies: a map in place saves memory, but no copy
+        # After all copies: a map in place saves memory, but no copy.
+        self.find = partial(maps, temporary=self.temporary)
         body = self.body(body)
         rest = relocate(body, self.arrays)
         blocks = tuple(b for b in self.program.blocks if self.arrays.members.get(b.name))
@@ -192,7 +177,7 @@ class _ShortCircuit:
         state = _Body(body)
         for position in reversed(range(len(state.statements))):
             let = state.statements[position]
-            for point in self.find(let):
+            for point in self.find(let, self.arrays):
                 self.attempt(state, position, point)
             if walk.bodies(let.expr):
                 outside = self.conditional
@@ -202,63 +187,6 @@ class _ShortCircuit:
                 self.conditional = outside
                 state.statements[position] = replace(let, expr=expr)
         return fun.Body(tuple(state.statements), body.results)
-
-    def copies(self, let: fun.Let) -> Iterator[Point]:
-        """Each copy that a statement makes; made when it is asked for."""
-        match let.expr:
-            case fun.Copy(array):
-                target = self.arrays.memory[let.pattern[0].name]
-                what = f"copy of {array.name} into {target.block}"
-                yield Point(array.name, target, what, let.place)
-            case fun.Concat(arrays, axis):
-                var = let.pattern[0]
-                whole = self.arrays.memory[var.name]
-                start: Size = Poly.const(0)
-                for array in arrays:
-                    extent = walk.type_sizes(array.type)[axis]
-                    index = layout.of_part(whole.index, axis, start, extent)
-                    what = f"copy of {array.name} into the concatenation {var.name}"
-                    yield Point(array.name, _at(array, whole.block, index), what, let.place)
-                    start = start + extent
-            case fun.Update(_, _, fun.Var(type=fun.Array()) as value) | fun.LmadUpdate(
-                _, _, _, value
-            ):
-                var = let.pattern[0]
-                whole = self.arrays.memory[var.name]
-                assert isinstance(let.expr, fun.Update | fun.LmadUpdate)
-                index = layout.of_update(let.expr, whole.index)
-                what = f"copy of {value.name} into a part of {var.name}"
-                yield Point(value.name, _at(value, whole.block, index), what, let.place)
-            case _:
-                pass
-
-    def maps(self, let: fun.Let) -> Iterator[Point]:
-        """Arrays over which a kernel may write its results (section 6.9)."""
-        if isinstance(let.expr, fun.Kernel):
-            for result in let.pattern:
-                yield from self.overwritten(let, let.expr, result)
-
-    def overwritten(self, let: fun.Let, kernel: fun.Kernel, result: fun.Var) -> Iterator[Point]:
-        target = self.arrays.memory[result.name]
-        read = dict.fromkeys(
-            inner.expr.array.name
-            for inner in kernel.body.statements
-            if isinstance(inner.expr, fun.Index)
-        )
-        for name in read:
-            memory = self.arrays.memory[name]
-            if (
-                memory.block in self.temporary
-                and memory.block != target.block
-                and self.arrays.members[memory.block].isdisjoint(v.name for v in let.pattern)
-                and (memory.dtype, memory.shape) == (target.dtype, target.shape)
-                and all(
-                    layout.same(self.arrays.memory[other], memory)
-                    for other in self.arrays.members[memory.block] & _names(let)
-                )
-                and reads_own(kernel, self.arrays.members[memory.block])
-            ):
-                yield Point(name, target, f"block {memory.block}", let.place, over=True)
 
     # ------------------------------------------------------------ one point
 
@@ -410,9 +338,10 @@ class _ShortCircuit:
         later: Accesses = {}
         if point.over:
             let = body.statements[position]
+            made = set(_binders(let)) & self.arrays.members[point.target.block]
+            self.check_kernel(let, made, moved, point)
             uses = inspection.statement(let).uses
-            results = {var.name for var in let.pattern}
-            later = {use: None for use in uses if use.array not in results}
+            later = {use: None for use in uses if use.array not in made}
         touched = [
             body.statements[p]
             for p in range(first, position)
@@ -426,6 +355,21 @@ class _ShortCircuit:
         if len(pairs) > CONDITIONS:
             raise Refused("overlap", f"{len(pairs)} conditions are more than a launch compares")
         self.conditions = pairs
+
+    def check_kernel(
+        self, let: fun.Let, made: Collection[str], moved: dict[str, MemArray], point: Point
+    ) -> None:
+        """What a kernel writes over the source meets nothing that it reads there later.
+
+        Later in the same iteration, or in any other one; `made` are the kernel's own arrays
+        in the destination's block.
+        """
+        memory, block = self.arrays.memory, point.target.block
+        others = self.arrays.members[block].difference(made)
+        Inspection(
+            self.scope, {**memory, **moved}, {name: memory[name] for name in made}, block, None,
+            others,
+        ).statement(let)  # fmt: skip
 
     def check_known(self, let: fun.Let) -> None:
         """An update at an LMAD is in bounds, and meets no element twice, before it is made.
@@ -476,11 +420,6 @@ class _ShortCircuit:
                         "overlap", f"{use} while {point.source}, which was copied there, is still "
                         "used",
                     )  # fmt: skip
-
-
-def _at(array: fun.Var, block: str, index: Lmad) -> MemArray:
-    assert isinstance(array.type, fun.Array)
-    return MemArray(array.type.dtype, array.type.shape, block, index)
 
 
 def _may_skip(expr: fun.Expr) -> bool:
