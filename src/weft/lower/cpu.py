@@ -15,7 +15,7 @@ from typing import assert_never
 
 from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
-from weft.lower import bodies, copies, kernels, reductions, scans, scatters
+from weft.lower import bodies, copies, kernels, reductions, register_tiles, scans, scatters
 from weft.lower.emitter import Emitter
 
 
@@ -35,6 +35,8 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
                 see(e, let, array)
             else:
                 copies.lower_copy(e, let)
+        case fun.Kernel() if register_tiles.suits(e, let.expr):
+            register_tiles.lower_contraction(e, let)
         case fun.Kernel():
             kernels.lower_kernel(e, let)
         case fun.Reduce():

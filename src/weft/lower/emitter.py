@@ -50,6 +50,7 @@ class Emitter:
         self.conditional = False  # reached only where data says so
         self.watched: list[Watch] | None = None  # in a simd loop: checks to make after it
         self.serial = False  # inside of something that is already run serially
+        self.of_reduction = False  # a kernel is a reduction with kept dimensions
         self.tile_level = 0  # where a tile function begins; 0 outside of one
         self.thread: imp.Expr = imp.ZERO
         self.comparisons: dict[str, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}

@@ -177,18 +177,18 @@ def parallel_rows(
         share = e.declare(machine("/", length, e.poly(Poly.var("threads"))))
         floor = e.declare(machine("min", imp.integer(least), share))
         target = e.declare(machine("max", target, floor))
-    parts = e.declare(_ceil(e, length, target))
-    even = e.declare(_ceil(e, length, e.declare(machine("max", one, parts))))
+    parts = e.declare(ceil(e, length, target))
+    even = e.declare(ceil(e, length, e.declare(machine("max", one, parts))))
     # Whole vectors, unless an element is so much work that each may be a tile.
     unit = e.declare(machine("min", imp.integer(64), target))
-    chunk = e.declare(machine("*", _ceil(e, even, unit), unit))
+    chunk = e.declare(machine("*", ceil(e, even, unit), unit))
     if most:
         chunk = e.declare(machine("min", chunk, imp.integer(most)))
-    chunks = e.declare(_ceil(e, length, e.declare(machine("max", one, chunk))))
+    chunks = e.declare(ceil(e, length, e.declare(machine("max", one, chunk))))
     if outer:
         share = e.declare(machine("max", one, e.declare(machine("min", length, chunk))))
         group = e.declare(machine("max", one, e.declare(machine("/", target, share))))
-        tiles = e.declare(machine("*", _ceil(e, count, group), chunks))
+        tiles = e.declare(machine("*", ceil(e, count, group), chunks))
     else:
         tiles = chunks
     with ExitStack() as inside:
@@ -219,7 +219,8 @@ def _tile_work(e: Emitter, count: imp.Expr, length: imp.Expr, work: imp.Expr) ->
     return e.declare(machine("min", least, imp.integer(LARGE)))
 
 
-def _ceil(e: Emitter, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
+def ceil(e: Emitter, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
+    """value / unit, rounded up."""
     above = e.declare(machine("-", machine("+", value, unit), imp.ONE))
     return e.declare(machine("/", above, unit))
 

@@ -45,7 +45,9 @@ def lower_reduce(e: Emitter, let: fun.Let) -> None:
     assert isinstance(reduce, fun.Reduce)
     kept = len(reduce.space) - reduce.reduced
     if kept:
+        outer, e.of_reduction = e.of_reduction, True
         e.unit.statement(e, as_kernel(e, let))
+        e.of_reduction = outer
         return
     with ExitStack() as scopes:
         for r in reduce.space:

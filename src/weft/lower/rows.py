@@ -90,8 +90,12 @@ def simd(
     combining: tuple[tuple[imp.ReductionOperator, imp.Var], ...] = (),
     *,
     short: bool = False,
+    wide: bool = False,
 ) -> Iterator[None]:
-    """A simd loop; indices that data decide are checked after it."""
+    """A simd loop; indices that data decide are checked after it.
+
+    `wide`: its extent is a multiple of the widest vectors, so that there is nothing to weigh.
+    """
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:
         e.depths[var.name] = e.depth
@@ -102,7 +106,8 @@ def simd(
         e.emit(imp.Declare(watch.worst, imp.Const(0, DType.U64), mutable=True))
         reductions.append(("max", watch.worst))
     body = tuple(statements)
-    e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=lanes(body, short)))
+    count = 0 if wide else lanes(body, short)
+    e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count))
     for watch in watched:
         extent = machine("max", watch.extent, imp.ONE)
         compared = (watch.worst, imp.Cast(DType.U64, extent))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from weft.errors import InternalError, Place
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
-from weft.mem.nodes import Choice, MemArray
+from weft.mem.nodes import THREADS, Choice, MemArray
 from weft.ops.dtypes import DType
 from weft.plan.segment import CollisionCheck
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
@@ -95,6 +95,13 @@ class Unit:
         name = self.fresh("scratch.")
         self.blocks[name] = Placed(-1, self.scratch_end, alone=False)
         self.scratch_end = self.scratch_end + count
+        return name
+
+    def own_region(self, count: int) -> str:
+        """As many bytes of the workspace's end for each thread, as a block."""
+        stride = as_poly(-(-count // 64) * 64)
+        name = self.region(stride * Poly.var(THREADS))
+        self.blocks[name] = replace(self.blocks[name], per_thread=stride, alone=True)
         return name
 
     @property

@@ -31,6 +31,7 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.fun.contractions import contraction
 from weft.passes.order import Node, depends, in_order, nodes_of
 from weft.passes.reads import Reads, Site
 from weft.passes.vector_dimension import vector_dimension
@@ -207,6 +208,8 @@ def _members(statements: tuple[fun.Let, ...]) -> Iterator[_Member]:
         if isinstance(let.expr, fun.Kernel | fun.Reduce | fun.Scan):
             if isinstance(let.expr, fun.Reduce) and not _along_rows(let.expr):
                 continue
+            if isinstance(let.expr, fun.Kernel) and contraction(let.expr) is not None:
+                continue  # a row of it has another tree, and reads all that the others read
             reads = Reads.of(let.expr)
             yield _Member(number, let, let.expr, reads.sites, reads.whole)
 

@@ -1,0 +1,175 @@
+"""Contractions: kernels whose elements each combine a row of something with a column of something.
+
+    kernel (.., i < n, j < m) {
+      let s = reduce (; k < l) { let p = multiply(a[i, k], b[k, j]) in p } with add
+      in s }
+
+What the reduction's body makes of (i, k) alone is its left side, what it makes of (j, k) alone its
+right side: each of their values is used for a whole row, or column, of elements. The tree of the
+reduction depends on whether a kernel is one (`weft.lower.register_tiles`), so that passes and
+lowering ask the same question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.ops.dtypes import DType
+from weft.sizes import ONE, ZERO
+
+BLOCK = 256
+"""Elements of the reduced dimension that are folded from left to right before their fold is
+combined with that of the blocks before: the tree of a contraction."""
+
+_SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
+_NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Statements of the reduction's body that one side takes, and what the joint ones use of it."""
+
+    statements: tuple[fun.Let, ...]
+    values: tuple[fun.Var, ...]
+
+    def reads(self) -> list[fun.Index]:
+        return [let.expr for let in self.statements if isinstance(let.expr, fun.Index)]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A kernel's one reduction, and its body in parts.
+
+    Attributes
+    ----------
+    let : fun.Let
+        What binds the sum, in the kernel's body or in a branch of it.
+    branch : fun.If or None
+        What has that statement in a branch.
+    row, column : fun.Range
+        The last two dimensions of the kernel's space.
+    left, right : Side
+        What does not vary with the column, and what does not vary with the row.
+    joint : tuple of fun.Let
+        What is left: scalar operations on values of both.
+    """
+
+    let: fun.Let
+    branch: fun.If | None
+    row: fun.Range
+    column: fun.Range
+    left: Side
+    right: Side
+    joint: tuple[fun.Let, ...]
+
+    @property
+    def reduce(self) -> fun.Reduce:
+        assert isinstance(self.let.expr, fun.Reduce)
+        return self.let.expr
+
+
+def contraction(kernel: fun.Kernel) -> Contraction | None:
+    """The kernel's parts where it is a contraction, else None."""
+    if len(kernel.space) < 2 or any(r.extent in (ZERO, ONE) for r in kernel.space[-2:]):
+        return None
+    found = _only_reduction(kernel.body)
+    if found is None:
+        return None
+    let, branch = found
+    reduce = let.expr
+    assert isinstance(reduce, fun.Reduce)
+    own = {r.index.name for r in kernel.space}
+    bound = {v.name for inner in walk.statements(kernel.body) for v in inner.pattern} | own
+    if not _simple(reduce) or reduce.space[0].extent.variables() & bound:
+        return None
+    inside = {v.name for inner in reduce.body.statements for v in inner.pattern}
+    if (walk.free_names(reduce.body) & bound) - inside - own - {reduce.space[0].index.name}:
+        return None
+    return _parts(kernel, let, branch)
+
+
+def _simple(reduce: fun.Reduce) -> bool:
+    """Whether it folds scalars over one dimension by one operation."""
+    if reduce.counter or not reduce.reduced == len(reduce.space) == len(reduce.neutral) == 1:
+        return False
+    operator = reduce.operator.body
+    return (
+        reduce.neutral[0].type.dtype in _NUMBERS
+        and len(operator.statements) == 1
+        and isinstance(operator.statements[0].expr, fun.Apply)
+        and operator.statements[0].expr.arguments == reduce.operator.params
+        and operator.results == operator.statements[0].pattern
+    )
+
+
+def _only_reduction(body: fun.Body) -> tuple[fun.Let, fun.If | None] | None:
+    """The one statement that is not of scalars alone: the body's own, or a branch's own."""
+    found: list[tuple[fun.Let, fun.If | None]] = []
+    for let in body.statements:
+        match let.expr:
+            case fun.Apply() | fun.Cast() | fun.SizeValue() | fun.Index():
+                pass
+            case fun.Reduce():
+                found.append((let, None))
+            case fun.If(_, then, otherwise):
+                for inner in (*then.statements, *otherwise.statements):
+                    if isinstance(inner.expr, fun.Reduce):
+                        found.append((inner, let.expr))
+                    elif not isinstance(inner.expr, _SCALARS):
+                        return None
+            case _:
+                return None
+    return found[0] if len(found) == 1 else None
+
+
+def _parts(kernel: fun.Kernel, let: fun.Let, branch: fun.If | None) -> Contraction | None:
+    assert isinstance(let.expr, fun.Reduce)
+    body = let.expr.body
+    row, column = kernel.space[-2:]
+    varies: dict[str, set[str]] = {r.index.name: {r.index.name} for r in (row, column)}
+    joint: list[fun.Let] = []
+    for inner in body.statements:
+        if not isinstance(inner.expr, _SCALARS):
+            return None
+        along = set[str]().union(*(varies.get(n, ()) for n in walk.used_names(inner.expr)))
+        varies |= {var.name: along for var in inner.pattern}
+        if len(along) == 2:
+            if not isinstance(inner.expr, fun.Apply | fun.Cast):
+                return None
+            joint.append(inner)
+    indices = {*varies.keys() & {row.index.name, column.index.name}, let.expr.space[0].index.name}
+    own = {var.name for inner in joint for var in inner.pattern}
+    used = {name for inner in joint for name in walk.used_names(inner.expr)} - own
+    (result,) = body.results
+    if not joint or used & indices or not (isinstance(result, fun.Var) and result.name in own):
+        return None
+    wanted = [v for inner in body.statements for v in inner.pattern if v.name in used]
+    right = _side(body, [v for v in wanted if column.index.name in varies[v.name]])
+    left = _side(body, [v for v in wanted if column.index.name not in varies[v.name]])
+    if not all(any(varies[v.name] for v in side.values) for side in (left, right)):
+        return None
+    if not (_reads_along(left, let.expr) and _reads_along(right, let.expr)):
+        return None
+    return Contraction(let, branch, row, column, left, right, tuple(joint))
+
+
+def _side(body: fun.Body, values: list[fun.Var]) -> Side:
+    """These values, and the statements that they need."""
+    needed = {value.name for value in values}
+    statements: list[fun.Let] = []
+    for let in reversed(body.statements):
+        if needed & {var.name for var in let.pattern}:
+            statements.append(let)
+            needed |= walk.used_names(let.expr)
+    return Side(tuple(reversed(statements)), tuple(values))
+
+
+def _reads_along(side: Side, reduce: fun.Reduce) -> bool:
+    """Whether it reads elements along the reduced dimension, none of them by a boundary rule."""
+    name = reduce.space[0].index.name
+    reads = side.reads()
+    return not any(any(read.boundary) for read in reads) and any(
+        name in index.variables() for read in reads for index in read.indices
+    )

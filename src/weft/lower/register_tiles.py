@@ -1,0 +1,345 @@
+"""Contractions in tiles of registers and caches, from packed panels.
+
+A tile of the space (rows, columns) is one thread's. For each block of the reduced dimension, what
+the rows give (the left side) and what the columns give (the right side) is computed once and laid
+out in panels, in the order in which it is used: for each reduced index, the values of as many rows
+or columns as a tile of registers has. Then, for each pair of panels, a tile of registers is filled:
+rows are unrolled and jammed, columns are vector lanes, and no sum goes to memory until the block
+ends. Sums of blocks are combined in the thread's own memory; the rest of the kernel's body follows
+when all blocks are done.
+
+    for k below block {
+      let x0 = left[k, 0]; let x1 = left[k, 1]; ..
+      for simd l below lanes { sum0[l] = fma(x0, right[k, l], sum0[l]) }
+      for simd l below lanes { sum1[l] = fma(x1, right[k, l], sum1[l]) }
+      ..
+    }
+
+The loops around a tile of registers are those of R. van de Geijn and K. Goto, "Anatomy of
+High-Performance Matrix Multiplication", ACM Transactions on Mathematical Software 34 (2008). An
+element is folded from left to right in blocks of `contractions.BLOCK`, wherever it lies in its
+tile, so that its bits depend on the reduced extent alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from weft.fun import nodes as fun
+from weft.fun.contractions import BLOCK, Contraction, contraction
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lmad import Lmad
+from weft.lower import bodies, bounds, kernels, rows, shapes
+from weft.lower.accumulation import Accumulation
+from weft.lower.emitter import Emitter
+from weft.lower.panels import Panels
+from weft.lower.registers import registers
+from weft.lower.rows import simd
+from weft.lower.unit import memory
+from weft.mem.nodes import MemArray
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
+
+ROWS = 192  # of a tile that one thread computes, at most
+COLUMNS = 512
+PARTS = 2  # tiles for each thread, at least, where there are so many rows
+
+
+def suits(e: Emitter, kernel: fun.Kernel) -> bool:
+    """Whether a kernel of the program's own statements is lowered here."""
+    if e.in_tile or e.serial or e.of_reduction:
+        return False
+    found = contraction(kernel)
+    if found is None or shapes.has_vector_math(found.reduce.body):
+        return False
+    return found.branch is None or _fact(e, kernel, found) is not None
+
+
+def _fact(e: Emitter, kernel: fun.Kernel, found: Contraction) -> Size | None:
+    """What is >= 0 where the reduction is wanted; None where that is no half of the plane."""
+    assert found.branch is not None
+    condition = found.branch.condition
+    for let in kernel.body.statements:
+        match let.expr:
+            case fun.SizeValue(size):
+                e.definitions[let.pattern[0].name] = "is", (size,)
+            case fun.Apply():
+                bodies.note(e, let.pattern[0], let.expr)
+            case _:
+                pass
+    facts = e.comparisons.get(condition.name) if isinstance(condition, fun.Var) else None
+    wanted = facts[0 if found.let in found.branch.then.statements else 1] if facts else ()
+    if len(wanted) != 1:
+        return None
+    (fact,) = wanted
+    names = (found.row.index.name, found.column.index.name)
+    inner = {v.name for let in kernel.body.statements for v in let.pattern}
+    if any(fact.degree(n) > 1 or fact.coefficient(n) not in (ZERO, ONE, -ONE) for n in names):
+        return None
+    return None if fact.variables() & inner else fact
+
+
+# ---------------------------------------------------------------- tiles
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """From `lower` to below `upper`, of which `first` to `last` are read."""
+
+    lower: imp.Expr
+    upper: imp.Expr
+    first: imp.Expr
+    last: imp.Expr
+
+
+class _Tiles:
+    """The lowering of one contraction."""
+
+    def __init__(self, e: Emitter, let: fun.Let, found: Contraction) -> None:
+        assert isinstance(let.expr, fun.Kernel)
+        self.e, self.let, self.kernel, self.found = e, let, let.expr, found
+        self.reduce = found.reduce
+        self.dtype = self.reduce.neutral[0].type.dtype
+        self.fact = None if found.branch is None else _fact(e, self.kernel, found)
+        rows_, lanes = registers().tile(self.dtype.itemsize, len(found.right.values))
+        self.left = Panels.of(e, found.left, found.row, rows_, ROWS)
+        self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS)
+        stride = -(-COLUMNS // lanes) * lanes
+        self.stride = stride
+        self.sums = e.unit.own_region((-(-ROWS // rows_) * rows_) * stride * self.dtype.itemsize)
+
+    def lower(self) -> None:
+        e, found = self.e, self.found
+        outer = self.kernel.space[:-2]
+        n, m = e.named(found.row.extent), e.named(found.column.extent)
+        height, width = self._shape(outer, n, m)
+        down, across = kernels.ceil(e, n, height), kernels.ceil(e, m, width)
+        plane = e.declare(machine("*", down, across))
+        tiles = e.declare(machine("*", plane, e.named(product(r.extent for r in outer))))
+        label = kernels.describe("contraction", self.kernel.space, self.let.pattern)
+        with ExitStack() as scopes:
+            for r in self.kernel.space:
+                scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+            tile = scopes.enter_context(kernels.parallel(e, tiles, label))
+            one = imp.ONE
+            kernels.decode(
+                e, outer, e.declare(machine("/", tile, e.declare(machine("max", one, plane))))
+            )
+            place = e.declare(machine("%", tile, e.declare(machine("max", one, plane))))
+            wide = e.declare(machine("max", one, across))
+            down_, across_ = machine("/", place, wide), machine("%", place, wide)
+            self._tile(
+                self._cut(e.declare(down_), height, n), self._cut(e.declare(across_), width, m)
+            )
+
+    def _shape(
+        self, outer: tuple[fun.Range, ...], n: imp.Expr, m: imp.Expr
+    ) -> tuple[imp.Expr, imp.Expr]:
+        """Rows and columns of a tile: whole panels, and enough tiles for all threads."""
+        e = self.e
+        threads = e.poly(Poly.var("threads"))
+        width = imp.integer(self.stride)
+        across = kernels.ceil(e, m, width)
+        lines = machine("*", machine("*", n, across), e.named(product(r.extent for r in outer)))
+        share = kernels.ceil(e, e.declare(lines), machine("*", threads, imp.integer(PARTS)))
+        panel = imp.integer(self.left.width)
+        whole = e.declare(machine("*", kernels.ceil(e, share, panel), panel))
+        most = imp.integer(self.left.most)
+        return e.declare(machine("max", panel, e.declare(machine("min", whole, most)))), width
+
+    def _cut(self, part: imp.Expr, size: imp.Expr, extent: imp.Expr) -> _Part:
+        e = self.e
+        lower = e.declare(machine("*", part, size), "lower")
+        upper = e.declare(machine("min", extent, e.declare(machine("+", lower, size))), "upper")
+        return _Part(lower, upper, lower, e.declare(machine("-", upper, imp.ONE)))
+
+    def _tile(self, down: _Part, across: _Part) -> None:
+        e = self.e
+        panels = tuple(
+            kernels.ceil(e, e.declare(machine("-", part.upper, part.lower)), imp.integer(p.width))
+            for part, p in ((down, self.left), (across, self.right))
+        )
+        row, lanes = e.unit.integer("r"), imp.integer(self.right.width)
+        height = e.declare(machine("*", panels[0], imp.integer(self.left.width)))
+        width = e.declare(machine("*", panels[1], lanes))
+        with e.loop(row, imp.ZERO, height):
+            var = e.unit.integer("l")
+            begin = e.declare(machine("*", row, imp.integer(self.stride)))
+            with simd(e, var, imp.ZERO, width, wide=True):
+                neutral = e.atom(self.reduce.neutral[0])
+                pointer = e.pointer(self.sums, self.dtype)
+                e.emit(imp.Store(pointer, machine("+", begin, var), neutral))
+        if self.fact is None:
+            self._sum(down, across, panels)
+        else:
+            self._sum_where(self.fact, down, across, panels)
+        self._finish(down, across)
+
+    def _sum_where(
+        self, fact: Size, down: _Part, across: _Part, panels: Sequence[imp.Expr]
+    ) -> None:
+        """The sums of the tile's rows and columns that some element wants."""
+        e, found = self.e, self.found
+        i, j = found.row.index.name, found.column.index.name
+        rows_ = self._wanted(fact, i, down, j, across)
+        columns = self._wanted(fact, j, across, i, down)
+        some = machine("<=", rows_.first, rows_.last)
+        conditional, ranges = e.conditional, e.ranges
+        with e.branch(e.declare(some)):
+            e.conditional = conditional or not bounds.refines(e, (fact,))
+            e.ranges = bounds.refine(e, (fact,))
+            e.known = (*e.known, fact)
+            self._sum(rows_, columns, panels)
+        e.conditional, e.ranges = conditional, ranges
+
+    def _wanted(self, fact: Size, name: str, part: _Part, other: str, others: _Part) -> _Part:
+        """The part whose fact holds for some index of the other part."""
+        e = self.e
+        if fact.degree(name) == 0:
+            e.bind(name, imp.ZERO)
+        e.bind(other, others.last if fact.coefficient(other) == ONE else others.first)
+        rest = e.named(fact.without(name))
+        if fact.coefficient(name) == ONE:
+            first = machine("max", part.first, e.declare(machine("-", imp.ZERO, rest)))
+            return replace(part, first=e.declare(first))
+        if fact.coefficient(name) == -ONE:
+            return replace(part, last=e.declare(machine("min", part.last, rest)))
+        # The index does not matter: all of the part, or nothing.
+        none = e.declare(machine("-", part.first, imp.ONE))
+        holds = machine(">=", rest, imp.ZERO)
+        return replace(part, last=e.declare(imp.Select(holds, part.last, none)))
+
+    def _sum(self, down: _Part, across: _Part, panels: Sequence[imp.Expr]) -> None:
+        """The sums of all blocks of the reduced dimension."""
+        e, r = self.e, self.reduce.space[0]
+        extent = e.named(r.extent)
+        start = e.unit.integer("g")
+        with (
+            e.loop(start, imp.ZERO, extent, step=BLOCK),
+            e.index(r.index.name, imp.ZERO, ZERO, r.extent),
+        ):
+            e.emit(imp.Poll())
+            left = e.declare(machine("-", extent, start))
+            size = e.declare(machine("min", imp.integer(BLOCK), left))
+            sides = ((down, self.left), (across, self.right))
+            for (part, side), count in zip(sides, panels, strict=True):
+                side.pack(e, r.index.name, start, size, count, part.lower, part.first, part.last)
+            q, p = e.unit.integer("q"), e.unit.integer("p")
+            with (
+                e.loop(q, imp.ZERO, panels[1]),
+                e.loop(p, imp.ZERO, panels[0]),
+                self._where(down.lower, p, across.lower, q),
+            ):
+                self._registers(p, q, size)
+
+    @contextmanager
+    def _where(self, row: imp.Expr, p: imp.Expr, column: imp.Expr, q: imp.Expr) -> Iterator[None]:
+        """Inside is what a pair of panels needs of which some element is wanted."""
+        e, fact = self.e, self.fact
+        if fact is None:
+            yield
+            return
+        for begin, panel, side in ((row, p, self.left), (column, q, self.right)):
+            name = side.range.index.name
+            first = machine("+", begin, machine("*", panel, imp.integer(side.width)))
+            if fact.coefficient(name) == ONE:
+                first = machine("+", first, imp.integer(side.width - 1))
+            e.bind(name, e.declare(first))
+        with e.branch(e.declare(machine(">=", e.named(fact), imp.ZERO))):
+            yield
+
+    # ------------------------------------------------------------ a tile of registers
+
+    def _registers(self, p: imp.Expr, q: imp.Expr, size: imp.Expr) -> None:
+        """The sums of a pair of panels over a block, combined with those of the blocks before."""
+        e, dtype = self.e, self.dtype
+        height, width = self.left.width, imp.integer(self.right.width)
+        neutral = e.atom(self.reduce.neutral[0])
+        sums = [e.local(dtype, self.right.width, "sum") for _ in range(height)]
+        for pointer in sums:
+            var = e.unit.integer("l")
+            with simd(e, var, imp.ZERO, width, wide=True):
+                e.emit(imp.Store(pointer, var, neutral))
+        k = e.unit.integer("k")
+        with e.loop(k, imp.ZERO, size):
+            left, right = self.left.at(e, p, k), self.right.at(e, q, k)
+            for row, pointer in enumerate(sums):
+                self.left.bind(e, machine("+", left, imp.integer(row)))
+                var = e.unit.integer("l")
+                with simd(e, var, imp.ZERO, width, wide=True):
+                    self.right.bind(e, e.declare(machine("+", right, var)))
+                    now = e.declare(imp.Load(pointer, var), depth=e.depth)
+                    e.emit(imp.Store(pointer, var, self._accumulated(now)))
+        total = e.pointer(self.sums, dtype)
+        first = e.declare(machine("*", p, imp.integer(height * self.stride)))
+        first = e.declare(machine("+", first, machine("*", q, width)))
+        for row, pointer in enumerate(sums):
+            at = e.declare(machine("+", first, imp.integer(row * self.stride)))
+            var = e.unit.integer("l")
+            with simd(e, var, imp.ZERO, width, wide=True):
+                place = e.declare(machine("+", at, var))
+                before = e.declare(imp.Load(total, place), depth=e.depth)
+                both = [before, imp.Load(pointer, var)]
+                e.emit(imp.Store(total, place, *bodies.apply_lambda(e, self.reduce.operator, both)))
+
+    def _accumulated(self, total: imp.Expr) -> imp.Expr:
+        """A sum with one more element, of panels that are bound."""
+        return Accumulation(self.e, self.found).of(total)
+
+    # ------------------------------------------------------------ what follows
+
+    def _finish(self, down: _Part, across: _Part) -> None:
+        """The rest of the kernel's body for every element of the tile."""
+        e, found = self.e, self.found
+        e.bind("lower." + self.sums, down.lower)
+        e.bind("left." + self.sums, across.lower)
+        body = _instead(self.kernel.body, found.let, self._read())
+        indices = tuple(Poly.var(r.index.name) for r in self.kernel.space)
+
+        def store(values: list[imp.Expr]) -> None:
+            for var, value in zip(self.let.pattern, values, strict=True):
+                e.store(memory(var), indices, value)
+
+        row = e.unit.integer("row")
+        with e.loop(row, down.lower, down.upper, hoist=True):
+            e.bind(found.row.index.name, row)
+            rows.lower_row(e, found.column.index.name, across.lower, across.upper, body, store)
+
+    def _read(self) -> fun.Let:
+        """The sum of an element read from the thread's own memory, instead of the reduction."""
+        found, stride = self.found, as_poly(self.stride)
+        extents = (found.row.extent, found.column.extent)
+        offset = -(Poly.var("lower." + self.sums) * stride + Poly.var("left." + self.sums))
+        index = Lmad(offset, ((extents[0], stride), (extents[1], ONE)))
+        array = fun.Var(self.sums, MemArray(self.dtype, extents, self.sums, index))
+        at = (Poly.var(found.row.index.name), Poly.var(found.column.index.name))
+        return replace(found.let, expr=fun.Index(array, at))
+
+
+def _instead(body: fun.Body, old: fun.Let, new: fun.Let) -> fun.Body:
+    """The body with one statement, perhaps of a branch, replaced."""
+    statements = []
+    for let in body.statements:
+        if let is old:
+            statements.append(new)
+        elif isinstance(let.expr, fun.If):
+            then, otherwise = let.expr.then, let.expr.otherwise
+            expr = replace(
+                let.expr, then=_instead(then, old, new), otherwise=_instead(otherwise, old, new)
+            )
+            statements.append(replace(let, expr=expr))
+        else:
+            statements.append(let)
+    return replace(body, statements=tuple(statements))
+
+
+def lower_contraction(e: Emitter, let: fun.Let) -> None:
+    """A kernel that `suits`."""
+    assert isinstance(let.expr, fun.Kernel)
+    found = contraction(let.expr)
+    assert found is not None
+    _Tiles(e, let, found).lower()
+    for var in let.pattern:
+        e.depths["@" + var.name] = e.depth

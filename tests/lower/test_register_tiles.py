@@ -1,0 +1,197 @@
+"""Contractions in tiles of registers: values, bits, reads, at sizes around those of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from lower.harness import IndexFailureError, agree, compiled, run
+
+from weft.fun.contractions import BLOCK
+from weft.fun.parse import parse
+from weft.lower import register_tiles
+from weft.lower.registers import Registers, registers
+
+RNG = np.random.default_rng(17)
+
+TEXT = """program contraction(a: TYPE[n, l], b: TYPE[SHAPE], y: TYPE[n, m]) sizes n, m, l {
+  let c: TYPE[n, m] = kernel (i < n, j < m) {
+    let s: TYPE = reduce (; k < l) from NEUTRAL {
+      let p: TYPE = a[i, k]
+      let q: TYPE = b[RIGHT]
+      let r: TYPE = JOINT
+      in r
+    } with (u: TYPE, v: TYPE) { let w: TYPE = OPERATOR(u, v) in w }
+    let z: TYPE = y[i, j]
+    let e: TYPE = add(s, z)
+    in e
+  }
+  in c
+}"""
+
+TRIANGLE = """program triangle(a: f64[n, l], b: f64[m, l], y: f64[n, m]) sizes n, m, l {
+  let c: f64[n, m] = kernel (i < n, j < m) {
+    let h: i64 = size FIRST
+    let g: bool = COMPARISON(h, j)
+    let e: f64 = if g {
+      let s: f64 = reduce (; k < l) from -0.0 {
+        let p: f64 = a[i, k]
+        let q: f64 = b[j, k]
+        let r: f64 = multiply(p, q)
+        in r
+      } with (u: f64, v: f64) { let w: f64 = add(u, v) in w }
+      in s
+    } else {
+      let z: f64 = y[i, j]
+      in z
+    }
+    in e
+  }
+  in c
+}"""
+
+SIZES = [(1, 1, 1), (1, 70, 3), (9, 25, 257), (8, 24, 256), (193, 5, 0), (7, 1061, 31),
+         (200, 530, 40), (67, 49, 521)]  # fmt: skip
+
+
+def contraction(
+    dtype: str = "f64", *, across: bool = False, operator: str = "add", neutral: str = "-0.0",
+    joint: str = "multiply(p, q)",
+) -> str:  # fmt: skip
+    text = TEXT.replace("TYPE", dtype).replace("OPERATOR", operator).replace("JOINT", joint)
+    text = text.replace("SHAPE", "m, l" if across else "l, m")
+    text = text.replace("NEUTRAL", neutral if dtype == "f64" else f"{neutral}_{dtype}")
+    return text.replace("RIGHT", "j, k" if across else "k, j")
+
+
+def inputs(
+    n: int, m: int, inner: int, dtype: Any = np.float64, *, across: bool = False
+) -> list[Any]:
+    shapes = ((n, inner), (m, inner) if across else (inner, m), (n, m))
+    return [(8 * RNG.random(shape) - 4).astype(dtype) for shape in shapes]
+
+
+def sizes(n: int, m: int, inner: int) -> dict[str, int]:
+    return {"n": n, "m": m, "l": inner}
+
+
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "i32"])
+def test_products(dtype: str, across: bool) -> None:
+    text = contraction(dtype, across=across, neutral="0" if dtype == "i32" else "-0.0")
+    segment = compiled(parse(text))
+    assert any(kernel.startswith("contraction") for kernel in segment.kernels)
+    numpy = {"f64": np.float64, "f32": np.float32, "i32": np.int32}[dtype]
+    for size in SIZES:
+        arguments = inputs(*size, numpy, across=across)
+        close = {"rtol": 1e-3, "atol": 1e-3} if dtype == "f32" else {"rtol": 1e-9, "atol": 1e-9}
+        agree(parse(text), arguments, segment=segment, **close, **sizes(*size))
+
+
+@pytest.mark.parametrize(
+    ("operator", "neutral", "joint"),
+    [
+        ("minimum", "+inf_f64", "add(p, q)"),
+        ("maximum", "-inf_f64", "multiply(p, q)"),
+        ("add", "-0.0", "divide(p, q)"),
+    ],
+)
+def test_other_elements_and_operators(operator: str, neutral: str, joint: str) -> None:
+    text = contraction(operator=operator, neutral=neutral, joint=joint)
+    segment = compiled(parse(text))
+    assert any(kernel.startswith("contraction") for kernel in segment.kernels)
+    for size in SIZES:
+        agree(parse(text), inputs(*size), segment=segment, rtol=1e-7, atol=1e-9, **sizes(*size))
+
+
+def test_bits_do_not_depend_on_the_part_that_is_computed() -> None:
+    segment = compiled(parse(contraction()))
+    a, b, y = inputs(61, 77, 2 * BLOCK + 3)
+    (whole,) = run(segment, [a, b, y], sizes(61, 77, 2 * BLOCK + 3))
+    for rows, columns in ((slice(3, 4), slice(0, 77)), (slice(10, 61), slice(40, 49))):
+        part = [np.ascontiguousarray(x) for x in (a[rows], b[:, columns], y[rows, columns])]
+        (one,) = run(segment, part, sizes(*part[2].shape, 2 * BLOCK + 3))
+        assert one.tobytes() == whole[rows, columns].tobytes()
+
+
+@pytest.mark.parametrize("shape", [Registers(16, 16), Registers(16, 32), Registers(32, 64)])
+def test_bits_do_not_depend_on_the_registers(
+    shape: Registers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = inputs(21, 50, 300)
+    (expected,) = run(compiled(parse(contraction())), arguments, sizes(21, 50, 300))
+    monkeypatch.setattr(register_tiles, "registers", lambda: shape)
+    (got,) = run(compiled(parse(contraction())), arguments, sizes(21, 50, 300))
+    assert got.tobytes() == expected.tobytes()
+
+
+def test_tiles_of_registers_fit() -> None:
+    for count, size in ((16, 16), (16, 32), (32, 16), (32, 64)):
+        for itemsize in (4, 8):
+            for loads in (1, 2, 3):
+                rows, lanes = Registers(count, size).tile(itemsize, loads)
+                vectors = lanes * itemsize // size
+                assert (rows + loads) * vectors + 2 <= count
+    assert registers().bytes >= 16
+
+
+@pytest.mark.parametrize(
+    ("first", "comparison"),
+    [("i + 1", "greater"), ("i", "greater"), ("i", "less"), ("i", "less_equal"),
+     ("3", "less"), ("2*i", "less"), ("n - 1 - i", "less_equal")],
+)  # fmt: skip
+def test_triangles(first: str, comparison: str) -> None:
+    text = TRIANGLE.replace("FIRST", first).replace("COMPARISON", comparison)
+    segment = compiled(parse(text))
+    tiled = any(kernel.startswith("contraction") for kernel in segment.kernels)
+    assert tiled is (first != "2*i")
+    for size in SIZES:
+        arguments = inputs(*size, across=True)
+        agree(parse(text), arguments, segment=segment, rtol=1e-9, atol=1e-9, **sizes(*size))
+
+
+def test_rows_that_no_element_wants_are_not_read() -> None:
+    """The last row of b is wanted by nothing: it need not be there."""
+    text = TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "greater")
+    text = text.replace("b: f64[m, l]", "b: f64[o, l]").replace("sizes n, m", "sizes n, m, o")
+    program, segment = parse(text), compiled(parse(text))
+    a, b, y = RNG.random((40, 9)), RNG.random((39, 9)), RNG.random((40, 40))
+    agree(program, [a, b, y], segment=segment, rtol=1e-9, n=40, m=40, o=39, l=9)
+    with pytest.raises(IndexFailureError):
+        run(segment, [a, b[:38].copy(), y], {"n": 40, "m": 40, "o": 38, "l": 9})
+
+
+def test_a_read_that_data_decides_is_checked() -> None:
+    text = contraction().replace("a: f64", "at: i64[n], a: f64").replace(
+        "let p: f64 = a[i, k]", "let o: i64 = at[i]\n      let p: f64 = a[o, k]"
+    ).replace("a: f64[n, l]", "a: f64[h, l]").replace("sizes n", "sizes h, n")  # fmt: skip
+    program, segment = parse(text), compiled(parse(text))
+    a, b, y = RNG.random((5, 300)), RNG.random((300, 30)), RNG.random((50, 30))
+    at = RNG.integers(0, 5, 50)
+    every = {"h": 5, "n": 50, "m": 30, "l": 300}
+    agree(program, [at, a, b, y], segment=segment, rtol=1e-9, **every)
+    at[31] = 5
+    with pytest.raises(IndexFailureError):
+        run(segment, [at, a, b, y], every)
+
+
+def test_more_dimensions_outside() -> None:
+    text = contraction().replace("[n, ", "[h, n, ").replace("[l, m]", "[h, l, m]")
+    text = text.replace("(i < n", "(g < h, i < n").replace("[i, ", "[g, i, ")
+    text = text.replace("b[k, j]", "b[g, k, j]").replace("sizes n", "sizes h, n")
+    segment = compiled(parse(text))
+    assert any(kernel.startswith("contraction") for kernel in segment.kernels)
+    a, b, y = (RNG.random((3, *s)) for s in ((33, 270), (270, 29), (33, 29)))
+    agree(parse(text), [a, b, y], segment=segment, rtol=1e-9, h=3, n=33, m=29, l=270)
+
+
+def test_text(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small tile of registers, as IMP."""
+    from weft.imp.show import show
+    from weft.lower.segment import lower_program
+    from weft.mem.introduce import introduce
+
+    monkeypatch.setattr(register_tiles, "registers", lambda: Registers(8, 16))
+    program, _, _ = lower_program(introduce(parse(contraction()), {}), "contraction")
+    golden(show(program))
