@@ -18,7 +18,7 @@ from weft.imp.nodes import machine
 from weft.lower.unit import Placed, Unit
 from weft.mem.nodes import Choice, MemArray
 from weft.ops.dtypes import DType
-from weft.sizes import Poly, Size
+from weft.sizes import Derived, Poly, Size, as_poly
 
 Stmts = list[imp.Stmt]
 
@@ -213,6 +213,22 @@ class Emitter:
                 term = machine("*", term, self.scalars[name])
             total = machine("-" if factor < 0 else "+", total, term)
         return total
+
+    def at_most(self, size: Size, limit: int) -> Size:
+        """The smaller one, as a size of the launch; the limit where that does not know the size."""
+        unit, most = self.unit, as_poly(limit)
+        if not size.variables() <= unit.sizes:
+            return most
+        name = next(
+            (d.name for d in unit.derived if (d.operation, d.left, d.right) == ("min", size, most)),
+            "",
+        )
+        if not name:
+            name = unit.fresh("least.")
+            unit.derived.append(Derived(name, "min", size, most))
+            least = machine("min", self.poly(size), imp.integer(limit))
+            self.bind(name, self.declare(least, depth=0))
+        return Poly.var(name)
 
     def named(self, poly: Size) -> imp.Expr:
         """The polynomial as a variable or constant."""

@@ -7,7 +7,7 @@ block: for k, for each row. Rows beyond those that are wanted repeat the last on
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import BLOCK, Side
@@ -17,7 +17,7 @@ from weft.lower import bodies
 from weft.lower.emitter import Emitter
 from weft.lower.rows import simd
 from weft.lower.unit import memory
-from weft.sizes import ONE
+from weft.sizes import ONE, Size
 
 NEAR = 8  # rows that are read side by side, where neighbours in memory are of one row
 
@@ -47,11 +47,16 @@ class Panels:
 
     @staticmethod
     def of(e: Emitter, side: Side, range_: fun.Range, width: int, about: int) -> Panels:
-        most = -(-about // width) * width
+        made = Panels(side, range_, width, -(-about // width) * width, ())
         blocks = tuple(
-            e.unit.own_region(most * BLOCK * value.type.dtype.itemsize) for value in side.values
+            e.unit.own_region(made.room(e) * (BLOCK * value.type.dtype.itemsize))
+            for value in side.values
         )
-        return Panels(side, range_, width, most, blocks)
+        return replace(made, blocks=blocks)
+
+    def room(self, e: Emitter) -> Size:
+        """How many rows there is room for: whole panels."""
+        return e.at_most(self.range.extent + self.width - 1, self.most)
 
     def at(self, e: Emitter, panel: imp.Expr, k: imp.Expr) -> imp.Expr:
         """Where the values of a panel at a reduced index of the block begin."""

@@ -106,9 +106,9 @@ class _Tiles:
         rows_, lanes = registers().tile(self.dtype.itemsize, len(found.right.values))
         self.left = Panels.of(e, found.left, found.row, rows_, ROWS)
         self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS)
-        stride = -(-COLUMNS // lanes) * lanes
-        self.stride = stride
-        self.sums = e.unit.own_region((-(-ROWS // rows_) * rows_) * stride * self.dtype.itemsize)
+        self.stride = self.right.most
+        row = -(-self.stride * self.dtype.itemsize // 64) * 64
+        self.sums = e.unit.own_region(self.left.room(e) * row)
 
     def lower(self) -> None:
         e, found = self.e, self.found

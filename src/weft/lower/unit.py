@@ -97,9 +97,8 @@ class Unit:
         self.scratch_end = self.scratch_end + count
         return name
 
-    def own_region(self, count: int) -> str:
-        """As many bytes of the workspace's end for each thread, as a block."""
-        stride = as_poly(-(-count // 64) * 64)
+    def own_region(self, stride: Size) -> str:
+        """As many bytes (a multiple of 64) of the workspace's end for each thread, as a block."""
         name = self.region(stride * Poly.var(THREADS))
         self.blocks[name] = replace(self.blocks[name], per_thread=stride, alone=True)
         return name
