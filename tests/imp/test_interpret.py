@@ -121,3 +121,23 @@ def test_the_checker_wants_a_local_array_to_flush() -> None:
     program = imp.Program("entry", 1, (), (*views, imp.Flush(far, imp.ZERO, other, imp.ONE)))
     with pytest.raises(InternalError, match="q is not a local array"):
         check(program)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_only_ordered_tiles_await_others(ordered: bool) -> None:
+    turn, tile = imp.Pointer("p", DType.I64), imp.Var("tile0", DType.I64)
+    body = (
+        imp.Await(turn, imp.ZERO, tile),
+        imp.Publish(turn, imp.ZERO, imp.machine("+", tile, imp.ONE)),
+    )
+    thread = imp.Var("thread", DType.I32)
+    parallel = imp.Parallel(tile, thread, imp.integer(5), body, ordered)
+    program = _program(imp.View(turn, 0, imp.ZERO), parallel)
+    if not ordered:
+        with pytest.raises(InternalError, match="a tile that may not have begun"):
+            check(program)
+        return
+    check(program)
+    memory = np.zeros(1, np.int64)
+    interpret(program, [memory.view(np.uint8)], [1])
+    assert memory[0] == 5

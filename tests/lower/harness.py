@@ -49,6 +49,7 @@ struct weft_context {
     int32_t threads;
     int32_t error;
     int64_t detail[4];
+    void (*parallel_in_order)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
 };
 struct job { weft_context *context; void (*tile)(void *, int64_t, int32_t); void *closure;
              int64_t tiles; int64_t next; };
@@ -85,6 +86,7 @@ class Context(ctypes.Structure):
         ("threads", ctypes.c_int32),
         ("error", ctypes.c_int32),
         ("detail", ctypes.c_int64 * 4),
+        ("parallel_in_order", ctypes.c_void_p),
     ]
 
 
@@ -158,8 +160,9 @@ class Launch:
         self.integers = (ctypes.c_int64 * max(1, len(integers)))(*integers)
         self.cancel = ctypes.c_int32(0)
         self.context = Context(
-            pool_address(), ctypes.addressof(self.cancel), threads, 0, (ctypes.c_int64 * 4)()
-        )
+            pool_address(), ctypes.addressof(self.cancel), threads, 0, (ctypes.c_int64 * 4)(),
+            pool_address(),
+        )  # fmt: skip
         self.entry = library(segment.source, flags)[segment.entry]
         self.segment = segment
 

@@ -17,6 +17,8 @@ typedef struct weft_context {
     int32_t threads;
     int32_t error;
     int64_t detail[4];
+    void (*parallel_in_order)(struct weft_context *, void (*tile)(void *, int64_t, int32_t),
+                              void *, int64_t tiles);
 } weft_context;
 """
 
@@ -85,7 +87,8 @@ static void tile(void *given, int64_t tile, int32_t thread) {
 }
 int32_t entry(weft_context *context, char *const *buffers, const int64_t *integers) {
     closure c = {(int64_t *)buffers[0], 0};
-    context->parallel_for(context, tile, &c, integers[0]);
+    if (integers[1]) context->parallel_in_order(context, tile, &c, integers[0]);
+    else context->parallel_for(context, tile, &c, integers[0]);
     return context->error;
 }
 """
@@ -126,5 +129,5 @@ def spin() -> Segment:
 
 
 def order() -> Segment:
-    """For each tile its thread, and how many began before it; integers tiles, threads."""
-    return segment(ORDER, 1, ("tiles", "threads"))
+    """For each tile its thread, and how many began before; integers tiles, ordered, threads."""
+    return segment(ORDER, 1, ("tiles", "ordered", "threads"))

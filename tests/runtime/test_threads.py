@@ -129,7 +129,7 @@ def test_a_thread_leaves_a_share_when_it_is_done(
     device: CpuDevice, tiles: int, count: int
 ) -> None:
     cells = np.full((tiles, 2), -1, np.int64)
-    device.load(segments.order()).call((tiles, count), (cells.ctypes.data, 0))
+    device.load(segments.order()).call((tiles, 0, count), (cells.ctypes.data, 0))
     assert sorted(cells[:, 1]) == list(range(tiles))
     parts = min(tiles, count, 64)
     bounds = [tiles // parts * i + tiles % parts * i // parts for i in range(parts + 1)]
@@ -141,6 +141,16 @@ def test_a_thread_leaves_a_share_when_it_is_done(
         runs = [s for i, s in enumerate(entered) if i == 0 or entered[i - 1] != s]
         assert len(set(runs)) == len(runs)  # never back to a share that it left
         assert all(np.diff(mine)[np.diff(entered) == 0] > 0)  # and in order within one
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_ordered_tiles_begin_in_order(device: CpuDevice, count: int) -> None:
+    cells = np.full((999, 2), -1, np.int64)
+    device.load(segments.order()).call((999, 1, count), (cells.ctypes.data, 0))
+    assert sorted(cells[:, 1]) == list(range(999))
+    in_order = np.argsort(cells[:, 1])
+    for thread in np.unique(cells[:, 0]):
+        assert all(np.diff(in_order[cells[in_order, 0] == thread]) > 0)
 
 
 def test_calls_from_many_threads(device: CpuDevice) -> None:

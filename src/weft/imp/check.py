@@ -31,7 +31,7 @@ class _Checker:
         self.scope: dict[str, tuple[DType, bool]] = {}  # dtype, whether it may be assigned
         self.pointers: dict[str, DType] = {}
         self.taken: set[str] = set()
-        self.in_tile = False
+        self.in_tile, self.ordered = False, True
         self.locals: set[str] = set()
         self.loops = 0
 
@@ -163,6 +163,8 @@ class _Checker:
                 self.expr(index, DType.I64)
                 self.expr(extent, DType.I64)
             case imp.Await(pointer, index, value) | imp.Publish(pointer, index, value):
+                ordered = isinstance(statement, imp.Publish) or self.ordered
+                self.require(ordered, "waiting for a tile that may not have begun")
                 self.require(pointer.dtype is DType.I64, "waiting for what is not an int64")
                 self.use(pointer)
                 self.expr(index, DType.I64)
@@ -196,8 +198,9 @@ class _Checker:
         scope, pointers, loops = self.scope, self.pointers, self.loops
         self.scope = {name: (dtype, False) for name, (dtype, _) in scope.items()}
         self.pointers = {n: dtype for n, dtype in pointers.items() if n not in self.locals}
-        self.in_tile, self.loops = True, 0
+        self.in_tile, self.ordered, self.loops = True, parallel.ordered, 0
         self.declare(parallel.tile, mutable=False)
         self.declare(parallel.thread, mutable=False)
         self.block(parallel.body)
-        self.in_tile, self.scope, self.pointers, self.loops = False, scope, pointers, loops
+        self.in_tile, self.ordered = False, True
+        self.scope, self.pointers, self.loops = scope, pointers, loops

@@ -165,7 +165,8 @@ class _Run:
 
     def parallel(self, parallel: imp.Parallel) -> None:
         scalars = dict(self.scalars)
-        for tile in range(self.integer(parallel.tiles)):
+        tiles = range(self.integer(parallel.tiles))
+        for tile in tiles if parallel.ordered else reversed(tiles):  # any order will do
             self.scalars[parallel.tile.name] = np.int64(tile)
             self.scalars[parallel.thread.name] = np.int32(0)
             try:

@@ -13,7 +13,7 @@
               | "for" var "from" expr "to" expr ["step" integer] ["simd" [lanes]]
                 ["unroll" integer] block
               | "while" expr block | "break"
-              | "parallel" tile thread "below" expr block
+              | "parallel" tile thread "below" expr ["ordered"] block
               | "poll" | "fail" code index extent | "abandon"
               | "await" pointer index expr | "publish" pointer index expr | "lock" pointer index
     expr      = constant | var | operation of the scalar table | cast
@@ -22,8 +22,9 @@
 Scalars are variables of a dtype; memory is reached through pointers only. The iterations
 of a `simd` loop are independent but for its declared reductions. The body of a `parallel`
 statement runs once for each tile, on any thread, and sees the variables around it as they
-were when the statement began; tiles are handed out in increasing order. `abandon`
-leaves the tile (or, outside of one, the program) at once.
+were when the statement began. Tiles of an `ordered` one begin in increasing order, and may
+await what earlier ones publish; others begin in any order. `abandon` leaves the tile (or,
+outside of one, the program) at once.
 """
 
 from __future__ import annotations
@@ -253,6 +254,7 @@ class Parallel:
     thread: Var
     tiles: Expr
     body: tuple[Stmt, ...]
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

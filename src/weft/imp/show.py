@@ -93,8 +93,9 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line("}")
         case imp.Break():
             line("break")
-        case imp.Parallel(tile, thread, tiles, body):
-            line(f"parallel {tile.name} {thread.name} below {show_expr(tiles)} {{")
+        case imp.Parallel(tile, thread, tiles, body, ordered):
+            word = " ordered" if ordered else ""
+            line(f"parallel {tile.name} {thread.name} below {show_expr(tiles)}{word} {{")
             _block(body, depth, lines)
             line("}")
         case imp.Poll():

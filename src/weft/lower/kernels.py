@@ -16,7 +16,8 @@ from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 BLOCK = 16  # columns of a tile where rows of one array are columns of another
-TILE = 1 << 18  # operations in a tile: at least so many, to hide its cost,
+TILE = 1 << 16  # operations in a tile: at least so many, to be worth waking a thread;
+SEVERAL = 1 << 18  # at least so many where a thread has several, to hide what a tile costs;
 LARGE = 1 << 22  # and at most so many, to balance, and to stop soon when asked to
 SHARES = 16  # tiles for each thread, where they are neither small nor large
 
@@ -158,6 +159,7 @@ def parallel_rows(
     least: int = 1,
     most: int = 0,
     around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
+    ordered: bool = False,
 ) -> None:
     """`row(lower, upper)` for every row of the outer space, cut into tiles.
 
@@ -165,14 +167,14 @@ def parallel_rows(
     not left to the amount of work and the number of threads.
     Parts have `least` elements if there are as many for each thread, and no more than `most`,
     if that is given. `around` stands around
-    what each tile does.
+    what each tile does; tiles that are `ordered` may await earlier ones.
     """
     length = e.named(extent)
     count = e.named(product(r.extent for r in outer))
     work = e.named(weight if weight.variables() <= e.scalars.keys() else as_poly(1024))
     one = imp.ONE
     operations = _tile_work(e, count, length, work) if tile_work is None else imp.integer(tile_work)
-    target = e.declare(machine("max", one, e.declare(machine("/", operations, work))))
+    target = e.declare(machine("max", one, ceil(e, operations, work)))
     if least > 1:
         share = e.declare(machine("/", length, e.poly(Poly.var("threads"))))
         floor = e.declare(machine("min", imp.integer(least), share))
@@ -187,12 +189,12 @@ def parallel_rows(
     chunks = e.declare(ceil(e, length, e.declare(machine("max", one, chunk))))
     if outer:
         share = e.declare(machine("max", one, e.declare(machine("min", length, chunk))))
-        group = e.declare(machine("max", one, e.declare(machine("/", target, share))))
+        group = e.declare(ceil(e, target, share))
         tiles = e.declare(machine("*", ceil(e, count, group), chunks))
     else:
         tiles = chunks
     with ExitStack() as inside:
-        tile = inside.enter_context(parallel(e, tiles, label))
+        tile = inside.enter_context(parallel(e, tiles, label, ordered=ordered))
         if around is not None:
             inside.enter_context(around(tile))
         last = e.declare(machine("max", one, chunks)) if outer else chunks
@@ -211,11 +213,15 @@ def parallel_rows(
 
 
 def _tile_work(e: Emitter, count: imp.Expr, length: imp.Expr, work: imp.Expr) -> imp.Expr:
-    """Operations in a tile: large tiles keep each thread in memory of its own for longer."""
-    threads = e.declare(machine("*", e.poly(Poly.var("threads")), imp.integer(SHARES)))
+    """Operations in a tile: as many tiles for each thread, and so large that they are worth it."""
     points = e.declare(machine("*", count, length))
-    share = e.declare(machine("/", e.declare(machine("*", points, work)), threads))
-    least = e.declare(machine("max", share, imp.integer(TILE)))
+    total = e.declare(machine("*", points, work))
+    threads = e.poly(Poly.var("threads"))
+    several = e.declare(machine("/", total, machine("*", threads, imp.integer(SEVERAL))))
+    shares = e.declare(machine("max", imp.ONE, several))
+    shares = e.declare(machine("min", imp.integer(SHARES), shares))
+    even = ceil(e, total, e.declare(machine("*", threads, shares)))
+    least = e.declare(machine("max", even, imp.integer(TILE)))
     return e.declare(machine("min", least, imp.integer(LARGE)))
 
 
@@ -226,7 +232,9 @@ def ceil(e: Emitter, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
 
 
 @contextmanager
-def parallel(e: Emitter, tiles: imp.Expr, label: str) -> Iterator[imp.Var]:
+def parallel(
+    e: Emitter, tiles: imp.Expr, label: str, *, ordered: bool = False
+) -> Iterator[imp.Var]:
     """A parallel loop over tiles; inside, memory of a thread is that of the tile's thread."""
     tile, thread = e.unit.integer("tile"), imp.Var("thread", DType.I32)
     pointers, polynomials = dict(e.pointers), dict(e.polynomials)
@@ -240,7 +248,7 @@ def parallel(e: Emitter, tiles: imp.Expr, label: str) -> Iterator[imp.Var]:
     e.pointers = {**shared, **pointers}
     e.polynomials = polynomials
     e.unit.kernels.append(label)
-    e.emit(imp.Parallel(tile, thread, tiles, tuple(statements)))
+    e.emit(imp.Parallel(tile, thread, tiles, tuple(statements), ordered))
 
 
 def describe(kind: str, space: tuple[fun.Range, ...], pattern: tuple[fun.Var, ...]) -> str:

@@ -124,7 +124,7 @@ def _parallel(
     tiles = e.declare(machine("*", groups, parts))
     label = kernels.describe("scan", scan.space, let.pattern)
     large = past_caches.is_large(e, scan.space, [memory(var) for var in let.pattern])
-    with kernels.parallel(e, tiles, label) as number:
+    with kernels.parallel(e, tiles, label, ordered=True) as number:
         part = e.declare(machine("%", number, parts))
         group = e.declare(machine("/", number, parts))
         start = e.declare(machine("*", part, imp.integer(TILE)))

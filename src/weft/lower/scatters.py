@@ -264,6 +264,7 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
     shared = [e.shared_pointer(memory(var).block, var.type.dtype) for var in let.pattern]
     e.emit(imp.Store(turn, imp.ZERO, imp.ZERO))
     label = kernels.describe("scatter", scatter.space, let.pattern)
+    exact = all(var.type.dtype.kind in "biu" for var in let.pattern)
     neutral = [scans.neutral(operator, k) for k in range(len(let.pattern))]
     fit = e.declare(machine("/", imp.integer(HALF_CACHE), e.declare(machine("max", imp.ONE, size))))
     two = imp.Select(machine(">=", fit, imp.integer(2)), imp.integer(2), imp.ONE)
@@ -287,7 +288,6 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
             start = machine("*", machine("&", var, mask), size)
             e.emit(imp.Store(offsets[0], var, imp.Cast(DType.I32, start)))
         yield
-        exact = all(var.type.dtype.kind in "biu" for var in let.pattern)
         e.emit(imp.Lock(turn, imp.ZERO) if exact else imp.Await(turn, imp.ZERO, tile))
         _merge(e, let, scatter, size, copies, arrays, shared)
         after = imp.ZERO if exact else machine("+", tile, imp.ONE)
@@ -308,8 +308,9 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
         _blocks(e, let, scatter, lower, upper, address, 1, DType.I32, consume)
 
     kernels.parallel_rows(
-        e, outer, last.extent, as_poly(1), label, row, tile_work=TILE, around=around
-    )
+        e, outer, last.extent, as_poly(1), label, row, tile_work=TILE, around=around,
+        ordered=not exact,
+    )  # fmt: skip
 
 
 def _dense(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> imp.Expr:

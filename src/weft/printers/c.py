@@ -30,6 +30,7 @@ struct weft_context {
     int32_t threads;
     int32_t error;
     int64_t detail[4];
+    void (*parallel_in_order)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
 };
 """
 _FAIL = """static __attribute__((cold, noinline)) void
@@ -138,7 +139,8 @@ class CPrinter(Printer):
         self.line("{")
         self.line(f"    struct closure_{number} closure = {{context, buffers{values}}};")
         tiles = self.bare(parallel.tiles)
-        self.line(f"    context->parallel_for(context, tile_{number}, &closure, {tiles});")
+        function = "parallel_in_order" if parallel.ordered else "parallel_for"
+        self.line(f"    context->{function}(context, tile_{number}, &closure, {tiles});")
         self.line("}")
         self.poll()
 

@@ -6,6 +6,7 @@
  *
  * Tiles are dealt out in shares, one for each thread and the same in each job: what a
  * thread wrote in one job is in its cache in the next. Who has done its own helps others.
+ * Tiles that wait for earlier ones are one share.
  * Workers wait for the next job awake for some time, longer while a call goes on.
  *
  * A forked child starts with no workers and builds its own at its first job. SIGINT sets
@@ -22,12 +23,14 @@
 #include <time.h>
 
 typedef struct weft_context {
-    void (*parallel_for)(struct weft_context *, void (*tile)(void *closure, int64_t tile, int32_t thread),
+    void (*parallel_for)(struct weft_context *, void (*tile)(void *, int64_t, int32_t),
                          void *closure, int64_t tiles);
     volatile int32_t *cancel;
     int32_t threads;
     int32_t error;
     int64_t detail[4];
+    void (*parallel_in_order)(struct weft_context *, void (*tile)(void *, int64_t, int32_t),
+                              void *closure, int64_t tiles);
 } weft_context;
 
 typedef int32_t weft_entry(weft_context *context, char *const *buffers, const int64_t *integers);
@@ -346,8 +349,8 @@ static int64_t first_tile(const job *of, int64_t tiles, int32_t part) {
     return tiles / of->parts * part + tiles % of->parts * part / of->parts;
 }
 
-static void parallel_for(weft_context *context, void (*tile)(void *, int64_t, int32_t),
-                         void *closure, int64_t tiles) {
+static void run(weft_context *context, void (*tile)(void *, int64_t, int32_t), void *closure,
+                int64_t tiles, int32_t shares) {
     int32_t threads = context->threads;
     if (tiles <= 1 || threads <= 1 || inside_tile) {
         int32_t thread = inside_tile ? inside_tile - 1 : 0;
@@ -368,7 +371,7 @@ static void parallel_for(weft_context *context, void (*tile)(void *, int64_t, in
     mine.threads = threads;
     mine.joined = 1;
     atomic_init(&mine.running, 0);
-    mine.parts = most < SHARES ? most : SHARES;
+    mine.parts = most < shares ? most : shares;
     for (int32_t i = 0; i < mine.parts; i++) {
         atomic_init(&mine.shares[i].next, first_tile(&mine, tiles, i));
         mine.shares[i].end = first_tile(&mine, tiles, i + 1);
@@ -377,6 +380,17 @@ static void parallel_for(weft_context *context, void (*tile)(void *, int64_t, in
     run_tiles(&mine, 0, 0);
     withdraw(&mine);
     if (unfinished(&mine)) atomic_store(&((call *)context)->skipped, 1);
+}
+
+static void parallel_for(weft_context *context, void (*tile)(void *, int64_t, int32_t),
+                         void *closure, int64_t tiles) {
+    run(context, tile, closure, tiles, SHARES);
+}
+
+/* Tiles begin in increasing order, so that one may wait for those before it. */
+static void parallel_in_order(weft_context *context, void (*tile)(void *, int64_t, int32_t),
+                              void *closure, int64_t tiles) {
+    run(context, tile, closure, tiles, 1);
 }
 
 /* ------------------------------------------------------------ the call from Python */
@@ -396,6 +410,7 @@ int32_t weft_call(record *given) {
     call mine = {.cancelled = 0};
     weft_context *context = &mine.context;
     context->parallel_for = parallel_for;
+    context->parallel_in_order = parallel_in_order;
     context->cancel = given->cancel ? given->cancel : &mine.cancelled;
     context->threads = given->threads < 1 ? 1
         : given->threads > MAXIMUM_THREADS ? MAXIMUM_THREADS : (int32_t)given->threads;
