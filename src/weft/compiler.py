@@ -100,11 +100,12 @@ def with_memory(
 
 
 def with_versions(
-    program: fun.Program, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect = "c"
-) -> tuple[mem.Program, ...]:
+    program: fun.Program, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect = "c",
+    donated: Mapping[str, int] | None = None,
+) -> tuple[mem.Program, ...]:  # fmt: skip
     """With memory: first the version for all calls, then perhaps one that has conditions."""
     without = optimise.split()
-    made = hoist(introduce(program, layouts))
+    made = hoist(introduce(program, layouts, donated=donated))
     found = (made,) if "no-short-circuit" in without else versions(made)
     if dialect == "c" and "no-short-circuit" not in without:
         found = tuple(map(choose_buffers, found))  # other dialects know no pointers that change
@@ -116,6 +117,7 @@ def compile_segment(
     layouts: Mapping[str, Layout],
     optimise: str = "",
     dialect: Dialect = "c",
+    donated: Mapping[str, int] | None = None,
 ) -> Segment:
     """An optimised program without library calls, as one segment.
 
@@ -128,10 +130,13 @@ def compile_segment(
         Which memory passes to leave out, as in `weft.config`.
     dialect : {"c", "opencl", "cuda"}
         C is what there is for a program that has no form in the dialect; a remark says why.
+    donated : mapping of str to int, optional
+        In C: parameters that may be overwritten, each with the number of the result, of its
+        type, that comes to lie there.
     """
     if dialect == "c":
         return _lowered(
-            with_versions(program, layouts, optimise),
+            with_versions(program, layouts, optimise, donated=donated),
             lambda version: lower_segment(version, ENTRY, c.print_program),
         )
     printer = opencl if dialect == "opencl" else cuda

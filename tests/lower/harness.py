@@ -140,6 +140,8 @@ class Launch:
             np.asarray(a, dtype=slot.dtype)
             for a, slot in zip(arguments, segment.params, strict=True)
         ]
+        for _, param in segment.donated:
+            self.arguments[param] = self.arguments[param].copy()
         for array, slot in zip(self.arguments, segment.params, strict=True):
             for d, stride in enumerate(array.strides):
                 values.setdefault(f"{slot.name}.stride{d}", stride // array.itemsize)
@@ -152,6 +154,8 @@ class Launch:
             np.full([max(0, e.evaluate(values)) for e in slot.shape], 99).astype(slot.dtype)
             for slot in segment.results
         ]
+        for result, param in segment.donated:
+            self.results[result] = self.arguments[param]
         self.workspace = aligned(max(1, segment.workspace.evaluate(values)))
         self.workspace[:] = 255  # nothing may rely on zeroed memory
         pointers = [a.ctypes.data for a in (*self.arguments, *self.results, self.workspace)]

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from lower.harness import QUICK, agree, run, sizes_of
-from mem.validity import forms
+from mem.validity import donatable, forms
 from programs.agree import assert_agree
 from programs.random_memory import generate
 
@@ -23,7 +23,7 @@ def compiled_agree(seed: int) -> None:
     program = known[seed % len(known)]
     wanted = interpret(program, case.arguments, case.sizes)
     values = sizes_of(program, case.arguments, case.sizes)
-    segment = compile_segment(program, {})
+    segment = compile_segment(program, {}, donated=donatable(program) if seed % 2 else {})
     versions = [segment]
     if segment.better is not None and segment.better.suits(values):
         versions.append(segment.better.segment)

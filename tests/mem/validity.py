@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from programs.agree import assert_agree
@@ -35,12 +35,13 @@ def is_valid(
     arguments: Sequence[Any],
     sizes: dict[str, int],
     stages: Sequence[str] = STAGES,
+    donated: Mapping[str, int] | None = None,
 ) -> None:
     """Assert that a program is valid after each stage of memory passes."""
     wanted = by_value(program, arguments, sizes)
     done = []
     for stage in stages:
-        for with_blocks in with_versions(program, {}, stage):
+        for with_blocks in with_versions(program, {}, stage, donated=donated):
             if with_blocks in done or not suits(with_blocks, sizes):
                 continue
             done.append(with_blocks)
@@ -51,6 +52,19 @@ def is_valid(
             except Exception as error:
                 error.add_note(f"without {stage!r}:\n{show(with_blocks)}")
                 raise
+
+
+def donatable(program: fun.Program) -> dict[str, int]:
+    """Parameters, each with a result of its type, other results for other parameters."""
+    found: dict[str, int] = {}
+    types = program.result_types
+    for param in program.params:
+        for number in range(len(types)):
+            if types[number] == param.type and number not in found.values():
+                if isinstance(param.type, fun.Array):
+                    found[param.name] = number
+                break
+    return found
 
 
 def suits(program: mem.Program, sizes: dict[str, int]) -> bool:
@@ -76,12 +90,15 @@ def forms(program: fun.Program) -> list[fun.Program]:
 def holds(case: Case) -> None:
     for program in forms(case.program):
         is_valid(program, case.arguments, case.sizes)
+        if donated := donatable(program):
+            is_valid(program, case.arguments, case.sizes, donated=donated)
 
 
 def holds_after_all(case: Case, seed: int) -> None:
     """As `holds`, of one form of the program, which the seed chooses, after all passes."""
     program = nest(optimise(case.program)) if seed % 2 else case.program
-    is_valid(program, case.arguments, case.sizes, STAGES[-1:])
+    donated = donatable(program) if seed % 3 else {}
+    is_valid(program, case.arguments, case.sizes, STAGES[-1:], donated)
 
 
 def fails(case: Case) -> bool:

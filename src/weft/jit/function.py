@@ -355,9 +355,15 @@ class Jitted:
         )
         facts = (*facts_of(walk, guards), *assumed)
         return Variant(
-            Computation(program), origins, tuple(walk.derived), facts, inputs, containers,
-            outputs,
+            Computation(program, self._replaced(program, inputs, outputs)), origins,
+            tuple(walk.derived), facts, inputs, containers, outputs,
         )  # fmt: skip
+
+    def _replaced(
+        self, program: fun.Program, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
+    ) -> dict[str, int]:
+        """Parameters that results are to replace, and the numbers of those."""
+        return {}
 
     def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
         """The program to be compiled, and facts under which it is what was traced."""

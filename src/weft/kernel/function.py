@@ -19,7 +19,7 @@ from weft.frontend.containers import flatten, unflatten
 from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
 from weft.io.held import share_memory
-from weft.jit.arguments import Foreign, as_data, concrete, exact_key
+from weft.jit.arguments import Argument, Foreign, as_data, concrete, exact_key
 from weft.jit.function import Jitted, Ready, Variant
 from weft.kernel.annotations import (
     ArrayType,
@@ -229,6 +229,17 @@ class KernelFunction(Jitted):
         data = [concrete(as_data(leaf)) for leaf in leaves]
         static = (*same_memory(data), settings().optimise)
         return self._variant(data, structure, static)[0].computation.program
+
+    def _replaced(
+        self, program: fun.Program, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
+    ) -> dict[str, int]:
+        names = {
+            given.number: param.name
+            for given, param in zip(inputs, program.params, strict=True)
+            if isinstance(given, Argument)
+        }
+        written = enumerate(outputs[1 : outputs[0] + 1])
+        return {names[number]: k for k, number in written if number in names}
 
     def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
         """The program with loops whose rounds are independent as kernels."""

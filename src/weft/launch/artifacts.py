@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from weft.plan.archive import (
     segment_to_json,
 )  # fmt: skip
 from weft.plan.decisions import Choices, Decided
+from weft.plan.donations import donations
 from weft.plan.seams import (
     CallPiece,
     CompiledPiece,
@@ -158,22 +159,36 @@ class Artifacts:
         layouts: Mapping[str, Layout],
         optimise: str = "",
         dialect: Dialect = "c",
+        donated: Mapping[str, int] | None = None,
     ) -> Artifact:
-        """The compiled program, from the cache where it is there."""
+        """The compiled program, from the cache where it is there.
+
+        It may overwrite the parameters that are `donated`, each with the result of that number.
+        """
         lie = ",".join(f"{name}:{layout}" for name, layout in sorted(layouts.items()))
+        given = donated or {}
+        over = ",".join(f"{name}:{number}" for name, number in sorted(given.items()))
         return find_or_make(  # type: ignore[no-any-return]
-            ("artifact", self.text, str(decided), lie, optimise, dialect),
-            lambda: self._make(decided, layouts, optimise, dialect),
+            ("artifact", self.text, str(decided), lie, optimise, dialect, over),
+            lambda: self._make(decided, layouts, optimise, dialect, given),
             _artifact_to_json, _artifact_from_json,
         )  # fmt: skip
 
     def _make(
-        self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect
-    ) -> Artifact:
+        self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect,
+        donated: Mapping[str, int],
+    ) -> Artifact:  # fmt: skip
         contiguous = frozenset(p.name for p in self.program.params if p.name not in layouts)
         program = self.finished(decided, contiguous)
+        pieces = cut_at_calls(program)
+        over: Sequence[Mapping[str, int]] = [{}] * len(pieces)
+        if donated:
+            over = donations(program, pieces, donated, layouts)
         return Artifact(
-            tuple(_compiled(p, layouts, optimise, dialect) for p in cut_at_calls(program)),
+            tuple(
+                _compiled(piece, layouts, optimise, dialect, own)
+                for piece, own in zip(pieces, over, strict=True)
+            ),
             program.derived,
             tuple(a.name if isinstance(a, fun.Var) else a for a in program.body.results),
             view_roots(program),
@@ -190,15 +205,16 @@ def view_roots(program: fun.Program) -> dict[str, str]:
 
 
 def _compiled(
-    piece: Piece, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect
-) -> ArtifactPiece:
+    piece: Piece, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect,
+    donated: Mapping[str, int],
+) -> ArtifactPiece:  # fmt: skip
     if not isinstance(piece, CompiledPiece):
         return piece
     from weft.compiler import compile_segment
 
     names = tuple(param.name for param in piece.program.params)
     lie = {name: layouts[name] for name in names if name in layouts}
-    segment = compile_segment(piece.program, lie, optimise, dialect)
+    segment = compile_segment(piece.program, lie, optimise, dialect, donated)
     return SegmentPiece(segment, names, piece.results)
 
 

@@ -57,10 +57,19 @@ def _needs_c(artifact: Artifact) -> bool:
 
 
 class Computation:
-    """A traced program, compiled as its launches need it."""
+    """A traced program, compiled as its launches need it.
 
-    def __init__(self, program: fun.Program) -> None:
+    Parameters
+    ----------
+    program : fun.Program
+    replaced : mapping of str to int, optional
+        Parameters that results of those numbers are to replace: a launch to which one array
+        is given for both updates it in place where it can.
+    """
+
+    def __init__(self, program: fun.Program, replaced: Mapping[str, int] | None = None) -> None:
         self.program = program
+        self.replaced = replaced or {}
         self.names = tuple(param.name for param in program.params)
         self.is_array = tuple(isinstance(p.type, fun.Array) for p in program.params)
         self.results = program.body.results
@@ -105,7 +114,8 @@ class Computation:
         if where != CPU:
             find(where, current)  # under its limit
         try:
-            ready, inputs = self.ready(sizes, inputs, threads, current.optimise, where)
+            donated = self._donated(inputs, out) if where == CPU else {}
+            ready, inputs = self.ready(sizes, inputs, threads, current.optimise, where, donated)
         except _NoCodeError:
             return _given(self.interpret(sizes, inputs), out)
         steps = ready.steps
@@ -121,7 +131,7 @@ class Computation:
                 return values
             return self._results(ready, values, held)
         targets = _targets(ready, inputs, out)
-        values = steps.call(held, host_pool(), threads, targets)
+        values = steps.call(held, host_pool(), threads, targets or None)
         return _given(self._results(ready, values, held), out)
 
     def ready(
@@ -131,9 +141,11 @@ class Computation:
         threads: int,
         optimise: str = "",
         where: str = CPU,
+        donated: Mapping[str, int] | None = None,
     ) -> tuple[Ready, Sequence[NDArray]]:
         """The steps for these sizes and strides, and the inputs as they take them."""
-        key: tuple[Any, ...] = (threads, optimise, where, *sizes.values())
+        donated = donated or {}
+        key: tuple[Any, ...] = (threads, optimise, where, *donated, *sizes.values())
         layouts: dict[str, Layout] = {}
         strides: dict[str, int] = {}
         for place, array in enumerate(inputs):
@@ -151,19 +163,35 @@ class Computation:
         found = self._ready.get(key)
         if found is None:
             found = self._ready[key] = self._prepare(
-                {**sizes, **strides, "threads": threads}, layouts, optimise, where
+                {**sizes, **strides, "threads": threads}, layouts, optimise, where, donated
             )
         return found, inputs
 
+    def _donated(
+        self, inputs: Sequence[NDArray], out: Sequence[NDArray | None] | None
+    ) -> dict[str, int]:
+        """Parameters that may be overwritten: the results that replace them go there too."""
+        if out is None or not self.replaced:
+            return {}
+        held = dict(zip(self.names, inputs, strict=True))
+        return {
+            name: number
+            for name, number in self.replaced.items()
+            if out[number] is held[name] and _is_orderly(held[name])
+        }
+
     def _prepare(
-        self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str, where: str
-    ) -> Ready:
+        self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str, where: str,
+        donated: Mapping[str, int],
+    ) -> Ready:  # fmt: skip
         choices = self.artifacts.choices
         decided = decide(choices, values, optimise) if where == CPU else nothing(choices)
-        key = (decided, optimise, where, *layouts.items())
+        key = (decided, optimise, where, *layouts.items(), *donated)
         compiled = self._compiled.get(key)
         if compiled is None:
-            artifact = self.artifacts.artifact(decided, layouts, optimise, dialect_of(where))
+            artifact = self.artifacts.artifact(
+                decided, layouts, optimise, dialect_of(where), donated
+            )
             if where != CPU and _needs_c(artifact) and not have_compiler():
                 raise _NoCodeError
             steps = tuple(_step(piece, where) for piece in artifact.pieces)
@@ -240,6 +268,18 @@ def _given(results: list[Value], out: Sequence[NDArray | None] | None) -> list[V
             np.copyto(given, results[k], casting="no")
             results[k] = given
     return results
+
+
+def _is_orderly(array: NDArray) -> bool:
+    """Whether kernels can address an array, and no two of its indices are one element."""
+    if layout_of(array) is None:
+        return False
+    reach = array.itemsize
+    for extent, stride in sorted(zip(array.shape, array.strides, strict=True), key=lambda d: d[1]):
+        if extent > 1 and stride < reach:
+            return False
+        reach = max(reach, extent * stride)
+    return True
 
 
 def _copied(value: NDArray) -> NDArray:

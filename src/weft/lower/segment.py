@@ -44,6 +44,7 @@ def describe(
     """The segment of a lowered program and its text."""
     program = memory_program.program
     params = tuple(_slot(param.name, param.type) for param in program.params)
+    names = [param.name for param in params]
     results = tuple(
         _slot(f"result_{k}", type_) for k, type_ in enumerate(memory_program.destinations)
     )
@@ -65,6 +66,9 @@ def describe(
         failures=tuple(Failure(f.kind, f.array, f.axis, f.place) for f in unit.failures),
         kernels=tuple(unit.kernels),
         remarks=tuple(map(str, memory_program.remarks)),
+        donated=tuple(
+            (number, names.index(name)) for name, number in memory_program.donated.items()
+        ),
     )
 
 

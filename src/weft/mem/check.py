@@ -37,7 +37,8 @@ def check(program: Program, after: str = "") -> None:
     - Results of bodies lie where their statement's results do (if, kernel).
     - Inside kernels, arrays are made in blocks of a thread, in its share of one that is
       expanded, or in the kernel's results; outside, nothing is in a thread's block (kernel).
-    - Parameters are in blocks of their names, results in "result_0", ... (prog).
+    - Parameters are in blocks of their names, results in "result_0", ..., or in those of
+      parameters, one in each (prog).
 
     Parameters
     ----------
@@ -88,6 +89,8 @@ class _Checker:
             zip(self.source.destinations, whole.body.results, strict=True)
         ):
             self.destination(type_, result, f"result_{number}")
+        places = [type_.block for type_ in self.source.destinations if isinstance(type_, MemArray)]
+        self.require(len(set(places)) == len(places), "two results have one destination")
         self.body(whole.body, self.source.destinations)
 
     def require(self, holds: bool, found: str) -> None:
@@ -100,8 +103,10 @@ class _Checker:
 
     def destination(self, type_: fun.Type, result: fun.Atom, block: str) -> None:
         if isinstance(type_, MemArray):
+            given = self.types.get(type_.block) if type_.block in self.given else None
             self.require(
-                type_.block == block and type_.index.shape == walk.type_sizes(result.type),
+                (type_.block == block and type_.index.shape == walk.type_sizes(result.type))
+                or given == type_,
                 f"the destination {type_.block} + {type_.index} is not of {block}",
             )
             free = type_.index.offset.variables().union(

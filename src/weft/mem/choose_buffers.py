@@ -74,6 +74,7 @@ class _Chooser:
         self.choices: list[Choice] = []
         self.gone: set[str] = set()  # remarks about copies that are no more
         self.params = {param.name for param in program.program.params}
+        self.unwritten = self.params - program.donated.keys()
 
     def run(self) -> Program:
         whole = self.program.program
@@ -288,9 +289,13 @@ class _Chooser:
         if (
             target.index != index
             or after.get(name) != index
-            or target.block in self.params
+            or target.block in self.unwritten
             or target.block == memory.block
-            or (block is None and not target.block.startswith("result_"))
+            or (
+                block is None
+                and target.block not in self.params
+                and not target.block.startswith("result_")
+            )
             or (block is not None and block.per_thread)
             or any(target.block in blocks_of(let) for let in statements[start:last])
         ):
@@ -329,11 +334,19 @@ class _Chooser:
             made = self.arrays.bound_by.get(array)
             if array not in ends and (made is None or looked_at(made.expr) is None):
                 return None  # it is written in place
-        if source.block not in self.params and any(
-            source.block in blocks_of(let) for let in statements[start + 1 : last + 1]
-        ):
+        used = statements[start + 1 : last + 1]
+        if self.copies_back(statements[last], after, source):
+            used.pop()
+        if source.block not in self.unwritten and any(source.block in blocks_of(s) for s in used):
             return None
         return name
+
+    def copies_back(self, let: fun.Let, after: dict[str, Lmad], source: MemArray) -> bool:
+        """Whether a statement copies what a loop leaves to its argument's place."""
+        if not isinstance(let.expr, fun.Copy):
+            return False
+        target = self.arrays.memory[let.pattern[0].name]
+        return target == source and after.get(let.expr.array.name) == source.index
 
 
 def _turn(loop: fun.Loop) -> int | None:

@@ -81,8 +81,9 @@ class Evaluation:
             self.heap.allocate(block.name, size, kind)
             self.heap.costs.allocations += 1
             self.heap.costs.allocated_bytes += size
-        for type_ in program.destinations:
-            if isinstance(type_, MemArray):
+        donated = program.donated.values()
+        for number, type_ in enumerate(program.destinations):
+            if isinstance(type_, MemArray) and number not in donated:
                 self.make_destination(type_)
 
     def give(self, param: fun.Var, argument: Any) -> None:
@@ -105,8 +106,9 @@ class Evaluation:
             reach = (extent - 1) * stride if extent else 0
             lowest, span = lowest + min(reach, 0), span + abs(reach)
         memory = self.heap.allocate(
-            param.name, span if array.size else 0, "given", -lowest if array.size else 0
-        )
+            param.name, span if array.size else 0,
+            "shared" if param.name in self.mem.donated else "given", -lowest if array.size else 0,
+        )  # fmt: skip
         if array.size:
             whole = np.ndarray(array.shape, array.dtype, memory.data, -lowest, array.strides)
             whole[...] = array

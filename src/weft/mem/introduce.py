@@ -31,6 +31,7 @@ def introduce(
     program: fun.Program,
     layouts: Mapping[str, Layout] | None = None,
     result_layouts: Sequence[Layout] = (),
+    donated: Mapping[str, int] | None = None,
 ) -> Program:
     """Give every array a memory block and an index function.
 
@@ -38,7 +39,8 @@ def introduce(
     must lie somewhere else, which `short_circuit` then removes where it can. Requires a
     checked program. Ensures that
 
-    - an array result of the program lies in its destination "result_k", an array result of
+    - an array result of the program lies in its destination, "result_k" or the parameter
+      that is donated to it, which may be overwritten; an array result of
       an `If`'s branches in the pattern's memory, one of a `Loop`'s body in the parameter's,
       and one of a `Kernel`'s body in the kernel's own result, at the kernel's indices:
       whoever lowers a body has nothing left to copy;
@@ -55,13 +57,16 @@ def introduce(
         Of array parameters; "contiguous" where nothing is said.
     result_layouts : sequence of Layout
         Of results, from the first; "contiguous" where it ends.
+    donated : mapping of str to int
+        Array parameters whose memory is to hold the result of that number and of their
+        type: they may be overwritten.
 
     Raises
     ------
     InternalError
         For an array whose extent nothing bounds before the program runs.
     """
-    return _Introduction(program, layouts or {}, result_layouts).program
+    return _Introduction(program, layouts or {}, result_layouts, donated or {}).program
 
 
 _I64 = fun.Scalar(DType.I64)
@@ -72,19 +77,22 @@ class _Introduction:
     """The state of one run: memory of the arrays seen so far, and blocks."""
 
     def __init__(
-        self, source: fun.Program, layouts: Mapping[str, Layout], results: Sequence[Layout]
-    ) -> None:
+        self, source: fun.Program, layouts: Mapping[str, Layout], results: Sequence[Layout],
+        donated: Mapping[str, int],
+    ) -> None:  # fmt: skip
         self.names = Names.of(source)
         self.memory: dict[str, MemArray] = {}
         self.blocks: list[Block] = []
         self.bounds = Bounds((*source.sizes, *(d.name for d in source.derived)))
         self.in_kernel = False
         params = tuple(self._parameter(p, layouts.get(p.name, "contiguous")) for p in source.params)
+        given = {number: self.memory[name] for name, number in donated.items()}
         destinations = tuple(
-            _placed(type_, f"result_{k}", results[k] if k < len(results) else "contiguous")
+            given.get(k)
+            or _placed(type_, f"result_{k}", results[k] if k < len(results) else "contiguous")
             for k, type_ in enumerate(source.result_types)
         )
-        body = self.body(source.body, destinations)
+        body = self.whole(source.body, destinations, [p for p in params if p.name in donated])
         whole = fun.Program(
             source.name, params, body, source.sizes, source.derived, source.facts
         )  # fmt: skip
@@ -167,6 +175,22 @@ class _Introduction:
             for result, destination in zip(body.results, destinations, strict=True)
         )
         return fun.Body(tuple(done), tuple(map(self.atom, results)))
+
+    def whole(
+        self, body: fun.Body, destinations: Sequence[fun.Type], donated: Sequence[fun.Var]
+    ) -> fun.Body:
+        """The program's body; it may overwrite what is donated."""
+        if not donated:
+            return self.body(body, destinations)
+        blocks = {param.name for param in donated}
+        own = [
+            None if isinstance(type_, MemArray) and type_.block in blocks else type_
+            for type_ in destinations
+        ]
+        done = self.body(body, own, donated)
+        return self.in_places(
+            done, [None if o else d for o, d in zip(own, destinations, strict=True)]
+        )
 
     def inner(self, body: fun.Body) -> fun.Body:
         """A body in a kernel that gives scalars."""
@@ -338,14 +362,16 @@ class _Introduction:
     ) -> fun.Body:
         """A loop's body, its results in the other buffers or (None) in the parameters."""
         body = self.body(expr.body, ends, params)
+        own = (p.type if end is None else None for p, end in zip(params, ends, strict=True))
+        return self.in_places(body, list(own))
+
+    def in_places(self, body: fun.Body, wanted: Sequence[fun.Type | None]) -> fun.Body:
+        """A body whose results come to lie in memory in which some of them may lie already."""
         done = list(body.statements)
-        places = [
-            param.type if end is None and isinstance(param.type, MemArray) else None
-            for param, end in zip(params, ends, strict=True)
-        ]
+        places = [place if isinstance(place, MemArray) else None for place in wanted]
         blocks = {place.block for place in places if place}
         results = list(body.results)
-        # First what is in the parameters' memory is brought out of each other's way.
+        # First what is in that memory is brought out of each other's way.
         for number, (result, place) in enumerate(zip(results, places, strict=True)):
             if place is None:
                 continue

@@ -7,7 +7,8 @@ The nodes are FUN's. Two things are added:
 
 The annotation has no meaning of its own: erasing it (`weft.mem.erase`) gives the FUN
 program back. Parameters live in blocks of their own name, which the caller gives; so do
-the results, in blocks "result_0", "result_1", ... A statement that creates an array
+the results, in blocks "result_0", "result_1", ..., or in that of a parameter that is donated
+to them. A statement that creates an array
 (kernel, scan, concat, copy, ...) writes it to the block and index function of its pattern;
 a layout change only gives its pattern another index function on the same block; an update
 or scatter whose pattern names its argument's block happens in place.
@@ -105,7 +106,8 @@ class Program:
         Temporary memory, in order of introduction. `place_blocks` gives each an offset.
     destinations : tuple of fun.Type
         For each result its memory: a `MemArray` in block "result_k" of the shape of the
-        result (for a scalar result: the scalar, stored there as one element).
+        result (for a scalar result: the scalar, stored there as one element), or the memory
+        of a parameter, which is then *donated*: the program may overwrite it.
     strides : tuple of str
         Size variables "<param>.stride<d>" that the layouts of parameters brought in.
     remarks : tuple of Remark
@@ -124,6 +126,16 @@ class Program:
     remarks: tuple[Remark, ...] = field(default=(), compare=False)
     conditions: tuple[tuple[Lmad, Lmad], ...] = ()
     choices: tuple[Choice, ...] = ()
+
+    @property
+    def donated(self) -> dict[str, int]:
+        """Parameters whose memory holds a result, and the number of that."""
+        names = {param.name for param in self.program.params}
+        return {
+            type_.block: number
+            for number, type_ in enumerate(self.destinations)
+            if isinstance(type_, MemArray) and type_.block in names
+        }
 
     @property
     def alternatives(self) -> dict[str, tuple[str, ...]]:

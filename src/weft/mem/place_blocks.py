@@ -46,7 +46,10 @@ def place_blocks(program: Program) -> Placement:
 def peak_bytes(program: Program) -> Size:
     """The bytes that a call needs beside its arguments: workspace and results."""
     total = place_blocks(program).workspace
-    for type_ in program.destinations:
+    donated = program.donated.values()
+    for number, type_ in enumerate(program.destinations):
+        if number in donated:
+            continue
         shape = type_.shape if isinstance(type_, MemArray) else ()
         total = total + product(shape) * type_.dtype.itemsize
     return total

@@ -145,7 +145,7 @@ class Inspection:
             case fun.Copy(array):
                 if self.same(array, let.pattern[0]):
                     found = Summary()
-                    self.keep(found, let.pattern[0])
+                    self.keep(found, let.pattern[0], array)
                     return found
                 return self.at_once(let.pattern, [array])
             case fun.Concat(arrays, axis):
@@ -199,10 +199,13 @@ class Inspection:
             access = Access(index or memory.index, memory.index, var.name, self.place, written)
             (found.writes if moves else found.uses)[access] = None
 
-    def keep(self, found: Summary, var: fun.Var, index: Lmad | None = None) -> None:
+    def keep(
+        self, found: Summary, var: fun.Var, source: fun.Atom, index: Lmad | None = None
+    ) -> None:
         """What is copied to where it is stays there: other arrays may be read, not written."""
         if var.name in self.moving:
             self.write(found, var, index, written=False)
+            self.read(found, source)
 
     def read_element(self, expr: fun.Index) -> Summary:
         """One element; along an axis with a boundary rule, any."""
@@ -261,7 +264,7 @@ class Inspection:
             self.read(found, value)
             self.write(found, var, index)
         else:
-            self.keep(found, var, index)
+            self.keep(found, var, value, index)
 
     # ------------------------------------------------------------ iterations
 

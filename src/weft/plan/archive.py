@@ -50,6 +50,7 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
         "better": None if segment.better is None else _from_better(segment.better),
         "dialect": segment.dialect,
         "steps": launches.to_json(segment.steps),
+        "donated": [list(pair) for pair in segment.donated],
     }  # fmt: skip
 
 
@@ -79,6 +80,7 @@ def segment_from_json(found: dict[str, Any]) -> Segment:
         better=None if found["better"] is None else _to_better(found["better"]),
         dialect=found["dialect"],
         steps=launches.from_json(found["steps"]),
+        donated=tuple((result, param) for result, param in found["donated"]),
     )
 
 

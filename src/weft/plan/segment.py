@@ -89,6 +89,9 @@ class Segment:
     alike, in the order of `integers`), of "threads", and of strides in elements, named
     "<slot name>.stride<dimension>" for dimensions that the layout leaves free. For a device
     other than the CPU (`dialect`), all arrays are row-major in its memory.
+
+    `donated` has pairs (result, parameter): that result is written over that parameter, in
+    the parameter's layout, and the result's own pointer is not used.
     """
 
     entry: str
@@ -107,6 +110,7 @@ class Segment:
     remarks: tuple[str, ...] = field(default=())  # copies and memory that remain, and why
     dialect: Dialect = "c"
     steps: Steps = ()
+    donated: tuple[tuple[int, int], ...] = ()
     better: Better | None = None
 
 

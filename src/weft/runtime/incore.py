@@ -211,8 +211,11 @@ class InCore:
         peak = 0
         for step, dead in zip(self.steps, self.dead_after, strict=True):
             if isinstance(step, Launch):
-                for name, (shape, dtype) in zip(step.step.results, step.results, strict=True):
+                names = step.step.results
+                for name, (shape, dtype) in zip(names, step.results, strict=True):
                     held[name] = math.prod(shape) * dtype.itemsize
+                for result, param in step.step.segment.donated:
+                    held[names[result]] = held.pop(step.step.params[param], 0)
                 peak = max(peak, sum(held.values()) + step.workspace)
             else:
                 held[step.results[0]] = step.bytes(self.values)
@@ -269,14 +272,14 @@ def run_launch(
     threads: int,
     out: Sequence[NDArray | None] | None = None,
 ) -> list[NDArray]:
-    """Call one segment; results in new arrays from the pool, or in those of `out`."""
-    if out is None:
-        results = [pool.empty(shape, dtype) for shape, dtype in launch.results]
-    else:
-        results = [
-            pool.empty(shape, dtype) if given is None else given
-            for given, (shape, dtype) in zip(out, launch.results, strict=True)
-        ]
+    """Call one segment; results in new arrays from the pool, in `out`, or in donated inputs."""
+    places: list[NDArray | None] = [None] * len(launch.results) if out is None else list(out)
+    for result, param in launch.step.segment.donated:
+        places[result] = inputs[param]
+    results = [
+        pool.empty(shape, dtype) if place is None else place
+        for place, (shape, dtype) in zip(places, launch.results, strict=True)
+    ]
     loaded = launch.step.loaded
     if not isinstance(loaded, LoadedSegment):
         loaded.start(launch.integers, inputs, results).wait()

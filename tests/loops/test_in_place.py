@@ -1,0 +1,158 @@
+"""What a kernel writes in part is written in place: nothing is copied, and nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.agree import agrees
+
+import weft as wf
+from weft.errors import OutOfBoundsError
+from weft.runtime import incore
+
+RANDOM = np.random.default_rng(12)
+
+
+def smooth(a: Any, b: Any) -> None:
+    for i in range(1, a.shape[0] - 1):
+        for j in range(1, a.shape[1] - 1):
+            b[i, j] = a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1]
+
+
+def relax(a: Any, b: Any, steps: int) -> None:
+    for _ in range(steps):
+        b[1:-1] = 0.5 * (a[:-2] + a[2:])
+        a[1:-1] = 0.5 * (b[:-2] + b[2:])
+
+
+def shift(a: Any) -> None:
+    a[1:] = a[:-1]
+
+
+def exchange(a: Any, b: Any) -> None:
+    a[:], b[:] = b.copy(), a.copy()
+
+
+def old_and_new(a: Any) -> Any:
+    old = a[2:].copy()
+    a[1:] += 1
+    return old
+
+
+def transposed(a: Any) -> None:
+    a[...] = a.T + 1
+
+
+def with_products(a: Any, b: Any) -> None:
+    a[0] += 1
+    c = a @ b
+    a[1:] = c[1:]
+    b[0, 0] = c[0, 0]
+
+
+def rotate(a: Any, b: Any, steps: int) -> Any:
+    for _ in range(steps):
+        b[1:-1] = 0.5 * (a[:-2] + a[2:])
+        a, b = b, a
+    return a
+
+
+CASES: dict[Any, tuple[Any, ...]] = {
+    smooth: (RANDOM.random((9, 8)), RANDOM.random((9, 8))),
+    relax: (RANDOM.random(20), RANDOM.random(20), 3),
+    shift: (RANDOM.random(100),),
+    exchange: (RANDOM.random(100), RANDOM.random(100)),
+    old_and_new: (RANDOM.random(9),),
+    transposed: (RANDOM.random((40, 40)),),
+    with_products: (RANDOM.random((6, 6)), RANDOM.random((6, 6))),
+    rotate: (RANDOM.random(20), RANDOM.random(20), 3),
+}
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_results(function: Any) -> None:
+    with wf.config(interpret_below=0):
+        agrees(function, *CASES[function])
+
+
+def strided(array: np.ndarray) -> np.ndarray:
+    """A window of a larger array."""
+    wide = np.zeros([2 * extent + 3 for extent in array.shape], array.dtype)
+    window = wide[tuple(slice(1, 1 + 2 * extent, 2) for extent in array.shape)]
+    window[...] = array
+    return window
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_windows_of_larger_arrays(function: Any) -> None:
+    given = [strided(a) if isinstance(a, np.ndarray) else a for a in CASES[function]]
+    plain = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
+    with wf.config(interpret_below=0):
+        wf.kernel(function)(*given)
+    function(*plain)
+    for own, wanted in zip(given, plain, strict=True):
+        if isinstance(own, np.ndarray):
+            np.testing.assert_allclose(own, wanted)
+            assert own.base is not None
+            inside = own.base.copy()
+            inside[tuple(slice(1, 1 + 2 * extent, 2) for extent in own.shape)] = 0
+            assert not inside.any()  # around it nothing is written
+
+
+@pytest.mark.parametrize(
+    "turned",
+    [lambda a: a[::-1], lambda a: a.astype(">f8"), lambda a: np.flip(a.copy(), 1).T],
+    ids=["backwards", "byte order", "transposed"],
+)
+def test_arrays_that_lie_otherwise(turned: Any) -> None:
+    a, b = (turned(RANDOM.random((9, 8))) for _ in range(2))
+    expected = b.copy()
+    smooth(a, expected)
+    wf.kernel(smooth)(a, b)
+    np.testing.assert_array_equal(b, expected)
+
+
+def allocated(monkeypatch: pytest.MonkeyPatch, function: Any, *arguments: Any) -> list[int]:
+    """The bytes of what a second call allocates: results, and workspace."""
+    kernel = wf.kernel(function)
+    kernel(*arguments)
+    found: list[int] = []
+    run = incore.run_launch
+
+    def watched(launch: Any, inputs: Any, pool: Any, threads: Any, out: Any = None) -> Any:
+        found.append(launch.workspace)
+        results = run(launch, inputs, pool, threads, out)
+        found.extend(r.nbytes for r in results if not any(r is given for given in inputs))
+        return results
+
+    monkeypatch.setattr(incore, "run_launch", watched)
+    kernel(*arguments)
+    return found
+
+
+@pytest.mark.parametrize("function", [smooth, relax])
+def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
+    arrays = [a for a in CASES[function] if isinstance(a, np.ndarray)]
+    found = allocated(monkeypatch, function, *CASES[function])
+    assert sum(found) < min(array.nbytes for array in arrays)
+
+
+def test_what_is_still_read_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new elements cannot be written over the old ones, which other rounds read."""
+    assert sum(allocated(monkeypatch, transposed, *CASES[transposed])) >= 8 * 40 * 40
+
+
+def test_an_error_in_the_middle_leaves_what_was_written() -> None:
+    @wf.kernel
+    def fill(a: Any, index: Any, x: Any) -> None:
+        a[:2] = 7
+        for i in range(index.shape[0]):
+            x[index[i]] = 1
+
+    a, x = np.zeros(4), np.zeros(3)
+    with pytest.raises(OutOfBoundsError):
+        fill(a, np.array([0, 99]), x)
+    assert set(a.tolist()) <= {0.0, 7.0}
+    assert set(x.tolist()) <= {0.0, 1.0}

@@ -1,0 +1,66 @@
+"""Which arrays the pieces of a program may overwrite."""
+
+from __future__ import annotations
+
+from weft.fun.parse import parse
+from weft.plan.donations import donations, updated
+from weft.plan.seams import cut_at_calls
+
+HEAD = "program test(a: f64[n, n], b: f64[n, n])\n sizes n\n{\n"
+UPDATE = " let u: f64[n, n] = update a[0, 0] = 1.0\n"
+CALL = " let c: f64[n, n] = call matmul (u, b)\n"
+AGAIN = " let v: f64[n, n] = update u[0, 0] = 2.0\n"
+OF_PRODUCT = " let w: f64[n, n] = update c[0, 0] = 3.0\n"
+
+
+def of(body: str, **donated: int) -> list[dict[str, int]]:
+    program = parse(f"{HEAD}{body}}}")
+    return donations(program, cut_at_calls(program), donated)
+
+
+def test_an_update_of_what_is_given_up() -> None:
+    assert of(f"{UPDATE} in u", a=0) == [{"a": 0}]
+
+
+def test_a_result_over_what_it_is_no_update_of() -> None:
+    assert of(f"{UPDATE} in u", b=0) == [{"b": 0}]
+
+
+def test_nothing_else_is_overwritten() -> None:
+    assert of(f"{UPDATE} in u") == [{}]
+
+
+def test_what_a_later_piece_uses_stays() -> None:
+    assert of(f"{UPDATE}{CALL}{AGAIN} in v, c", a=0) == [{"a": 0}, {}, {"u": 0}]
+    uses_a = " let k: f64 = a[0, 0]\n let x: f64[n, n] = update c[0, 0] = k\n"
+    assert of(f"{UPDATE}{CALL}{uses_a} in x", a=0) == [{}, {}, {"a": 0}]
+    assert of(f"{UPDATE}{CALL}{uses_a} in x, u", a=1) == [{}, {}, {"c": 0}]
+
+
+def test_what_no_window_can_hold() -> None:
+    """Other pieces take arrays that are row-major."""
+    program = parse(f"{HEAD}{UPDATE}{CALL} in c}}")
+    assert donations(program, cut_at_calls(program), {"a": 0}, ("a",)) == [{}, {}]
+    program = parse(f"{HEAD}{UPDATE} in u}}")
+    assert donations(program, cut_at_calls(program), {"a": 0}, ("a",)) == [{"a": 0}]
+
+
+def test_a_result_of_the_program_stays() -> None:
+    assert of(f"{UPDATE}{CALL}{OF_PRODUCT} in c, w", a=0) == [{"a": 0}, {}, {}]
+
+
+def test_what_a_view_shows_stays() -> None:
+    view = " let t: f64[n, n] = permute u (1, 0)\n let d: f64[n, n] = call matmul (t, b)\n"
+    assert of(f"{UPDATE}{view} let x: f64[n, n] = update u[0, 0] = 4.0\n in x, d", a=0)[-1] == {}
+
+
+def test_a_loop_updates_what_it_begins_with() -> None:
+    loop = (
+        " let l: f64[n, n] = loop (p: f64[n, n] = a) for i from 0 to n {\n"
+        "  let q: f64[n, n] = update p[i, i] = 1.0\n  in q }\n in l"
+    )
+    program = parse(f"{HEAD}{loop}}}")
+    (result,) = program.body.results
+    assert updated(program.body, result) == "a"
+    made = parse(f"{HEAD} let k: f64[n, n] = broadcast 1.0 (n, n)\n in k}}")
+    assert updated(made.body, made.body.results[0]) is None
