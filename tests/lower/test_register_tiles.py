@@ -191,7 +191,9 @@ def test_text(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from weft.imp.show import show
     from weft.lower.segment import lower_program
     from weft.mem.introduce import introduce
+    from weft.mem.short_circuit import short_circuit
 
     monkeypatch.setattr(register_tiles, "registers", lambda: Registers(8, 16))
-    program, _, _ = lower_program(introduce(parse(contraction()), {}), "contraction")
+    made = short_circuit(introduce(parse(contraction()), {}))
+    program, _, _ = lower_program(made, "contraction")
     golden(show(program))

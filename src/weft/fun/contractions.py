@@ -16,15 +16,13 @@ from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.ops.dtypes import DType
-from weft.sizes import ONE, ZERO
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
 BLOCK = 256
 """Elements of the reduced dimension that are folded from left to right before their fold is
 combined with that of the blocks before: the tree of a contraction."""
 
 _SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
-_NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,9 @@ class Contraction:
     ----------
     let : fun.Let
         What binds the sum, in the kernel's body or in a branch of it.
-    branch : fun.If or None
-        What has that statement in a branch.
+    fact : Size or None
+        The reduction stands in a branch that is taken where this is >= 0: a half of the plane of
+        rows and columns. None where it stands in no branch.
     row, column : fun.Range
         The last two dimensions of the kernel's space.
     left, right : Side
@@ -57,7 +56,7 @@ class Contraction:
     """
 
     let: fun.Let
-    branch: fun.If | None
+    fact: Size | None
     row: fun.Range
     column: fun.Range
     left: Side
@@ -87,7 +86,55 @@ def contraction(kernel: fun.Kernel) -> Contraction | None:
     inside = {v.name for inner in reduce.body.statements for v in inner.pattern}
     if (walk.free_names(reduce.body) & bound) - inside - own - {reduce.space[0].index.name}:
         return None
-    return _parts(kernel, let, branch)
+    fact = None if branch is None else _half_plane(kernel, branch, let in branch.then.statements)
+    if branch is not None and fact is None:
+        return None
+    return _parts(kernel, let, fact)
+
+
+def _half_plane(kernel: fun.Kernel, branch: fun.If, holds: bool) -> Size | None:
+    """What is >= 0 where a condition holds, or does not, moving by 1 with rows and columns."""
+    row, column = (r.index.name for r in kernel.space[-2:])
+    known = {r.index.name: Poly.var(r.index.name) for r in kernel.space}
+    fact: Size | None = None
+    for let in kernel.body.statements:
+        (var,) = let.pattern[:1]
+        match let.expr:
+            case fun.SizeValue(size):
+                known[var.name] = size.substitute(known)
+            case fun.Apply(operation, (left, right)) if var == branch.condition:
+                below, above = (_polynomial(atom, known) for atom in (left, right))
+                if below is not None and above is not None:
+                    fact = _comparison(operation, below, above, holds)
+            case _:
+                pass
+    if fact is None or any(fact.degree(name) > 1 for name in (row, column)):
+        return None
+    if any(fact.coefficient(name) not in (ZERO, ONE, -ONE) for name in (row, column)):
+        return None
+    inner = {v.name for let in kernel.body.statements for v in let.pattern}
+    return None if fact.variables() & inner else fact
+
+
+def _polynomial(atom: fun.Atom, known: dict[str, Size]) -> Size | None:
+    if isinstance(atom, fun.Const):
+        return as_poly(atom.value) if isinstance(atom.value, int) else None
+    return known.get(atom.name)
+
+
+def _comparison(operation: str, left: Size, right: Size, holds: bool) -> Size | None:
+    """What is >= 0 where the comparison of integers holds, or where it does not."""
+    match (operation, holds):
+        case ("less", True) | ("greater_equal", False):
+            return right - left - 1
+        case ("less", False) | ("greater_equal", True):
+            return left - right
+        case ("less_equal", True) | ("greater", False):
+            return right - left
+        case ("less_equal", False) | ("greater", True):
+            return left - right - 1
+        case _:
+            return None
 
 
 def _simple(reduce: fun.Reduce) -> bool:
@@ -96,8 +143,7 @@ def _simple(reduce: fun.Reduce) -> bool:
         return False
     operator = reduce.operator.body
     return (
-        reduce.neutral[0].type.dtype in _NUMBERS
-        and len(operator.statements) == 1
+        len(operator.statements) == 1
         and isinstance(operator.statements[0].expr, fun.Apply)
         and operator.statements[0].expr.arguments == reduce.operator.params
         and operator.results == operator.statements[0].pattern
@@ -124,7 +170,7 @@ def _only_reduction(body: fun.Body) -> tuple[fun.Let, fun.If | None] | None:
     return found[0] if len(found) == 1 else None
 
 
-def _parts(kernel: fun.Kernel, let: fun.Let, branch: fun.If | None) -> Contraction | None:
+def _parts(kernel: fun.Kernel, let: fun.Let, fact: Size | None) -> Contraction | None:
     assert isinstance(let.expr, fun.Reduce)
     body = let.expr.body
     row, column = kernel.space[-2:]
@@ -152,7 +198,7 @@ def _parts(kernel: fun.Kernel, let: fun.Let, branch: fun.If | None) -> Contracti
         return None
     if not (_reads_along(left, let.expr) and _reads_along(right, let.expr)):
         return None
-    return Contraction(let, branch, row, column, left, right, tuple(joint))
+    return Contraction(let, fact, row, column, left, right, tuple(joint))
 
 
 def _side(body: fun.Body, values: list[fun.Var]) -> Side:

@@ -40,10 +40,12 @@ from weft.lower.registers import registers
 from weft.lower.rows import simd
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
+from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 ROWS = 192  # of a tile that one thread computes, at most
 COLUMNS = 512
+_NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
 PARTS = 2  # tiles for each thread, at least, where there are so many rows
 
 
@@ -52,33 +54,11 @@ def suits(e: Emitter, kernel: fun.Kernel) -> bool:
     if e.in_tile or e.serial or e.of_reduction:
         return False
     found = contraction(kernel)
-    if found is None or shapes.has_vector_math(found.reduce.body):
-        return False
-    return found.branch is None or _fact(e, kernel, found) is not None
-
-
-def _fact(e: Emitter, kernel: fun.Kernel, found: Contraction) -> Size | None:
-    """What is >= 0 where the reduction is wanted; None where that is no half of the plane."""
-    assert found.branch is not None
-    condition = found.branch.condition
-    for let in kernel.body.statements:
-        match let.expr:
-            case fun.SizeValue(size):
-                e.definitions[let.pattern[0].name] = "is", (size,)
-            case fun.Apply():
-                bodies.note(e, let.pattern[0], let.expr)
-            case _:
-                pass
-    facts = e.comparisons.get(condition.name) if isinstance(condition, fun.Var) else None
-    wanted = facts[0 if found.let in found.branch.then.statements else 1] if facts else ()
-    if len(wanted) != 1:
-        return None
-    (fact,) = wanted
-    names = (found.row.index.name, found.column.index.name)
-    inner = {v.name for let in kernel.body.statements for v in let.pattern}
-    if any(fact.degree(n) > 1 or fact.coefficient(n) not in (ZERO, ONE, -ONE) for n in names):
-        return None
-    return None if fact.variables() & inner else fact
+    return (
+        found is not None
+        and found.reduce.neutral[0].type.dtype in _NUMBERS
+        and not shapes.has_vector_math(found.reduce.body)
+    )
 
 
 # ---------------------------------------------------------------- tiles
@@ -102,7 +82,7 @@ class _Tiles:
         self.e, self.let, self.kernel, self.found = e, let, let.expr, found
         self.reduce = found.reduce
         self.dtype = self.reduce.neutral[0].type.dtype
-        self.fact = None if found.branch is None else _fact(e, self.kernel, found)
+        self.fact = found.fact
         rows_, lanes = registers().tile(self.dtype.itemsize, len(found.right.values))
         self.left = Panels.of(e, found.left, found.row, rows_, ROWS)
         self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS)
