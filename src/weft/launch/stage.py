@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,25 +29,51 @@ from weft.launch.device import (
 from weft.mem.nodes import THREADS
 from weft.passes.tile_time import tile_time
 from weft.plan.nodes import DeviceCode, Held, Pending, StageCode
-from weft.plan.segment import Layout, Segment
+from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
 from weft.runtime.devices.cpu import LoadedSegment, is_cpu
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
-from weft.runtime.incore import check_bounds, check_collisions
+from weft.runtime.incore import check_bounds, check_collisions, derive
 from weft.sizes import ZERO, Size
 
 NDArray: TypeAlias = npt.NDArray[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Better:
+    """The version of a segment that copies less, for boxes whose sizes allow it."""
+
+    plain: Segment
+    version: Better
+    load: Callable[[], Any]  # when a box first wants it
+
+    def integers(self, given: Sequence[int], room: int) -> list[int] | None:
+        """What it takes in place of the plain segment's integers; None where it does not suit.
+
+        It has as many bytes of workspace as the plain one was given.
+        """
+        known = dict(zip(self.plain.integers, given, strict=True))
+        if not self.version.suits(known):
+            return None
+        own, computed = self.version.segment, {entry.name for entry in self.plain.derived}
+        known = derive({n: v for n, v in known.items() if n not in computed}, own.derived)
+        if own.workspace.evaluate(known) > room:
+            return None
+        check_bounds(own.checks, known)
+        check_collisions(own.collisions, known)
+        return [known[name] for name in own.integers]
+
+
 class SegmentStage:
-    """A stage that is one compiled segment."""
+    """A stage that is one compiled segment; each box takes the version that suits its sizes."""
 
     device: DeviceCode | None = None
 
     def __init__(
-        self, segment: Segment, loaded: LoadedSegment, threads: int | None = None
-    ) -> None:
+        self, segment: Segment, loaded: LoadedSegment, threads: int | None = None,
+        better: _Better | None = None,
+    ) -> None:  # fmt: skip
         self.segment = segment
         self.integers = segment.integers
         self.derived = segment.derived
@@ -55,6 +82,7 @@ class SegmentStage:
         self.remarks = segment.remarks
         self._loaded = loaded
         self._threads = threads
+        self._better = better
 
     def run(
         self,
@@ -67,7 +95,11 @@ class SegmentStage:
         pointers = [array.__array_interface__["data"][0] for array in inputs]
         pointers += [array.__array_interface__["data"][0] for array in outputs]
         pointers.append(workspace.__array_interface__["data"][0] if workspace.size else 0)
-        self._loaded.call(integers.tolist(), pointers, self._threads, cancel)
+        loaded, values = self._loaded, integers.tolist()
+        other = None if self._better is None else self._better.integers(values, workspace.nbytes)
+        if self._better is not None and other is not None:
+            loaded, values = self._better.load(), other
+        loaded.call(values, pointers, self._threads, cancel)
 
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
@@ -75,11 +107,13 @@ class SegmentStage:
 
 
 class DeviceStage:
-    """A stage that is one segment on a device with memory of its own."""
+    """A stage that is one segment on a device with memory of its own; versions as on the CPU."""
 
     workspace: Size | None = ZERO  # none of it is the host's
 
-    def __init__(self, segment: Segment, loaded: LoadedKernels) -> None:
+    def __init__(
+        self, segment: Segment, loaded: LoadedKernels, better: _Better | None = None
+    ) -> None:
         self.segment = segment
         self.integers = segment.integers
         self.derived = segment.derived
@@ -92,6 +126,7 @@ class DeviceStage:
         self.device: DeviceCode | None = self
         self.name, self.slots = loaded.device.name, loaded.device.slots
         self.limit = loaded.device.limit
+        self._better = better
 
     def run(
         self,
@@ -112,7 +147,13 @@ class DeviceStage:
     ) -> Pending:
         """Begin a box; arrays are in use until it has ended."""
         values = [self._items.get(k, value) for k, value in enumerate(integers.tolist())]
-        return self._loaded.start(values, inputs, outputs, held)
+        loaded = self._loaded
+        if self._better is not None:
+            known = dict(zip(self.integers, values, strict=True))
+            other = self._better.integers(values, self.segment.workspace.evaluate(known))
+            if other is not None:
+                loaded, values = self._better.load(), other
+        return loaded.start(values, inputs, outputs, held)
 
     def hold(self, inputs: Mapping[int, NDArray]) -> Held:
         """Copy inputs that are the same for all boxes."""
@@ -194,9 +235,13 @@ def stage_code(
     if segment.dialect == "c" and not have_compiler():
         return InterpretedStage(program)
     loaded = load(segment, where, current)
+    better = None
+    if segment.better is not None:
+        version = segment.better.segment
+        better = _Better(segment, segment.better, cache(lambda: load(version, where, current)))
     if isinstance(loaded, LoadedSegment):
-        return SegmentStage(segment, loaded, threads)
-    return DeviceStage(segment, loaded)
+        return SegmentStage(segment, loaded, threads, better)
+    return DeviceStage(segment, loaded, better)
 
 
 def processors(current: Settings) -> tuple[Processor, ...]:
