@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from weft import execute
 from weft.config import Settings
 from weft.launch import processors, stage_code
+from weft.launch.stage import SegmentStage
 from weft.plan.setting import Processor
 
 Array = npt.NDArray[Any]
@@ -29,13 +31,14 @@ class PretendedDevice:
         self.name, self.limit, self.slots = name, limit, slots
         self.calls: dict[str, int] = {}
         self.fault: tuple[str, int, BaseException] | None = None
-        self.used = self.boxes = 0
-        self.extents: list[int] = []
+        self.boxes = 0
+        self.asked = threading.Event()  # a box has been given to it
 
     def note(self, kind: str) -> None:
         """One more call of a kind."""
         self.calls[kind] = self.calls.get(kind, 0) + 1
         if self.fault is not None and self.fault[:2] == (kind, self.calls[kind]):
+            self.asked.set()
             raise self.fault[2]
 
     def processor(self) -> Processor:
@@ -64,6 +67,7 @@ class PretendedCode:
         return self._code.workspace.evaluate(values)
 
     def hold(self, inputs: Mapping[int, Array]) -> Any:
+        self.on.asked.set()
         copies = {}
         for number, array in inputs.items():
             self.on.note("allocate")
@@ -74,6 +78,7 @@ class PretendedCode:
     def start(
         self, integers: Any, inputs: Sequence[Array], outputs: Sequence[Array], held: Any
     ) -> Any:
+        self.on.asked.set()
         self.on.note("allocate")
         copies = []
         for number, array in enumerate(inputs):
@@ -125,5 +130,18 @@ def spread_over(*devices: str | PretendedDevice) -> Iterator[None]:
         )
 
     replaced = Settings(devices=("cpu:0", "cpu:1"))
-    with mock.patch.object(execute, "processors", made):
+    asked = [d.asked for d in devices if isinstance(d, PretendedDevice)]
+    run = SegmentStage.run
+
+    def patient(self: Any, *arguments: Any) -> None:
+        if threading.current_thread().name == "weft-cpu:0":
+            for event in asked:
+                event.wait(5)  # or else the CPU might have done everything before
+                event.set()
+        run(self, *arguments)
+
+    with (
+        mock.patch.object(execute, "processors", made),
+        mock.patch.object(SegmentStage, "run", patient),
+    ):
         yield

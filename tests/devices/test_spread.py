@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -86,10 +87,28 @@ def test_parts_of_the_cpu_give_the_same_bits(name: str) -> None:
     with wf.config(devices=["cpu:0"]):
         expected = computed(name)
     for devices in (TWO, ["cpu:1", "cpu:0"]):
-        with wf.config(devices=devices), wf.profile() as measured:
+        with wf.config(devices=devices), all_begin(2), wf.profile() as measured:
             found = computed(name)
         assert_same(found, expected)
         assert {f"{device} compute" for device in devices} <= {e.queue for e in measured.events}
+
+
+@contextmanager
+def all_begin(count: int) -> Iterator[None]:
+    """No device computes its second box before all have begun their first."""
+    begun: set[str] = set()
+    everyone = threading.Barrier(count)
+    run = SegmentStage.run
+
+    def patient(self: Any, *arguments: Any) -> None:
+        name = threading.current_thread().name
+        if name.startswith("weft-cpu") and name not in begun:
+            begun.add(name)
+            everyone.wait(20)
+        run(self, *arguments)
+
+    with mock.patch.object(SegmentStage, "run", patient):
+        yield
 
 
 def test_arguments_are_not_copied() -> None:
@@ -197,6 +216,7 @@ def test_boxes_are_halved_until_they_fit() -> None:
     sizes: list[int] = []
 
     def narrow(self: Any, integers: Any, inputs: Any, outputs: Any, held: Any) -> Any:
+        other.asked.set()
         sizes.append(outputs[0].nbytes)
         if outputs[0].nbytes > 500 * 8:
             raise MemoryLimitError("pretended:0 has no memory left for it")
