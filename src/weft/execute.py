@@ -124,19 +124,19 @@ def run(
     arrays = addressable(computation, inputs)
     if arrays is not None:
         small = sum(array.nbytes for array in arrays) < current.interpret_below
-        if out is None and small and computation.is_small(sizes, current.interpret_below):
-            return computation.interpret(sizes, arrays)
-        where = target(current)
-        if where != INTERPRETER and len(current.devices) == 1:
-            try:
+        try:
+            if out is None and small and computation.is_small(sizes, current.interpret_below):
+                return computation.interpret(sizes, arrays)
+            where = target(current)
+            if where != INTERPRETER and len(current.devices) == 1:
                 return computation.run_in_core(sizes, arrays, out, current, where)
-            except MemoryLimitError:
-                pass  # what does not fit in core is cut into boxes
-            except SourceError:
-                from weft.runtime.executor import check_sources
+        except MemoryLimitError:
+            pass  # what does not fit in core is cut into boxes
+        except SourceError:
+            from weft.runtime.executor import check_sources
 
-                check_sources(inputs)
-                raise
+            check_sources(inputs)
+            raise
     from weft.runtime.executor import execute
 
     plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)

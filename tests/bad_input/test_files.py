@@ -152,6 +152,54 @@ def test_a_file_that_shrinks_during_the_run(way: str, tmp_path: Path) -> None:
     assert leftovers(tmp_path, "program.py", "big.npy") == []
 
 
+LIBRARY = """
+    import os, sys
+    import numpy as np
+    import weft as wf
+    from weft.ops.routines import ROUTINES
+
+    folder, name, below = sys.argv[1:]
+    path = f"{folder}/big.npy"
+    whole = np.random.default_rng(1).random((1 << 10, 1 << 11))
+    np.save(path, whole)
+    original = ROUTINES[name].execute
+    shrinks = True
+
+    def execute(*arrays, **options):
+        if shrinks:
+            os.truncate(path, 1 << 13)
+        original(*arrays, **options)
+
+    object.__setattr__(ROUTINES[name], "execute", execute)
+
+    def call():
+        x = wf.open(path)
+        y = wf.sort(x, axis=1) if name == "sort" else x @ wf.asarray(whole.T)
+        return y.numpy()
+
+    with wf.config(interpret_below=int(below)):
+        try:
+            call()
+        except wf.WeftError as error:
+            print(type(error).__name__, isinstance(error, OSError), error.found)
+        shrinks = False
+        np.save(path, whole)
+        expected = np.sort(whole, axis=1) if name == "sort" else whole @ whole.T
+        print("right" if np.array_equal(call(), expected) else "wrong")
+"""
+
+
+@pytest.mark.parametrize("name", ["matmul", "sort"])
+@pytest.mark.parametrize("below", ["0", str(1 << 40)], ids=["compiled", "interpreted"])
+def test_a_file_that_shrinks_during_a_library_call(name: str, below: str, tmp_path: Path) -> None:
+    done = finished(script(tmp_path, LIBRARY, str(tmp_path), name, below))
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("SourceError True"), done.stdout
+    assert "big.npy" in first
+    assert second == "right"
+
+
 @pytest.mark.parametrize("fails_at", [1, 33, 64])
 def test_a_source_that_fails_in_the_middle(fails_at: int, tmp_path: Path) -> None:
     broken = ValueError("the tape is torn")

@@ -368,6 +368,41 @@ def test_a_mapped_file_that_shrank_is_a_source_error(tmp_path: Path) -> None:
     assert result.stdout.split() == ["works"], result.stderr
 
 
+WATCHED = """
+    import os, sys
+    import numpy as np
+    from weft.errors import SourceError
+    from weft.runtime.watch import watched
+    path = sys.argv[1]
+    np.ones(1 << 16).tofile(path)
+    mapped = np.memmap(path, np.float64, "r")
+    with watched([mapped]):
+        assert mapped.sum() == 1 << 16
+    os.truncate(path, 4096)
+    for part in (mapped[:512], np.ones(3), mapped[:0]):
+        with watched([part]):
+            part.sum()
+    try:
+        with watched([np.ones(3), mapped[::-2][:20000]]):
+            print(mapped[32768:40000].sum())
+    except SourceError:
+        print("works", flush=True)
+    with watched([mapped[: 1 << 15]]):
+        mapped[-1 {more}]
+"""
+
+
+def test_watched_memory_of_a_file_that_shrank(tmp_path: Path) -> None:
+    result = run_script(WATCHED.format(more="- 60000"), str(tmp_path / "x"))
+    assert (result.stdout.split(), result.returncode) == (["0.0", "works"], 1), result.stderr
+    assert "SourceError" in result.stderr
+
+
+def test_memory_that_is_not_watched_is_a_bus_error(tmp_path: Path) -> None:
+    result = run_script(WATCHED.format(more=""), str(tmp_path / "x"))
+    assert (result.stdout.split(), result.returncode) == (["0.0", "works"], -7), result.stderr
+
+
 def test_bus_errors_elsewhere_still_end_the_process(tmp_path: Path) -> None:
     result = run_script(SHRUNK.format(more="mapped[-1]"), str(tmp_path / "x"))
     assert result.stdout.split() == ["works"], result.stderr

@@ -89,8 +89,7 @@ class MappedSource:
         identity = self._status()
         if identity == self._identity:
             return
-        if self._identity is None or identity[:2] != self._identity[:2]:
-            self._mapped = None  # another file has taken the name
+        self._mapped = None  # of another file now, or with pages that this one had lost
         self._validate()
         self._identity = identity
 
@@ -134,6 +133,7 @@ class MappedSource:
         except OSError as error:
             raise unreadable(self.path, error) from error
         if status.st_size < self._high:
+            self._mapped = None  # it may hold pages of zeros (`runtime.watch`)
             raise self._shrunk(status.st_size)
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 

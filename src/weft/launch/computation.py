@@ -31,6 +31,7 @@ from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
+from weft.runtime.watch import watched
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
@@ -258,7 +259,8 @@ class Computation:
 
     def interpret(self, sizes: Mapping[str, int], inputs: Sequence[Value]) -> list[Value]:
         """Run with the interpreter, in memory."""
-        return [np.asarray(value) for value in interpret(self.program, inputs, sizes)]
+        with watched(inputs):
+            return [np.asarray(value) for value in interpret(self.program, inputs, sizes)]
 
 
 def _given(results: list[Value], out: Sequence[NDArray | None] | None) -> list[Value]:

@@ -16,6 +16,7 @@ from weft.fun.access import span_slice
 from weft.ops import routines
 from weft.runtime.incore import HostStep
 from weft.runtime.memory import host_pool
+from weft.runtime.watch import watched
 from weft.sizes import Size
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -59,7 +60,8 @@ def host_step(let: fun.Let) -> HostStep:
             )
             for var in let.pattern
         )
-        return routines.routine(expr.routine).run(*arguments, out=out, **dict(expr.options))
+        with watched(arguments):
+            return routines.routine(expr.routine).run(*arguments, out=out, **dict(expr.options))
 
     return HostStep(
         tuple(param.name for param in params), tuple(v.name for v in let.pattern), run, allocated

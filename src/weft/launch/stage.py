@@ -35,6 +35,7 @@ from weft.runtime.devices.cpu import LoadedSegment, is_cpu
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.incore import check_bounds, check_collisions, derive
+from weft.runtime.watch import watched
 from weft.sizes import ZERO, Size
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -195,7 +196,8 @@ class InterpretedStage:
         cancel: Any = None,
     ) -> None:
         sizes = dict(zip(self.integers, integers.tolist(), strict=True))
-        results = interpret(self.program, inputs, sizes)
+        with watched(inputs):
+            results = interpret(self.program, inputs, sizes)
         for output, result in zip(outputs, results, strict=True):
             np.copyto(output, result, casting="no")
 

@@ -11,16 +11,20 @@
  *
  * A forked child starts with no workers and builds its own at its first job. SIGINT sets
  * the cancel flag of the call that runs on the main thread; SIGBUS (a mapped file that
- * shrank) ends the call that touched the page. Both handlers chain to what was there.
+ * shrank) ends the call that touched the page, or makes it a page of zeros where a library
+ * is reading memory that is watched. Both handlers chain to what was there.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct weft_context {
     void (*parallel_for)(struct weft_context *, void (*tile)(void *, int64_t, int32_t),
@@ -87,6 +91,58 @@ static THREAD_LOCAL int32_t inside_tile; /* this thread's index + 1 while it run
 static struct sigaction previous_bus, previous_interrupt;
 static volatile int32_t *volatile interruptible; /* the main thread's cancel flag */
 
+static void install_bus_handler(void);
+
+/* ------------------------------------------------------------ watched memory */
+
+/* What library code reads, on any thread. Never moved nor freed: the handler looks at all. */
+typedef struct {
+    _Atomic uintptr_t begin, end; /* end 0: free */
+    _Atomic int32_t lost;
+} watch;
+
+enum { WATCHES = 256 };
+static watch watches[WATCHES];
+
+/* Its number; -1 where there are too many. */
+int32_t weft_watch(uintptr_t begin, uintptr_t end) {
+    int32_t found = -1;
+    install_bus_handler();
+    pthread_mutex_lock(&lock);
+    for (int32_t i = 0; i < WATCHES && found < 0; i++)
+        if (!atomic_load(&watches[i].end)) found = i;
+    if (found >= 0) {
+        atomic_store(&watches[found].lost, 0);
+        atomic_store(&watches[found].begin, begin);
+        atomic_store(&watches[found].end, end);
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Whether a page of it was lost. */
+int32_t weft_unwatch(int32_t number) {
+    atomic_store(&watches[number].end, 0);
+    return atomic_load(&watches[number].lost);
+}
+
+/* In the handler: a page of zeros where a file ended, if that is watched. */
+static int replace_lost_page(uintptr_t address) {
+    uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE), page = address & -size;
+    int replaced = 0, number = errno;
+    for (int32_t i = 0; i < WATCHES; i++) {
+        if (page + size <= atomic_load(&watches[i].begin) || page >= atomic_load(&watches[i].end))
+            continue;
+        if (!replaced && mmap((void *)page, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+            break;
+        replaced = 1;
+        atomic_store(&watches[i].lost, 1);
+    }
+    errno = number;
+    return replaced;
+}
+
 /* ------------------------------------------------------------ signals */
 
 static void chain(const struct sigaction *previous, int number, siginfo_t *info, void *machine) {
@@ -107,6 +163,7 @@ static void on_bus_error(int number, siginfo_t *info, void *machine) {
         fault_address = info->si_addr;
         siglongjmp(*target, 1);
     }
+    if (number == SIGBUS && replace_lost_page((uintptr_t)info->si_addr)) return;
     chain(&previous_bus, number, info, machine);
 }
 
@@ -159,6 +216,7 @@ static void in_forked_child(void) {
     atomic_store(&calls, 0);
     guard = NULL;
     inside_tile = 0;
+    for (int32_t i = 0; i < WATCHES; i++) atomic_store(&watches[i].end, 0);
     if (interruptible) restore_interrupt_handler();
 }
 

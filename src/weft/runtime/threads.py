@@ -153,6 +153,7 @@ class Pool:
         self.call = self.library.weft_call
         self.call.argtypes = [ctypes.c_void_p]
         self.call.restype = ctypes.c_int32
+        self.library.weft_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
 
     def workers(self) -> int:
         """The number of worker threads there are now."""
