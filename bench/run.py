@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 import applications
+import devices
 import in_core
 import loops
 import memory
@@ -12,7 +13,7 @@ import out_of_core
 import overheads
 import programs
 
-WHAT = ("in-core", "out-of-core", "memory", "loops", "overheads", "all")
+WHAT = ("in-core", "out-of-core", "memory", "loops", "devices", "overheads", "all")
 
 
 def main() -> None:
@@ -29,6 +30,7 @@ def main() -> None:
     known = {
         "in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES),
         "memory": applications.NAMES, "loops": loops.NAMES,
+        "devices": devices.NAMES,
     }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
@@ -49,6 +51,9 @@ def main() -> None:
     if given.what in ("loops", "all"):
         print()
         loops.run(names, given.scale, given.rounds)
+    if given.what in ("devices", "all"):
+        print()
+        devices.run(names, given.scale, given.rounds)
     if given.what in ("overheads", "all"):
         print()
         overheads.run()

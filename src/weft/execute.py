@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -39,12 +40,14 @@ from weft.plan.protocols import Sink, Source
 # `import weft` stays quick.
 if TYPE_CHECKING:
     from weft.plan.nodes import Plan
+    from weft.plan.setting import Processor
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
 
 _computations: dict[Any, Computation] = {}
 _making = threading.Lock()
+_PLANS = 16  # of a computation, that are kept
 
 
 def computation_of(outputs: Sequence[Node]) -> tuple[Computation, Walk]:
@@ -156,11 +159,60 @@ def plan_of(
     current: Settings,
 ) -> Plan:
     """How the computation is streamed through boxes."""
+    spread = processors(current)
+    key = _plan_key(computation, sizes, inputs, sinks, current, spread)
+    plan = computation.plans.get(key) if key is not None else None
+    if plan is None:
+        planned_for = inputs if key is None else [_without_memory(value) for value in inputs]
+        plan = _planned(computation, sizes, planned_for, sinks, current, spread)
+        if key is not None:
+            while len(computation.plans) >= _PLANS:
+                computation.plans.pop(next(iter(computation.plans)))
+            computation.plans[key] = plan
+    named = zip(computation.program.params, inputs, strict=True)
+    return replace(plan, inputs={p.name: _input(v, p.type.dtype) for p, v in named})
+
+
+def _plan_key(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    sinks: Sequence[Sink | None],
+    current: Settings,
+    spread: Sequence[Processor],
+) -> Any:
+    """What decides about a plan of arrays in memory on several devices; None for another.
+
+    A call that is repeated is not planned again, which would take longer than many a call.
+    """
+    if not spread or any(sink is not None for sink in sinks):
+        return None
+    if any(isinstance(value, Source) for value in inputs):
+        return None
+    lie = tuple(getattr(value, "strides", None) for value in inputs)
+    devices = tuple((p.device, p.kind, p.threads, p.limit) for p in spread)
+    return tuple(sizes.items()), lie, current, devices
+
+
+def _without_memory(value: Any) -> Any:
+    """What a plan knows of an array: its shape, dtype and strides. (A kept plan keeps no data.)"""
+    if not isinstance(value, np.ndarray):
+        return value
+    return np.lib.stride_tricks.as_strided(np.empty(1, value.dtype), value.shape, value.strides)
+
+
+def _planned(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    sinks: Sequence[Sink | None],
+    current: Settings,
+    spread: Sequence[Processor],
+) -> Plan:
     from weft.plan.planner import plan_program
 
     threads = host_threads(current)
     where = target(current)
-    spread = processors(current)
     unlike = not all(processor.is_host for processor in spread)
     on = next((p.device for p in spread if not p.is_host), where) if unlike else where
     program = computation.streamed(sizes, threads, on, bool(spread))

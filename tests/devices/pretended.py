@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 from unittest import mock
 
@@ -20,6 +21,9 @@ from weft.plan.setting import Processor
 Array = npt.NDArray[Any]
 
 
+_numbers = count()
+
+
 class PretendedDevice:
     """Counts the calls of each kind, and raises an error at the n-th of one of them.
 
@@ -27,8 +31,8 @@ class PretendedDevice:
     "copy out".
     """
 
-    def __init__(self, name: str = "pretended:0", limit: int = 1 << 30, slots: int = 2) -> None:
-        self.name, self.limit, self.slots = name, limit, slots
+    def __init__(self, limit: int = 1 << 30, slots: int = 2) -> None:
+        self.name, self.limit, self.slots = f"pretended:{next(_numbers)}", limit, slots
         self.calls: dict[str, int] = {}
         self.fault: tuple[str, int, BaseException] | None = None
         self.boxes = 0

@@ -236,7 +236,7 @@ def test_boxes_are_halved_until_they_fit() -> None:
 
 
 def test_where_all_fail_the_error_is_named() -> None:
-    one, other = PretendedDevice("pretended:0"), PretendedDevice("pretended:1")
+    one, other = PretendedDevice(), PretendedDevice()
     one.fault = other.fault = "launch", 1, DeviceError("the last one is lost")
     with (
         wf.config(devices=TWO), spread_over(one, other),

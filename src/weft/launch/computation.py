@@ -74,6 +74,7 @@ class Computation:
         self.names = tuple(param.name for param in program.params)
         self.is_array = tuple(isinstance(p.type, fun.Array) for p in program.params)
         self.results = program.body.results
+        self.plans: dict[Any, Any] = {}  # for several devices; see `weft.execute`
         self._ready: dict[tuple[Any, ...], Ready] = {}
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
 

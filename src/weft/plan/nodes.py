@@ -389,11 +389,14 @@ class Plan:
 def guided(left: int, part: float, unit: int, least: int, most: int) -> int:
     """The extent of the next box of a device: half of what would be its part of what is left.
 
+    A multiple of `least` (itself one of `unit`), where that is not more than `most`.
+
     Guided self-scheduling (Polychronopoulos and Kuck, 1987), with half as large boxes, so that
     the first ones of unbalanced work do not outlast all others.
     """
-    wanted = max(int(left * part / 2), least)
-    return max(min(wanted, most) // unit * unit, unit)
+    step = min(least, max(most // unit * unit, unit))  # few bounds, so that boxes come again
+    wanted = min(int(left * part / 2), most)
+    return max(wanted // step, 1) * step
 
 
 def memory_sink(sinks: Sequence[Sink | None]) -> Sink | None:

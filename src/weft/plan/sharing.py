@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,7 +23,8 @@ SMALL_WORK = 1 << 21
 """Scalar operations that are not worth spreading."""
 
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
-_LEAST_PARTS = 48  # for each device, that the boxes at the end are as small as
+_LEAST_PARTS = 32  # for each device, that the boxes at the end are as small as
+_KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
 
 
@@ -191,6 +193,7 @@ class _Sharing:
     def _share(self, member: _Member) -> Share:
         scheduler, slots = member.scheduler, member.slots
 
+        @lru_cache(_KNOWN_BOXES)
         def plan(start: int, stop: int) -> PlannedStage:
             boxes = scheduler.boxes_between(np.array([start]), np.array([stop]))
             return scheduler.with_depth(boxes, 1, slots)
