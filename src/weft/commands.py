@@ -102,6 +102,22 @@ def _load_function(program: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
+@weft.command()
+@click.argument("module", type=click.Path(dir_okay=False))
+@click.option("--output", "-o", default=None, help="The module to write: NAME_built.py.")
+def build(module: str, output: str | None) -> None:
+    """Compile the kernels of a module ahead of time.
+
+    \b
+    Writes a shared library, and a module that does what the given one does but needs no
+    compiler: every function under @weft.kernel has a type for each of its parameters.
+    """
+    from weft.kernel.build import build as build_module
+
+    made, library, names = build_module(module, output)
+    click.echo(f"{made}, {library}: {', '.join(names)}")
+
+
 @weft.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(arguments: tuple[str, ...]) -> None:

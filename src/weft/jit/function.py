@@ -25,6 +25,7 @@ from weft.config import settings
 from weft.errors import (
     ArgumentError,
     ArgumentTypeError,
+    CompileError,
     DTypeError,
     MemoryLimitError,
     ShapeError,
@@ -53,7 +54,8 @@ from weft.jit.arguments import (
     pattern_key,
     placeholder,
 )
-from weft.launch import INTERPRETER, Computation, target
+from weft.launch import CPU, INTERPRETER, Computation, have_compiler, target
+from weft.runtime import built
 from weft.sizes import Derived, Fact
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -163,6 +165,11 @@ def launch(
 ) -> list[Any]:
     """Run compiled code on data in memory, however small it is."""
     current = settings()
+    if built.any_built() and not have_compiler() and current.devices == (CPU,):
+        try:
+            return computation.run_in_core(sizes, inputs, out, current, CPU)
+        except (CompileError, MemoryLimitError):
+            pass  # it was not built
     where = target(current)
     if where != INTERPRETER and len(current.devices) == 1:
         try:

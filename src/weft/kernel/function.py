@@ -95,7 +95,7 @@ class KernelFunction(Jitted):
                     raise DTypeError(
                         f"argument {name} is {describe(value)}", f"{wanted}",
                         f"{name}.astype({wanted.dtype.numpy.name!r}), or another annotation",
-                        place=self._parameter_place(name),
+                        place=self.parameter_place(name),
                     )  # fmt: skip
                 if value.ndim == wanted.rank:
                     return value
@@ -103,24 +103,25 @@ class KernelFunction(Jitted):
                 f"argument {name} is {describe(value)}",
                 f"{wanted}",
                 "",
-                self._parameter_place(name),
+                self.parameter_place(name),
             )
         if isinstance(value, np.ndarray) and value.ndim:
             raise ShapeError(
                 f"argument {name} is {describe(value)}", f"one number, {wanted}", "",
-                self._parameter_place(name),
+                self.parameter_place(name),
             )  # fmt: skip
         if wanted.dtype.is_integer or wanted.dtype.kind == "b":
             converted = np.asarray(value).astype(wanted.dtype.numpy)
             if converted != value:
                 raise DTypeError(
                     f"argument {name} is {value!r}", f"{wanted}", "",
-                    self._parameter_place(name),
+                    self.parameter_place(name),
                 )  # fmt: skip
             return converted.item()
         return wanted.dtype.numpy.type(value)
 
-    def _parameter_place(self, name: str) -> Place:
+    def parameter_place(self, name: str) -> Place:
+        """Where a parameter stands."""
         tree = self.source.tree.args
         for argument in (*tree.posonlyargs, *tree.args, *tree.kwonlyargs):
             if argument.arg == name:
@@ -227,8 +228,17 @@ class KernelFunction(Jitted):
         """The FUN program of a call, before any pass."""
         leaves, structure = self._arguments(args, kwargs)
         data = [concrete(as_data(leaf)) for leaf in leaves]
+        return self.variant(data, structure)[0].computation.program
+
+    def prepared(self, arguments: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The data of arguments that are data, and the containers that they are in."""
+        leaves, structure = self._arguments(tuple(arguments), {})
+        return [concrete(as_data(leaf)) for leaf in leaves], structure
+
+    def variant(self, data: list[Any], structure: Any) -> tuple[Variant, dict[str, int]]:
+        """The program for some arguments, and the values of its size variables."""
         static = (*same_memory(data), settings().optimise)
-        return self._variant(data, structure, static)[0].computation.program
+        return self._variant(data, structure, static)
 
     def _replaced(
         self, program: fun.Program, inputs: tuple[Any, ...], outputs: tuple[Any, ...]

@@ -2,6 +2,7 @@
 
 from weft.launch.computation import Computation
 from weft.launch.device import (
+    CPU,
     INTERPRETER,
     device_limit,
     have_compiler,
@@ -11,6 +12,6 @@ from weft.launch.device import (
 from weft.launch.stage import processors, stage_code
 
 __all__ = [
-    "INTERPRETER", "Computation", "device_limit", "have_compiler", "host_threads", "processors",
-    "stage_code", "target",
+    "CPU", "INTERPRETER", "Computation", "device_limit", "have_compiler", "host_threads",
+    "processors", "stage_code", "target",
 ]  # fmt: skip

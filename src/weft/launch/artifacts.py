@@ -36,6 +36,7 @@ from weft.plan.seams import (
     cut_at_calls,
 )  # fmt: skip
 from weft.plan.segment import Dialect, Layout, Segment
+from weft.runtime import built
 from weft.runtime.cache import key_of, open_cache
 from weft.sizes import Derived, parse_poly
 
@@ -83,17 +84,24 @@ def find_or_make(
 
     `to_json` gives None for what cannot be stored.
     """
+    known = built.stored(parts)
+    if known is not None:
+        return from_json(json.loads(known))
     store = open_cache()
     key = key_of(_fingerprint(), *parts)
     stored = store.load(key, _SUFFIX)
     if stored is not None:
         try:
-            return from_json(json.loads(stored))
+            found = json.loads(stored)
+            made = from_json(found)
+            built.store(parts, stored.decode())
+            return made
         except (KeyError, ValueError, TypeError):
             store.remove(key, _SUFFIX)  # not what this version writes
     made = make()
     found = to_json(made)
     if found is not None:
+        built.store(parts, dumps(found).decode())
         with contextlib.suppress(OSError):  # a full disk costs time, not results
             store.save(key, _SUFFIX, dumps(found))
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.config import Settings, settings
-from weft.errors import MemoryLimitError
+from weft.errors import CompileError, MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
@@ -26,7 +26,7 @@ from weft.launch.device import (
     on_own_cores,
 )
 from weft.launch.host import host_step
-from weft.plan.decisions import decide, nothing, whole_columns
+from weft.plan.decisions import Decided, decide, every_decision, nothing, whole_columns
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
@@ -150,10 +150,11 @@ class Computation:
         key: tuple[Any, ...] = (threads, optimise, where, *donated, *sizes.values())
         layouts: dict[str, Layout] = {}
         strides: dict[str, int] = {}
+        any_layout = where == CPU and have_compiler()  # what was built ahead has one
         for place, array in enumerate(inputs):
             plain = array.flags.carray and array.dtype.isnative
             if not plain and self.is_array[place]:
-                layout = layout_of(array) if where == CPU else None
+                layout = layout_of(array) if any_layout else None
                 if layout is None:
                     inputs = [*inputs]
                     inputs[place] = np.array(array, array.dtype.newbyteorder("="), order="C")
@@ -176,11 +177,20 @@ class Computation:
         if out is None or not self.replaced:
             return {}
         held = dict(zip(self.names, inputs, strict=True))
+        copied = not have_compiler()  # unless they are row-major: see `ready`
         return {
             name: number
             for name, number in self.replaced.items()
-            if out[number] is held[name] and _is_orderly(held[name])
+            if out[number] is held[name] and (copied or _is_orderly(held[name]))
         }
+
+    def every_artifact(self) -> Iterator[Artifact]:
+        """The program compiled to C for all that a launch may decide, as far as that is few.
+
+        Of arrays that lie row-major, and may be overwritten where results replace them.
+        """
+        for decided in every_decision(self.artifacts.choices):
+            yield self.artifacts.artifact(decided, {}, donated=self.replaced)
 
     def _prepare(
         self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str, where: str,
@@ -191,13 +201,9 @@ class Computation:
         key = (decided, optimise, where, *layouts.items(), *donated)
         compiled = self._compiled.get(key)
         if compiled is None:
-            artifact = self.artifacts.artifact(
-                decided, layouts, optimise, dialect_of(where), donated
+            compiled = self._compiled[key] = self._compile(
+                decided, layouts, optimise, where, donated
             )
-            if where != CPU and _needs_c(artifact) and not have_compiler():
-                raise _NoCodeError
-            steps = tuple(_step(piece, where) for piece in artifact.pieces)
-            compiled = self._compiled[key] = artifact, steps
         artifact, steps = compiled
         names = dict.fromkeys(
             name for name in artifact.results if isinstance(name, str) and name not in self.names
@@ -205,6 +211,21 @@ class Computation:
         plain = len(names) == len(artifact.results) and not any(n in artifact.roots for n in names)
         in_core = InCore(steps, derive(values, artifact.derived), tuple(names))
         return Ready(in_core, artifact, plain)
+
+    def _compile(
+        self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, where: str,
+        donated: Mapping[str, int],
+    ) -> tuple[Artifact, tuple[Step, ...]]:  # fmt: skip
+        artifact = self.artifacts.artifact(decided, layouts, optimise, dialect_of(where), donated)
+        if where != CPU and _needs_c(artifact) and not have_compiler():
+            raise _NoCodeError
+        try:
+            return artifact, tuple(_step(piece, where) for piece in artifact.pieces)
+        except CompileError:
+            plain = nothing(self.artifacts.choices)
+            if have_compiler() or decided == plain:
+                raise
+            return self._compile(plain, layouts, optimise, where, donated)  # what was built ahead
 
     def _results(
         self, ready: Ready, values: Sequence[Value], held: Mapping[str, Value]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TypeAlias
 
 from weft.sizes import Derived, Size
@@ -13,6 +14,7 @@ _ROWS_PER_THREAD = 4  # fewer, and threads would wait for the last of them
 _LONG_ROW = 1 << 17  # elements that are worth sharing among threads
 _FAR_BYTES = 8 << 20  # of arrays that a step must fetch from beyond a core's own cache
 _FEW_ROUNDS = 4
+_FEW_CHOICES = 3
 _MANY_COLUMNS = 4096  # that are enough for boxes of them
 
 Extents: TypeAlias = tuple[Size, Size]
@@ -63,6 +65,18 @@ def nothing(given: Choices) -> Decided:
         (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles),
         (False,) * len(given.columns),
     )  # fmt: skip
+
+
+def every_decision(given: Choices) -> Iterator[Decided]:
+    """All answers of a launch on one device, if there are few; first that of `nothing`."""
+    yield nothing(given)
+    groups = (given.nests, given.splits, given.tiles)
+    if not 0 < sum(map(len, groups)) <= _FEW_CHOICES:
+        return
+    flags = [list(product((False, True), repeat=len(group))) for group in groups]
+    for nests, splits, tiles in product(*flags):
+        if any((*nests, *splits, *tiles)):
+            yield Decided(nests, splits, tiles, (False,) * len(given.columns))
 
 
 def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -> Decided:

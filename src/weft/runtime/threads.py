@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from weft.errors import ArgumentError
+from weft.runtime import built
 from weft.runtime.toolchain import load_library
 
 _chosen: int | None = None
@@ -149,7 +150,8 @@ class Pool:
 
     def __init__(self) -> None:
         source = (resources.files("weft.runtime") / "pool.c").read_text()
-        self.library = load_library(source)
+        found = built.entry_of(source)
+        self.library = load_library(source) if found is None else found.library
         self.call = self.library.weft_call
         self.call.argtypes = [ctypes.c_void_p]
         self.call.restype = ctypes.c_int32

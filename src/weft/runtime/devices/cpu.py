@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from weft.errors import SourceError
 from weft.plan.segment import Segment
+from weft.runtime import built
 from weft.runtime import threads as runtime_threads
 from weft.runtime.devices.protocol import raise_failure
 from weft.runtime.threads import CancelFlag, Cancelled
@@ -35,8 +36,10 @@ class LoadedSegment:
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
-        self._library = load_library(segment.source)
-        self._entry = ctypes.cast(getattr(self._library, segment.entry), ctypes.c_void_p).value
+        found = built.entry_of(segment.source)
+        self._library = load_library(segment.source) if found is None else found.library
+        name = segment.entry if found is None else found.name
+        self._entry = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
         self._call = runtime_threads.pool().call
         self._buffers = len(segment.params) + len(segment.results) + 1
         self._words = struct.Struct(f"{_HEADER + self._buffers + len(segment.integers)}q")

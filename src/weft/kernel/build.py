@@ -1,0 +1,204 @@
+"""`weft build`: the kernels of a module, compiled ahead of time."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+import math
+import os
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, SourceError, WeftError
+from weft.jit.function import Variant
+from weft.kernel.annotations import ArrayType, ParameterType
+from weft.kernel.function import KernelFunction
+from weft.launch.artifacts import SegmentPiece
+from weft.plan.segment import Segment
+from weft.runtime import built
+
+_EXTENTS = {0: 64, 1: 64, 2: 64, 3: 24}  # of the arrays that a kernel is traced with, by rank
+_NUMBERS = (3, 1 << 6, 1 << 10)  # of its integers: the first that it can be traced with
+_MOST = 12  # programs that are compiled of one kernel
+_FOOTER = '''
+
+# ---- written by `weft build`: the compiled kernels are in the library beside this file
+from weft.kernel.build import use as _use_what_was_built  # noqa: E402
+
+_use_what_was_built(__file__)
+'''
+
+
+def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
+    """Compile a module's kernels to a shared library, with a module that takes its place.
+
+    Each kernel is compiled for arrays of two or more elements along each dimension that lie
+    row-major; arrays that lie otherwise are copied where there is no compiler. Other calls do
+    what those of the module itself do: they compile, or where they cannot, interpret.
+
+    Parameters
+    ----------
+    path : str
+        A Python file.
+    output : str, optional
+        The module to write: by default "name_built.py" beside "name.py". The library,
+        "libname_built.so", goes beside it.
+
+    Returns
+    -------
+    module, library : Path
+    names : list of str
+        The kernels.
+
+    Raises
+    ------
+    ArgumentError
+        For a module without kernels, and for a kernel with a parameter that has no type.
+    SourceError
+        When there is no such file.
+    CompileError
+        When there is no compiler.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise SourceError(f"{path} does not exist", "a Python file")
+    target = Path(output) if output else source.with_name(f"{source.stem}_built.py")
+    if target.exists() and target.samefile(source):
+        raise ArgumentError(f"{target} as the output, which is the input", "another file")
+    kernels = kernels_of(load_module(source))
+    if not kernels:
+        raise ArgumentError(
+            f"{path} has no kernels", "functions under @weft.kernel, with annotated parameters"
+        )
+    sources: dict[str, str] = {}
+    with built.collecting() as collected:
+        for kernel in kernels:
+            for segment in segments_of(kernel):
+                sources[segment.source] = segment.entry
+    library = built.library_of(target)
+    pool = (resources.files("weft.runtime") / "pool.c").read_text()
+    built.make_library(library, sources, pool, collected.found, version())
+    target.write_text(source.read_text(encoding="utf-8") + _FOOTER, encoding="utf-8")
+    return target, library, [kernel.function.__qualname__ for kernel in kernels]
+
+
+def use(file: str) -> None:
+    """Let the kernels of a module that `build` wrote find their library."""
+    built.register(file, version())
+
+
+def version() -> str:
+    """What tells this Weft's compiler from others: a digest of its files."""
+    digest = hashlib.sha256()
+    package = Path(str(resources.files("weft")))
+    for path in sorted(package.rglob("*.[pc]*")):
+        if path.suffix in (".py", ".c"):
+            digest.update(f"{path.relative_to(package)}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def load_module(path: Path) -> ModuleType:
+    """The module of a file, whose functions may import what lies beside it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def kernels_of(module: ModuleType) -> list[KernelFunction]:
+    """The kernels that a module defines, each of which has types for all parameters.
+
+    Raises
+    ------
+    ArgumentError
+        For a parameter without one.
+    """
+    found = [
+        value for value in vars(module).values()
+        if isinstance(value, KernelFunction) and value.function.__module__ == module.__name__
+    ]  # fmt: skip
+    for kernel in found:
+        for name in kernel.signature.parameters:
+            if name not in kernel.parameter_types:
+                raise ArgumentError(
+                    f"parameter {name} of {kernel.function.__name__} has no type of Weft's",
+                    "a type for each parameter: ahead of time there are no arguments to take it "
+                    "from",
+                    f"{name}: weft.f64[:], or a signature: @weft.kernel('f64[:], i64 -> None')",
+                    place=kernel.parameter_place(name),
+                )  # fmt: skip
+    return found
+
+
+def segments_of(kernel: KernelFunction) -> Iterator[Segment]:
+    """What a kernel compiles to, for all that a launch may decide.
+
+    For each truth of its booleans, and for integers of 0 and 1, which are constants of
+    programs, as far as these are few.
+    """
+    types = kernel.parameter_types
+    values: dict[str, tuple[Any, ...]] = {
+        name: (False, True) if type_.dtype.kind == "b" else (None, 0, 1)
+        for name, type_ in types.items()
+        if not isinstance(type_, ArrayType) and (type_.dtype.kind == "b" or type_.dtype.is_integer)
+    }
+    if math.prod(map(len, values.values())) > _MOST:
+        values = {name: found for name, found in values.items() if None not in found}
+    for number, chosen in enumerate(itertools.islice(itertools.product(*values.values()), _MOST)):
+        try:
+            variant = variant_of(kernel, dict(zip(values, chosen, strict=True)))
+        except WeftError:
+            if number == 0:
+                raise
+            continue  # a kernel need not make sense for 0 and 1
+        for artifact in variant.computation.every_artifact():
+            for piece in artifact.pieces:
+                if isinstance(piece, SegmentPiece):
+                    yield piece.segment
+                    if piece.segment.better is not None:
+                        yield piece.segment.better.segment
+
+
+def variant_of(kernel: KernelFunction, fixed: dict[str, Any]) -> Variant:
+    """A kernel's program for arguments with which it can be traced, some of them `fixed`.
+
+    Raises
+    ------
+    WeftError
+        That which the first of them met, if there are none.
+    """
+    first: WeftError | None = None
+    for number, factor in itertools.product(_NUMBERS, (1, 4)):
+        given = {
+            name: example(kernel.parameter_types[name], number, factor)
+            for name in kernel.signature.parameters
+        }
+        given |= {name: value for name, value in fixed.items() if value is not None}
+        try:
+            return kernel.variant(*kernel.prepared(tuple(given.values())))[0]
+        except WeftError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def example(type_: ParameterType, number: int, factor: int) -> Any:
+    """An argument of a type."""
+    if isinstance(type_, ArrayType):
+        extent = _EXTENTS.get(type_.rank, 8) * (factor if type_.rank < 3 else 1)
+        return np.zeros((extent,) * type_.rank, type_.dtype.numpy)
+    return number if type_.dtype.is_integer else 1.5
