@@ -219,3 +219,16 @@ def _reads_along(side: Side, reduce: fun.Reduce) -> bool:
     return not any(any(read.boundary) for read in reads) and any(
         name in index.variables() for read in reads for index in read.indices
     )
+
+
+def instead(body: fun.Body, old: fun.Let, new: tuple[fun.Let, ...]) -> fun.Body:
+    """The body with others for one statement (the very one) of its own, or of its branches' own."""
+    statements: list[fun.Let] = []
+    for let in body.statements:
+        if let is old:
+            statements += new
+        elif isinstance(let.expr, fun.If):
+            statements.append(walk.map_let(let, lambda inner: instead(inner, old, new)))
+        else:
+            statements.append(let)
+    return fun.Body(tuple(statements), body.results)

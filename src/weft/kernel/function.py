@@ -33,6 +33,7 @@ from weft.kernel.races import tell
 from weft.kernel.statements import call_function, prange, source_of
 from weft.kernel.values import Memory, Reference
 from weft.ops.dtypes import from_numpy
+from weft.passes.distribute import distribute
 from weft.passes.parallelise import parallelise
 from weft.passes.products import products
 from weft.passes.remove_dead import remove_dead
@@ -258,9 +259,11 @@ class KernelFunction(Jitted):
         for remark in result.remarks:
             tell(remark, self._parallel[remark.place], self.function.__name__)
         program = remove_dead(simplify(result.program))
+        assumed = result.assumed
         if "no-blas" not in settings().optimise.split():
-            program = products(program)
-        return program, result.assumed
+            program, squares = products(program, traced.values)
+            assumed = tuple(dict.fromkeys((*assumed, *squares)))
+        return distribute(program), assumed
 
 
 class _Own:

@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from weft.fun import nodes as fun
-from weft.fun.contractions import BLOCK, Contraction, contraction
+from weft.fun.contractions import BLOCK, Contraction, contraction, instead
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lmad import Lmad
@@ -275,7 +275,7 @@ class _Tiles:
         e, found = self.e, self.found
         e.bind("lower." + self.sums, down.lower)
         e.bind("left." + self.sums, across.lower)
-        body = _instead(self.kernel.body, found.let, self._read())
+        body = instead(self.kernel.body, found.let, (self._read(),))
         indices = tuple(Poly.var(r.index.name) for r in self.kernel.space)
 
         def store(values: list[imp.Expr]) -> None:
@@ -296,23 +296,6 @@ class _Tiles:
         array = fun.Var(self.sums, MemArray(self.dtype, extents, self.sums, index))
         at = (Poly.var(found.row.index.name), Poly.var(found.column.index.name))
         return replace(found.let, expr=fun.Index(array, at))
-
-
-def _instead(body: fun.Body, old: fun.Let, new: fun.Let) -> fun.Body:
-    """The body with one statement, perhaps of a branch, replaced."""
-    statements = []
-    for let in body.statements:
-        if let is old:
-            statements.append(new)
-        elif isinstance(let.expr, fun.If):
-            then, otherwise = let.expr.then, let.expr.otherwise
-            expr = replace(
-                let.expr, then=_instead(then, old, new), otherwise=_instead(otherwise, old, new)
-            )
-            statements.append(replace(let, expr=expr))
-        else:
-            statements.append(let)
-    return replace(body, statements=tuple(statements))
 
 
 def lower_contraction(e: Emitter, let: fun.Let) -> None:

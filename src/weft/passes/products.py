@@ -1,36 +1,67 @@
-"""products: nests that multiply matrices, as the library's product.
+"""products: nests that multiply matrices, as the library's products.
 
     let c = kernel (i < n, j < m) {
       let r = reduce (; k < l) { let p = multiply(a[i, k], b[k, j]) in p } with add
       in r }
  => let c = matmul(a, b)
 
-Removes: such kernels of floats among the statements of the program itself, which no loop holds;
-    the operands may be transposed, slices, and added to 0.
-Adds: library calls, and the views that they take.
-Requires: a checked program.
+    let c = kernel (i < n, j < n) {
+      let w = if j <= i { let r = reduce (; k < l) { w * (a[i, k] * b[j, k] + b[i, k] * a[j, k]) }
+                          in r + d[i, j] } else { d[i, j] }
+      in w }
+ => let s = matmul(a, permute b (1, 0))
+    let c = kernel (i < n, j < n) {
+      let w = if j <= i { let r = w * s[i, j] + w * s[j, i] in r + d[i, j] } else .. in w }
+
+Removes: sums of products of matrices of floats from such kernels among the statements of the
+    program itself, which no loop holds. The operands may be transposed, and slices.
+Adds: library calls, the views that they take, and where there is more to a kernel than its product
+    a read of that. What is a product's transpose is read from it. A product of a matrix with its
+    own transpose is one triangle's work for the library (NumPy calls syrk for it).
+Requires: a checked program. A sum that is wanted in a triangle is computed for the whole square,
+    so that it must be one, and have its diagonal: all rows of the operands are then read.
 Ensures: the same values within rounding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce as fold
 
 from weft.fun import nodes as fun
-from weft.fun.builder import Names
+from weft.fun.builder import Builder, Names
+from weft.fun.contractions import Contraction, contraction, instead
 from weft.ops.dtypes import DType
+from weft.passes.knowledge import Knowledge
+from weft.passes.terms import Term, terms
 from weft.passes.versions import bound_in
-from weft.sizes import ZERO, Poly, Size
+from weft.sizes import ZERO, Fact, Poly, Size
+
+_FLOATS = (DType.F32, DType.F64, DType.C64, DType.C128)
 
 
-def products(program: fun.Program) -> fun.Program:
-    """The program with its products of matrices as library calls."""
+def products(
+    program: fun.Program, values: Mapping[str, int] | None = None
+) -> tuple[fun.Program, tuple[Fact, ...]]:
+    """The program with its products of matrices as library calls, and what it assumes of sizes.
+
+    Parameters
+    ----------
+    program : fun.Program
+    values : mapping of str to int, optional
+        The sizes of the call that the program is made for, from which facts may be assumed.
+    """
+    known = Knowledge.of(program, values)
     names = Names.of(program)
     statements: list[fun.Let] = []
     for let in program.body.statements:
-        found = _product(let)
-        statements += [let] if found is None else found.calls(let, names)
-    return replace(program, body=fun.Body(tuple(statements), program.body.results))
+        found = _products(let, names, known)
+        statements += [let] if found is None else found
+    assumed = tuple(known.assumed)
+    facts = tuple(dict.fromkeys((*program.facts, *assumed)))
+    body = fun.Body(tuple(statements), program.body.results)
+    return replace(program, body=body, facts=facts), assumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,101 +73,125 @@ class _Operand:
     rows: Size
     columns: Size
 
-    def view(self, names: Names, let: fun.Let, statements: list[fun.Let]) -> fun.Var:
+    def view(self, builder: Builder) -> fun.Var:
         array = self.array
         shape = (self.columns, self.rows) if self.transposed else (self.rows, self.columns)
         assert isinstance(array.type, fun.Array)
         if shape != array.type.shape:
-            part = fun.Var(names.fresh("part"), fun.Array(array.type.dtype, shape))
             spans = tuple(fun.Span(ZERO, extent) for extent in shape)
-            statements.append(fun.Let((part,), fun.Slice(array, spans), let.place))
-            array = part
+            type_ = fun.Array(array.type.dtype, shape)
+            array = builder.let(fun.Slice(array, spans), type_, "part")
         if self.transposed:
-            type_ = fun.Array(self.array.type.dtype, shape[::-1])
-            turned = fun.Var(names.fresh("turned"), type_)
-            statements.append(fun.Let((turned,), fun.Permute(array, (1, 0)), let.place))
-            array = turned
+            turned = fun.Array(self.array.type.dtype, shape[::-1])
+            array = builder.let(fun.Permute(array, (1, 0)), turned, "turned")
         return array
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
-    left: _Operand
-    right: _Operand
-
-    def calls(self, let: fun.Let, names: Names) -> list[fun.Let]:
-        statements: list[fun.Let] = []
-        left = self.left.view(names, let, statements)
-        right = self.right.view(names, let, statements)
-        return [*statements, fun.Let(let.pattern, fun.Call("matmul", (left, right)), let.place)]
-
-
-def _product(let: fun.Let) -> _Product | None:
-    """The product that a statement computes; None where it is none."""
-    space: list[fun.Range] = []
-    expr = let.expr
-    body: fun.Body | None = None
-    while isinstance(expr, fun.Kernel):
-        space += expr.space
-        body = expr.body
-        if len(body.statements) != 1 or len(body.results) != 1:
-            break
-        expr = body.statements[0].expr
-    if body is None or len(space) != 2:
+def _products(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | None:
+    """A statement's kernel by products; None where it has none."""
+    kernel = _joined(let.expr)
+    found = None if kernel is None or len(kernel.space) != 2 else contraction(kernel)
+    if kernel is None or found is None or not _is_sum(found) or not _is_whole(found, known):
         return None
-    return _of_elements(body, space)
-
-
-def _of_elements(body: fun.Body, space: list[fun.Range]) -> _Product | None:
-    """The product whose elements a body computes, which may add 0 to them."""
-    reduce = body.statements[0].expr
-    result = body.statements[0].pattern[0]
-    if not isinstance(reduce, fun.Reduce) or len(reduce.space) != 1 or len(reduce.neutral) != 1:
+    reads = {
+        inner.pattern[0].name
+        for inner in found.reduce.body.statements
+        if isinstance(inner.expr, fun.Index)
+    }
+    made = terms(found, reads)
+    operands = None if made is None else [_operands(term, found) for term in made]
+    if made is None or operands is None:
         return None
-    if len(body.statements) == 2:
-        (last,) = body.statements[1:]
-        if not isinstance(last.expr, fun.Apply) or last.expr.operation != "add":
-            return None
-        others = [atom for atom in last.expr.arguments if atom != result]
-        if len(others) != 1 or not isinstance(others[0], fun.Const) or others[0].value != 0:
-            return None
-        result = last.pattern[0]
-    if len(body.statements) > 2 or body.results != (result,) or not _is_sum(reduce):
+    pairs = [pair for pair in operands if pair is not None]
+    if len(pairs) != len(made):
         return None
-    return _of_sum(reduce, space)
+    builder = Builder(names)
+    builder.place = let.place
+    inner = Builder(names)
+    inner.place = found.let.place
+    calls: dict[tuple[_Operand, _Operand], fun.Var] = {}
+    values = [
+        _value(builder, inner, term, pair, calls, found)
+        for term, pair in zip(made, pairs, strict=True)
+    ]
+    total = fold(lambda a, b: inner.let(fun.Apply("add", (a, b)), a.type), values)
+    if made == [_plain(made)] and _is_result(kernel.body, found):
+        (product,) = calls.values()
+        last = builder.statements.pop()
+        assert last.pattern == (product,)
+        return [*builder.statements, replace(last, pattern=let.pattern)]
+    inner.statements.append(fun.Let(found.let.pattern, fun.Cast(total.type.dtype, total)))
+    body = instead(kernel.body, found.let, tuple(inner.statements))
+    return [*builder.statements, replace(let, expr=replace(kernel, body=body))]
 
 
-def _is_sum(reduce: fun.Reduce) -> bool:
-    dtype = reduce.neutral[0].type.dtype
-    operator = reduce.operator.body
-    if dtype not in (DType.F32, DType.F64, DType.C64, DType.C128) or len(operator.statements) != 1:
+def _plain(made: list[Term]) -> Term:
+    """The first term without scalars."""
+    return replace(made[0], scalars=(), negative=False)
+
+
+def _joined(expr: fun.Expr) -> fun.Kernel | None:
+    """A kernel whose body is a kernel, as one; None where it is no kernel."""
+    if not isinstance(expr, fun.Kernel):
+        return None
+    body = expr.body
+    if len(body.statements) == 1 and body.results == body.statements[0].pattern:
+        inner = _joined(body.statements[0].expr)
+        if inner is not None:
+            return fun.Kernel((*expr.space, *inner.space), inner.body)
+    return expr
+
+
+def _is_result(body: fun.Body, found: Contraction) -> bool:
+    """Whether a kernel's one result is its sum, or 0 added to it."""
+    (sum_,) = found.let.pattern
+    first, *rest = body.statements
+    if first is not found.let or len(rest) > 1:
         return False
-    return operator.statements[0].expr == fun.Apply("add", reduce.operator.params)
+    if not rest:
+        return body.results == (sum_,)
+    (last,) = rest
+    if body.results != last.pattern or not isinstance(last.expr, fun.Apply):
+        return False
+    if last.expr.operation != "add":
+        return False
+    others = [atom for atom in last.expr.arguments if atom != sum_]
+    return len(others) == 1 and isinstance(others[0], fun.Const) and others[0].value == 0
 
 
-def _of_sum(reduce: fun.Reduce, space: list[fun.Range]) -> _Product | None:
-    bound = bound_in(reduce.body)
-    (result,) = reduce.body.results
-    let = bound.get(result.name) if isinstance(result, fun.Var) else None
-    if let is None or not isinstance(let.expr, fun.Apply) or let.expr.operation != "multiply":
+def _is_sum(found: Contraction) -> bool:
+    (operator,) = found.reduce.operator.body.statements
+    assert isinstance(operator.expr, fun.Apply)
+    return operator.expr.operation == "add" and found.reduce.neutral[0].type.dtype in _FLOATS
+
+
+def _is_whole(found: Contraction, known: Knowledge) -> bool:
+    """Whether each row and each column has an element that wants its sum."""
+    if found.fact is None:
+        return True
+    row, column = found.row, found.column
+    diagonal = Poly.var(row.index.name) - Poly.var(column.index.name)
+    offset = found.fact - diagonal
+    if offset.variables():
+        offset = found.fact + diagonal
+    if not offset.is_constant or offset.constant < 0:
+        return False
+    return known.nonnegative(row.extent - column.extent) and known.nonnegative(
+        column.extent - row.extent
+    )
+
+
+def _operands(term: Term, found: Contraction) -> tuple[_Operand, _Operand] | None:
+    """The matrices whose product has a term as its element, but for scalars."""
+    if len(term.left) != 1 or len(term.right) != 1:
         return None
-    if len(reduce.body.statements) != 3:
-        return None
-    rows, columns, inner = (*space, reduce.space[0])
-    operands: dict[str, _Operand] = {}
-    for atom in let.expr.arguments:
-        read = bound.get(atom.name) if isinstance(atom, fun.Var) else None
-        if read is None or not isinstance(read.expr, fun.Index) or any(read.expr.boundary):
-            return None
-        for dim in (rows, columns):
-            found = _operand(read.expr, dim, inner)
-            if found is not None:
-                operands[dim.index.name] = found
-    if len(operands) != 2:
-        return None
-    right = operands[columns.index.name]
-    turned = _Operand(right.array, not right.transposed, right.columns, right.rows)
-    return _Product(operands[rows.index.name], turned)
+    bound = bound_in(found.reduce.body)
+    left, right = bound[term.left[0].name].expr, bound[term.right[0].name].expr
+    assert isinstance(left, fun.Index)
+    assert isinstance(right, fun.Index)
+    rows = _operand(left, found.row, found.reduce.space[0])
+    columns = _operand(right, found.column, found.reduce.space[0])
+    return None if rows is None or columns is None else (rows, columns)
 
 
 def _operand(read: fun.Index, own: fun.Range, inner: fun.Range) -> _Operand | None:
@@ -147,3 +202,38 @@ def _operand(read: fun.Index, own: fun.Range, inner: fun.Range) -> _Operand | No
     if read.indices == wanted[::-1]:
         return _Operand(read.array, True, own.extent, inner.extent)
     return None
+
+
+def _value(
+    builder: Builder,
+    inner: Builder,
+    term: Term,
+    pair: tuple[_Operand, _Operand],
+    calls: dict[tuple[_Operand, _Operand], fun.Var],
+    found: Contraction,
+) -> fun.Var:
+    """A term's sum, by an element of a product that `builder` makes unless it is there."""
+    rows, columns = pair
+    at = (Poly.var(found.row.index.name), Poly.var(found.column.index.name))
+    mirrored = (replace(columns, rows=rows.rows), replace(rows, rows=columns.rows))
+    if mirrored in calls and pair not in calls and found.fact is not None:  # a square
+        product, at = calls[mirrored], at[::-1]
+    else:
+        if pair not in calls:
+            left = rows.view(builder)
+            right = replace(
+                columns, transposed=not columns.transposed, rows=columns.columns,
+                columns=columns.rows,
+            ).view(builder)  # fmt: skip
+            shape = (found.row.extent, found.column.extent)
+            calls[pair] = builder.let(
+                fun.Call("matmul", (left, right)), fun.Array(left.type.dtype, shape), "product"
+            )
+        product = calls[pair]
+    scalar = fun.Scalar(product.type.dtype)
+    value = inner.let(fun.Index(product, at), scalar)
+    for factor in term.scalars:
+        value = inner.let(fun.Apply("multiply", (factor, value)), scalar)
+    if term.negative:
+        value = inner.let(fun.Apply("negative", (value,)), scalar)
+    return value
