@@ -70,3 +70,104 @@ def test_what_is_no_product() -> None:
     c, calls = run(diagonal, a, b)
     np.testing.assert_allclose(c, np.repeat(np.diag(a @ b)[:, None], 5, axis=1))
     assert not calls
+
+
+# ---------------------------------------------------------------- updates of triangles
+
+
+def lower_triangle(a: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in wf.prange(i + 1):
+            total = 0.0
+            for k in range(a.shape[1]):
+                total += a[i, k] * a[j, k]
+            c[i, j] = 1.5 * total - c[i, j]
+
+
+def strict_triangle(a: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in wf.prange(i):
+            total = 0.0
+            for k in range(a.shape[1]):
+                total += a[i, k] * a[j, k]
+            c[i, j] = total
+
+
+def upper_rank_2k(a: Any, b: Any, c: Any, alpha: float) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in wf.prange(i, c.shape[1]):
+            for k in range(a.shape[1]):
+                c[i, j] += alpha * (a[i, k] * b[j, k] - b[i, k] * a[j, k])
+
+
+def compare(function: Any, arguments: tuple[Any, ...]) -> list[fun.Let]:
+    """The kernel gives what plain Python gives; the statements of its program."""
+    expected = [np.copy(x) for x in arguments]
+    found = [np.copy(x) for x in arguments]
+    function(*expected)
+    kernel = wf.kernel(function)
+    kernel(*found)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    return list(kernel.trace(*arguments).body.statements)
+
+
+def calls(statements: list[fun.Let]) -> int:
+    return sum(isinstance(let.expr, fun.Call) for let in statements)
+
+
+@pytest.mark.parametrize("n", [2, 7, 30])
+def test_triangles_are_products(n: int) -> None:
+    a, b, c = RANDOM.random((n, 5)), RANDOM.random((n, 5)), RANDOM.random((n, n))
+    assert calls(compare(lower_triangle, (a, c))) == 1
+    # B A^T is the transpose of A B^T, which is there.
+    assert calls(compare(upper_rank_2k, (a, b, c, 0.5))) == 1
+
+
+def test_triangles_without_the_library() -> None:
+    a, b, c = RANDOM.random((9, 5)), RANDOM.random((9, 5)), RANDOM.random((9, 9))
+    with wf.config(optimise="no-blas"):
+        assert calls(compare(lower_triangle, (a, c))) == 0
+        assert calls(compare(upper_rank_2k, (a, b, c, 0.5))) == 0
+
+
+def test_a_triangle_without_its_diagonal_is_no_product() -> None:
+    """The first row, or the last column, is read by nothing: it may not be there."""
+    a, c = RANDOM.random((6, 5)), RANDOM.random((6, 6))
+    assert calls(compare(strict_triangle, (a, c))) == 0
+
+
+def test_a_triangle_of_an_oblong_is_no_product() -> None:
+    """Rows below the columns' number are read by nothing."""
+    a, b, c = RANDOM.random((4, 5)), RANDOM.random((4, 5)), RANDOM.random((6, 4))
+    assert calls(compare(upper_rank_2k, (a, b, c, 0.5))) == 0
+
+
+def test_what_was_assumed_of_one_call_is_not_of_another() -> None:
+    kernel = wf.kernel(upper_rank_2k)
+    for shape in ((5, 5), (7, 5)):
+        a, b, c = RANDOM.random((5, 3)), RANDOM.random((5, 3)), RANDOM.random(shape)
+        expected = c.copy()
+        upper_rank_2k(a, b, expected, 0.5)
+        kernel(a, b, c, 0.5)
+        np.testing.assert_allclose(c, expected, rtol=1e-12)
+
+
+def test_factors_that_are_no_matrices() -> None:
+    """Three factors are no product of matrices; scalars are factors of its elements."""
+
+    def weighted(a: Any, b: Any, w: Any, c: Any) -> None:
+        for i in wf.prange(c.shape[0]):
+            for j in wf.prange(c.shape[1]):
+                for k in range(a.shape[1]):
+                    c[i, j] += a[i, k] * w[k] * b[k, j]
+
+    def scaled(a: Any, b: Any, w: Any, c: Any) -> None:
+        for i in wf.prange(c.shape[0]):
+            for j in wf.prange(c.shape[1]):
+                for k in range(a.shape[1]):
+                    c[i, j] -= 2.0 * a[i, k] * b[k, j] * w[0]
+
+    a, b, w, c = (RANDOM.random(s) for s in ((6, 7), (7, 5), 7, (6, 5)))
+    assert calls(compare(weighted, (a, b, w, c))) == 0
+    compare(scaled, (a, b, w, c))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from weft.config import Settings, settings
 from weft.errors import CompileError, MemoryLimitError
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.fun.interpret import interpret
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
 from weft.launch.device import (
@@ -73,6 +74,8 @@ class Computation:
         self.replaced = replaced or {}
         self.names = tuple(param.name for param in program.params)
         self.is_array = tuple(isinstance(p.type, fun.Array) for p in program.params)
+        used = walk.free_names(program.body)
+        self.is_read = tuple(param.name in used for param in program.params)  # not its shape alone
         self.results = program.body.results
         self.plans: dict[Any, Any] = {}  # for several devices; see `weft.execute`
         self._ready: dict[tuple[Any, ...], Ready] = {}
@@ -132,7 +135,8 @@ class Computation:
             if ready.plain:
                 return values
             return self._results(ready, values, held)
-        targets = _targets(ready, inputs, out)
+        read = [array for array, yes in zip(inputs, self.is_read, strict=True) if yes]
+        targets = _targets(ready, read, out)
         values = steps.call(held, host_pool(), threads, targets or None)
         return _given(self._results(ready, values, held), out)
 
@@ -315,7 +319,7 @@ def _copied(value: NDArray) -> NDArray:
 def _targets(
     ready: Ready, inputs: Sequence[NDArray], out: Sequence[NDArray | None]
 ) -> dict[str, NDArray]:
-    """Results that kernels can write straight to the caller's arrays."""
+    """Results that can be written straight to the caller's arrays, apart from what is read."""
     targets: dict[str, NDArray] = {}
     for name, given in zip(ready.artifact.results, out, strict=True):
         if (

@@ -43,7 +43,9 @@ def host_step(let: fun.Let) -> HostStep:
             for var in let.pattern
         )
 
-    def run(values: Sequence[Value], sizes: Mapping[str, int]) -> Sequence[Value]:
+    def run(
+        values: Sequence[Value], sizes: Mapping[str, int], given: Mapping[str, NDArray] | None
+    ) -> Sequence[Value]:
         if not isinstance(expr, fun.Call):
             return (view(expr, values[0] if values else constant, sizes),)
         held = dict(zip((param.name for param in params), values, strict=True))
@@ -54,7 +56,9 @@ def host_step(let: fun.Let) -> HostStep:
             for atom in expr.arguments
         ]
         out = tuple(
-            host_pool().empty(
+            given[var.name]
+            if given and var.name in given
+            else host_pool().empty(
                 tuple(extent.evaluate(sizes) for extent in walk.type_sizes(var.type)),
                 var.type.dtype.numpy,
             )

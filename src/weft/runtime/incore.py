@@ -45,14 +45,17 @@ class SegmentStep:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """A library call or a view: `run(values, sizes)` gives the named results.
+    """A library call or a view: `run(values, sizes, out)` gives the named results.
 
-    `bytes(sizes)` is what it allocates.
+    `out` are arrays that a call may write its results to, by name; `bytes(sizes)` is what it
+    allocates.
     """
 
     params: tuple[str, ...]
     results: tuple[str, ...]
-    run: Callable[[Sequence[Value], Mapping[str, int]], Sequence[Value]]
+    run: Callable[
+        [Sequence[Value], Mapping[str, int], Mapping[str, NDArray] | None], Sequence[Value]
+    ]
     bytes: Callable[[Mapping[str, int]], int]
 
 
@@ -258,7 +261,7 @@ class InCore:
                 )  # fmt: skip
             else:
                 made = step.results
-                results = step.run([held[name] for name in step.params], self.values)
+                results = step.run([held[name] for name in step.params], self.values, out)
             held.update(zip(made, results, strict=True))
             for name in dead:
                 held.pop(name, None)
