@@ -32,13 +32,13 @@ COMPILED = [
 def test_example(name: str) -> None:
     example = EXAMPLES[name]
     memory = short_circuit(introduce(example.program))
-    lowered, _, workspace = lower_program(memory, "entry")
+    lowered, unit, workspace = lower_program(memory, "entry")
     check(lowered)
     assert show(lowered).startswith("program entry(")
     arguments = example.arguments(SIZES)
     expected = example.results(arguments)
     values = {**SIZES, "threads": 1}
-    for derived in example.program.derived:
+    for derived in (*example.program.derived, *unit.derived):
         values[derived.name] = derived.evaluate(values)
     results = [np.zeros(np.shape(want), np.asarray(want).dtype) for want in expected]
     buffers = [*(np.array(a) for a in arguments), *results]
