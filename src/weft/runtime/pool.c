@@ -41,7 +41,7 @@ typedef int32_t weft_entry(weft_context *context, char *const *buffers, const in
 
 enum { OK = 0, CANCELLED = 1, BUS_ERROR = 2 };
 enum { MAXIMUM_THREADS = 1024, SHARES = 64 };
-enum { AWAKE_NANOSECONDS = 30000, AWAKE_IN_CALL_NANOSECONDS = 200000 };
+enum { AWAKE_NANOSECONDS = 30000, AWAKE_IN_CALL_NANOSECONDS = 200000, ATTEMPTS = 1000 };
 
 #if defined(__linux__)
 #define THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
@@ -238,6 +238,17 @@ static int64_t nanoseconds(void) {
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+/* The lock is held for less than it takes to sleep and be woken. */
+static void acquire(void) {
+    for (int i = 0; i < ATTEMPTS; i++) {
+        if (pthread_mutex_trylock(&lock) == 0) return;
+        pause_briefly();
+    }
+    pthread_mutex_lock(&lock);
+}
+
+static void release(void) { pthread_mutex_unlock(&lock); }
+
 static int stopped(const weft_context *context) {
     return *context->cancel || *(const volatile int32_t *)&context->error;
 }
@@ -315,9 +326,9 @@ static job *next_job(void) {
     for (int more = 1; more && !found; found = joinable()) {
         int64_t seen = atomic_load(&published);
         awake++;
-        pthread_mutex_unlock(&lock);
+        release();
         more = stays_awake(seen, since);
-        pthread_mutex_lock(&lock);
+        acquire();
         awake--;
     }
     while (!found) {
@@ -331,15 +342,15 @@ static job *next_job(void) {
 
 static void *worker(void *number) {
     int32_t mine = (int32_t)(intptr_t)number;
-    pthread_mutex_lock(&lock);
+    acquire();
     for (;;) {
         job *current = next_job();
         int32_t thread = current->joined++;
         atomic_fetch_add(&current->running, 1);
-        pthread_mutex_unlock(&lock);
+        release();
         /* The first share is the caller's. */
         run_tiles(current, thread, current->parts > 1 ? 1 + mine % (current->parts - 1) : 0);
-        pthread_mutex_lock(&lock);
+        acquire();
         /* After this, under the lock, the job is its caller's to leave. */
         if (atomic_fetch_sub(&current->running, 1) == 1 && waiting) pthread_cond_broadcast(&done);
     }
@@ -371,7 +382,7 @@ static void start_workers(int32_t wanted) {
 }
 
 static void publish(job *mine, int32_t helpers) {
-    pthread_mutex_lock(&lock);
+    acquire();
     start_workers(helpers);
     mine->following = jobs;
     jobs = mine;
@@ -379,28 +390,28 @@ static void publish(job *mine, int32_t helpers) {
     int32_t missing = helpers - awake;
     if (sleeping && missing == 1) pthread_cond_signal(&work);
     else if (sleeping && missing > 1) pthread_cond_broadcast(&work);
-    pthread_mutex_unlock(&lock);
+    release();
 }
 
 static void withdraw(job *mine) {
-    pthread_mutex_lock(&lock);
+    acquire();
     for (job **link = &jobs; *link; link = &(*link)->following)
         if (*link == mine) {
             *link = mine->following;
             break;
         }
     if (atomic_load(&mine->running)) {
-        pthread_mutex_unlock(&lock);
+        release();
         int64_t deadline = nanoseconds() + AWAKE_NANOSECONDS;
         while (atomic_load(&mine->running) && nanoseconds() < deadline) pause_briefly();
-        pthread_mutex_lock(&lock);
+        acquire();
         while (atomic_load(&mine->running)) {
             waiting++;
             pthread_cond_wait(&done, &lock);
             waiting--;
         }
     }
-    pthread_mutex_unlock(&lock);
+    release();
 }
 
 static int64_t first_tile(const job *of, int64_t tiles, int32_t part) {
@@ -499,8 +510,8 @@ int32_t weft_call(record *given) {
 
 /* How many workers there are, for tests. */
 int32_t weft_workers(void) {
-    pthread_mutex_lock(&lock);
+    acquire();
     int32_t count = workers;
-    pthread_mutex_unlock(&lock);
+    release();
     return count;
 }
