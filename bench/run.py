@@ -1,4 +1,4 @@
-"""Weft beside its peers: `python bench/run.py in-core | out-of-core | memory | loops | ...`."""
+"""Weft beside its peers: `python bench/run.py in-core | out-of-core | memory | stencils | ...`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import memory
 import out_of_core
 import overheads
 import programs
+import stencils
 
-WHAT = ("in-core", "out-of-core", "memory", "loops", "devices", "overheads", "all")
+WHAT = (
+    "in-core", "out-of-core", "memory", "loops", "devices", "stencils", "overheads", "all",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -30,7 +33,7 @@ def main() -> None:
     known = {
         "in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES),
         "memory": applications.NAMES, "loops": loops.NAMES,
-        "devices": devices.NAMES,
+        "devices": devices.NAMES, "stencils": stencils.NAMES,
     }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
@@ -54,6 +57,9 @@ def main() -> None:
     if given.what in ("devices", "all"):
         print()
         devices.run(names, given.scale, given.rounds)
+    if given.what in ("stencils", "all"):
+        print()
+        stencils.run(names, given.scale, given.rounds, chosen, given.directory)
     if given.what in ("overheads", "all"):
         print()
         overheads.run()

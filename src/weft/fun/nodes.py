@@ -329,11 +329,16 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """index from lower to upper - 1."""
+    """index from lower to upper - 1.
+
+    `tiled` asks for several rounds on one tile of the arrays after another, where that is
+    found to be the same (`weft.lower.time_tiles`); it has no meaning.
+    """
 
     index: Var
     lower: Size
     upper: Size
+    tiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -445,7 +445,7 @@ class Parser:
             self.expect("from")
             lower = self.poly()
             self.expect("to")
-            form = fun.For(index, lower, self.poly())
+            form = fun.For(index, lower, self.poly(), self.take("tiled"))
         params = tuple(param for param, _ in pairs)
         return fun.Loop(params, tuple(initial for _, initial in pairs), form, self.block())
 

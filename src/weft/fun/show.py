@@ -238,8 +238,8 @@ class Printer:
             for param, initial in zip(loop.params, loop.initial, strict=True)
         )
         match loop.form:
-            case fun.For(index, lower, upper):
-                form = f"for {index.name} from {lower} to {upper}"
+            case fun.For(index, lower, upper, tiled):
+                form = f"for {index.name} from {lower} to {upper}{' tiled' * tiled}"
             case fun.While(condition):
                 form = f"while {self.brief(condition, indent)}"
             case _:

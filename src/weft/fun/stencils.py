@@ -14,10 +14,9 @@ from weft.fun import walk
 from weft.fun.builder import Builder
 from weft.fun.shift import shift
 from weft.ops.dtypes import DType
-from weft.sizes import ZERO, Poly, Size
+from weft.sizes import ONE, ZERO, Poly, Size
 
 _SCALAR = (fun.Apply, fun.Cast, fun.SizeValue)
-_RULES = ("edge", "reflect", "symmetric", "constant")
 
 
 @dataclass(slots=True)
@@ -31,6 +30,10 @@ class Stencil:
     rounds : Size
     reach : tuple of int
         For each dimension how far from its index one step reads what the step before made.
+    radius : tuple of int
+        For each dimension how far from its index one kernel reads what the loop changes.
+    wraps : tuple of bool
+        The dimensions of which some read leads from either end to the other.
     itemsize : int
         Bytes of one element of all arrays that a step reads and writes.
     operations : int
@@ -45,6 +48,8 @@ class Stencil:
     shape: tuple[Size, ...]
     rounds: Size
     reach: tuple[int, ...] = ()
+    radius: tuple[int, ...] = ()
+    wraps: tuple[bool, ...] = ()
     itemsize: int = 0
     operations: int = 0
     given: dict[str, tuple[fun.Var, tuple[int | None, ...]]] = field(default_factory=dict)
@@ -54,19 +59,20 @@ class Stencil:
 def stencil_of(loop: fun.Loop) -> Stencil | None:
     """What the loop repeats; None where it is not a stencil.
 
-    It is one if it runs over a range, carries arrays of one shape alone, and its body is
-    scalars and kernels over that shape, whose reads of arrays that the loop changes are at
+    It is one if it runs over a range, the arrays that it carries have one shape, and its body
+    is scalars and kernels over that shape, whose reads of arrays that the loop changes are at
     constant offsets from their index, and those of others likewise or at fixed places.
     """
     if not isinstance(loop.form, fun.For):
         return None
-    types = [param.type for param in loop.params]
-    arrays = [t for t in types if isinstance(t, fun.Array)]
-    if not arrays or len(arrays) < len(types) or any(t.shape != arrays[0].shape for t in arrays):
+    params = [param for param in loop.params if isinstance(param.type, fun.Array)]
+    arrays = [t for param in params if isinstance(t := param.type, fun.Array)]
+    if not arrays or any(t.shape != arrays[0].shape for t in arrays):
         return None
     stencil = Stencil(arrays[0].shape, loop.form.upper - loop.form.lower)
     rank = len(stencil.shape)
-    reach = {param.name: (0,) * rank for param in loop.params}
+    stencil.radius, stencil.wraps = (0,) * rank, (False,) * rank
+    reach = {param.name: (0,) * rank for param in params}
     for let in loop.body.statements:
         if isinstance(let.expr, fun.Kernel):
             found = _reach_of(let.expr, reach, stencil)
@@ -76,7 +82,7 @@ def stencil_of(loop: fun.Loop) -> Stencil | None:
         elif not isinstance(let.expr, _SCALAR):
             return None
     results = [r for r in loop.body.results if isinstance(r, fun.Var) and r.name in reach]
-    if len(results) < len(types):
+    if len(results) < len(params) or len(reach) == len(params):
         return None
     stencil.reach = tuple(max(reach[r.name][d] for r in results) for d in range(rank))
     made = [array.dtype.itemsize for array in arrays]
@@ -94,6 +100,7 @@ def _reach_of(
         return None
     indices = [r.index.name for r in kernel.space]
     reach = [0] * len(indices)
+    radius, wraps = list(stencil.radius), list(stencil.wraps)
     for let in walk.statements(kernel.body):
         expr = let.expr
         if isinstance(expr, fun.Index):
@@ -104,6 +111,10 @@ def _reach_of(
             for axis, offset in offsets:
                 if axis is not None:
                     reach[axis] = max(reach[axis], before[axis] + abs(offset))
+                    radius[axis] = max(radius[axis], abs(offset))
+            for (axis, _), rule in zip(offsets, expr.boundary, strict=False):
+                if axis is not None and rule is not None and rule.kind == "wrap":
+                    wraps[axis] = True
         elif isinstance(expr, fun.Apply):
             dtype = let.pattern[0].type.dtype
             stencil.operations += dtype is not DType.I64 and dtype.kind != "b"
@@ -111,20 +122,20 @@ def _reach_of(
             continue  # their bodies' statements come by themselves
         elif not isinstance(expr, _SCALAR):
             return None
+    stencil.radius, stencil.wraps = tuple(radius), tuple(wraps)
     return tuple(reach)
 
 
 def _offsets(expr: fun.Index, indices: list[str]) -> list[tuple[int | None, int]] | None:
     """For each dimension of a read which index it follows, and at what distance."""
     found: list[tuple[int | None, int]] = []
-    rules = expr.boundary or (None,) * len(expr.indices)
-    for index, rule in zip(expr.indices, rules, strict=True):
+    for index in expr.indices:
         follows = [d for d, name in enumerate(indices) if name in index.variables()]
         if not follows:
             found.append((None, 0))
             continue
         offset = index - Poly.var(indices[follows[0]])
-        if not offset.is_constant or (rule is not None and rule.kind not in _RULES):
+        if not offset.is_constant:
             return None
         found.append((follows[0], offset.constant))
     return found
@@ -137,8 +148,6 @@ def _joins(
     """Whether a read fits what is known of its array; notes arrays from outside."""
     axes = tuple(axis for axis, _ in offsets)
     array = expr.array
-    if array.name in known:
-        return axes == tuple(range(len(stencil.shape)))
     shape = walk.type_sizes(array.type)
     rules = expr.boundary or (None,) * len(shape)
     for axis, extent, rule in zip(axes, shape, rules, strict=True):
@@ -146,6 +155,11 @@ def _joins(
             return False
         if rule is not None and axis is not None and (rule.lower != 0 or rule.upper != extent):
             return False
+    if array.name in known:
+        # Of a dimension of one element that is at the index.
+        return all(
+            axis == d or (axis is None and stencil.shape[d] == ONE) for d, axis in enumerate(axes)
+        )
     if all(axis is None for axis in axes):
         stencil.fixed[array.name] = array
         return True

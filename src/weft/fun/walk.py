@@ -91,8 +91,8 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
             params = tuple(map(to.binder, params))  # before a while's condition, which uses them
             new_form: fun.For | fun.While
             match form:
-                case fun.For(index, lower, upper):
-                    new_form = fun.For(to.binder(index), to.size(lower), to.size(upper))
+                case fun.For(index, lower, upper, tiled):
+                    new_form = fun.For(to.binder(index), to.size(lower), to.size(upper), tiled)
                 case fun.While(while_condition):
                     new_form = fun.While(to.body(while_condition))
                 case _:

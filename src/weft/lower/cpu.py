@@ -15,7 +15,16 @@ from typing import assert_never
 
 from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
-from weft.lower import bodies, copies, kernels, reductions, register_tiles, scans, scatters
+from weft.lower import (
+    bodies,
+    copies,
+    kernels,
+    reductions,
+    register_tiles,
+    scans,
+    scatters,
+    time_tiles,
+)
 from weft.lower.emitter import Emitter
 
 
@@ -51,12 +60,24 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
             copies.lower_update(e, let)
         case fun.If():
             bodies.lower_if(e, let)
+        case fun.Loop(form=fun.For(tiled=True)) if not e.in_tile and not e.serial:
+            lower_tiled(e, let, let.expr)
         case fun.Loop():
             bodies.lower_loop(e, let)
         case fun.Call(routine):
             raise UnsupportedError(f"the library routine {routine} inside of a compiled segment")
         case _:
             assert_never(let.expr)
+
+
+def lower_tiled(e: Emitter, let: fun.Let, loop: fun.Loop) -> None:
+    """A loop that asks for tiles in time, in them if they are proved to give the same."""
+    tiling = time_tiles.time_tiling(e.unit, loop)
+    if isinstance(tiling, str):
+        e.unit.kernels.append(f"loop {let.pattern[0].name}, a round at a time: {tiling}")
+        bodies.lower_loop(e, let)
+    else:
+        time_tiles.lower_loop(e, let, tiling)
 
 
 def see(e: Emitter, let: fun.Let, array: fun.Atom) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from weft.fun import nodes as fun
@@ -66,6 +66,39 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             least = strips.COLUMNS if in_strips and not free else 1
             most = BLOCK if flat and _crosses(outer, lane, addresses) else 0
             parallel_rows(e, outer, extent, weight, label, row, least=least, most=most)
+    for var in let.pattern:
+        e.depths["@" + var.name] = e.depth
+
+
+def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]) -> None:
+    """A kernel of scalars for lower <= index < upper in each dimension, near a core."""
+    kernel = let.expr
+    assert isinstance(kernel, fun.Kernel)
+    flat = shapes.is_flat(kernel.body)
+    *outer, lane = kernel.space
+    in_strips = not flat and strips.suits(kernel.body, lane.index.name)
+
+    def store(values: list[imp.Expr]) -> None:
+        _store(e, let, values)
+
+    with ExitStack() as scopes:
+        for r in kernel.space:
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        for dim, (lower, upper) in zip(outer, box[:-1], strict=True):
+            index = e.unit.integer("i")
+            scopes.enter_context(e.loop(index, lower, upper, hoist=True))
+            e.bind(dim.index.name, index)
+        first, last = box[-1]
+        last = e.declare(machine("max", first, last))  # a row may be empty, but no less
+        if flat:
+            rows.lower_row(e, lane.index.name, first, last, kernel.body, store, near=True)
+        elif in_strips:
+            strips.lower_row(e, lane.index.name, first, last, kernel.body, store)
+        else:
+            last_index = e.unit.integer("i")
+            with e.loop(last_index, first, last):
+                e.bind(lane.index.name, last_index)
+                lower_results(e, let, kernel)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
 

@@ -38,17 +38,19 @@ def lower_row(
     store: Store,
     *,
     short: bool = False,
+    near: bool = False,
 ) -> None:
     """A flat body for lower <= lane < upper; `store` writes its results at the lane.
 
     `short`: the row is of a kernel inside of another, and may be a few vectors long.
+    `near`: what it reads and writes is in a core's own cache.
     """
     cut = interior(e, lane, body)
     if shapes.has_vector_math(body):
         _blocks(e, lane, lower, upper, cut, body, store)
         return
     if cut is None:
-        _simd(e, lane, lower, upper, body, store, interior=False)
+        _simd(e, lane, lower, upper, body, store, interior=False, near=near)
         return
     first = e.declare(machine("min", upper, e.declare(machine("max", lower, cut[0]))))
     last = e.declare(machine("max", first, e.declare(machine("min", upper, cut[1]))))
@@ -60,7 +62,7 @@ def lower_row(
         with e.loop(var, begin, end, hoist=True):
             e.bind(lane, var)
             store(scalar_results(e, body))
-    _simd(e, lane, first, last, body, store, interior=True, short=short)
+    _simd(e, lane, first, last, body, store, interior=True, short=short, near=near)
 
 
 def _simd(
@@ -73,9 +75,10 @@ def _simd(
     *,
     interior: bool,
     short: bool = False,
+    near: bool = False,
 ) -> None:
     var = e.unit.integer("j")
-    with simd(e, var, lower, upper, short=short):
+    with simd(e, var, lower, upper, short=short, wide=near):
         e.interior, e.lane = interior, lane
         e.bind(lane, var)
         store(scalar_results(e, body))
@@ -94,7 +97,8 @@ def simd(
 ) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it.
 
-    `wide`: its extent is a multiple of the widest vectors, so that there is nothing to weigh.
+    `wide`: vectors are as wide as they come, since its extent is a multiple of theirs, or since
+    lines that rows cross are in a core's own cache.
     """
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:

@@ -3,7 +3,8 @@
 Vectors as wide as they come (of AVX-512, a cache line) win where arithmetic bounds a loop: where
 it has at least as many operations as accesses, as in a roofline (Williams, Waterman and Patterson,
 Communications of the ACM, 2009). Half a line wins where accesses do, as rows that begin anywhere
-then cross fewer lines, and in short rows, of which less is left to the scalar end. Vector math
+then cross fewer lines, and in short rows, of which less is left to the scalar end; not where all
+of them are in a core's own cache (`weft.lower.time_tiles`). Vector math
 always has all the width: its functions round differently from width to width, and the bits of a
 loop may not depend on what it was fused with.
 """

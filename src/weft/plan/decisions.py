@@ -12,7 +12,7 @@ from weft.sizes import Derived, Size
 _ROW_BYTES = 512 << 10  # of a row that is worked on in a core's own cache
 _ROWS_PER_THREAD = 4  # fewer, and threads would wait for the last of them
 _LONG_ROW = 1 << 17  # elements that are worth sharing among threads
-_FAR_BYTES = 8 << 20  # of arrays that a step must fetch from beyond a core's own cache
+_TILED_BYTES = 64 << 10  # of arrays of a step that are worth tiles in time
 _FEW_ROUNDS = 4
 _FEW_CHOICES = 3
 _MANY_COLUMNS = 4096  # that are enough for boxes of them
@@ -91,7 +91,7 @@ def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
     """Nest where there are many rows that fit a core's cache; split rows that are few and long.
 
-    Loops of many rounds over arrays beyond the cache are tiled in time, unless `optimise`
+    Loops of many rounds over arrays that are not tiny are tiled in time, unless `optimise`
     (see `weft.config`) says "no-time-tiles".
     """
     if not given.nests and not given.splits and not given.tiles and not given.columns:
@@ -108,7 +108,7 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
             for rows, length in given.splits
         ),
         tuple(
-            rounds.evaluate(known) >= _FEW_ROUNDS and step.evaluate(known) >= _FAR_BYTES
+            rounds.evaluate(known) >= _FEW_ROUNDS and step.evaluate(known) >= _TILED_BYTES
             for rounds, step in given.tiles
         ) if "no-time-tiles" not in optimise.split() else (False,) * len(given.tiles),
         (False,) * len(given.columns),

@@ -49,7 +49,9 @@ def cut_loop(let: fun.Let) -> CutLoop | None:
     if not isinstance(let.expr, fun.Loop):
         return None
     stencil = stencil_of(let.expr)
-    if stencil is None or not all(isinstance(a, fun.Var) for a in let.expr.initial):
+    if stencil is None or any(stencil.wraps):
+        return None
+    if not all(isinstance(a, fun.Var) and isinstance(a.type, fun.Array) for a in let.expr.initial):
         return None
     names = [f"{let.pattern[0].name}.{axis}" for axis in range(len(stencil.shape))]
     margins = tuple(stencil.rounds * reach for reach in stencil.reach)

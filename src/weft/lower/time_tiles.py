@@ -1,0 +1,409 @@
+"""Rounds of an iterated stencil on one tile of its arrays after another, while it is in a cache.
+
+    for k from 0 to t { parallel tile { kernel on the tile's box } }
+ => for phase p of s rounds {
+      for half from 0 to 2 {                        -- even trapezoids, then odd ones
+        parallel chunk of the first dimension {
+          for block of the chunk { for block of the next dimension { ...
+            for k from p*s to p*s + s { kernel on a box }
+    } } } }
+
+Even trapezoids are chunks of the first dimension that lose at each level what their
+neighbours' cells would be needed for; odd ones grow from the seams between chunks and take the
+cells that even ones left (van Beurden and Scholz, On Generating Out-Of-Core GPU Code for
+Multi-Dimensional Array Operations, IFL 2022, section 5.4). Nothing is computed twice. Inside of
+a trapezoid, blocks lean: at each level they lie one radius further to the front, so that a block
+needs but what it and those before it have made (M. Wolfe, More Iteration Space Tiling, 1989).
+
+A level is one kernel of one round. Level l writes and reads memory in which elements of one index
+are disjoint from those of all other indices, and reads at most one radius r away. So what it
+does at an index must come after what earlier levels do within r of it, whether that is a write
+that it reads or a read of what it overwrites. Both slopes, r a level, give just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.stencils import Stencil, stencil_of
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lmad import Lmad
+from weft.lower import kernels
+from weft.lower.emitter import Emitter
+from weft.lower.unit import Unit, memory
+from weft.ops.dtypes import DType
+from weft.sizes import Poly
+
+LEVELS = (64, 32, 16)  # of a phase, by rank: at most
+FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
+CHUNKS = 4  # trapezoids for each thread, to balance
+LINE = 4096  # elements of a block of a vector
+ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
+SECOND = 32  # rows of a block in the second of three dimensions or more
+BLOCK_BYTES = (1 << 20, 1 << 22)  # of all arrays of a block, by rank less 2
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The scalars of a loop: which of two buffers is whose.
+
+    Attributes
+    ----------
+    flips : tuple of (int, fun.Atom)
+        Parameters that are 1 less themselves after each round, and what they begin as.
+    follows : tuple of (int, int, fun.Atom)
+        Parameters that become what such a one becomes; that one; what they begin as.
+    """
+
+    flips: tuple[tuple[int, fun.Atom], ...]
+    follows: tuple[tuple[int, int, fun.Atom], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTiling:
+    """A loop that can be run in tiles."""
+
+    stencil: Stencil
+    turns: Turns
+
+
+def time_tiling(unit: Unit, loop: fun.Loop) -> TimeTiling | str:
+    """How a loop is tiled; or why it cannot be."""
+    stencil = stencil_of(loop)
+    if stencil is None:
+        return "rounds read beyond constant offsets"
+    turns = _turns(loop)
+    if turns is None:
+        return "rounds give scalars to the next"
+    if not _one_layout(unit, loop):
+        return "arrays of a round share memory in different layouts"
+    return TimeTiling(stencil, turns)
+
+
+def _turns(loop: fun.Loop) -> Turns | None:
+    """The scalars of the loop, if each is known for every round."""
+    made = {let.pattern[0].name: let.expr for let in loop.body.statements}
+    scalars = [n for n, param in enumerate(loop.params) if isinstance(param.type, fun.Scalar)]
+    flips: dict[str, int] = {}
+    for number in scalars:
+        result = loop.body.results[number]
+        flip = fun.Apply("subtract", (fun.Const(1, DType.I64), loop.params[number]))
+        if isinstance(result, fun.Var) and made.get(result.name) == flip:
+            flips[result.name] = number
+    follows = []
+    for number in scalars:
+        result = loop.body.results[number]
+        if number in flips.values():
+            continue
+        if not isinstance(result, fun.Var) or result.name not in flips:
+            return None
+        follows.append((number, flips[result.name], loop.initial[number]))
+    return Turns(tuple((n, loop.initial[n]) for n in flips.values()), tuple(follows))
+
+
+def _one_layout(unit: Unit, loop: fun.Loop) -> bool:
+    """Whether arrays that may share memory with what is written have one layout.
+
+    Then what a level writes at an index is, of all that other levels read or write, just what
+    they read or write at that index.
+    """
+    layouts: dict[str, set[tuple[Lmad, DType]]] = {}
+    written: set[str] = set()
+    for let in loop.body.statements:
+        if not isinstance(let.expr, fun.Kernel):
+            continue
+        arrays = list(let.pattern)
+        for inner in walk.statements(let.expr.body):
+            if isinstance(inner.expr, fun.Index):
+                arrays.append(inner.expr.array)
+        for number, var in enumerate(arrays):
+            place = memory(var)
+            choice = unit.choices.get(place.block)
+            blocks = (place.block,) if choice is None else choice.blocks
+            for block in blocks:
+                layouts.setdefault(block, set()).add((place.index, place.dtype))
+            if number < len(let.pattern):
+                written.update(blocks)
+    return all(len(layouts[block]) == 1 for block in written)
+
+
+# ---------------------------------------------------------------- lowering
+
+
+def lower_loop(e: Emitter, let: fun.Let, tiling: TimeTiling) -> None:
+    """The loop's rounds in tiles, and its scalars as they are after them."""
+    loop = let.expr
+    assert isinstance(loop, fun.Loop)
+    assert isinstance(loop.form, fun.For)
+    _Tiles(e, loop, tiling).lower()
+    rounds = e.named(loop.form.upper - loop.form.lower)
+    for number, value in _scalars(e, tiling.turns, rounds):
+        e.bind(let.pattern[number].name, value)
+    for var in let.pattern:
+        if isinstance(var.type, fun.Array):
+            e.depths["@" + var.name] = e.depth
+
+
+def _scalars(e: Emitter, turns: Turns, round_: imp.Expr) -> Iterator[tuple[int, imp.Expr]]:
+    """The scalar parameters, by number, as a round gets them."""
+    values = {}
+    for number, initial in turns.flips:
+        parity = e.declare(machine("&", round_, imp.ONE))
+        first = e.atom(initial)
+        values[number] = e.declare(imp.Select(
+            machine("==", parity, imp.ZERO), first, machine("-", imp.ONE, first)
+        ))  # fmt: skip
+        yield number, values[number]
+    for number, flip, initial in turns.follows:
+        begins = machine("==", round_, imp.ZERO)
+        yield number, e.declare(imp.Select(begins, e.atom(initial), values[flip]))
+
+
+class _Tiles:
+    """One loop's lowering: what is known before it, then loops from the outside to the inside."""
+
+    def __init__(self, e: Emitter, loop: fun.Loop, tiling: TimeTiling) -> None:
+        assert isinstance(loop.form, fun.For)
+        self.e, self.loop, self.tiling, self.form = e, loop, tiling, loop.form
+        self.stencil = stencil = tiling.stencil
+        self.rank = len(stencil.shape)
+        self.extents = [e.named(extent) for extent in stencil.shape]
+        self.radius = [imp.integer(r) for r in stencil.radius]
+        self.kernels = [let for let in loop.body.statements if isinstance(let.expr, fun.Kernel)]
+        self.wraps = stencil.wraps[0]
+        self.rounds = e.declare(e.poly(loop.form.upper - loop.form.lower), "rounds")
+
+    # ------------------------------------------------------------ shapes
+
+    def spans(self) -> list[imp.Expr]:
+        """How long a block is in each dimension but the first."""
+        e, found = self.e, []
+        for axis in range(1, self.rank):
+            extent = self.extents[axis]
+            leaning = max(self.by_rank(LEVELS), len(self.kernels)) * self.stencil.radius[axis]
+            whole = e.declare(machine("+", extent, imp.integer(leaning)))
+            if self.stencil.wraps[axis] or (1 < axis < self.rank - 1):
+                found.append(whole)
+                continue
+            most = imp.integer(SECOND if axis < self.rank - 1 else self.by_rank((0, *ROW)))
+            parts = self.ceil(extent, most)
+            some = self.ceil(extent, e.declare(machine("max", imp.ONE, parts)))
+            alone = machine("<=", parts, imp.ONE)
+            found.append(e.declare(imp.Select(alone, whole, some)))
+        return found
+
+    def by_rank(self, values: Sequence[int]) -> int:
+        return values[min(self.rank, len(values)) - 1]
+
+    def slice_bytes(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
+        """The bytes of all arrays at one index of the first dimension that a block meets."""
+        e = self.e
+        total: imp.Expr = imp.integer(self.stencil.itemsize)
+        for axis, span in enumerate(spans, 1):
+            leaning = e.declare(machine("*", levels, self.radius[axis]))
+            length = e.declare(machine("min", self.extents[axis], machine("+", span, leaning)))
+            total = e.declare(machine("*", total, length))
+        return e.declare(machine("max", imp.ONE, total))
+
+    def steps(self, spans: Sequence[imp.Expr]) -> imp.Expr:
+        """Rounds of a phase: all phases have about as many."""
+        e, count, radius = self.e, len(self.kernels), self.stencil.radius[0]
+        most: imp.Expr = imp.integer(self.by_rank(LEVELS))
+        if self.rank > 1:
+            bytes_ = self.slice_bytes(spans, imp.ZERO)
+            block = imp.integer(self.by_rank((0, *BLOCK_BYTES)) // max(1, radius))
+            room = e.declare(machine("/", block, bytes_))
+            few = imp.integer(min(FEW_LEVELS, self.by_rank(LEVELS)))
+            most = e.declare(machine("min", most, e.declare(machine("max", few, room))))
+        if radius:
+            # Trapezoids for every thread, each at least twice as long as what it loses.
+            apart = e.declare(machine("*", self.threads(), imp.integer(4 * radius)))
+            most = e.declare(machine("min", most, e.declare(machine("/", self.extents[0], apart))))
+        rounds = e.declare(machine("/", most, imp.integer(count)))
+        rounds = e.declare(machine("max", imp.ONE, rounds))
+        phases = e.declare(machine("max", imp.ONE, self.ceil(self.rounds, rounds)), "phases")
+        return e.declare(machine("max", imp.ONE, self.ceil(self.rounds, phases)), "steps")
+
+    def threads(self) -> imp.Expr:
+        return self.e.poly(Poly.var("threads"))
+
+    def chunks(self, lost: imp.Expr) -> imp.Expr:
+        """Even trapezoids, each at least twice as long as what it loses on one side."""
+        e = self.e
+        shares = machine("*", self.threads(), imp.integer(CHUNKS))
+        share = self.ceil(self.extents[0], e.declare(shares))
+        twice = e.declare(machine("*", lost, imp.integer(2)))
+        least = e.declare(machine("max", share, twice))
+        length = e.declare(machine("max", least, imp.integer(LINE if self.rank == 1 else 1)))
+        number = e.declare(machine("/", self.extents[0], length))
+        return e.declare(machine("max", imp.ONE, number), "chunks")
+
+    def first_span(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
+        """How long a block is in the first dimension."""
+        if self.rank == 1:
+            return imp.integer(LINE)
+        e = self.e
+        block = imp.integer(self.by_rank((0, *BLOCK_BYTES)))
+        room = e.declare(machine("/", block, self.slice_bytes(spans, levels)))
+        span = e.declare(machine("-", room, e.declare(machine("*", levels, self.radius[0]))))
+        return e.declare(machine("max", imp.integer(1), span))
+
+    def ceil(self, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
+        above = machine("-", machine("+", value, unit), imp.ONE)
+        return self.e.declare(machine("/", self.e.declare(above), unit))
+
+    # ------------------------------------------------------------ loops
+
+    def lower(self) -> None:
+        e = self.e
+        spans = self.spans()
+        steps = self.steps(spans)
+        levels = e.declare(machine("*", steps, imp.integer(len(self.kernels))), "levels")
+        lost = e.declare(machine("*", levels, self.radius[0]))
+        chunks = self.chunks(lost)
+        spans = [self.first_span(spans, levels), *spans]
+        seams = e.declare(machine("-", chunks, imp.ONE))
+        slope: imp.Expr = self.radius[0]
+        if self.wraps:
+            # Of what is shorter than its seam every level is done as a whole.
+            tight = e.declare(machine("<", self.extents[0], machine("*", lost, imp.integer(2))))
+            seams = e.declare(imp.Select(tight, imp.ZERO, chunks))
+            slope = e.declare(imp.Select(tight, imp.ZERO, slope))
+            whole = machine("+", self.extents[0], lost)
+            spans[0] = e.declare(imp.Select(tight, e.declare(whole), spans[0]))
+        phase, half = e.unit.integer("phase"), e.unit.integer("half")
+        with e.loop(phase, imp.ZERO, self.ceil(self.rounds, steps)):
+            first = e.declare(machine("*", phase, steps), "first")
+            count = e.declare(machine("min", steps, machine("-", self.rounds, first)))
+            with e.loop(half, imp.ZERO, imp.integer(2)):
+                odd = e.declare(machine("==", half, imp.ONE))
+                tiles = e.declare(imp.Select(odd, seams, chunks))
+                with kernels.parallel(e, tiles, self.label()) as tile:
+                    trapezoid = self.trapezoid(tile, odd, chunks, slope)
+                    self.sweep(trapezoid, first, count, spans)
+
+    def label(self) -> str:
+        kernel = self.kernels[0].expr
+        assert isinstance(kernel, fun.Kernel)
+        whole = kernels.describe("map", kernel.space, self.kernels[0].pattern)
+        more = f" and {len(self.kernels) - 1} more" if len(self.kernels) > 1 else ""
+        return f"{whole}{more}, many rounds at a time in even and odd trapezoids"
+
+    def trapezoid(
+        self, tile: imp.Expr, odd: imp.Expr, chunks: imp.Expr, slope: imp.Expr
+    ) -> tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr]:
+        """Where it begins and ends before its first level, and what each level adds to both."""
+        e, extent = self.e, self.extents[0]
+        after = e.declare(machine("+", tile, imp.ONE))
+        lower = e.declare(machine("/", machine("*", tile, extent), chunks))
+        upper = e.declare(machine("/", machine("*", after, extent), chunks))
+        minus = e.declare(machine("-", imp.ZERO, slope))
+        left, right = slope, minus
+        if not self.wraps:
+            first = e.declare(machine("==", tile, imp.ZERO))
+            last = e.declare(machine("==", after, chunks))
+            left = e.declare(imp.Select(first, imp.ZERO, slope))
+            right = e.declare(imp.Select(last, imp.ZERO, minus))
+        return (
+            e.declare(imp.Select(odd, upper, lower), "begin"), upper,
+            e.declare(imp.Select(odd, minus, left)), e.declare(imp.Select(odd, slope, right)),
+        )  # fmt: skip
+
+    def sweep(
+        self, trapezoid: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr], first: imp.Expr,
+        count: imp.Expr, spans: Sequence[imp.Expr],
+    ) -> None:  # fmt: skip
+        """Its blocks one after another, all rounds of the phase on each."""
+        e = self.e
+        begin, end, left, right = trapezoid
+        levels = e.declare(machine("*", count, imp.integer(len(self.kernels))))
+        leans = [
+            e.declare(machine("*", machine("-", levels, imp.ONE), radius)) for radius in self.radius
+        ]
+        base = e.declare(machine("+", begin, left), "base")
+        top = e.declare(machine("+", end, e.declare(machine("*", right, levels))))
+        lengths = [e.declare(machine("-", e.declare(machine("+", top, leans[0])), base))]
+        lengths += [
+            e.declare(machine("+", extent, lean))
+            for extent, lean in zip(self.extents[1:], leans[1:], strict=True)
+        ]
+        blocks = [e.unit.integer("block") for _ in spans]
+        with ExitStack() as loops:
+            for axis, (block, length, span) in enumerate(zip(blocks, lengths, spans, strict=True)):
+                number = self.ceil(e.declare(machine("max", imp.ZERO, length)), span)
+                loops.enter_context(e.loop(block, imp.ZERO, number))
+                if axis == 0:
+                    e.emit(imp.Poll())
+            pairs = zip(blocks, spans, strict=True)
+            starts = [e.declare(machine("*", block, span)) for block, span in pairs]
+            starts[0] = e.declare(machine("+", base, starts[0]))
+            ends = [e.declare(machine("+", s, span)) for s, span in zip(starts, spans, strict=True)]
+            step = e.unit.integer("step")
+            with e.loop(step, imp.ZERO, count):
+                self.round(trapezoid, first, step, list(zip(starts, ends, strict=True)))
+
+    def round(
+        self, trapezoid: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr], first: imp.Expr,
+        step: imp.Expr, block: Sequence[tuple[imp.Expr, imp.Expr]],
+    ) -> None:  # fmt: skip
+        """One round on a block, which leans."""
+        e, loop = self.e, self.loop
+        done = e.declare(machine("+", first, step))
+        now = e.declare(machine("+", e.named(self.form.lower), done))
+        for number, value in _scalars(e, self.tiling.turns, done):
+            e.bind(loop.params[number].name, value)
+        for param in loop.params:
+            e.depths["@" + param.name] = e.depth
+        level = e.declare(machine("*", step, imp.integer(len(self.kernels))), "level")
+        with e.index(self.form.index.name, now, self.form.lower, self.form.upper):
+            for let in loop.body.statements:
+                e.place = let.place or e.place
+                if not isinstance(let.expr, fun.Kernel):
+                    e.unit.statement(e, let)
+                    continue
+                for box in self.boxes(trapezoid, level, block):
+                    kernels.lower_box(e, let, box)
+                level = e.declare(machine("+", level, imp.ONE))
+
+    def boxes(
+        self, trapezoid: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr], level: imp.Expr,
+        block: Sequence[tuple[imp.Expr, imp.Expr]],
+    ) -> Iterator[list[tuple[imp.Expr, imp.Expr]]]:  # fmt: skip
+        """The block's box of a level; two where it goes around the first dimension's end."""
+        e = self.e
+        begin, end, left, right = trapezoid
+        above = e.declare(machine("+", level, imp.ONE))
+        limits = [(
+            e.declare(machine("+", begin, machine("*", left, above))),
+            e.declare(machine("+", end, machine("*", right, above))),
+        )]  # fmt: skip
+        limits += [(imp.ZERO, extent) for extent in self.extents[1:]]
+        box = []
+        for axis, ((low, high), (start, stop)) in enumerate(zip(limits, block, strict=True)):
+            lean = e.declare(machine("*", level, self.radius[axis]))
+            box.append((
+                e.declare(machine("max", low, e.declare(machine("-", start, lean)))),
+                e.declare(machine("min", high, e.declare(machine("-", stop, lean)))),
+            ))  # fmt: skip
+        if not self.wraps:
+            yield box
+            return
+        (low, high), extent = box[0], self.extents[0]
+        part = e.unit.integer("part")
+        with e.loop(part, imp.ZERO, imp.integer(2)):
+            here = e.declare(machine("==", part, imp.ZERO))
+            inside = e.declare(machine("min", high, extent))
+            around = e.declare(machine("-", high, extent))
+            over = e.declare(machine("-", e.declare(machine("max", low, extent)), extent))
+            yield [
+                (
+                    e.declare(imp.Select(here, low, over)),
+                    e.declare(imp.Select(here, inside, around)),
+                ),
+                *box[1:],
+            ]

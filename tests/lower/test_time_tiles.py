@@ -1,0 +1,276 @@
+"""Rounds of stencils on tiles: the same bits as round by round, in any order of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lower.harness import QUICK, run, sizes_of
+from lower.harness import compiled as without_choices
+
+import weft as wf
+from weft.compiler import compile_segment, with_memory
+from weft.fun import nodes as fun
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.imp.check import check
+from weft.imp.interpret import interpret as interpret_imp
+from weft.lower import time_tiles
+from weft.lower.segment import integers, lower_program
+from weft.passes.pipeline import optimise
+from weft.passes.tile_time import tile_time
+from weft.plan.segment import Segment
+
+RNG = np.random.default_rng(0)
+RULES = ["keep", "edge", "reflect", "symmetric", "wrap", 2.5]
+TILED = "even and odd trapezoids"
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of a few elements, so that small arrays have many of them, and odd ones."""
+    monkeypatch.setattr(time_tiles, "LEVELS", (3, 4, 2))
+    monkeypatch.setattr(time_tiles, "FEW_LEVELS", 2)
+    monkeypatch.setattr(time_tiles, "LINE", 5)
+    monkeypatch.setattr(time_tiles, "ROW", (7, 6))
+    monkeypatch.setattr(time_tiles, "SECOND", 3)
+    monkeypatch.setattr(time_tiles, "BLOCK_BYTES", (300, 700))
+
+
+def tiled(function: Any, *arguments: Any) -> fun.Program:
+    """The program of a traced function, its loops marked."""
+    program = tile_time(optimise(wf.jit(function).lower(*arguments).program))
+    assert any(isinstance(form_of(let), fun.For) for let in program.body.statements)
+    return program
+
+
+def form_of(let: fun.Let) -> fun.For | fun.While | None:
+    return let.expr.form if isinstance(let.expr, fun.Loop) else None
+
+
+def compiled(program: fun.Program) -> Segment:
+    segment = compile_segment(program, {})
+    assert any(TILED in label for label in segment.kernels), segment.kernels
+    return segment
+
+
+def agrees(program: fun.Program, segment: Segment, arrays: list[Any], rounds: int) -> None:
+    """On one thread and on several compiled tiles give what the interpreter gives."""
+    (steps,) = {*program.sizes} - sizes_of(program, arrays, {}).keys()
+    sizes = sizes_of(program, arrays, {steps: rounds})
+    expected = interpret(program, arrays, sizes)
+    for threads in (1, 3):
+        found = run(segment, arrays, sizes, threads, QUICK)
+        for one, wanted in zip(found, expected, strict=True):
+            assert one.tobytes() == np.asarray(wanted).tobytes()
+
+
+def neighbours(t: Any, rank: int, radius: int) -> Any:
+    total = t[(0,) * rank] * 0.5
+    for axis in range(rank):
+        for offset in (-radius, 1, radius):
+            at = tuple(offset if d == axis else 0 for d in range(rank))
+            total = total + t[at] * (0.25 + 0.125 * axis)
+    return total
+
+
+def repeated(rank: int, radius: int, rule: Any) -> Any:
+    def step(x: Any) -> Any:
+        return wf.stencil(lambda t: neighbours(t, rank, radius), x, boundary=rule)
+
+    return lambda x, n: wf.iterate(step, x, n)
+
+
+SHAPES: dict[int, list[tuple[int, ...]]] = {
+    1: [(2,), (3,), (7,), (20,), (61,)],
+    2: [(2, 3), (17, 5), (23, 29), (40, 7), (3, 40), (31, 33)],
+    3: [(2, 3, 2), (5, 7, 11), (19, 4, 6), (12, 9, 20)],
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("rank", "radius"), [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)])
+def test_all_rules(rule: Any, rank: int, radius: int) -> None:
+    program = tiled(repeated(rank, radius, rule), np.zeros((9,) * rank), 4)
+    segment = compiled(program)
+    for shape in SHAPES[rank]:
+        for rounds in (0, 1, 3, 10) if rank < 3 else (5,):
+            agrees(program, segment, [RNG.random(shape)], rounds)
+
+
+@pytest.mark.parametrize("rule", RULES[1:])
+@pytest.mark.parametrize("shape", [(1,), (1, 9), (30, 1), (1, 6, 7), (6, 1, 5)])
+def test_dimensions_of_one(rule: Any, shape: tuple[int, ...]) -> None:
+    x = RNG.random(shape)
+    program = tiled(repeated(len(shape), 1, rule), x, 4)
+    agrees(program, compiled(program), [x], 7)
+
+
+@pytest.mark.parametrize("rules", [("wrap", "edge"), ("reflect", "wrap"), (1.5, "symmetric")])
+def test_a_rule_for_each_dimension(rules: Any) -> None:
+    program = tiled(repeated(2, 1, rules), np.zeros((9, 9)), 4)
+    segment = compiled(program)
+    for shape in SHAPES[2]:
+        agrees(program, segment, [RNG.random(shape)], 9)
+
+
+def pair_with_power(x: Any, y: Any, power: Any, n: Any) -> Any:
+    def step(k: Any, pair: Any) -> Any:
+        x, y = pair
+        new = wf.stencil(lambda a, p: a[-2] + p[1] - a[1] * 0.5, x, power, boundary="edge")
+        return new, y * 0.5 + x + k
+
+    return wf.fori_loop(0, n, step, (x, y))
+
+
+def waves(x: Any, y: Any, n: Any) -> Any:
+    """In turn: what one kernel of a round makes is read around its index by the next."""
+
+    def step(_: Any, pair: Any) -> Any:
+        speed, height = pair
+        speed = wf.stencil(
+            lambda v, h: v[0, 0] + h[1, 0] - h[0, -1], speed, height, boundary="wrap"
+        )
+        height = wf.stencil(
+            lambda h, v: h[0, 0] * 0.5 + (v[0, 0] - v[-1, 1] * 0.25) / (1 + v[0, 0] * v[0, 0]),
+            height, speed, boundary="edge",
+        )  # fmt: skip
+        return speed, height
+
+    return wf.fori_loop(0, n, step, (x, y))
+
+
+@pytest.mark.parametrize("extent", [2, 7, 30, 47])
+def test_several_arrays_and_one_from_outside(extent: int) -> None:
+    arrays = [RNG.random(extent) for _ in range(3)]
+    program = tiled(pair_with_power, *arrays, 8)
+    agrees(program, compiled(program), arrays, 8)
+
+
+def test_several_kernels_a_round() -> None:
+    program = tiled(waves, np.zeros((9, 9)), np.zeros((9, 9)), 8)
+    segment = compiled(program)
+    assert sum("more" in label for label in segment.kernels) == 1
+    for shape in SHAPES[2]:
+        agrees(program, segment, [RNG.random(shape), RNG.random(shape)], 8)
+
+
+def test_vector_math_and_inner_loops() -> None:
+    """Bodies that are not straight lines; transcendental functions have one form for all."""
+
+    def step(x: Any) -> Any:
+        return wf.stencil(lambda t: wf.cos(t[-1]) * 0.5 + wf.exp(-t[1] * t[1]), x, boundary="edge")
+
+    def program(x: Any, n: Any) -> Any:
+        return wf.iterate(step, x, n)
+
+    x = RNG.random(9000)
+    with wf.config(threads=1):
+        expected = wf.jit(program)(x, 5)
+    with wf.config(optimise="no-time-tiles"):
+        np.testing.assert_array_equal(wf.jit(program)(x, 5), expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_random_stencils_interpreted(data: st.DataObject) -> None:
+    """Random offsets, rules, shapes and rounds; the interpreter of IMP runs tiles backwards."""
+    rank = data.draw(st.integers(1, 3))
+    offsets = data.draw(
+        st.lists(st.tuples(*[st.integers(-2, 2)] * rank), min_size=1, max_size=4, unique=True)
+    )
+    kinds = st.sampled_from(["edge", "reflect", "symmetric", "wrap", 3])
+    rules = tuple(data.draw(st.lists(kinds, min_size=rank, max_size=rank)))
+    most = {1: 40, 2: 12, 3: 6}[rank]
+    shape = tuple(data.draw(st.lists(st.integers(1, most), min_size=rank, max_size=rank)))
+    rounds = data.draw(st.integers(0, 6))
+    threads = data.draw(st.integers(1, 3))
+
+    def step(x: Any) -> Any:
+        def cell(t: Any) -> Any:
+            return sum((k + 1) * t[at] for k, at in enumerate(offsets)) % 101
+
+        return wf.stencil(cell, x, boundary=rules if rank > 1 else rules[0])
+
+    x = RNG.integers(0, 100, shape)
+    program = tiled(lambda x, n: wf.iterate(step, x, n), x, 4)
+    (steps,) = {*program.sizes} - sizes_of(program, [x], {}).keys()
+    sizes = sizes_of(program, [x], {steps: rounds})
+    memory = with_memory(program, {})
+    lowered, unit, workspace = lower_program(memory, "entry")
+    check(lowered)
+    assert any(TILED in label for label in unit.kernels)
+    values = {**sizes, "threads": threads}
+    for derived in (*program.derived, *unit.derived):
+        values[derived.name] = derived.evaluate(values)
+    (expected,) = interpret(program, [x], sizes)
+    result = np.zeros(shape, np.int64)
+    buffers = [x.copy(), result, np.full(workspace.evaluate(values) + 64, 255, np.uint8)]
+    names = (*integers(memory), *(d.name for d in unit.derived))
+    failed, *_ = interpret_imp(
+        lowered, [b.reshape(-1).view(np.uint8) for b in buffers], [values[n] for n in names]
+    )
+    assert failed == 0
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(buffers[0], x)
+
+
+# ---------------------------------------------------------------- what is not tiled
+
+LOOP = """
+program main(x: f64[n])
+  sizes n, t
+{{
+  let y: f64[n] = loop ({state}v: f64[n] = x) for k from 0 to t tiled {{
+    {before}
+    let w: f64[n] = kernel (i < n) {{
+      let a: f64 = v[{index} : edge({lower}, n)]
+      let b: f64 = add(a, 1.0)
+      in b
+    }}
+    in {after}w
+  }}
+  in y
+}}
+"""
+
+
+def labels(text: str) -> list[str]:
+    program = parse(text)
+    segment = compile_segment(program, {})
+    x = RNG.random(17)
+    expected = interpret(program, [x], {"n": 17, "t": 5})
+    found = run(segment, [x], {"n": 17, "t": 5}, 2, QUICK)
+    np.testing.assert_array_equal(found[0], expected[0])
+    return list(segment.kernels)
+
+
+def loop(index: str = "i + 1", lower: str = "0", **more: str) -> str:
+    return LOOP.format(**{"state": "", "before": "", "after": "", **more}, index=index, lower=lower)
+
+
+def test_a_loop_that_says_it_can_be_tiled_is_looked_at() -> None:
+    assert any(TILED in label for label in labels(loop()))
+
+
+@pytest.mark.parametrize("text", [loop(index="n - 1 - i"), loop(index="i + k"), loop(lower="1")])
+def test_reads_that_are_not_near(text: str) -> None:
+    """Backwards, at a distance that changes, or by a rule that leads to far away."""
+    found = labels(text)
+    assert not any(TILED in label for label in found)
+    assert any("a round at a time: rounds read beyond constant offsets" in f for f in found)
+
+
+def test_scalars_that_go_from_round_to_round() -> None:
+    text = loop(state="s: i64 = 0, ", before="let r: i64 = add(s, 1)", after="r, ")
+    text = text.replace("let y: f64[n]", "let last: i64, y: f64[n]")
+    assert any("rounds give scalars to the next" in label for label in labels(text))
+
+
+def test_memory_that_arrays_share_in_different_layouts() -> None:
+    """Without a choice of buffers both are halves of one block, which tiles do not follow."""
+    segment = without_choices(parse(loop()))
+    assert any("share memory in different layouts" in label for label in segment.kernels)
