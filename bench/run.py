@@ -13,9 +13,11 @@ import out_of_core
 import overheads
 import programs
 import stencils
+import streaming
 
 WHAT = (
-    "in-core", "out-of-core", "memory", "loops", "devices", "stencils", "overheads", "all",
+    "in-core", "out-of-core", "memory", "loops", "devices", "stencils", "streaming",
+    "overheads", "all",
 )  # fmt: skip
 
 
@@ -27,6 +29,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the sizes in memory")
     parser.add_argument("--only", default="", help="contenders, separated by commas")
     parser.add_argument("--limit-mib", type=int, default=64, help="out of core: the limit")
+    parser.add_argument("--device", default="opencl:0", help="streaming: through which device")
     parser.add_argument("--directory", help="out of core: where the files are made")
     given = parser.parse_args()
     chosen = given.only.lower().split(",") if given.only else []
@@ -34,6 +37,7 @@ def main() -> None:
         "in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES),
         "memory": applications.NAMES, "loops": loops.NAMES,
         "devices": devices.NAMES, "stencils": stencils.NAMES,
+        "streaming": streaming.NAMES,
     }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
@@ -60,6 +64,9 @@ def main() -> None:
     if given.what in ("stencils", "all"):
         print()
         stencils.run(names, given.scale, given.rounds, chosen, given.directory)
+    if given.what in ("streaming", "all"):
+        print()
+        streaming.run(names, given.scale, given.rounds, given.device, chosen)
     if given.what in ("overheads", "all"):
         print()
         overheads.run()

@@ -14,6 +14,8 @@ from weft.errors import ArgumentError, ArgumentTypeError, WeftError, user_place
 ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]
 
+MOST_SLOTS = 128
+
 _CPU = "cpu"
 _OPTIMISATIONS = ("short-circuit", "merge", "time-tiles", "blas")
 
@@ -33,6 +35,9 @@ class Settings:
     device_limits : tuple of (str, int)
         Bytes that Weft may allocate on devices; where one is not named, 80% of its memory.
         For a part of the CPU, bytes of the host's memory for the boxes that it works on.
+    slots : int or None
+        Boxes that are on a device at once, each copied in, computed, and copied out on a queue
+        of its own, 1 to 128 (1: nothing overlaps); None: as many as is predicted quickest.
     threads : int or None
         Threads of the CPU device; None: the processors the process may use, capped by
         `OMP_NUM_THREADS`.
@@ -52,6 +57,7 @@ class Settings:
     memory_limit: int | None = None
     devices: tuple[str, ...] = (_CPU,)
     device_limits: tuple[tuple[str, int], ...] = ()
+    slots: int | None = None
     threads: int | None = None
     progress: Progress = False
     implicit_compute: ImplicitCompute = "allow"
@@ -88,7 +94,7 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     ----------
     memory_limit : int, str or mapping, optional
         Bytes, text such as "256 MiB", or a mapping from device to either.
-    devices, threads, progress, implicit_compute, interpret_below, optimise : optional
+    devices, slots, threads, progress, implicit_compute, interpret_below, optimise : optional
         See `Settings`.
 
     Raises
@@ -176,6 +182,11 @@ def _checked(name: str, value: Any) -> Any:
             return _checked_limit(value)
         case "devices":
             return _checked_devices(value)
+        case "slots":
+            if value is not None and (
+                not isinstance(value, int) or not 1 <= value <= MOST_SLOTS
+            ):
+                raise ArgumentError(f"slots is {value!r}", f"1 to {MOST_SLOTS}, or None")
         case "threads":
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ArgumentError(f"threads is {value!r}", "a positive int, or None")

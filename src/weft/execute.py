@@ -25,6 +25,7 @@ from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
 from weft.launch import (
+    CPU,
     INTERPRETER,
     Computation,
     device_limit,
@@ -35,6 +36,7 @@ from weft.launch import (
 )
 from weft.ops.dtypes import DType, from_numpy
 from weft.plan.protocols import Sink, Source
+from weft.runtime.memory import host_pool
 
 # The compiler, the planner and files are imported when they are first needed, so that
 # `import weft` stays quick.
@@ -47,6 +49,7 @@ Value: TypeAlias = Any
 
 _computations: dict[Any, Computation] = {}
 _making = threading.Lock()
+_WORTH_BOXES = 2 << 20  # bytes of inputs that may be quicker in boxes
 _PLANS = 16  # of a computation, that are kept
 
 
@@ -132,7 +135,7 @@ def run(
                 return computation.interpret(sizes, arrays)
             where = target(current)
             if where != INTERPRETER and len(current.devices) == 1:
-                return computation.run_in_core(sizes, arrays, out, current, where)
+                return run_on(computation, sizes, arrays, out, current, where)
         except MemoryLimitError:
             pass  # what does not fit in core is cut into boxes
         except SourceError:
@@ -143,12 +146,58 @@ def run(
     from weft.runtime.executor import execute
 
     plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
-    results = [np.asarray(value) for value in execute(plan)]
+    on_device = any(stage.code.device is not None for stage in plan.stages)
+    pool = host_pool() if on_device else None  # results come from where they do in core
+    results = [np.asarray(value) for value in execute(plan, pool=pool)]
     for k, given in enumerate(out or ()):
         if given is not None:
             np.copyto(given, results[k], casting="no")
             results[k] = given
     return results
+
+
+def run_on(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[NDArray],
+    out: Sequence[NDArray | None] | None,
+    current: Settings,
+    where: str,
+) -> list[Value]:
+    """Run on arrays in memory, on one device: in core, or in boxes where that is quicker.
+
+    Raises
+    ------
+    MemoryLimitError
+        When results and temporaries do not fit the limit.
+    """
+    if where != CPU and out is None and current.slots != 1:
+        plan = _quicker_in_boxes(computation, sizes, inputs, current)
+        if plan is not None:
+            from weft.runtime.executor import execute
+
+            return [np.asarray(value) for value in execute(plan, pool=host_pool())]
+    return computation.run_in_core(sizes, inputs, out, current, where)
+
+
+def _quicker_in_boxes(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
+    current: Settings,
+) -> Plan | None:  # fmt: skip
+    """A plan whose boxes overlap on a device; None where one run is predicted to be quicker.
+
+    It is one stage: what several give each other would go by the host.
+    """
+    plain = all(array.flags.carray and array.dtype.isnative for array in inputs)
+    if not plain or sum(array.nbytes for array in inputs) < _WORTH_BOXES:
+        return None
+    try:
+        plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
+    except MemoryLimitError:
+        return None  # in core, this is refused by name
+    if len(plan.stages) != 1 or plan.stages[0].code.device is None:
+        return None
+    return plan if plan.stages[0].boxes.count > 1 else None
 
 
 def plan_of(
@@ -181,11 +230,11 @@ def _plan_key(
     current: Settings,
     spread: Sequence[Processor],
 ) -> Any:
-    """What decides about a plan of arrays in memory on several devices; None for another.
+    """What decides about a plan of arrays in memory on other devices; None for another.
 
     A call that is repeated is not planned again, which would take longer than many a call.
     """
-    if not spread or any(sink is not None for sink in sinks):
+    if current.devices == (CPU,) or any(sink is not None for sink in sinks):
         return None
     if any(isinstance(value, Source) for value in inputs):
         return None

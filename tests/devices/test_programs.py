@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 
 import weft as wf
+from weft.plan.nodes import Rates
 
 COMMON: dict[str, Any] = {
     "deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck),
@@ -150,6 +153,9 @@ def test_devices_that_are_not_there() -> None:
         wf.config(memory_limit={"opencl:99": "1 MiB"})
     with pytest.raises(ValueError, match="have processors in common"):
         wf.config(devices=["cpu", "cpu"])
+    for slots in (0, 129, "many"):
+        with pytest.raises(ValueError, match="1 to 128, or None"):
+            wf.config(slots=slots)
 
 
 # ---------------------------------------------------------------- through little memory
@@ -208,6 +214,42 @@ def test_a_cap_on_the_device_is_kept() -> None:
     assert f"at once on {on.name}" in text
     queues = {event.queue for event in measured.events}
     assert {f"{on.name} in", f"{on.name} compute", f"{on.name} out"} <= queues
+
+
+@pytest.mark.parametrize("slots", [1, 2, 5, 128])
+def test_as_many_boxes_are_in_flight_as_are_asked_for(slots: int) -> None:
+    on = device()
+    x = np.random.default_rng(4).normal(size=1 << 20).astype(np.float32)
+    shift = wf.jit(lambda a: wf.stencil(lambda s: s[-1] - 2 * s[1], a, boundary="edge"))
+    cap = 2 << 20
+    with wf.config(devices=[on.name], memory_limit={on.name: cap}, slots=slots):
+        on.trim()
+        on.statistics.peak_bytes = 0
+        found = shift(x)
+        text = str(shift.explain(wf.asarray(x)))
+    padded = np.concatenate([x[:1], x, x[-1:]])
+    np.testing.assert_array_equal(found, padded[:-2] - 2 * padded[2:])
+    assert f"{slots} at once on {on.name}" in text
+    assert 0 < on.statistics.peak_bytes <= cap
+
+
+def test_data_that_fits_goes_in_boxes_where_that_is_predicted_quicker() -> None:
+    on = device()
+    x = np.random.default_rng(5).normal(size=1 << 21).astype(np.float32)
+    quick = Rates(1e9, 1e9, 100e9, 1e-6, 1e-6, 2, True)
+    slow = replace(quick, box=1.0)
+    double = wf.jit(lambda a: a + a)
+    launched = []
+    for rates, slots in ((quick, None), (slow, None), (quick, 1)):
+        with (
+            mock.patch.object(on, "_rates", rates),
+            wf.config(devices=[on.name], slots=slots, threads=len(launched) + 1),
+        ):
+            before = on.statistics.launches
+            np.testing.assert_array_equal(double(x), x + x)
+            launched.append(on.statistics.launches - before)
+    assert launched[0] > 1
+    assert launched[1:] == [1, 1]
 
 
 def test_what_all_boxes_need_is_copied_once() -> None:

@@ -173,7 +173,7 @@ def launch(
     where = target(current)
     if where != INTERPRETER and len(current.devices) == 1:
         try:
-            return computation.run_in_core(sizes, inputs, out, current, where)
+            return execute.run_on(computation, sizes, inputs, out, current, where)
         except MemoryLimitError:
             pass  # in boxes then
     return execute.run(computation, sizes, inputs, out)

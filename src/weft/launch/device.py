@@ -100,10 +100,11 @@ def dialect_of(name: str) -> Dialect:
 
 
 def find(name: str, current: Settings) -> Device:
-    """The device of a name, other than the CPU, under the limit of the settings."""
+    """The device of a name, other than the CPU, under the limit and with the slots of settings."""
     for found in opencl.find():
         if found.name == name:
             found.limit = dict(current.device_limits).get(name, found.default_limit)
+            found.slots = current.slots
             return found
     raise ArgumentError(f"there is no device {name!r}", "a name of weft.devices()")
 

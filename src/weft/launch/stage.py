@@ -28,7 +28,8 @@ from weft.launch.device import (
 )
 from weft.mem.nodes import THREADS
 from weft.passes.tile_time import tile_time
-from weft.plan.nodes import DeviceCode, Held, Pending, StageCode
+from weft.plan import launches
+from weft.plan.nodes import DeviceCode, Held, Pending, Rates, StageCode
 from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
 from weft.runtime.devices.cpu import LoadedSegment, is_cpu
@@ -159,6 +160,15 @@ class DeviceStage:
     def hold(self, inputs: Mapping[int, NDArray]) -> Held:
         """Copy inputs that are the same for all boxes."""
         return self._loaded.hold(inputs)
+
+    @property
+    def rates(self) -> Rates:
+        """What its time is predicted from."""
+        return self._loaded.device.rates
+
+    def launches(self, values: Mapping[str, Any]) -> int:
+        """How many kernels a box launches."""
+        return launches.count(self.segment.steps, values)
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a run besides its arguments."""

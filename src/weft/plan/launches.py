@@ -14,8 +14,11 @@ parameters, results and workspace, numbered in this order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from weft.sizes import Size, parse_poly
 
@@ -86,6 +89,34 @@ class Branch:
 
 Step: TypeAlias = Launch | Define | Read | Repeat | While | Branch
 Steps: TypeAlias = tuple[Step, ...]
+
+
+_UNKNOWN = 16  # rounds of a loop whose number only running it tells
+
+
+def count(steps: Steps, values: Mapping[str, Any]) -> int:
+    """How many launches the steps make, about: a branch makes those of its longer side."""
+    total = 0
+    for step in steps:
+        match step:
+            case Launch():
+                total += 1
+            case Repeat(_, lower, upper, inner):
+                total += max(_rounds(lower, upper, values), 0) * count(inner, values)
+            case While(before, _, inner):
+                total += _UNKNOWN * (count(before, values) + count(inner, values))
+            case Branch(_, then, otherwise):
+                total += max(count(then, values), count(otherwise, values))
+            case Define() | Read():
+                pass
+    return total
+
+
+def _rounds(lower: Size, upper: Size, values: Mapping[str, Any]) -> int:
+    try:
+        return int(np.max(upper.evaluate(values) - lower.evaluate(values)))
+    except KeyError:  # a number that is read while it runs
+        return _UNKNOWN
 
 
 def to_json(steps: Steps) -> list[Any]:

@@ -39,6 +39,31 @@ class Held(Protocol):
         """Give their memory back."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How quick a device is, as measured on it.
+
+    Attributes
+    ----------
+    copy_in, copy_out, memory : float
+        Bytes a second that one queue copies from the host, to it, and that kernels touch.
+    launch, box : float
+        Seconds of a launch, however small, and of a box besides its launches.
+    engines : int
+        Copies that run at once, each as quick as one alone.
+    beside : bool
+        Whether copies run beside kernels, and do not take processors from them.
+    """
+
+    copy_in: float
+    copy_out: float
+    memory: float
+    launch: float
+    box: float
+    engines: int
+    beside: bool
+
+
 class DeviceCode(Protocol):
     """What runs boxes on a device with memory of its own, several at once.
 
@@ -48,8 +73,10 @@ class DeviceCode(Protocol):
         Of the device.
     limit : int
         Bytes that all boxes in flight may take there.
-    slots : int
-        Boxes that may be in flight.
+    slots : int or None
+        Boxes that are to be in flight; None: as many as is quickest.
+    rates : Rates
+        What its time is predicted from.
     """
 
     @property
@@ -59,7 +86,13 @@ class DeviceCode(Protocol):
     def limit(self) -> int: ...
 
     @property
-    def slots(self) -> int: ...
+    def slots(self) -> int | None: ...
+
+    @property
+    def rates(self) -> Rates: ...
+
+    def launches(self, values: Mapping[str, Any]) -> int:
+        """How many kernels a box launches."""
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a box besides its arguments, for sizes that are ints or one for each box."""
@@ -263,6 +296,8 @@ class PlannedStage:
         How many boxes are in flight on a device.
     device_bytes : int
         What they take of its memory, together.
+    seconds : float
+        How long it takes on a device, predicted.
     peak_bytes : int
         All that is allocated while this stage runs, resident arrays included.
     bytes_written : int
@@ -316,6 +351,7 @@ class PlannedStage:
     shares: tuple[Share, ...] = ()
     unit: int = 1
     least: int = 1
+    seconds: float = 0.0
 
     @property
     def bytes_read(self) -> int:

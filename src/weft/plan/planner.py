@@ -16,7 +16,7 @@ from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.protocols import Sink
 from weft.plan.schedule import Scheduler
-from weft.plan.setting import BOX_BYTES, Compile, Processor, Setting, direct_array
+from weft.plan.setting import Compile, Processor, Setting, direct_array
 from weft.plan.sharing import SMALL_WORK, compiled_for, share
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed, window, window_uncut
@@ -39,7 +39,7 @@ def plan_program(
     compile: Compile,
     *,
     allowance: int = ALLOWANCE,
-    box_bytes: int = BOX_BYTES,
+    box_bytes: int | None = None,
     small: int | None = None,
     device_limit: int | None = None,
     processors: Sequence[Processor] = (),
@@ -64,8 +64,8 @@ def plan_program(
         (stage program, layouts of its parameters) -> StageCode.
     allowance : int
         What of the limit is not for arrays.
-    box_bytes : int
-        The most data that a box should touch.
+    box_bytes : int, optional
+        The most data that a box should touch; see `weft.plan.schedule.Setting`.
     small : int, optional
         Statements that touch no more bytes run whole; by default 4 MiB, or less where the limit
         is low.
@@ -83,7 +83,8 @@ def plan_program(
     MemoryLimitError
         When the program does not fit, however it is cut.
     """
-    program = split_rounds(program, sizes, limit - allowance)
+    least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
+    program = split_rounds(program, sizes, least)
     program, constants = _with_owned_results(program)
     results = tuple(
         atom.name if isinstance(atom, fun.Var) else f"constant {number}"
@@ -93,7 +94,6 @@ def plan_program(
     for name, sink in zip(results, sinks, strict=True):
         destinations.setdefault(name, []).append(sink)
     if small is None:
-        least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,

@@ -8,7 +8,7 @@ and mapped files cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from weft.errors import MemoryLimitError, Place
 from weft.fun import nodes as fun
 from weft.plan import draft as drafts
+from weft.plan.device_boxes import quickest
 from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
     Boxes,
@@ -29,7 +30,7 @@ from weft.plan.nodes import (
 )
 from weft.plan.protocols import Source
 from weft.plan.segment import Layout
-from weft.plan.setting import Setting, direct_array
+from weft.plan.setting import BOX_BYTES, Setting, direct_array
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
 from weft.sizes import Derived
@@ -102,6 +103,8 @@ class Scheduler:
             one = Boxes(1, fixed, (nothing,) * len(self.stage.outputs))
             return self._fitting(one, lambda: None)
         total, unit = self.draft.total, self.unit()
+        if self.code.device is not None:
+            return quickest(self, self.code.device, total, unit)
         extent = self.useful_extent(total, unit)
 
         def smaller() -> Boxes | None:
@@ -211,7 +214,7 @@ class Scheduler:
     def useful_extent(self, total: int, unit: int) -> int:
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
-        wanted = self.setting.box_bytes
+        wanted = self.setting.box_bytes or BOX_BYTES
         if self.is_buffered() or self.code.device is not None:
             # Enough boxes for reading, computing and writing to overlap.
             wanted = min(wanted, max(touched // _OVERLAPPING, _SMALLEST))
@@ -238,14 +241,14 @@ class Scheduler:
 
     # ------------------------------------------------------------ bytes
 
-    def _window_bytes(self, window: Window, boxes: Boxes) -> npt.NDArray[np.int64]:
+    def window_bytes(self, window: Window, boxes: Boxes) -> npt.NDArray[np.int64]:
         count = np.ones(boxes.count, np.int64)
         if window.axis is None:
             return count * self.analysis.bytes(window.array)
         rows = boxes.values[window.upper] - boxes.values[window.lower]
         return rows * self._row_bytes(window.array, window.axis)
 
-    def _output_bytes(self, output: Output, boxes: Boxes, number: int, owned: bool) -> Any:
+    def output_bytes(self, output: Output, boxes: Boxes, number: int, owned: bool) -> Any:
         if output.axis is None:
             type_ = self.stage.program.body.results[number].type
             is_array = isinstance(type_, fun.Array)
@@ -265,7 +268,7 @@ class Scheduler:
         """Bytes read of each input, and bytes written, in all boxes together."""
         read: dict[str, int] = {}
         for window, where in zip(self.stage.windows, self.where, strict=True):
-            size = self._window_bytes(window, boxes)
+            size = self.window_bytes(window, boxes)
             if where == "resident" or not self.analysis.shapes[window.array]:
                 continue  # what is loaded is counted when it is; scalars are nothing
             # An array that every box may read is moved once.
@@ -274,7 +277,7 @@ class Scheduler:
         written = 0
         for number, output in enumerate(self.stage.outputs):
             places = len(self.setting.sinks.get(output.array, ()))
-            size = self._output_bytes(output, boxes, number, True)
+            size = self.output_bytes(output, boxes, number, True)
             written += places * int(size.max(initial=0) if output.carry else size.sum())
         return read, written
 
@@ -300,51 +303,35 @@ class Scheduler:
     def _fitting(self, boxes: Boxes, smaller: Callable[[], Boxes | None]) -> PlannedStage:
         while True:
             following: Boxes | None = None
-            for depth, slots in self._flights(boxes):
-                if boxes.count > 1 and (slots if self._may_overlap() else depth) == 1:
+            for depth in range(min(DEPTH, max(boxes.count, 1)), 0, -1):
+                if boxes.count > 1 and depth == 1:
                     following = smaller()
                     if following is not None:
                         break  # smaller boxes that overlap are better
-                planned = self.with_depth(boxes, depth, slots)
-                if self._fits(planned):
+                planned = self.with_depth(boxes, depth, 1)
+                if self.fits(planned):
                     self.code.check(self.values(boxes))
                     return planned
             following = following or smaller()
             if following is None:
-                raise self._refusal(planned)
+                raise self.refusal(planned)
             boxes = following
-
-    def _flights(self, boxes: Boxes) -> Iterator[tuple[int, int]]:
-        """How many boxes have staging buffers, and how many are on a device: most first."""
-        device, count = self.code.device, max(boxes.count, 1)
-        if device is None:
-            for depth in range(min(DEPTH, count), 0, -1):
-                yield depth, 1
-            return
-        # A box is read while those before it are on the device.
-        most = 1 if self.stage.carries else device.slots
-        for slots in range(min(most, count), 0, -1):
-            yield min(slots + 1, count), slots
 
     def _held(self, inputs: tuple[int, ...], boxes: Boxes) -> int:
         """Bytes of windows that are whole arrays: several boxes share them on a device."""
         windows = zip(inputs, self.stage.windows, strict=True)
         return sum(size for size, w in windows if w.axis is None) if boxes.count > 1 else 0
 
-    def _may_overlap(self) -> bool:
-        """Whether boxes are on a device, several at once."""
-        return self.code.device is not None and not self.stage.carries
-
-    def _fits(self, planned: PlannedStage) -> bool:
+    def fits(self, planned: PlannedStage) -> bool:
         device = self.code.device
         fits_device = device is None or planned.device_bytes <= device.limit
         return fits_device and planned.peak_bytes <= self.setting.limit
 
     def with_depth(self, boxes: Boxes, depth: int, slots: int) -> PlannedStage:
         stage = self.stage
-        inputs = tuple(int(self._window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
+        inputs = tuple(int(self.window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
         outputs = tuple(
-            int(np.max(self._output_bytes(output, boxes, number, False), initial=0))
+            int(np.max(self.output_bytes(output, boxes, number, False), initial=0))
             for number, output in enumerate(stage.outputs)
         )
         workspace = _pages(self._workspace(boxes))
@@ -406,7 +393,7 @@ class Scheduler:
             table[:, column] = known[name]
         return table
 
-    def _refusal(self, planned: PlannedStage) -> MemoryLimitError:
+    def refusal(self, planned: PlannedStage) -> MemoryLimitError:
         from_stage = planned.peak_bytes - self.resident
         name, place = self._largest()
         cut = "it cannot be cut into boxes" if self.draft is None else (

@@ -56,8 +56,8 @@ class Setting:
         For each result of the program, where it goes.
     limit : int
         Bytes for everything that is allocated, the fixed `allowance` already taken off.
-    box_bytes : int
-        The most data that one box should touch.
+    box_bytes : int, optional
+        The most data that one box should touch; by default `BOX_BYTES`, on a device any.
     processors : tuple of Processor
         The devices that boxes are spread over, where they are several.
     """
@@ -67,7 +67,7 @@ class Setting:
     limit: int
     threads: int
     compile: Compile
-    box_bytes: int = BOX_BYTES
+    box_bytes: int | None = None
     allowance: int = 0
     processors: tuple[Processor, ...] = ()
 

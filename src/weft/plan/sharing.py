@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from weft.errors import CompileError, DeviceError, UnsupportedError
+from weft.plan.device_boxes import USUAL_SLOTS
 from weft.plan.nodes import Boxes, PlannedStage, Share, guided
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor
@@ -147,7 +148,7 @@ class _Sharing:
             useful = scheduler.useful_extent(self.total, self.unit)
             member.extent = max(self.unit, min(useful, most))
             if device is not None:
-                member.slots = device.slots
+                member.slots = device.slots or USUAL_SLOTS
             elif scheduler.is_buffered():
                 member.slots = _STAGED_SLOTS
             member.measure()

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from weft.errors import CompileError, DeviceError, MemoryLimitError, UnsupportedError, WeftError
+from weft.plan.nodes import Rates
 from weft.plan.segment import Segment
 from weft.runtime.cache import key_of, open_cache
+from weft.runtime.devices.opencl_rates import measure
 from weft.runtime.devices.opencl_runs import OpenClSegment
 from weft.runtime.devices.protocol import Statistics
 from weft.runtime.memory import format_bytes
 
-SLOTS = 3
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
 
@@ -83,13 +84,21 @@ class OpenClDevice:
         self.items = device.max_compute_units * _ITEMS_OF_UNIT[kind]
         self.memory = int(device.global_mem_size)
         self.default_limit = self.limit = self.memory * 4 // 5
-        self.slots = SLOTS
+        self.slots: int | None = None
         self.statistics = Statistics()
         self._loaded: dict[str, OpenClSegment] = {}
         self._lock = threading.Lock()
         self._context: Any = None
         self._used = 0
         self._free_slots: list[Slot] = []
+        self._rates: Rates | None = None
+
+    @property
+    def rates(self) -> Rates:
+        """How quick it is, measured when it is first asked for."""
+        if self._rates is None:
+            self._rates = measure(self)
+        return self._rates
 
     @property
     def context(self) -> Any:
@@ -243,6 +252,7 @@ class Slot:
             raise device.error("making a queue", error) from error
         self.buffers: list[tuple[int, Any]] = []
         self.failure = np.zeros(3, np.int64)
+        self.zeroed: Any = None  # the buffer that is known to record no failure
 
     def fit(self, sizes: Sequence[int], names: Sequence[str]) -> list[Any]:
         """One buffer for each size; those that were there are used again if they are as large."""
@@ -250,7 +260,7 @@ class Slot:
         if (
             self.device.used > self.device.limit  # which may have been lowered
             or len(have) != len(sizes)
-            or any(h < n or h > 2 * n + 4096 for h, n in zip(have, sizes, strict=True))
+            or any(h < n for h, n in zip(have, sizes, strict=True))
         ):
             self.release()
             try:
@@ -267,6 +277,7 @@ class Slot:
 
     def release(self) -> None:
         """Give the memory back."""
+        self.zeroed = None
         while self.buffers:
             count, buffer = self.buffers.pop()
             buffer.release()

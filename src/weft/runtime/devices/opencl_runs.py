@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 NDArray: TypeAlias = npt.NDArray[Any]
 
-_SPINS = 200
-_NAP = 0.0002  # seconds between two looks at whether a run has ended
+_SPINS = 20
+_SHORTEST, _LONGEST = 20e-6, 10e-3  # seconds between two looks at whether a run has ended
+_LATE = 32  # a run's end is seen late by this part of its time, at most
 
 
 class OpenClSegment:
@@ -122,7 +123,7 @@ class Run:
         self.slot = self.device.take_slot()
         self.stage = "allocation"
         self.events: list[tuple[str, str, Any, int]] = []
-        self.ended = False
+        self.checked = self.ended = False
 
     # ------------------------------------------------------------ going in
 
@@ -139,8 +140,10 @@ class Run:
         found = {**self.held, **dict(zip(own, fitted, strict=True))}
         self.buffers = [found[number] for number in range(len(sizes))]
         self.stage = "a copy to it"
-        slot.failure[:] = 0
-        self._copy("in", "failures", self.buffers[-1], slot.failure)
+        if slot.zeroed is not self.buffers[-1]:
+            slot.failure[:] = 0
+            self._copy("in", "failures", self.buffers[-1], slot.failure)
+            slot.zeroed = self.buffers[-1]
         for number, (param, array) in enumerate(zip(segment.params, self.inputs, strict=True)):
             if number not in self.held:
                 self._copy("in", param.name, self.buffers[number], array)
@@ -149,8 +152,9 @@ class Run:
         outputs = self.buffers[len(self.inputs) :]
         for result, buffer, array in zip(segment.results, outputs, self.landed, strict=False):
             self._copy("out", result.name, buffer, array)
-        self._copy("out", "failures", self.buffers[-1], slot.failure)
-        self.last = cl.enqueue_marker(slot.queue)
+        if segment.failures:
+            self._copy("out", "failures", self.buffers[-1], slot.failure)
+        self.last = self.events[-1][2] if self.events else cl.enqueue_marker(slot.queue)
         slot.queue.flush()
 
     def _copy(self, way: str, name: str, buffer: Any, array: NDArray) -> None:
@@ -216,8 +220,9 @@ class Run:
         value = np.zeros(1, np.dtype(step.dtype))
         buffer = self.buffers[-2 if step.block < 0 else step.block]
         offset = step.offset.evaluate(self.values)
-        cl.enqueue_copy(slot.queue, value, buffer, src_offset=offset, is_blocking=False)
-        event = cl.enqueue_copy(slot.queue, slot.failure, self.buffers[-1], is_blocking=False)
+        event = cl.enqueue_copy(slot.queue, value, buffer, src_offset=offset, is_blocking=False)
+        if self.segment.failures:
+            event = cl.enqueue_copy(slot.queue, slot.failure, self.buffers[-1], is_blocking=False)
         slot.queue.flush()
         self._wait_for(event)
         self._check()
@@ -233,6 +238,7 @@ class Run:
             self.stage = "waiting for it"
             self._wait_for(self.last)
             self._check()
+            self.checked = True
             for array, landed in zip(self.results, self.landed, strict=True):
                 if landed is not array:
                     np.copyto(array, landed)
@@ -244,11 +250,12 @@ class Run:
 
     def _wait_for(self, event: Any) -> None:
         """Ctrl-C is heard meanwhile."""
-        status = self.device.cl.command_execution_status
+        complete = self.device.cl.command_execution_status.COMPLETE
         spins = 0
-        while event.command_execution_status > status.COMPLETE:
+        while event.command_execution_status > complete:
             spins += 1
-            sleep(0 if spins < _SPINS else _NAP)
+            waited = (perf_counter() - self.began) / _LATE
+            sleep(0 if spins < _SPINS else min(max(waited, _SHORTEST), _LONGEST))
         event.wait()  # raises what went wrong
 
     def _check(self) -> None:
@@ -261,6 +268,8 @@ class Run:
         if self.ended:
             return
         self.ended = True
+        if not self.checked:
+            self.slot.zeroed = None
         try:
             self.slot.queue.finish()
         except self.device.cl.Error:  # a queue that has failed is not used again

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import ArgumentError, InternalError, OutOfBoundsError
-from weft.plan.nodes import Held, Pending
+from weft.plan.nodes import Held, Pending, Rates
 from weft.plan.segment import Segment
 
 NDArray = npt.NDArray[Any]
@@ -77,15 +77,19 @@ class Device(Protocol):
         Work items of a launch whose items have memory of their own, at most ("threads").
     limit : int
         Bytes that may be allocated on it.
-    slots : int
-        Runs that may be under way at once.
+    slots : int or None
+        Runs that are to be under way at once; None: as many as is quickest.
     """
 
     name: str
     items: int
-    slots: int
+    slots: int | None
     limit: int
     statistics: Statistics
+
+    @property
+    def rates(self) -> Rates:
+        """How quick it is, measured when it is first asked for."""
 
     def load(self, segment: Segment) -> LoadedSegment:
         """The segment, compiled for this device.

@@ -1,0 +1,118 @@
+"""Data through a device: at once, in boxes though it fits, and in boxes under a cap.
+
+The programs of van Beurden and Scholz (*On Generating Out-Of-Core GPU Code for Multi-Dimensional
+Array Operations*, figures 17 and 18), a vector addition and a 3-point stencil, repeated; and a
+matrix product. Copies to the device and back are in all times. "At once" has no cap and one
+slot: a copy in, the launches, a copy out. "In boxes" has no cap, and Weft chooses. "Capped" has
+a part of the memory that the arrays take. Ratios are of throughputs (at once is 1), the median
+over rounds; those of processor time beside them are what a busy machine disturbs least.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import measure
+import numpy as np
+
+import weft as wf
+
+NAMES = ("add", "stencil", "product")
+ITERATIONS = (1, 4, 16, 64, 256, 1024, 3883)
+TIMES_CAP = (2, 4, 8, 16)
+UPDATES = 1 << 29
+"""About how many elements times iterations a row has, so that none takes long."""
+
+_LEAST, _MOST = 1 << 20, 1 << 23  # elements
+
+
+def addition(iterations: int) -> Callable[..., Any]:
+    """c = a + b + ... + b, a launch for each."""
+    return wf.jit(lambda a, b: wf.fori_loop(0, iterations, lambda k, x: x + b, a))
+
+
+def stencil(iterations: int) -> Callable[..., Any]:
+    """Means of three neighbours, again and again."""
+    third = np.float32(1 / 3)
+
+    def step(k: Any, x: Any) -> Any:
+        return wf.stencil(lambda s: (s[-1] + s[0] + s[1]) * third, x, boundary="edge")
+
+    return wf.jit(lambda a: wf.fori_loop(0, iterations, step, a))
+
+
+def product() -> Callable[..., Any]:
+    """A matrix product that the device computes."""
+    return wf.jit(lambda a, b: (a[:, None, :] * b.T[None, :, :]).sum(axis=-1))
+
+
+def rows(name: str, scale: float) -> list[tuple[str, int, Callable[..., Any], list[Any]]]:
+    """For each row its title, how many arrays the device has, the program and its arguments."""
+    rng = np.random.default_rng(1)
+    if name == "product":
+        extent = int(768 * scale**0.5)
+        a, b = rng.random((2, extent, extent), np.float32)
+        return [(f"product {extent}", 3, product(), [a, b])]
+    found = []
+    for iterations in ITERATIONS:
+        count = int(min(max(UPDATES // iterations, _LEAST), _MOST) * scale)
+        a, b = rng.random(count, np.float32), rng.random(count, np.float32) * np.float32(1e-3)
+        program = addition(iterations) if name == "add" else stencil(iterations)
+        arguments = [a, b] if name == "add" else [a]
+        title = f"{name} x{iterations}, {count * 4 / 2**20:.0f} MiB"
+        found.append((title, len(arguments) + 1, program, arguments))
+    return found
+
+
+def run(names: tuple[str, ...], scale: float, rounds: int, device: str, chosen: list[str]) -> None:
+    """Print a table: for each row the throughputs beside that of all data at once."""
+    header = ["", "at once ms", "in boxes", "(cpu)"]
+    for times in TIMES_CAP:
+        header += [f"1/{times}", "(cpu)"]
+    print(f"{device}: {wf.devices()}; ratios of throughput, at once = 1")
+    lines = []
+    for name in names or NAMES:
+        for title, arrays, program, arguments in rows(name, scale):
+            if chosen and title.split()[1].strip("x,") not in chosen:
+                continue
+            measure.note(title)
+            size = arrays * arguments[0].nbytes
+            contenders = {"at once": {"slots": 1}, "in boxes": {}}
+            for times in (8,) if name == "product" else TIMES_CAP:
+                contenders[f"1/{times}"] = {"memory_limit": {device: size // times}}
+            lines.append([title, *row(program, arguments, device, contenders, rounds)])
+    print(measure.table(header, lines))
+
+
+def row(
+    program: Callable[..., Any], arguments: list[Any], device: str,
+    contenders: dict[str, dict[str, Any]], rounds: int,
+) -> list[str]:  # fmt: skip
+    """The cells of one program."""
+    processor: dict[str, list[float]] = {name: [] for name in contenders}
+    expected: list[Any] = []
+
+    def call(name: str) -> Any:
+        def one() -> Any:
+            start = time.process_time()
+            with wf.config(devices=[device], **contenders[name]):
+                result = program(*arguments)
+            processor[name].append(time.process_time() - start)
+            if not expected:
+                expected.append(result)
+            elif not np.array_equal(result, expected[0]):
+                raise AssertionError(f"{name} gives another result")
+            return result
+
+        return one
+
+    times = measure.alternate({name: call(name) for name in contenders}, rounds)
+    cells = [f"{times.median('at once') * 1e3:.1f}"]
+    for name in contenders:
+        if name == "at once":
+            continue
+        cells.append(f"{1 / times.ratio(name, 'at once'):.2f}")
+        cells.append(f"{min(processor['at once']) / min(processor[name]):.2f}")
+    return cells + [""] * (2 + 2 * len(TIMES_CAP) - len(cells) + 1)

@@ -1,0 +1,136 @@
+"""How many boxes go through a device, and how many of them at once.
+
+Boxes are copied in, computed and copied out; while one is computed, others are copied (van
+Beurden and Scholz, *On Generating Out-Of-Core GPU Code for Multi-Dimensional Array
+Operations*, section 5). Few boxes overlap little: the first copy in and the last copy out have
+nothing beside them. Many boxes cost many launches, and margins that boxes share are computed
+by each of them. The time of a number of boxes is predicted from the device's measured rates,
+and the quickest that fits is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.plan.nodes import Boxes, DeviceCode, PlannedStage, Rates
+
+if TYPE_CHECKING:
+    from weft.plan.schedule import Scheduler
+
+SLOTS = (1, 2, 3, 4)
+"""Boxes in flight that are tried: a box each that is copied in, computed, and copied out."""
+
+USUAL_SLOTS = 3
+"""Boxes in flight where devices share them: one is copied in, one computed, one copied out."""
+
+_FINE = 256  # boxes, up to which numbers that are tried are close to each other
+_HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
+
+
+def quickest(
+    scheduler: Scheduler, device: DeviceCode, total: int, unit: int
+) -> PlannedStage:
+    """The stage with the boxes, and so many of them in flight, that are predicted quickest.
+
+    Parameters
+    ----------
+    total, unit : int
+        How many coordinates are cut, and what bounds of boxes are multiples of.
+
+    Raises
+    ------
+    MemoryLimitError
+        When not even the smallest boxes fit.
+    """
+    best: PlannedStage | None = None
+    for count in counts(total, unit, _fewest(scheduler, total)):
+        boxes = scheduler.boxes(max(-(-total // (count * unit)), 1) * unit)
+        launches = device.launches(scheduler.values(boxes))
+        work = Work(boxes.count, *_copied(scheduler, boxes), launches)
+        # What one box carries to the next, no two can have.
+        tried = (1,) if scheduler.stage.carries else slots_to_try(device.slots, boxes.count)
+        for slots in tried:
+            # A box is read into its buffers while those before it are on the device.
+            planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
+            predicted = seconds(work, device.rates, slots)
+            if scheduler.fits(planned) and (best is None or predicted < best.seconds):
+                best = replace(planned, seconds=predicted)
+        if best is not None and predicted > _HOPELESS * best.seconds:
+            break
+    if best is None:
+        raise scheduler.refusal(planned)
+    scheduler.code.check(scheduler.values(best.boxes))
+    return best
+
+
+def _fewest(scheduler: Scheduler, total: int) -> int:
+    """How many boxes there are at least, where a box may touch so many bytes only."""
+    most = scheduler.setting.box_bytes
+    return 1 if most is None else -(-sum(_copied(scheduler, scheduler.boxes(total))) // most)
+
+
+def _copied(scheduler: Scheduler, boxes: Boxes) -> tuple[int, int]:
+    """Bytes that all boxes copy to a device, and from it."""
+    into = out = 0
+    for window in scheduler.stage.windows:
+        size = scheduler.window_bytes(window, boxes)
+        into += int(size.max(initial=0) if window.axis is None else size.sum())
+    for number, output in enumerate(scheduler.stage.outputs):
+        out += int(np.sum(scheduler.output_bytes(output, boxes, number, False)))
+    return into, out
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all boxes of a stage together ask of a device.
+
+    Attributes
+    ----------
+    boxes : int
+    bytes_in, bytes_out : int
+        Copied there and back, what boxes share by each of them.
+    launches : int
+        Of one box.
+    """
+
+    boxes: int
+    bytes_in: int
+    bytes_out: int
+    launches: int
+
+
+def seconds(work: Work, rates: Rates, slots: int) -> float:
+    """How long it takes with so many boxes in flight."""
+    into, out = work.bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
+    touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
+    host = work.boxes * (rates.box + work.launches * rates.launch)
+    slots = min(slots, work.boxes)
+    if slots == 1:
+        return into + touched + out + host
+    copies = max(into, out, (into + out) / min(slots, rates.engines))
+    alone = (into + touched + out) / work.boxes  # what nothing is beside: the ends of the queue
+    if rates.beside:
+        busy = max(copies, touched, (into + touched + out) / slots)
+    else:
+        busy = copies + touched
+    return max(busy, host) + alone
+
+
+def counts(total: int, unit: int, least: int) -> Iterator[int]:
+    """Numbers of boxes to try, of `total` coordinates in multiples of `unit`: fewest first."""
+    most = max(-(-total // max(unit, 1)), 1)
+    count = min(max(least, 1), most)
+    while count < most:
+        yield count
+        count += max(count // 4, 1) if count < _FINE else count
+    yield most
+
+
+def slots_to_try(wanted: int | None, boxes: int) -> Sequence[int]:
+    """How many boxes may be in flight, of so many."""
+    tried = SLOTS if wanted is None else (wanted,)
+    return sorted({min(slots, boxes) for slots in tried})

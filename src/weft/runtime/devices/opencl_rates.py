@@ -1,0 +1,70 @@
+"""How quick an OpenCL device is: copies each way, within it, and the cost of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.plan.nodes import Rates
+
+if TYPE_CHECKING:
+    from weft.runtime.devices.opencl import OpenClDevice
+
+_BYTES = 4 << 20
+_SMALL = 64
+_COMMANDS = 16
+_ROUNDS = 3
+_LAUNCH = 1.5e-5  # seconds that the host takes for a launch
+_BOX = 2e-4  # seconds that the host takes to begin a box and to see its end
+_UNKNOWN = Rates(4e9, 4e9, 16e9, 2e-5, _BOX, 2, True)
+
+
+def measure(device: OpenClDevice) -> Rates:
+    """The rates of a device; those of none in particular where it cannot be measured."""
+    cl, count = device.cl, min(_BYTES, device.limit // 4)
+    if count < 64 << 10:
+        return _UNKNOWN
+    slot = device.take_slot()
+    try:
+        slot.release()
+        first, second = slot.fit([count, count], ["measuring", "measuring"])
+        host = np.zeros(count, np.uint8)
+
+        def copy(target: Any, source: Any, **options: Any) -> None:
+            cl.enqueue_copy(slot.queue, target, source, **options)
+
+        def commands() -> None:
+            for _ in range(_COMMANDS):
+                copy(second, first, byte_count=_SMALL)
+
+        into = _seconds(slot.queue, lambda: copy(first, host, is_blocking=False))
+        out = _seconds(slot.queue, lambda: copy(host, first, is_blocking=False))
+        within = _seconds(slot.queue, lambda: copy(second, first))
+        command = _seconds(slot.queue, commands) / _COMMANDS
+    except Exception as error:  # what is wrong with it, its use will tell
+        if not isinstance(error, cl.Error | MemoryError):
+            raise
+        return _UNKNOWN
+    finally:
+        slot.release()
+        device.give_back(slot)
+    shared = bool(device.device.type & cl.device_type.CPU)
+    units = device.device.max_compute_units if shared else 1
+    # A copy within the device reads and writes; one processor of several makes it.
+    memory = 2 * units * count / within
+    engines = units if shared else 2
+    return Rates(count / into, count / out, memory, command + _LAUNCH, _BOX, engines, not shared)
+
+
+def _seconds(queue: Any, enqueue: Callable[[], object]) -> float:
+    """The least of some rounds."""
+    found = []
+    for _ in range(_ROUNDS):
+        start = perf_counter()
+        enqueue()
+        queue.finish()
+        found.append(perf_counter() - start)
+    return max(min(found), 1e-9)

@@ -1,0 +1,66 @@
+"""How many boxes go through a device: predicted from its rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from weft.plan import launches
+from weft.plan.device_boxes import Work, counts, seconds, slots_to_try
+from weft.plan.nodes import Rates
+from weft.sizes import Poly, as_poly
+
+GPU = Rates(1e9, 1e9, 100e9, 1e-5, 1e-4, 2, True)
+CPU = replace(GPU, beside=False)
+MIB = 1 << 20
+
+
+def best(rates: Rates, work: Work, slots: int) -> int:
+    """The number of boxes that is predicted quickest."""
+    return min(
+        counts(1 << 20, 1, 1), key=lambda n: seconds(replace(work, boxes=n), rates, slots)
+    )
+
+
+def test_copies_are_beside_each_other() -> None:
+    work = Work(64, 512 * MIB, 512 * MIB, 1)
+    alone, two = seconds(work, GPU, 1), seconds(work, GPU, 2)
+    assert alone > 1.0  # both ways, one after the other
+    assert two == pytest.approx(alone / 2, rel=0.1)
+    assert seconds(work, GPU, 3) <= two
+
+
+def test_copies_take_processors_where_the_device_is_the_host() -> None:
+    work = Work(64, 512 * MIB, 512 * MIB, 200)
+    assert seconds(work, CPU, 3) > seconds(work, GPU, 3)
+
+
+def test_launches_that_each_box_repeats_make_boxes_fewer() -> None:
+    work = Work(1, 256 * MIB, 256 * MIB, 1)
+    few, many = best(GPU, replace(work, launches=4000), 3), best(GPU, work, 3)
+    assert 1 <= few < many < 10_000
+    assert best(GPU, replace(work, bytes_in=1000, bytes_out=1000), 3) == 1  # nothing to hide
+
+
+def test_numbers_of_boxes_that_are_tried() -> None:
+    assert list(counts(10, 1, 1)) == [1, 2, 3, 4, 5, 6, 7, 8, 10]
+    assert list(counts(100, 50, 1)) == [1, 2]
+    assert list(counts(5, 1, 4)) == [4, 5]
+    assert list(counts(0, 1, 1)) == [1]
+    assert slots_to_try(None, 2) == [1, 2]
+    assert slots_to_try(128, 40) == [40]
+
+
+def test_launches_are_counted() -> None:
+    one = launches.Launch("k", as_poly(1), 1, (), ())
+    n = Poly.var("n")
+    steps: launches.Steps = (
+        one,
+        launches.Define("m", n),
+        launches.Repeat("k", as_poly(1), n, (one, launches.Branch("c", (one, one), ()))),
+    )
+    assert launches.count(steps, {"n": 5}) == 1 + 4 * 3
+    unknown = launches.count((launches.Repeat("k", as_poly(0), Poly.var("read"), (one,)),), {})
+    assert unknown > 1
+    assert launches.count((launches.While((one,), "c", (one,)),), {}) == 2 * unknown
