@@ -6,8 +6,9 @@ block: for k, for each row. Rows beyond those that are wanted repeat the last on
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import gcd
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import BLOCK, Side
@@ -69,71 +70,7 @@ class Panels:
             pointer = e.pointer(block, value.type.dtype)
             e.bind(value.name, e.declare(imp.Load(pointer, at), depth=e.depth))
 
-    def pack(
-        self,
-        e: Emitter,
-        reduced: str,
-        start: imp.Expr,
-        size: imp.Expr,
-        panels: imp.Expr,
-        lower: imp.Expr,
-        first: imp.Expr,
-        last: imp.Expr,
-    ) -> None:
-        """Fills so many panels, from the row `lower` on, for `size` reduced indices from `start`.
-
-        Only the rows `first` to `last` are read.
-        """
-        panel = e.unit.integer("panel")
-        with e.loop(panel, imp.ZERO, panels):
-            row = e.declare(machine("+", lower, machine("*", panel, imp.integer(self.width))))
-            end = machine("+", row, imp.integer(self.width - 1))
-            whole = e.declare(machine("&&", machine(">=", row, first), machine("<=", end, last)))
-            ways = []
-            for limits in (None, (first, last)):
-                with e.level() as statements:
-                    self._fill(e, reduced, start, size, panel, row, limits)
-                ways.append(tuple(statements))
-            e.emit(imp.If(whole, ways[0], ways[1]))
-
-    def _fill(
-        self,
-        e: Emitter,
-        reduced: str,
-        start: imp.Expr,
-        size: imp.Expr,
-        panel: imp.Expr,
-        row: imp.Expr,
-        limits: tuple[imp.Expr, imp.Expr] | None,
-    ) -> None:
-        k, lane = e.unit.integer("k"), e.unit.integer("l")
-
-        def element(lane: imp.Expr) -> None:
-            e.bind(reduced, e.declare(machine("+", start, k)))
-            at = e.declare(machine("+", row, lane))
-            if limits is not None:
-                at = e.declare(machine("min", e.declare(machine("max", at, limits[0])), limits[1]))
-            e.bind(self.range.index.name, at)
-            bodies.lower_body(e, fun.Body(self.side.statements, ()))
-            place = e.declare(machine("+", self.at(e, panel, k), lane))
-            for value, block in zip(self.side.values, self.blocks, strict=True):
-                pointer = e.pointer(block, value.type.dtype)
-                e.emit(imp.Store(pointer, place, e.scalars[value.name]))
-
-        if self._in_sequence():
-            width = imp.integer(self.width)
-            with e.loop(k, imp.ZERO, size), simd(e, lane, imp.ZERO, width, wide=True):
-                element(lane)
-            return
-        base = e.unit.integer("b")
-        near = min(NEAR, self.width)
-        with ExitStack() as loops:
-            loops.enter_context(e.loop(base, imp.ZERO, imp.integer(self.width), step=near))
-            loops.enter_context(e.loop(k, imp.ZERO, size))
-            loops.enter_context(e.loop(lane, imp.ZERO, imp.integer(near), unroll=near))
-            element(e.declare(machine("+", base, lane)))
-
-    def _in_sequence(self) -> bool:
+    def in_sequence(self) -> bool:
         """Whether rows that follow each other do so in memory, in most of what is read."""
         name = self.range.index.name
         steps = [
@@ -141,3 +78,75 @@ class Panels:
             for read in self.side.reads()
         ]
         return 2 * steps.count(ONE) > len([step for step in steps if step])
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What is packed: rows from `lower` on, reduced indices from `start` on, `size` of them.
+
+    Only the rows `first` to `last` are read.
+    """
+
+    e: Emitter
+    panels: Panels
+    reduced: str
+    start: imp.Expr
+    size: imp.Expr
+    lower: imp.Expr
+    first: imp.Expr
+    last: imp.Expr
+
+    def fill(self, count: imp.Expr) -> None:
+        """So many panels, in the order in which they are read."""
+        e, width = self.e, imp.integer(self.panels.width)
+        panel, k, lane = (e.unit.integer(name) for name in ("panel", "k", "l"))
+        if self.panels.in_sequence():
+
+            def rows_together(inside: bool) -> None:
+                with simd(e, lane, imp.ZERO, width, wide=True):
+                    self._element(panel, k, lane, inside)
+
+            with e.loop(k, imp.ZERO, self.size), e.loop(panel, imp.ZERO, count):
+                self._either(panel, rows_together)
+            return
+        base = e.unit.integer("b")
+        near = gcd(NEAR, self.panels.width)
+
+        def row_by_row(inside: bool) -> None:
+            with (
+                e.loop(base, imp.ZERO, width, step=near),
+                e.loop(k, imp.ZERO, self.size),
+                e.loop(lane, imp.ZERO, imp.integer(near), unroll=near),
+            ):
+                self._element(panel, k, e.declare(machine("+", base, lane)), inside)
+
+        with e.loop(panel, imp.ZERO, count):
+            self._either(panel, row_by_row)
+
+    def _either(self, panel: imp.Expr, fill: Callable[[bool], None]) -> None:
+        """A panel whose rows are all read, or one that ends before."""
+        e, width = self.e, self.panels.width
+        row = e.declare(machine("+", self.lower, machine("*", panel, imp.integer(width))))
+        end = machine("+", row, imp.integer(width - 1))
+        whole = machine("&&", machine(">=", row, self.first), machine("<=", end, self.last))
+        ways = []
+        for inside in (True, False):
+            with e.level() as statements:
+                fill(inside)
+            ways.append(tuple(statements))
+        e.emit(imp.If(e.declare(whole), ways[0], ways[1]))
+
+    def _element(self, panel: imp.Expr, k: imp.Expr, lane: imp.Expr, inside: bool) -> None:
+        e, panels = self.e, self.panels
+        e.bind(self.reduced, e.declare(machine("+", self.start, k)))
+        row = e.declare(machine("+", self.lower, machine("*", panel, imp.integer(panels.width))))
+        at = e.declare(machine("+", row, lane))
+        if not inside:
+            at = e.declare(machine("max", at, self.first))
+            at = e.declare(machine("min", at, self.last))
+        e.bind(panels.range.index.name, at)
+        bodies.lower_body(e, fun.Body(panels.side.statements, ()))
+        place = e.declare(machine("+", panels.at(e, panel, k), lane))
+        for value, block in zip(panels.side.values, panels.blocks, strict=True):
+            pointer = e.pointer(block, value.type.dtype)
+            e.emit(imp.Store(pointer, place, e.scalars[value.name]))

@@ -35,7 +35,7 @@ from weft.lmad import Lmad
 from weft.lower import bodies, bounds, kernels, rows, shapes
 from weft.lower.accumulation import Accumulation
 from weft.lower.emitter import Emitter
-from weft.lower.panels import Panels
+from weft.lower.panels import Packing, Panels
 from weft.lower.registers import registers
 from weft.lower.rows import simd
 from weft.lower.unit import memory
@@ -43,8 +43,8 @@ from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
-ROWS = 192  # of a tile that one thread computes, at most
-COLUMNS = 512
+ROWS = 1536  # bytes of a column of a tile that one thread computes, at most,
+COLUMNS = 4096  # and of a row
 _NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
 PARTS = 2  # tiles for each thread, at least, where there are so many rows
 
@@ -84,8 +84,8 @@ class _Tiles:
         self.dtype = self.reduce.neutral[0].type.dtype
         self.fact = found.fact
         rows_, lanes = registers().tile(self.dtype.itemsize, len(found.right.values))
-        self.left = Panels.of(e, found.left, found.row, rows_, ROWS)
-        self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS)
+        self.left = Panels.of(e, found.left, found.row, rows_, ROWS // self.dtype.itemsize)
+        self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS // self.dtype.itemsize)
         self.stride = self.right.most
         row = -(-self.stride * self.dtype.itemsize // 64) * 64
         self.sums = e.unit.own_region(self.left.room(e) * row)
@@ -205,7 +205,10 @@ class _Tiles:
             size = e.declare(machine("min", imp.integer(BLOCK), left))
             sides = ((down, self.left), (across, self.right))
             for (part, side), count in zip(sides, panels, strict=True):
-                side.pack(e, r.index.name, start, size, count, part.lower, part.first, part.last)
+                packing = Packing(
+                    e, side, r.index.name, start, size, part.lower, part.first, part.last
+                )
+                packing.fill(count)
             q, p = e.unit.integer("q"), e.unit.integer("p")
             with (
                 e.loop(q, imp.ZERO, panels[1]),
