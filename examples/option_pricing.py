@@ -51,7 +51,7 @@ FARTHER = (
 
 def ratio(polynomials, x):
     """The quotient of two polynomials."""
-    above, below = (reduce(lambda sum, factor: sum * x + factor, p) for p in polynomials)
+    above, below = (reduce(lambda sum, factor: wf.fma(sum, x, factor), p) for p in polynomials)
     return above / below
 
 

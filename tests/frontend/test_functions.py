@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import weft as wf
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(3, 4, 5))
@@ -23,6 +23,23 @@ NAN[1, 1, 1] = np.inf
 REDUCTIONS = ["sum", "prod", "mean", "std", "var", "max", "min", "any", "all"]
 NAN_REDUCTIONS = ["nansum", "nanprod", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin"]
 AXES: list[Any] = [None, 0, 1, -1, (0, 2), ()]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [3, 3000], ids=["interpreted", "compiled"])
+def test_fma_rounds_once(dtype: Any, count: int) -> None:
+    tiny = 2.0 ** -(np.finfo(dtype).nmant // 2 + 2)
+    a, b = np.full(count, 1 + tiny, dtype), np.full(count, 1 - tiny, dtype)
+    assert not np.asarray(wf.asarray(a) * b - 1).any()
+    found = np.asarray(wf.fma(a, b, -1))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.full(count, -tiny * tiny, dtype))
+
+
+def test_fma_takes_floats() -> None:
+    same(wf.fma(np.arange(3), 2, np.ones((2, 1))), np.broadcast_to([1.0, 3.0, 5.0], (2, 3)))
+    with pytest.raises(DTypeError):
+        wf.fma(X + 1j, X, X)
 
 
 @pytest.mark.parametrize("name", [*REDUCTIONS, *NAN_REDUCTIONS])

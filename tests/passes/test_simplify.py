@@ -43,6 +43,12 @@ SCALARS = {
     "where not": (
         "c: bool, x: f64, y: f64", "let d: bool = logical_not(c)", "let a: f64 = where(d, x, y)",
     ),
+    "lowest bit": (
+        "x: i64", "let b: i64 = bitwise_and(x, 1)", "let a: bool = not_equal(b, 0)",
+    ),
+    "other bit stays": (
+        "x: i64", "let b: i64 = bitwise_and(x, 2)", "let a: bool = not_equal(b, 0)",
+    ),
     "constants": ("x: f64", "let b: f64 = exp(1.0)", "let a: f64 = multiply(x, b)"),
     "cast to same": ("x: f64", "let a: f64 = f64(x)"),
     "cast there and back": ("x: i16", "let b: f64 = f64(x)", "let a: i16 = i16(b)"),
@@ -267,3 +273,11 @@ def test_dead_results(golden: Golden) -> None:
       }
       in f
     }""", remove_dead))  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [-3, -2, -1, 0, 1, 2, np.iinfo(np.int64).min])
+@pytest.mark.parametrize("name", ["lowest bit", "other bit stays"])
+def test_bit_values(name: str, value: int) -> None:
+    types, *lets = SCALARS[name]
+    before = parse(scalar_program(types, *lets))
+    agree(before, simplify(before), [np.int64(value)])

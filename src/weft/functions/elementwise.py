@@ -43,6 +43,7 @@ __all__ = [
     "expm1",
     "floor",
     "floor_divide",
+    "fma",
     "fmax",
     "fmin",
     "greater",
@@ -210,6 +211,29 @@ not_equal = _binary("not_equal")
 pow = _binary("pow")
 remainder = _binary("remainder")
 subtract = _binary("subtract")
+
+
+def fma(x1: Any, x2: Any, x3: Any, /) -> Array:
+    """x1 * x2 + x3 of each triple of elements, rounded once.
+
+    Nothing else is contracted so: where that is meant, as in a polynomial by Horner's rule,
+    this is faster and more accurate than `x1 * x2 + x3`.
+
+    Parameters
+    ----------
+    x1, x2, x3 : array_like
+        Real, of shapes that broadcast; dtypes are promoted, Python scalars are weak.
+
+    Returns
+    -------
+    weft.Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        When shapes do not broadcast, or for complex numbers.
+    """
+    return Array(apply("fma", node_of(x1), node_of(x2), node_of(x3)))
 
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Array:

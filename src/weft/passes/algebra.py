@@ -52,6 +52,9 @@ def simplify_apply(
         case (argument,):
             return _unary(operation, argument, definition)
         case (left, right):
+            # (x & 1) != 0 => (x & 1) > 0, which gcc makes vectors of, as of all other bits
+            if operation == "not_equal" and _is(right, 0) and _is_bit(definition(left)):
+                return fun.Apply("greater", arguments)
             return _binary(operation, left, right, type_.dtype, emit)
         case (condition, then, otherwise) if operation == "where":
             # where(c, x, x) => x
@@ -103,6 +106,13 @@ def _is(atom: fun.Atom, value: float) -> bool:
     if not isinstance(atom, fun.Const) or isinstance(atom.value, bool | complex):
         return False
     return atom.value == value and math.copysign(1, atom.value) == math.copysign(1, value)
+
+
+def _is_bit(expr: fun.Expr | None) -> bool:
+    """Whether an expression is the lowest bit of an integer."""
+    if not isinstance(expr, fun.Apply) or expr.operation != "bitwise_and":
+        return False
+    return any(_is(argument, 1) for argument in expr.arguments)
 
 
 def _binary(

@@ -17,6 +17,7 @@ from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
 from weft.passes.raise_reshapes import raise_reshapes
 from weft.passes.read_first import read_first
+from weft.passes.refill import refill
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
 from weft.passes.shrink import shrink
@@ -81,6 +82,7 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
             (defer, "when no pass is left that would take reads for those of a whole array"),
             (simplify, "what the last passes left: views of views, sizes written out"),
             (share, "reshapes and sizes that several of their statements made"),
+            (refill, "after sharing, which would put one fill in place of several"),
             (remove_dead, "and what that made unused"),
         ]
     return steps
