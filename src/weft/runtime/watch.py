@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ from weft.errors import CompileError, SourceError
 from weft.runtime.threads import pool
 
 
-@contextmanager
-def watched(arrays: Iterable[Any]) -> Iterator[None]:
+_NOTHING = nullcontext()
+
+
+def watched(arrays: Iterable[Any]) -> AbstractContextManager[None]:
     """Around code that reads arrays, of which some may be mapped files.
 
     The pages that a file has lost stay zeros: whoever has mapped it must map it again.
@@ -29,10 +31,12 @@ def watched(arrays: Iterable[Any]) -> Iterator[None]:
     SourceError
         After the code, when a mapped file became shorter while it was read.
     """
-    spans = [span for span in map(_mapped_span, arrays) if span is not None]
-    if not spans:
-        yield
-        return
+    spans = [span for array in arrays if (span := _mapped_span(array)) is not None]
+    return _watched(spans) if spans else _NOTHING
+
+
+@contextmanager
+def _watched(spans: list[tuple[int, int]]) -> Iterator[None]:
     try:
         library = pool().library
     except CompileError:
@@ -53,7 +57,7 @@ def watched(arrays: Iterable[Any]) -> Iterator[None]:
 
 def _mapped_span(array: Any) -> tuple[int, int] | None:
     """The addresses that an array reads of a mapped file; None where it is memory."""
-    base = array
+    base = getattr(array, "base", None)
     while isinstance(base, np.ndarray | memoryview):
         base = base.base if isinstance(base, np.ndarray) else base.obj
     if not isinstance(base, mmap.mmap):
