@@ -17,7 +17,6 @@ import numpy as np
 from weft.errors import CompileError, SourceError
 from weft.runtime.threads import pool
 
-
 _NOTHING = nullcontext()
 
 
