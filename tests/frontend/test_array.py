@@ -237,3 +237,16 @@ def test_dtypes_that_are_not_there() -> None:
         wf.asarray(np.ones(3)) & wf.asarray(np.ones(3))
     with pytest.raises(ShapeError, match=r"\(2, 3, 4\) and \(3,\)"):
         wf.asarray(X) + np.ones(3)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+@pytest.mark.parametrize("extent", [100, 1000])
+def test_indices_from_the_end_in_any_dtype(dtype: Any, extent: int) -> None:
+    """An extent that the dtype of the indices does not hold is no limit to them."""
+    index = np.array([0, -1, 99, -100, 5, -100 if dtype is np.int8 else -extent], dtype)
+    counts = wf.jit(lambda k: wf.zeros(extent, dtype=wf.int64).at[k].add(1))(index)
+    expected = np.zeros(extent, np.int64)
+    np.add.at(expected, index, 1)
+    assert (np.asarray(counts) == expected).all()
+    x = np.arange(extent)
+    assert (np.asarray(wf.asarray(x)[index]) == x[index]).all()

@@ -66,3 +66,27 @@ def test_an_index_outside_is_reported(wrong: int) -> None:
         with pytest.raises(IndexFailureError) as failure:
             run(segment, [first, k, np.ones(10)], {"m": 10, "n": 10, **extra})
         assert failure.value.args == ("d", 0, wrong, 10)
+
+
+NARROW = (
+    ADD.replace("k: i64[n]", "k: i32[n]")
+    .replace("let a: i64 = k[i]", "let w: i32 = k[i]\n    let a: i64 = i64(w)")
+    .replace("DT", "i64")
+    .replace("OP", "add")
+)
+
+
+@pytest.mark.parametrize("wrong", [-1, -(2**31), 10, 2**31 - 1])
+def test_an_index_of_32_bits_outside_is_reported(wrong: int) -> None:
+    segment = compiled(parse(NARROW))
+    assert "uint32_t worst0" in segment.source
+    k = np.array([3, 9, wrong, 0], np.int32)
+    arguments = [np.zeros(10, np.int64), k, np.ones(4, np.int64)]
+    with pytest.raises(IndexFailureError) as failure:
+        run(segment, arguments, {"m": 10, "n": 4})
+    assert failure.value.args == ("d", 0, wrong, 10)
+    k[2] = 9
+    agree(NARROW, [*arguments[:1], k, *arguments[2:]], segment=segment, m=10, n=4)
+    with pytest.raises(IndexFailureError):  # in an empty axis nothing is inside
+        run(segment, [np.zeros(0, np.int64), np.zeros(1, np.int32), np.ones(1, np.int64)],
+            {"m": 0, "n": 1})  # fmt: skip

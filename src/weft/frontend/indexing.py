@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from weft.errors import (
     ArgumentError,
     DTypeError,
@@ -222,15 +224,19 @@ class _IndexDTypeError(DTypeError, OutOfBoundsError):
 
 
 def _from_start(index: Node, extent: Extent) -> Node:
-    """Indices counted from the start (those of index spaces are so already)."""
-    index = as_dtype(index, DType.I64) if index.dtype.is_signed else index
-    if not index.dtype.is_signed:
+    """Indices counted from the start (those of index spaces are so already).
+
+    In their own dtype where it holds the extent: more of them fit a vector.
+    """
+    dtype = index.dtype
+    if not dtype.is_signed or (not index.shape and is_index(index)):
         return as_dtype(index, DType.I64)
-    if not index.shape and is_index(index):
-        return index
-    zero = graph.scalar_constant(0, DType.I64)
-    wrapped = apply("add", index, size_scalar(extent))
-    return apply("where", apply("less", index, zero), wrapped, index)
+    if not extent.is_constant or extent.value > np.iinfo(dtype.numpy).max:
+        dtype = DType.I64
+    own = as_dtype(index, dtype)
+    zero = graph.scalar_constant(0, dtype)
+    wrapped = apply("add", own, as_dtype(size_scalar(extent), dtype))
+    return as_dtype(apply("where", apply("less", own, zero), wrapped, own), DType.I64)
 
 
 # ---------------------------------------------------------------- reading

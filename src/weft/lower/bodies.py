@@ -63,7 +63,11 @@ def lower_scalar(e: Emitter, let: fun.Let) -> None:
             cheap = table.lookup(operation).cost == "cheap"
             e.bind(var.name, e.declare(value, depth=None if cheap else _guarded(e, value)))
         case fun.Cast(dtype, argument):
-            e.bind(var.name, e.declare(imp.Cast(dtype, e.atom(argument))))
+            value = e.declare(imp.Cast(dtype, e.atom(argument)))
+            e.bind(var.name, value)
+            narrow = (argument.type.dtype, dtype) == (DType.I32, DType.I64)
+            if narrow and isinstance(value, imp.Var):
+                e.narrow[value.name] = e.atom(argument)
             if isinstance(argument, fun.Var) and argument.type.dtype is dtype is DType.I64:
                 e.definitions[var.name] = "is", (Poly.var(argument.name),)
         case fun.SizeValue(size):

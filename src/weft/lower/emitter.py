@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
@@ -25,7 +27,10 @@ Stmts = list[imp.Stmt]
 
 @dataclass(slots=True)
 class Watch:
-    """The largest index that a simd loop met, as an unsigned number: to be checked after it."""
+    """The largest index that a simd loop met, as an unsigned number: to be checked after it.
+
+    Of 32 bits where the indices were made of such: then twice as many fit a vector.
+    """
 
     worst: imp.Var
     extent: imp.Expr
@@ -48,6 +53,7 @@ class Emitter:
         self.ranges: dict[str, tuple[Size, Size]] = {}  # index -> lower, upper (exclusive)
         self.known: tuple[Size, ...] = ()  # polynomials that are >= 0 here
         self.conditional = False  # reached only where data says so
+        self.narrow: dict[str, imp.Expr] = {}  # int64 variables -> the int32 that they were cast of
         self.watched: list[Watch] | None = None  # in a simd loop: checks to make after it
         self.serial = False  # inside of something that is already run serially
         self.of_reduction = False  # a kernel is a reduction with kept dimensions
@@ -238,15 +244,18 @@ class Emitter:
         """In a simd loop: after it, fails if any lane's index was outside."""
         assert self.watched is not None
         code = self.unit.failure(array, axis, self.place)
-        watch = Watch(self.unit.var("worst", DType.U64), extent, code)
+        if isinstance(index, imp.Var):
+            index = self.narrow.get(index.name, index)
+        dtype = DType.U32 if index.dtype is DType.I32 else DType.U64
+        watch = Watch(self.unit.var("worst", dtype), extent, code)
         self.watched.append(watch)
-        unsigned: imp.Expr = imp.Cast(DType.U64, index)
+        unsigned: imp.Expr = imp.Cast(dtype, index)
         if not isinstance(extent, imp.Const) or not extent.value:
             # The largest index starts as 0, which is outside of nothing but an empty axis.
-            none, every = imp.Const(0, DType.U64), imp.Const(2**64 - 1, DType.U64)
+            none, every = imp.Const(0, dtype), imp.Const(np.iinfo(dtype.numpy).max, dtype)
             empty = self.declare(imp.Select(machine("==", extent, imp.ZERO), every, none))
-            unsigned = imp.Apply("bitwise_or", (unsigned, empty), DType.U64)
-        worst = imp.Apply("maximum", (watch.worst, unsigned), DType.U64)
+            unsigned = imp.Apply("bitwise_or", (unsigned, empty), dtype)
+        worst = imp.Apply("maximum", (watch.worst, unsigned), dtype)
         self.emit(imp.Assign(watch.worst, worst))
 
     # ------------------------------------------------------------ memory

@@ -107,16 +107,20 @@ def simd(
     watched, e.watched = e.watched, outer
     reductions = list(combining)
     for watch in watched:
-        e.emit(imp.Declare(watch.worst, imp.Const(0, DType.U64), mutable=True))
+        e.emit(imp.Declare(watch.worst, imp.Const(0, watch.worst.dtype), mutable=True))
         reductions.append(("max", watch.worst))
     body = tuple(statements)
     count = 0 if wide else lanes(body, short)
     e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count))
     for watch in watched:
-        extent = machine("max", watch.extent, imp.ONE)
-        compared = (watch.worst, imp.Cast(DType.U64, extent))
+        limit = machine("max", watch.extent, imp.ONE)
+        worst: imp.Expr = watch.worst
+        if worst.dtype is DType.U32:  # of which the upper half are negative numbers
+            limit = machine("min", limit, imp.integer(2**31))
+            worst = imp.Cast(DType.I32, worst)
+        compared = (watch.worst, imp.Cast(watch.worst.dtype, limit))
         outside = imp.Apply("greater_equal", compared, DType.BOOL)
-        fail = imp.Fail(watch.code, imp.Cast(DType.I64, watch.worst), watch.extent)
+        fail = imp.Fail(watch.code, imp.Cast(DType.I64, worst), watch.extent)
         e.emit(imp.If(outside, (fail,)))
 
 
