@@ -1,15 +1,19 @@
-"""Every kernel of the library as CUDA C++: NVRTC compiles it for a GPU, where it is installed."""
+"""Every kernel that the tests generate as CUDA C++: NVRTC compiles it for a GPU."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from applications.case import Case
+from applications.test_applications import every_case, lazily
+from printers.nvrtc import compile_text
 from programs.library import EXAMPLES
 
+from weft import execute
 from weft.compiler import compile_segment
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.launch.artifacts import SegmentPiece
+from weft.plan.decisions import nothing
 
 COMPILED = [
     name
@@ -19,26 +23,28 @@ COMPILED = [
 COMPLEX = {"constants", "complex_multiply", "while_mandelbrot"}
 
 
-@pytest.fixture(scope="module")
-def compile_text() -> Any:
-    core: Any = pytest.importorskip("cuda.core")
-    options = core.ProgramOptions(arch="sm_80", fma=False)
-
-    def compile_text(text: str) -> bytes:
-        return core.Program(text, "c++", options).compile("cubin").code  # type: ignore[no-any-return]
-
-    try:
-        compile_text("")
-    except Exception as error:
-        pytest.skip(f"no NVRTC: {error}")
-    return compile_text
+def test_nvrtc_refuses_what_is_wrong() -> None:
+    assert compile_text('extern "C" __global__ void f(float *x) { x[threadIdx.x] = 1; }')
+    with pytest.raises(AssertionError, match="NVRTC refuses"):
+        compile_text("no C++")
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_nvrtc_compiles_it(name: str, compile_text: Any) -> None:
+def test_library(name: str) -> None:
     segment = compile_segment(EXAMPLES[name].program, {}, "", "cuda")
     if name in COMPLEX:
         assert segment.dialect == "c"
         return
     assert segment.dialect == "cuda"
-    assert len(compile_text(segment.source)) > 0
+    assert compile_text(segment.source).startswith(b"\x7fELF")
+
+
+@every_case
+def test_application(case: Case) -> None:
+    results = lazily(case, case.arguments)
+    computation, _ = execute.computation_of([array._node for array in results])
+    artifacts = computation.artifacts
+    artifact = artifacts.artifact(nothing(artifacts.choices), {}, "", "cuda")
+    for piece in artifact.pieces:
+        if isinstance(piece, SegmentPiece) and piece.segment.dialect == "cuda":
+            assert compile_text(piece.segment.source).startswith(b"\x7fELF")

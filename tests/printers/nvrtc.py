@@ -1,0 +1,51 @@
+"""NVRTC, which compiles CUDA C++ to code for a GPU where there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ARCHITECTURE = "sm_80"
+OPTIONS = (f"--gpu-architecture={ARCHITECTURE}", "--fmad=false", "--std=c++17")
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """The library of the package nvidia-cuda-nvrtc, if it is installed."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")):
+            if "builtins" not in path.name and "alt" not in path.name:
+                return ctypes.CDLL(str(path))
+    return None
+
+
+def compile_text(text: str) -> bytes:
+    """The cubin of CUDA C++; the test is skipped where there is no NVRTC."""
+    library = _library()
+    if library is None:
+        pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
+    program = ctypes.c_void_p()
+    made = library.nvrtcCreateProgram(
+        ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None
+    )
+    assert made == 0
+    try:
+        options = (ctypes.c_char_p * len(OPTIONS))(*(option.encode() for option in OPTIONS))
+        if library.nvrtcCompileProgram(program, len(OPTIONS), options) != 0:
+            size = ctypes.c_size_t()
+            library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            library.nvrtcGetProgramLog(program, log)
+            raise AssertionError(f"NVRTC refuses: {log.value.decode()}\n{text}")
+        size = ctypes.c_size_t()
+        assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
+        cubin = ctypes.create_string_buffer(size.value)
+        assert library.nvrtcGetCUBIN(program, cubin) == 0
+        return cubin.raw
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
