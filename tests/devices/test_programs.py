@@ -274,3 +274,24 @@ def test_what_cannot_fit_is_refused() -> None:
         gather(x, at)
     assert f"on {on.name}" in str(caught.value)
     assert "memory_limit" in str(caught.value)
+
+
+def test_the_host_alternates_buffers() -> None:
+    """A round of an iterated stencil is one launch: which buffer is which is no kernel's work."""
+    on = device()
+    x = np.random.default_rng(6).normal(size=5000)
+
+    def step(k: Any, a: Any) -> Any:
+        return wf.stencil(lambda s: (s[-1] + s[1]) / 2, a, boundary="edge")
+
+    for rounds in (4, 7):
+        smooth = wf.jit(lambda a, rounds=rounds: wf.fori_loop(0, rounds, step, a))
+        expected = x
+        for _ in range(rounds):
+            padded = np.concatenate([expected[:1], expected, expected[-1:]])
+            expected = (padded[:-2] + padded[2:]) / 2
+        with wf.config(devices=[on.name]):
+            before = on.statistics.launches
+            found = smooth(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert on.statistics.launches - before <= rounds + 2

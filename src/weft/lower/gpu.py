@@ -78,6 +78,7 @@ class Host:
         self.slots: dict[str, str] = {}  # IMP variable -> the block that holds the scalar
         self.sequential = False  # inside of a statement that one item does
         self.pending: list[str] = []  # scalars that the sequential code has computed
+        self.switches: dict[str, Size] = {}  # scalars that the host computes, see `_switches`
         for name in integers(memory_program):
             self._host_integer(name)
         self.e.bind(THREAD, imp.ZERO)  # sequential code has the first item's memory
@@ -86,6 +87,11 @@ class Host:
         var = self.unit.var("n", dtype)
         self.names[var.name] = name
         self.e.bind(name, var)
+
+    def _define(self, name: str, size: Size) -> None:
+        """The integer `name`, which the host computes."""
+        self.steps.append(launches.Define(name, size))
+        self._host_integer(name)
 
     def _slot(self, dtype: DType, block: str | None = None) -> imp.Var:
         """A variable whose value lies in memory: a new line of it, if no block is named."""
@@ -121,10 +127,11 @@ class Host:
             gpu_items.lower_item(e, let)
             return
         match let.expr:
+            case fun.Apply() if let.pattern[0].name in self.switches:
+                self._define(let.pattern[0].name, self.switches[let.pattern[0].name])
             case fun.SizeValue(size) if self._is_known(size):
                 e.definitions[let.pattern[0].name] = "is", (size,)
-                self.steps.append(launches.Define(let.pattern[0].name, size))
-                self._host_integer(let.pattern[0].name)
+                self._define(let.pattern[0].name, size)
             case fun.Kernel(space) as kernel:
                 self.launch(let, "map", space, lambda k: kernels.lower_results(k, let, kernel))
             case fun.Reduce(space, reduced) if reduced < len(space):
@@ -341,19 +348,27 @@ class Host:
                 self.e.bind(var.name, slot)
 
     def _loop(self, let: fun.Let, loop: fun.Loop) -> None:
+        switches = _switches(loop)
+        self.switches |= {
+            result: 1 - Poly.var(loop.params[k].name) for k, (_, result) in switches.items()
+        }
         slots = [
-            self._slot(var.type.dtype) if isinstance(var.type, fun.Scalar) else None
-            for var in loop.params
+            self._slot(var.type.dtype)
+            if isinstance(var.type, fun.Scalar) and k not in switches
+            else None
+            for k, var in enumerate(loop.params)
         ]
         self._assign(slots, loop.initial)
         self.flush()
+        for k, (first, _) in switches.items():
+            self._define(loop.params[k].name, as_poly(first))
         match loop.form:
             case fun.For(index, lower, upper):
                 self._know(lower, upper)
                 with self._inside() as steps:
                     self._host_integer(index.name)
                     self.e.ranges[index.name] = (lower, upper)
-                    self._round(loop, slots)
+                    self._round(loop, slots, switches)
                 self.steps.append(launches.Repeat(index.name, lower, upper, tuple(steps)))
             case fun.While(condition):
                 with self._inside() as before:
@@ -363,15 +378,40 @@ class Host:
                     name = self._condition(condition.results[0])
                 with self._inside() as steps:
                     self.e.conditional = True
-                    self._round(loop, slots)
+                    self._round(loop, slots, switches)
                 self.steps.append(launches.While(tuple(before), name, tuple(steps)))
         self._bind(let.pattern, slots)
+        for k in switches:
+            self._define(let.pattern[k].name, Poly.var(loop.params[k].name))
 
-    def _round(self, loop: fun.Loop, slots: Sequence[imp.Var | None]) -> None:
+    def _round(
+        self, loop: fun.Loop, slots: Sequence[imp.Var | None], switches: dict[int, tuple[int, str]]
+    ) -> None:
         self._bind(loop.params, slots)
         self._body(loop.body)
         self.flush()  # slots are read before any of them changes
         self._assign(slots, loop.body.results)
+        self.flush()
+        for k, (_, result) in switches.items():
+            self.steps.append(launches.Define(loop.params[k].name, Poly.var(result)))
+
+
+def _switches(loop: fun.Loop) -> dict[int, tuple[int, str]]:
+    """Parameters that are 0 and 1 in turn, which say which of two buffers is which.
+
+    loop (.., s = 0) { .. let r = subtract(1, s) in .., r }  =>  {position of s: (0, "r")}
+    """
+    found: dict[int, tuple[int, str]] = {}
+    made = {let.pattern[0].name: let.expr for let in loop.body.statements}
+    for k, (param, first, result) in enumerate(
+        zip(loop.params, loop.initial, loop.body.results, strict=True)
+    ):
+        match first, made.get(result.name) if isinstance(result, fun.Var) else None:
+            case fun.Const(value=0 | 1), fun.Apply("subtract", (fun.Const(value=1), other)):
+                if other == param and param.type == fun.Scalar(DType.I64):
+                    assert isinstance(result, fun.Var)
+                    found[k] = int(first.value.real), result.name
+    return found
 
 
 def _is_sequential(let: fun.Let) -> bool:
