@@ -27,8 +27,12 @@ LOOPS = {
     "matrix_product": ("dense", (512,)), "rank_k": ("dense", (512,)),
     "rank_2k": ("dense", (512,)), "five_point": ("grids", (4000,)),
     "coulombic_potential": ("elements", (700,)), "n_body_step": ("elements", (3000,)),
+    "distances": ("elements", (4000,)),
 }  # fmt: skip
 """The module and the size of each loop nest, which NumPy would not run as it is."""
+
+SINGLE = "_f32"
+"""What ends the name of a loop nest in single precision."""
 
 WHOLE = {
     "jacobi_1d": ("stencils", (2_000_000, 20)), "jacobi_2d": ("stencils", (1000, 40)),
@@ -45,12 +49,12 @@ WHOLE = {
 }  # fmt: skip
 """The module, and the size and steps, of each NumPy program."""
 
-NAMES = (*LOOPS, *WHOLE)
+NAMES = (*LOOPS, *(name + SINGLE for name in LOOPS), *WHOLE)
 HEADER = [
-    "program", "Weft ms", "NumPy / Weft", "Numba / Weft", "serial / Weft", "first call s",
-    "NumPy's", "Numba's", "Numba / Weft, first",
+    "program", "Weft ms", "NumPy / Weft", "BLAS / Weft", "BLAS / no-blas", "Numba / Weft",
+    "serial / Weft", "first call s", "NumPy's", "Numba's", "Numba / Weft, first",
 ]  # fmt: skip
-BLAS = {  # what NumPy's users write for a loop nest
+NUMPY = {  # what NumPy's users write for a loop nest
     "matrix_product": lambda a, b, c: np.copyto(c, a @ b),
     "rank_k": lambda a, c, alpha, beta: np.copyto(
         c, np.tril(alpha * (a @ a.T) + beta * c) + np.triu(c, 1)
@@ -58,6 +62,12 @@ BLAS = {  # what NumPy's users write for a loop nest
     "rank_2k": lambda a, b, c, alpha, beta: np.copyto(
         c, np.triu(alpha * (a @ b.T + b @ a.T) + beta * c) + np.tril(c, -1)
     ),
+}  # fmt: skip
+
+BLAS = {  # the library's part of that alone
+    "matrix_product": lambda a, b, c: np.matmul(a, b, out=c),
+    "rank_k": lambda a, c, alpha, beta: a @ a.T,
+    "rank_2k": lambda a, b, c, alpha, beta: a @ b.T,  # half of what syr2k adds, twice its triangle
 }  # fmt: skip
 
 
@@ -74,9 +84,12 @@ def module(name: str) -> ModuleType:
 
 def case(name: str, scale: float) -> tuple[FunctionType, tuple[Any, ...]]:
     """A program and its arguments."""
+    precision = {"dtype": np.float32} if name.endswith(SINGLE) else {}
+    name = name.removesuffix(SINGLE)
     room, (size, *steps) = {**LOOPS, **WHOLE}[name]
     function = getattr(module(room), name)
-    return function, module(room).INPUTS[function](max(int(size * scale), 8), *steps)
+    make = module(room).INPUTS[function]
+    return function, make(max(int(size * scale), 8), *steps, **precision)
 
 
 def numba_(function: FunctionType, parallel: bool) -> Callable[..., Any]:
@@ -124,7 +137,7 @@ class Run:
 
 def agree(found: list[Any], expected: list[Any]) -> bool:
     return all(
-        np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+        np.allclose(a, b, rtol=1e-4, atol=1e-5 * max(1.0, np.abs(b).max(initial=0)), equal_nan=True)
         for a, b in zip(found, expected, strict=True)
     )
 
@@ -136,14 +149,16 @@ def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float
         "Weft": lambda: wf.kernel(function), "Numba": lambda: numba_(function, True),
         "serial": lambda: numba_(function, False),
     }  # fmt: skip
+    nest = name.removesuffix(SINGLE)
     if name in WHOLE:
         makers["NumPy"] = lambda: function
-    elif name in BLAS:
-        makers["NumPy"] = lambda: BLAS[name]
+    elif nest in BLAS:
+        makers["NumPy"] = lambda: NUMPY[nest]
+        makers["no-blas"] = lambda: own_code(function)
     runs: dict[str, Run] = {}
     firsts: dict[str, float] = {}
     expected: list[Any] | None = None
-    for label in ("NumPy", "Weft", "Numba", "serial"):
+    for label in ("NumPy", "Weft", "no-blas", "Numba", "serial"):
         if label not in makers:
             continue
         try:
@@ -160,7 +175,20 @@ def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float
             measure.note(f"  {label}: disagrees, not timed")
             continue
         runs[label], firsts[label] = run, seconds
+    if nest in BLAS:
+        runs["BLAS"] = Run(BLAS[nest], arguments)
     return runs, firsts
+
+
+def own_code(function: FunctionType) -> Callable[..., Any]:
+    """The kernel without the library."""
+    kernel = wf.kernel(function)
+
+    def run(*arguments: Any) -> Any:
+        with wf.config(optimise="no-blas"):
+            return kernel(*arguments)
+
+    return run
 
 
 def run(names: tuple[str, ...], scale: float, rounds: int) -> None:
@@ -189,9 +217,9 @@ def timed(runs: dict[str, Run], rounds: int) -> measure.Times:
 
 
 def row(name: str, times: measure.Times, firsts: dict[str, float]) -> list[str]:
-    def over(peer: str) -> str:
-        both = peer in times.seconds and "Weft" in times.seconds
-        return f"{times.ratio(peer, 'Weft'):.2f}" if both else "-"
+    def over(peer: str, of: str = "Weft") -> str:
+        both = peer in times.seconds and of in times.seconds
+        return f"{times.ratio(peer, of):.2f}" if both else "-"
 
     def first(label: str) -> str:
         return f"{firsts[label]:.2f}" if label in firsts else "-"
@@ -199,6 +227,7 @@ def row(name: str, times: measure.Times, firsts: dict[str, float]) -> list[str]:
     both = "Weft" in firsts and "Numba" in firsts
     return [
         name, f"{times.median('Weft') * 1e3:.2f}" if "Weft" in times.seconds else "-",
-        over("NumPy"), over("Numba"), over("serial"), first("Weft"), first("NumPy"), first("Numba"),
+        over("NumPy"), over("BLAS"), over("BLAS", "no-blas"), over("Numba"), over("serial"),
+        first("Weft"), first("NumPy"), first("Numba"),
         f"{firsts['Numba'] / firsts['Weft']:.1f}" if both else "-",
     ]  # fmt: skip

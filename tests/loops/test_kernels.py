@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,14 @@ def check(function: Callable[..., Any], *sizes: int) -> None:
 @pytest.mark.parametrize("function", kernels())
 def test_kernel(function: Callable[..., Any]) -> None:
     check(function, 13, 20)
+
+
+@pytest.mark.parametrize(
+    "function", [f for f in KERNELS if "dtype" in inspect.signature(KERNELS[f]).parameters]
+)
+def test_kernel_in_single_precision(function: Callable[..., Any]) -> None:
+    with wf.config(interpret_below=0):
+        agrees(function, *KERNELS[function](20, np.float32), rtol=1e-4)
 
 
 @pytest.mark.slow

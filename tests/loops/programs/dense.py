@@ -105,9 +105,13 @@ INPUTS = {
         RANDOM.random((n, n + 2)).astype(dtype), RANDOM.random((n + 2, n - 1)).astype(dtype),
         np.zeros((n, n - 1), dtype),
     ),
-    rank_k: lambda n: (RANDOM.random((n, n + 4)), RANDOM.random((n, n)), 1.5, 0.5),
-    rank_2k: lambda n: (
-        RANDOM.random((n, n - 3)), RANDOM.random((n, n - 3)), RANDOM.random((n, n)), 1.5, 0.5,
+    rank_k: lambda n, dtype=np.float64: (
+        RANDOM.random((n, n + 4)).astype(dtype), RANDOM.random((n, n)).astype(dtype),
+        dtype(1.5), dtype(0.5),
+    ),
+    rank_2k: lambda n, dtype=np.float64: (
+        RANDOM.random((n, n - 3)).astype(dtype), RANDOM.random((n, n - 3)).astype(dtype),
+        RANDOM.random((n, n)).astype(dtype), dtype(1.5), dtype(0.5),
     ),
     forward_substitution: lambda n: (diagonally_dominant(n), RANDOM.random((n, 5))),
     triangular_product: lambda n: (RANDOM.random((n, n)), RANDOM.random(n), np.zeros(n)),

@@ -41,6 +41,16 @@ def n_body_step(x, v, mass, dt, moved):
             moved[i, k] = x[i, k] + v[i, k] * dt
 
 
+def distances(x, y, z, total):
+    """The sum of each point's distances to all points, as the paper's synthetic kernel has it."""
+    for i in prange(x.shape[0]):
+        apart = 0.0
+        for j in range(x.shape[0]):
+            dx, dy, dz = x[j] - x[i], y[j] - y[i], z[j] - z[i]
+            apart += math.sqrt(dx * dx + dy * dy + dz * dz)
+        total[i] = apart
+
+
 def pair_energy(x):
     """A reduction over a triangle of pairs; several results."""
     energy, closest, pairs = 0.0, math.inf, 0
@@ -155,11 +165,16 @@ def clipped(x, low, high, below, y):
 
 
 INPUTS = {
-    coulombic_potential: lambda n: (
-        RANDOM.random((n, 4)) + 0.1, 0.1, RANDOM.random((n // 2, n + 1)),
+    coulombic_potential: lambda n, dtype=np.float64: (
+        RANDOM.random((n, 4)).astype(dtype) + dtype(0.1), dtype(0.1),
+        RANDOM.random((n // 2, n + 1)).astype(dtype),
     ),
-    n_body_step: lambda n: (
-        RANDOM.random((n, 3)), RANDOM.random((n, 3)), RANDOM.random(n), 0.1, np.zeros((n, 3)),
+    n_body_step: lambda n, dtype=np.float64: (
+        RANDOM.random((n, 3)).astype(dtype), RANDOM.random((n, 3)).astype(dtype),
+        RANDOM.random(n).astype(dtype), dtype(0.1), np.zeros((n, 3), dtype),
+    ),
+    distances: lambda n, dtype=np.float64: (
+        *(RANDOM.random(n).astype(dtype) for _ in range(3)), np.zeros(n, dtype),
     ),
     pair_energy: lambda n: (RANDOM.random(n),),
     black_scholes: lambda n: (

@@ -113,7 +113,9 @@ def moving_average(x, width, y):
 
 
 INPUTS = {
-    five_point: lambda n: (RANDOM.random((n, n + 4)), np.zeros((n, n + 4))),
+    five_point: lambda n, dtype=np.float64: (
+        RANDOM.random((n, n + 4)).astype(dtype), np.zeros((n, n + 4), dtype),
+    ),
     hotspot: lambda n, steps=3: (
         80 + RANDOM.random((n, n + 1), np.float32), RANDOM.random((n, n + 1), np.float32), steps,
     ),
