@@ -136,7 +136,7 @@ class _ShortCircuit:
             if isinstance(memory, MemArray)
         }
         self.refused: dict[str, Refused] = {}  # by the block that stays
-        self.remarks: dict[tuple[str, Place | None], Remark] = {}
+        self.copied: dict[tuple[str, int], Refused] = {}  # by what is made, and the part of it
 
     def run(self) -> Program:
         whole = self.program.program
@@ -150,9 +150,18 @@ class _ShortCircuit:
             self.program,
             program=replace(whole, body=rest),
             blocks=blocks,
-            remarks=(*self.remarks.values(), *self.kept(rest, blocks)),
+            remarks=(*self.left(rest), *self.kept(rest, blocks)),
             conditions=tuple(self.conditions),
         )
+
+    def left(self, body: fun.Body) -> Iterator[Remark]:
+        """Why copies remain."""
+        for let in walk.statements(body):
+            for part, point in enumerate(copies(let, self.arrays)):
+                refused = self.copied.get((let.pattern[0].name, part))
+                source = self.arrays.memory[point.source]
+                if refused is not None and not layout.same(source, point.target):
+                    yield Remark(point.what, refused.condition, refused.found, point.place)
 
     def kept(self, body: fun.Body, blocks: Sequence[Block]) -> Iterator[Remark]:
         """Why blocks remain: what refused to move what they hold, if it could have."""
@@ -177,8 +186,8 @@ class _ShortCircuit:
         state = _Body(body)
         for position in reversed(range(len(state.statements))):
             let = state.statements[position]
-            for point in self.find(let, self.arrays):
-                self.attempt(state, position, point)
+            for part, point in enumerate(self.find(let, self.arrays)):
+                self.attempt(state, position, point, part)
             if walk.bodies(let.expr):
                 outside = self.conditional
                 self.conditional = outside or _may_skip(let.expr)
@@ -190,7 +199,7 @@ class _ShortCircuit:
 
     # ------------------------------------------------------------ one point
 
-    def attempt(self, body: _Body, position: int, point: Point) -> None:
+    def attempt(self, body: _Body, position: int, point: Point, part: int) -> None:
         source = self.arrays.memory[point.source]
         if layout.same(source, point.target):
             return
@@ -199,10 +208,7 @@ class _ShortCircuit:
         except Refused as refused:
             self.refused.setdefault(source.block, refused)
             if not point.over:
-                key = point.what, point.place
-                self.remarks[key] = Remark(
-                    point.what, refused.condition, refused.found, point.place
-                )
+                self.copied[body.statements[position].pattern[0].name, part] = refused
             return
         self.arrays.move(moved)
 
