@@ -129,7 +129,7 @@ def test_interrupted_while_boxes_are_in_flight() -> None:
     run, expected, _ = program(on, "1 MiB")
     check(run(), expected)
     with (
-        mock.patch("weft.runtime.devices.opencl_runs.Run._check", side_effect=KeyboardInterrupt),
+        mock.patch("weft.runtime.devices.runs.Run._check", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         run()

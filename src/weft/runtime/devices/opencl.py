@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import threading
 import warnings
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
-
-import numpy as np
 
 from weft.errors import CompileError, DeviceError, MemoryLimitError, UnsupportedError, WeftError
 from weft.plan.nodes import Rates
 from weft.plan.segment import Segment
 from weft.runtime.cache import key_of, open_cache
 from weft.runtime.devices.opencl_rates import measure
-from weft.runtime.devices.opencl_runs import OpenClSegment
-from weft.runtime.devices.protocol import Statistics
+from weft.runtime.devices.opencl_runs import OpenClSegment, Slot
+from weft.runtime.devices.runs import Memory
 from weft.runtime.memory import format_bytes
 
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
@@ -71,26 +67,21 @@ def _compiles(device: Any) -> bool:
     return not unknown
 
 
-class OpenClDevice:
+class OpenClDevice(Memory):
     """One OpenCL device: see `weft.runtime.devices.protocol.Device`."""
 
     def __init__(self, name: str, device: Any) -> None:
         import pyopencl as cl
 
-        self.name = name
         self.cl: Any = cl
         self.device = device
         kind = "CPU" if device.type & cl.device_type.CPU else "GPU"
         self.items = device.max_compute_units * _ITEMS_OF_UNIT[kind]
         self.memory = int(device.global_mem_size)
-        self.default_limit = self.limit = self.memory * 4 // 5
+        super().__init__(name, self.memory * 4 // 5)
         self.slots: int | None = None
-        self.statistics = Statistics()
         self._loaded: dict[str, OpenClSegment] = {}
-        self._lock = threading.Lock()
         self._context: Any = None
-        self._used = 0
-        self._free_slots: list[Slot] = []
         self._rates: Rates | None = None
 
     @property
@@ -164,63 +155,18 @@ class OpenClDevice:
 
     # ------------------------------------------------------------ memory and queues
 
-    def allocate(self, count: int, purpose: str) -> Any:
-        """A buffer of `count` bytes.
+    def make_buffer(self, count: int) -> Any:
+        """A buffer of so many bytes, from the driver."""
+        return self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, count)
 
-        Raises
-        ------
-        MemoryLimitError
-            When that passes the limit, or the device has no more.
-        """
-        count = max(count, 1)
-        with self._lock:
-            used = self._used + count
-            if used > self.limit:
-                raise MemoryLimitError(
-                    f"{format_bytes(count)} for {purpose} are asked of {self.name}, where "
-                    f"{format_bytes(self._used)} are in use",
-                    f"at most its limit, {format_bytes(self.limit)}",
-                    f'raise memory_limit={{"{self.name}": ...}}',
-                )
-            self._used = used
-            self.statistics.peak_bytes = max(self.statistics.peak_bytes, used)
-        try:
-            return self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, count)
-        except (self.cl.Error, MemoryError) as error:
-            self.free(count)
-            raise MemoryLimitError(
-                f"{self.name} has no {format_bytes(count)} left for {purpose}",
-                advice=f'lower memory_limit={{"{self.name}": ...}}, so that boxes are smaller',
-            ) from error
-
-    @property
-    def used(self) -> int:
-        """Bytes that are allocated."""
-        return self._used
-
-    def free(self, count: int) -> None:
-        """Account for a buffer of `count` bytes that is gone."""
-        with self._lock:
-            self._used -= max(count, 1)
-
-    def take_slot(self) -> Slot:
-        """A queue with its buffers, that nobody else uses."""
-        with self._lock:
-            if self._free_slots:
-                return self._free_slots.pop()
+    def make_slot(self) -> Slot:
+        """A queue without buffers."""
         return Slot(self)
 
-    def give_back(self, slot: Slot) -> None:
-        """The slot is free for another run; its buffers are kept for it while they fit."""
-        with self._lock:
-            self._free_slots.append(slot)
-
-    def trim(self) -> None:
-        """Release the buffers that free slots keep."""
-        with self._lock:
-            slots = list(self._free_slots)
-        for slot in slots:
-            slot.release()
+    @property
+    def failures(self) -> tuple[type[BaseException], ...]:  # type: ignore[override]
+        """What the driver raises."""
+        return (self.cl.Error,)
 
     def error(self, what: str, error: BaseException) -> WeftError:
         """What a failed call becomes: many drivers find memory only when it is used."""
@@ -237,48 +183,3 @@ class OpenClDevice:
 
 def _first_lines(error: BaseException) -> str:
     return " ".join(str(error).split())[:500]
-
-
-class Slot:
-    """A queue, and buffers by what they are for."""
-
-    def __init__(self, device: OpenClDevice) -> None:
-        self.device = device
-        cl = device.cl
-        timed = cl.command_queue_properties.PROFILING_ENABLE
-        try:
-            self.queue = cl.CommandQueue(device.context, device.device, properties=timed)
-        except cl.Error as error:
-            raise device.error("making a queue", error) from error
-        self.buffers: list[tuple[int, Any]] = []
-        self.failure = np.zeros(3, np.int64)
-        self.zeroed: Any = None  # the buffer that is known to record no failure
-
-    def fit(self, sizes: Sequence[int], names: Sequence[str]) -> list[Any]:
-        """One buffer for each size; those that were there are used again if they are as large."""
-        have = [count for count, _ in self.buffers]
-        if (
-            self.device.used > self.device.limit  # which may have been lowered
-            or len(have) != len(sizes)
-            or any(h < n for h, n in zip(have, sizes, strict=True))
-        ):
-            self.release()
-            try:
-                self._allocate(sizes, names)
-            except MemoryLimitError:
-                self.release()
-                self.device.trim()  # what idle slots keep is not needed
-                self._allocate(sizes, names)
-        return [buffer for _, buffer in self.buffers]
-
-    def _allocate(self, sizes: Sequence[int], names: Sequence[str]) -> None:
-        for count, name in zip(sizes, names, strict=True):
-            self.buffers.append((count, self.device.allocate(count, name)))
-
-    def release(self) -> None:
-        """Give the memory back."""
-        self.zeroed = None
-        while self.buffers:
-            count, buffer = self.buffers.pop()
-            buffer.release()
-            self.device.free(count)

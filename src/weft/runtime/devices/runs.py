@@ -1,0 +1,418 @@
+"""Runs of segments on a device with memory of its own: copies in, launches, copies out.
+
+What is the same for every driver. A run takes a slot: a queue and its buffers. Slots are
+independent, so that the copies of one run overlap with the kernels of another.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from time import perf_counter, sleep
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import MemoryLimitError, WeftError
+from weft.plan import launches
+from weft.plan.segment import Segment
+from weft.runtime.devices.protocol import FAILURE_BYTES, Statistics, raise_failure, row_major
+from weft.runtime.memory import format_bytes
+
+NDArray: TypeAlias = npt.NDArray[Any]
+
+_SPINS = 20
+_SHORTEST, _LONGEST = 20e-6, 10e-3  # seconds between two looks at whether a run has ended
+_LATE = 32  # a run's end is seen late by this part of its time, at most
+
+
+class Memory(ABC):
+    """What is allocated on a device, below its limit, and the slots that keep it.
+
+    Attributes
+    ----------
+    name : str
+    default_limit, limit : int
+        Bytes that may be allocated.
+    failures : tuple of type
+        What the driver raises.
+    """
+
+    failures: tuple[type[BaseException], ...]
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.default_limit = self.limit = limit
+        self.statistics = Statistics()
+        self._lock = threading.Lock()
+        self._used = 0
+        self._free_slots: list[Any] = []
+
+    @abstractmethod
+    def make_buffer(self, count: int) -> Any:
+        """A buffer of so many bytes, from the driver."""
+
+    @abstractmethod
+    def make_slot(self) -> Any:
+        """A queue without buffers."""
+
+    @abstractmethod
+    def error(self, what: str, error: BaseException) -> WeftError:
+        """What a failed call becomes."""
+
+    def allocate(self, count: int, purpose: str) -> Any:
+        """A buffer of `count` bytes.
+
+        Raises
+        ------
+        MemoryLimitError
+            When that passes the limit, or the device has no more.
+        """
+        count = max(count, 1)
+        with self._lock:
+            used = self._used + count
+            if used > self.limit:
+                raise MemoryLimitError(
+                    f"{format_bytes(count)} for {purpose} are asked of {self.name}, where "
+                    f"{format_bytes(self._used)} are in use",
+                    f"at most its limit, {format_bytes(self.limit)}",
+                    f'raise memory_limit={{"{self.name}": ...}}',
+                )
+            self._used = used
+            self.statistics.peak_bytes = max(self.statistics.peak_bytes, used)
+        try:
+            return self.make_buffer(count)
+        except BaseException as error:
+            self.free(count)
+            if not isinstance(error, (*self.failures, MemoryError)):
+                raise
+            raise MemoryLimitError(
+                f"{self.name} has no {format_bytes(count)} left for {purpose}",
+                advice=f'lower memory_limit={{"{self.name}": ...}}, so that boxes are smaller',
+            ) from error
+
+    @property
+    def used(self) -> int:
+        """Bytes that are allocated."""
+        return self._used
+
+    def free(self, count: int) -> None:
+        """Account for a buffer of `count` bytes that is gone."""
+        with self._lock:
+            self._used -= max(count, 1)
+
+    def take_slot(self) -> Any:
+        """A queue with its buffers, that nobody else uses."""
+        with self._lock:
+            if self._free_slots:
+                return self._free_slots.pop()
+        return self.make_slot()
+
+    def give_back(self, slot: Any) -> None:
+        """The slot is free for another run; its buffers are kept for it while they fit."""
+        with self._lock:
+            self._free_slots.append(slot)
+
+    def trim(self) -> None:
+        """Release the buffers that free slots keep."""
+        with self._lock:
+            slots = list(self._free_slots)
+        for slot in slots:
+            slot.release()
+
+
+DeviceT = TypeVar("DeviceT", bound=Memory)
+
+
+class Buffers(ABC, Generic[DeviceT]):
+    """A slot: a queue (of the driver's own kind), and buffers by what they are for."""
+
+    def __init__(self, device: DeviceT) -> None:
+        self.device = device
+        self.buffers: list[tuple[int, Any]] = []
+        self.failure = np.zeros(3, np.int64)
+        self.zeroed: Any = None  # the buffer that is known to record no failure
+
+    def fit(self, sizes: Sequence[int], names: Sequence[str]) -> list[Any]:
+        """One buffer for each size; those that were there are used again if they are as large."""
+        have = [count for count, _ in self.buffers]
+        if (
+            self.device.used > self.device.limit  # which may have been lowered
+            or len(have) != len(sizes)
+            or any(h < n for h, n in zip(have, sizes, strict=True))
+        ):
+            self.release()
+            try:
+                self._allocate(sizes, names)
+            except MemoryLimitError:
+                self.release()
+                self.device.trim()  # what idle slots keep is not needed
+                self._allocate(sizes, names)
+        return [buffer for _, buffer in self.buffers]
+
+    def _allocate(self, sizes: Sequence[int], names: Sequence[str]) -> None:
+        for count, name in zip(sizes, names, strict=True):
+            self.buffers.append((count, self.device.allocate(count, name)))
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.zeroed = None
+        while self.buffers:
+            count, buffer = self.buffers.pop()
+            self.release_buffer(buffer)
+            self.device.free(count)
+
+    @abstractmethod
+    def release_buffer(self, buffer: Any) -> None:
+        """Give one buffer back to the driver."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait for all that was queued."""
+
+
+class HeldInputs:
+    """Inputs on the device, by their positions, that several runs share."""
+
+    def __init__(self, device: Memory, segment: Segment, inputs: Mapping[int, NDArray]) -> None:
+        self.device = device
+        self.buffers: dict[int, Any] = {}
+        self._slot = device.take_slot()
+        arrays = {number: row_major(array) for number, array in inputs.items()}
+        names = [segment.params[number].name for number in arrays]
+        try:
+            buffers = self._slot.fit([array.nbytes for array in arrays.values()], names)
+            for (number, array), buffer in zip(arrays.items(), buffers, strict=True):
+                if array.nbytes:
+                    self._slot.copy_in(buffer, array, number)
+                    device.statistics.copies_in += 1
+                    device.statistics.bytes_in += array.nbytes
+                self.buffers[number] = buffer
+            self._slot.finish()
+        except BaseException as error:
+            with suppress(*device.failures):
+                self._slot.finish()  # no copy reads an array that is gone
+            self.release()
+            if isinstance(error, device.failures):
+                raise device.error("a copy to it", error) from error
+            raise
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.buffers = {}
+        self._slot.release()
+        self.device.give_back(self._slot)
+
+
+class Run(ABC, Generic[DeviceT]):
+    """One run of a segment in a slot."""
+
+    def __init__(
+        self, device: DeviceT, segment: Segment, integers: Sequence[int],
+        inputs: Sequence[NDArray], results: Sequence[NDArray], held: Mapping[int, Any],
+    ) -> None:  # fmt: skip
+        self.held = held
+        self.device = device
+        self.segment = segment
+        self.values = dict(zip(segment.integers, map(int, integers), strict=True))
+        self.inputs = [row_major(array) for array in inputs]
+        self.results = results
+        self.landed = [a if a.flags.c_contiguous else np.empty(a.shape, a.dtype) for a in results]
+        self.slot = device.take_slot()
+        self.stage = "allocation"
+        self.last: Any = None
+        self.checked = self.ended = False
+
+    # ------------------------------------------------------------ what a driver does
+
+    @abstractmethod
+    def copy(self, way: str, name: str, number: int, buffer: Any, array: NDArray) -> None:
+        """Queue a copy ("in" or "out") between a buffer, by its position, and an array."""
+
+    @abstractmethod
+    def launch(self, step: launches.Launch, items: int, blocks: list[Any]) -> None:
+        """Queue a kernel for so many items."""
+
+    @abstractmethod
+    def read(self, step: launches.Read, buffer: Any, offset: int) -> NDArray:
+        """Queue a copy of one scalar, and of the record of failures."""
+
+    @abstractmethod
+    def mark(self) -> Any:
+        """Begin what was queued; an event that comes after it."""
+
+    @abstractmethod
+    def is_done(self, event: Any) -> bool:
+        """Whether an event has come."""
+
+    @abstractmethod
+    def complete(self, event: Any) -> None:
+        """Raise what went wrong before an event."""
+
+    @abstractmethod
+    def landing(self) -> None:
+        """Results have come: bring them to where they belong."""
+
+    # ------------------------------------------------------------ going in
+
+    def enqueue(self) -> None:
+        """Everything that does not have to wait."""
+        slot, segment = self.slot, self.segment
+        self.began = perf_counter()
+        arrays = [*self.inputs, *self.landed]
+        workspace = segment.workspace.evaluate(self.values)
+        sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
+        names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
+        own = [number for number in range(len(sizes)) if number not in self.held]
+        fitted = slot.fit([sizes[number] for number in own], [names[number] for number in own])
+        found = {**self.held, **dict(zip(own, fitted, strict=True))}
+        self.buffers = [found[number] for number in range(len(sizes))]
+        self.stage = "a copy to it"
+        if slot.zeroed is not self.buffers[-1]:
+            slot.failure[:] = 0
+            self._copy("in", "failures", -1, slot.failure)
+            slot.zeroed = self.buffers[-1]
+        for number, (param, array) in enumerate(zip(segment.params, self.inputs, strict=True)):
+            if number not in self.held:
+                self._copy("in", param.name, number, array)
+        self.steps(segment.steps)
+        self.stage = "a copy from it"
+        outputs = enumerate(zip(segment.results, self.landed, strict=True), len(self.inputs))
+        for number, (result, array) in outputs:
+            self._copy("out", result.name, number, array)
+        if segment.failures:
+            self._copy("out", "failures", -1, slot.failure)
+        self.last = self.mark()
+
+    def _copy(self, way: str, name: str, number: int, array: NDArray) -> None:
+        if not array.nbytes:
+            return
+        statistics = self.device.statistics
+        self.copy(way, name, number, self.buffers[number], array)
+        if way == "in":
+            statistics.copies_in += 1
+            statistics.bytes_in += array.nbytes
+        else:
+            statistics.copies_out += 1
+            statistics.bytes_out += array.nbytes
+
+    # ------------------------------------------------------------ steps
+
+    def steps(self, steps: launches.Steps) -> None:
+        """Queue launches, and wait for what decides about them."""
+        values = self.values
+        for step in steps:
+            match step:
+                case launches.Launch():
+                    self.one_launch(step)
+                case launches.Define(name, size):
+                    values[name] = size.evaluate(values)
+                case launches.Read():
+                    values[step.name] = self._read(step)
+                case launches.Repeat(index, lower, upper, inner):
+                    for number in range(lower.evaluate(values), upper.evaluate(values)):
+                        values[index] = number
+                        self.steps(inner)
+                case launches.While(before, condition, inner):
+                    self.steps(before)
+                    while values[condition]:
+                        self.steps(inner)
+                        self.steps(before)
+                case launches.Branch(condition, then, otherwise):
+                    self.steps(then if values[condition] else otherwise)
+
+    def one_launch(self, step: launches.Launch) -> None:
+        """Queue a kernel, if it has anything to do."""
+        items = step.items.evaluate(self.values)
+        if items <= 0:
+            return
+        self.stage = f"the launch of {step.kernel}"
+        # Blocks are parameters, results, workspace (-1 among them), then the failures.
+        blocks = [self.buffers[-2 if number < 0 else number] for number in step.blocks]
+        self.launch(step, items, blocks)
+        self.device.statistics.launches += 1
+
+    def _read(self, step: launches.Read) -> int:
+        """A scalar, once all that was launched has run."""
+        self.stage = "reading a scalar from it"
+        buffer = self.buffers[-2 if step.block < 0 else step.block]
+        value = self.read(step, buffer, step.offset.evaluate(self.values))
+        self._wait_for(self.mark())
+        self.landing()
+        self._check()
+        return int(value[0])
+
+    # ------------------------------------------------------------ coming back
+
+    def wait(self) -> None:
+        """Return when the results are there."""
+        if self.ended:
+            return
+        try:
+            self.stage = "waiting for it"
+            self._wait_for(self.last)
+            self.landing()
+            self._check()
+            self.checked = True
+            for array, landed in zip(self.results, self.landed, strict=True):
+                if landed is not array:
+                    np.copyto(array, landed)
+            self.record()
+        except self.device.failures as error:
+            raise self.device.error(self.stage, error) from error
+        finally:
+            self.abandon()
+
+    def _wait_for(self, event: Any) -> None:
+        """Ctrl-C is heard meanwhile."""
+        spins = 0
+        while not self.is_done(event):
+            spins += 1
+            waited = (perf_counter() - self.began) / _LATE
+            sleep(0 if spins < _SPINS else min(max(waited, _SHORTEST), _LONGEST))
+        self.complete(event)
+
+    def _check(self) -> None:
+        code, index, extent = self.slot.failure.tolist()
+        if code:
+            raise_failure(self.segment, code, index, extent)
+
+    def abandon(self) -> None:
+        """The slot is free once nothing on its queue uses the arrays any more."""
+        if self.ended:
+            return
+        self.ended = True
+        if not self.checked:
+            self.slot.zeroed = None
+        try:
+            self.slot.finish()
+        except self.device.failures:  # a queue that has failed is not used again
+            self.slot.release()
+        else:
+            self.device.give_back(self.slot)
+
+    def record(self) -> None:
+        """Give the profile what is known of when each command ran."""
+
+
+def begin(run: Run[Any]) -> Run[Any]:
+    """Queue a run; what is under way is waited for if that fails.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the device's memory is too small.
+    DeviceError
+        When the device fails.
+    """
+    try:
+        run.enqueue()
+    except BaseException as error:
+        run.abandon()
+        if isinstance(error, run.device.failures):
+            raise run.device.error(run.stage, error) from error
+        raise
+    return run
