@@ -139,6 +139,27 @@ def test_stencil_boundaries(boundary: Any) -> None:
     jitted(lambda x: wf.stencil(mean, x, boundary=boundary), X)
 
 
+def test_short_rolls_are_one_kernel_with_what_reads_them() -> None:
+    def steps(x: Any) -> Any:
+        xp = np if isinstance(x, np.ndarray) else wf
+        around = xp.roll(x, 1, axis=0) + xp.roll(x, -1, axis=0) + xp.roll(x, (2, -1), axis=(1, 1))
+        return around - 4 * x
+
+    jitted(steps, X)
+    assert str(wf.jit(steps).lower(X).fun).count("= kernel") == 1
+    long = wf.jit(lambda x: 2 * wf.roll(x, 1000))
+    assert "concat" in str(long.lower(V).fun)  # its ends would be long
+
+
+@pytest.mark.parametrize("shift", [0, 1, -3, 16, -17, 43])
+@pytest.mark.parametrize("shape", [(0,), (1,), (2,), (5,), (40,), (3, 0), (3, 4)])
+def test_rolls_of_any_extent(shape: tuple[int, ...], shift: int) -> None:
+    data = rng.normal(size=shape)
+    same(wf.roll(wf.asarray(data), shift), np.roll(data, shift))
+    same(wf.roll(wf.asarray(data), shift, axis=-1), np.roll(data, shift, axis=-1))
+    jitted(lambda x: wf.roll(x, shift, axis=0) + x, data)
+
+
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
 def test_pad(mode: Any) -> None:
     same(wf.pad(X, ((1, 2), (0, 3)), mode), np.pad(X, ((1, 2), (0, 3)), mode))

@@ -17,6 +17,7 @@ from weft.frontend.elementwise import broadcast_shapes as _shapes
 from weft.frontend.extent import Extent, literal, product
 from weft.frontend.graph import Node, make
 from weft.functions.arguments import array_node, axes_of, one_axis
+from weft.functions.stencils import Rule, shifted
 
 __all__ = [
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip",
@@ -205,16 +206,35 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Array:
     node = array_node(x)
     if axis is None:
         flat = layout.reshape(node, (product(node.shape),))
-        return Array(layout.reshape(_rolled(flat, shift, 0), node.shape))
+        return Array(layout.reshape(_rolled(flat, [(0, shift)]), node.shape))
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
     if len(shifts) != len(axes):
         raise ArgumentError(
             f"{len(shifts)} shifts of {len(axes)} axes", "as many", place=user_place()
         )
-    for amount, place in zip(shifts, axes, strict=True):
-        node = _rolled(node, amount, one_axis(place, len(node.shape)))
-    return Array(node)
+    places = [one_axis(place, len(node.shape)) for place in axes]
+    return Array(_rolled(node, list(zip(places, shifts, strict=True))))
+
+
+NEAR = 16  # elements: what comes back from the other end is computed one by one
+
+
+def _rolled(node: Node, moves: list[tuple[int, Any]]) -> Node:
+    """Short shifts that are known are one kernel, which fuses; others are slices, joined."""
+    by = [0] * len(node.shape)
+    others = []
+    for axis, shift in moves:
+        if isinstance(shift, int | np.integer) and -NEAR <= int(shift) <= NEAR:
+            by[axis] += int(shift)
+        else:
+            others.append((axis, shift))
+    if any(by):
+        rules: tuple[Rule, ...] = tuple(("wrap", None) if amount else None for amount in by)
+        node = shifted(node, by, node.shape, rules)
+    for axis, shift in others:
+        node = _in_two_slices(node, shift, axis)
+    return node
 
 
 def _shift(shift: Any, extent: Extent) -> Extent:
@@ -226,7 +246,7 @@ def _shift(shift: Any, extent: Extent) -> Extent:
     return extents.remainder(literal(shift), extent)
 
 
-def _rolled(node: Node, shift: Any, axis: int) -> Node:
+def _in_two_slices(node: Node, shift: Any, axis: int) -> Node:
     extent = node.shape[axis]
     if not extent.symbols and extent.value <= 1:
         return node

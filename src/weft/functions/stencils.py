@@ -13,6 +13,7 @@ from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, scalar_node
+from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant, size_scalar
 from weft.fun import nodes as fun
 from weft.functions import traced
@@ -230,12 +231,23 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
         e + (before + after) for e, (before, after) in zip(node.shape, widths, strict=True)
     )
 
+    rules = tuple(rule if width != [0, 0] else None for width in widths)
+    return Array(shifted(node, [before for before, _ in widths], shape, rules))
+
+
+def shifted(
+    node: Node, by: Sequence[int], shape: tuple[Extent, ...], rules: tuple[Rule, ...]
+) -> Node:
+    """An array of `shape` whose element i is element i - by, under a boundary rule for each axis.
+
+    A kernel, which fuses with what reads it.
+    """
+
     def element(indices: Sequence[Array]) -> Array:
         places = [
-            apply("subtract", index._node, scalar_constant(before, DType.I64))
-            for index, (before, _) in zip(indices, widths, strict=True)
+            apply("subtract", index._node, scalar_constant(amount, DType.I64))
+            for index, amount in zip(indices, by, strict=True)
         ]
-        rules = tuple(rule if width != [0, 0] else None for width in widths)
         return Array(make(operations.Element(rules), (node, *places), (), node.dtype))
 
     def parameters(scope: Scope) -> list[Node]:
@@ -243,7 +255,7 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
 
     body, _ = traced.trace(element, parameters, element)
     types = ((shape, node.dtype),)
-    padded = make(
-        operations.Generate(rank), (), (), None, sizes=shape, lambdas=(body,), types=types
+    made = make(
+        operations.Generate(len(shape)), (), (), None, sizes=shape, lambdas=(body,), types=types
     )
-    return Array(graph.pick(padded, 0))
+    return graph.pick(made, 0)
