@@ -6,6 +6,7 @@ import numpy as np
 from passes.programs import agree
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.fun.check import check
 from weft.fun.parse import parse
 from weft.mem.introduce import introduce
@@ -74,3 +75,54 @@ def test_bodies_of_loops() -> None:
     assert [let.pattern[0].name for let in loop.body.statements] == ["u", "y"]
     agree(parse(text), program, [np.arange(4.0)])
     assert read_first(program) is program
+
+
+SWAP = """program p(a: f64[n, m], j: i64) sizes n, m {
+  let l: f64[n, m] = loop (x: f64[n, m] = a) for k from 0 to n {
+    let s: f64[m] = slice x[k, 0 for m]
+    let t: f64[m] = slice x[j, 0 for m]
+    let y: f64[n, m] = update x[k, 0 for m] = t
+    let z: f64[n, m] = update y[j, 0 for m] = s
+    in z }
+  in l
+}"""
+
+
+def copies(program: fun.Program) -> list[str]:
+    lets = walk.statements(program.body)
+    return [let.pattern[0].name for let in lets if isinstance(let.expr, fun.Copy)]
+
+
+def temporary(program: fun.Program) -> int:
+    """Bytes of temporary memory for 40 rows of 10."""
+    return sum(b.bytes.evaluate({"n": 40, "m": 10}) for b in introduce(program).blocks)
+
+
+def test_rows_that_are_exchanged_are_copied_instead_of_the_array() -> None:
+    program = read_first(parse(SWAP))
+    check(program)
+    assert copies(program) == ["s", "t"]
+    agree(parse(SWAP), program, [np.arange(12.0).reshape(4, 3), np.int64(2)])
+    assert temporary(program) == 8 * (40 * 10 + 2 * 10)
+    assert temporary(parse(SWAP)) >= 2 * 8 * 40 * 10
+
+
+def test_where_the_array_is_copied_anyway_no_slice_is() -> None:
+    """It is read after its update, is not the body's own, or is seen as a whole."""
+    kept = SWAP.replace("in z }", "let w: f64[n, m] = update z[0, 0 for m] = s\n in x }")
+    outside = SWAP.replace("slice x", "slice a").replace("update x", "update a")
+    turned = SWAP.replace("slice x[k, 0 for m]", "slice v[0 for m, k]").replace(
+        "    let s", "    let v: f64[m, n] = permute x (1, 0)\n    let s"
+    ).replace("in z }", "let e: f64[m, n] = update v[0, 0] = 1.0\n in z }")
+    for text in (kept, outside, turned):
+        program = read_first(parse(text))
+        check(program)
+        agree(parse(text), program, [np.arange(9.0).reshape(3, 3), np.int64(1)])
+        if text is not turned:
+            assert copies(program) == []
+
+
+def test_a_slice_of_what_only_running_the_program_bounds_stays() -> None:
+    text = SWAP.replace("f64[m] = slice", "f64[q] = slice").replace("0 for m]", "0 for q]")
+    text = text.replace("    let s", "    let q: i64 = minimum(j, 2)\n    let s")
+    assert copies(read_first(parse(text))) == []
