@@ -11,6 +11,7 @@ from weft.fun import nodes as fun
 from weft.passes import nest as nesting
 from weft.passes import split_reductions as splitting
 from weft.passes import tile_time as tiling
+from weft.passes.chain_rows import chain_rows
 from weft.passes.collapse import collapse
 from weft.passes.defer import defer
 from weft.passes.flatten import flatten
@@ -80,6 +81,7 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     if len(steps) > len(FUSION):
         steps += [
             (defer, "when no pass is left that would take reads for those of a whole array"),
+            (chain_rows, "which knows by arrays that are empty that loops fill them"),
             (simplify, "what the last passes left: views of views, sizes written out"),
             (share, "reshapes and sizes that several of their statements made"),
             (refill, "after sharing, which would put one fill in place of several"),
