@@ -35,7 +35,7 @@ def weft() -> None:
 def devices() -> None:
     """List the devices that programs can run on, and the compiler."""
     import weft as wf
-    from weft.runtime.devices import opencl
+    from weft.runtime.devices.others import others
     from weft.runtime.memory import default_limit, format_bytes
     from weft.runtime.threads import threads
     from weft.runtime.toolchain import find_compiler
@@ -47,7 +47,7 @@ def devices() -> None:
     click.echo(f"  compiler       {found}")
     click.echo(f"  threads        {threads()}")
     click.echo(f"  memory limit   {format_bytes(default_limit())} by default")
-    for found_device in opencl.find():
+    for found_device in others():
         click.echo(found_device.describe())
 
 

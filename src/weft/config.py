@@ -164,9 +164,10 @@ def _checked_settings(name: str, value: Any) -> dict[str, Any]:
 
 def device_names() -> list[str]:
     """Every device that can be named here."""
-    from weft.runtime.devices import cpu, opencl
+    from weft.runtime.devices import cpu
+    from weft.runtime.devices.others import others
 
-    return [_CPU, *cpu.parts(), *(device.name for device in opencl.find())]
+    return [_CPU, *cpu.parts(), *(device.name for device in others())]
 
 
 def _is_device(name: Any, known: list[str]) -> bool:
@@ -229,7 +230,7 @@ def _checked_devices(value: Any) -> tuple[str, ...]:
         raise ArgumentError(
             f"devices is {value!r}",
             f"a list out of {', '.join(known)}",
-            "" if len(known) > 1 else "pip install weft[opencl] for OpenCL devices",
+            "" if len(known) > 1 else "pip install weft[opencl] or weft[cuda]",
         )
     _refuse_shared_cores(devices)
     return devices

@@ -11,8 +11,8 @@ from weft.errors import ArgumentError
 from weft.plan.segment import Dialect, Segment
 from weft.runtime import blas
 from weft.runtime import threads as runtime_threads
-from weft.runtime.devices import opencl
 from weft.runtime.devices.cpu import WHOLE, CpuDevice, LoadedSegment, cores_of, is_cpu
+from weft.runtime.devices.others import others
 from weft.runtime.devices.protocol import Device
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 
@@ -43,9 +43,9 @@ def target(current: Settings) -> str:
             return name
         if have_compiler():
             return CPU
-    others = opencl.find()
-    _warn(others[0].name if others else INTERPRETER)
-    return others[0].name if others else INTERPRETER
+    found = others()
+    _warn(found[0].name if found else INTERPRETER)
+    return found[0].name if found else INTERPRETER
 
 
 def host_threads(current: Settings) -> int:
@@ -96,12 +96,15 @@ def _warn(instead: str) -> None:
 
 def dialect_of(name: str) -> Dialect:
     """What programs for a device are written in."""
-    return "opencl" if name.startswith("opencl") else "c"
+    for dialect in ("opencl", "cuda"):
+        if name.startswith(dialect):
+            return dialect
+    return "c"
 
 
 def find(name: str, current: Settings) -> Device:
     """The device of a name, other than the CPU, under the limit and with the slots of settings."""
-    for found in opencl.find():
+    for found in others():
         if found.name == name:
             found.limit = dict(current.device_limits).get(name, found.default_limit)
             found.slots = current.slots

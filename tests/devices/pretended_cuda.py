@@ -1,0 +1,273 @@
+"""A stand-in for cuda.core where there is no GPU: its interface, on the host's memory.
+
+Streams do nothing until they are waited for, so that what is used too early, or freed too
+early, is found. Kernels are the CUDA C++ that Weft prints, compiled for the host and called for
+every thread in turn; barriers are beyond it. Arguments are checked as cuda.core checks them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+PRELUDE = """
+#include <cmath>
+#include <cstring>
+#include <algorithm>
+using namespace std;
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __restrict__
+struct Three { unsigned x; };
+static Three blockIdx, threadIdx, blockDim;
+static float __int_as_float(int bits) { float x; memcpy(&x, &bits, 4); return x; }
+static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }
+static int atomicCAS(int *at, int old, int now) {
+    int was = *at;
+    if (was == old) *at = now;
+    return was;
+}
+extern "C" void place(unsigned block, unsigned thread, unsigned threads) {
+    blockIdx.x = block; threadIdx.x = thread; blockDim.x = threads;
+}
+"""
+
+
+class CUDAError(Exception):
+    """What the driver's failures are."""
+
+
+class Stream:
+    """Commands in order, run when somebody waits."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        self.launched = 0
+
+    def queue(self, command: Callable[[], None]) -> None:
+        self.waiting.append(command)
+
+    def sync(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)()
+
+    def record(self, event: Any = None, options: Any = None) -> Event:
+        assert options is None or isinstance(options, EventOptions)
+        return Event(self, len(self.waiting))
+
+    def create_graph_builder(self) -> GraphBuilder:
+        return GraphBuilder()
+
+
+class Event:
+    def __init__(self, stream: Stream, before: int) -> None:
+        self.stream = stream
+        self.polls = 0
+
+    @property
+    def is_done(self) -> bool:
+        self.polls += 1
+        if self.polls > 2:
+            self.stream.sync()
+        return not self.stream.waiting
+
+    def sync(self) -> None:
+        self.stream.sync()
+
+    def __sub__(self, other: Event) -> float:
+        return 0.0
+
+
+class EventOptions:
+    def __init__(self, timing_enabled: bool = False) -> None:
+        self.timing_enabled = timing_enabled
+
+
+class GraphBuilder:
+    """Commands that a graph is made of."""
+
+    def __init__(self) -> None:
+        self.commands: list[Callable[[], None]] = []
+        self.building = False
+
+    def begin_building(self, mode: str = "relaxed") -> GraphBuilder:
+        assert mode in ("global", "thread_local", "relaxed")
+        self.building = True
+        return self
+
+    def queue(self, command: Callable[[], None]) -> None:
+        assert self.building
+        self.commands.append(command)
+
+    def end_building(self) -> GraphBuilder:
+        self.building = False
+        return self
+
+    def complete(self) -> Graph:
+        assert not self.building
+        return Graph(self.commands)
+
+    def close(self) -> None:
+        self.commands = []
+
+
+class Graph:
+    launches = 0
+
+    def __init__(self, commands: list[Callable[[], None]]) -> None:
+        self.commands: list[Callable[[], None]] | None = list(commands)
+
+    def launch(self, stream: Stream) -> None:
+        assert isinstance(stream, Stream)
+        Graph.launches += 1
+
+        def run() -> None:
+            assert self.commands is not None, "a graph is closed before it has run"
+            for command in self.commands:
+                command()
+
+        stream.queue(run)
+
+    def close(self) -> None:
+        self.commands = None
+
+
+class Buffer:
+    """Bytes of the host's memory."""
+
+    def __init__(self, handle: int, size: int, owner: Any) -> None:
+        self.handle, self.size, self.owner = handle, size, owner
+
+    @staticmethod
+    def from_handle(ptr: int, size: int, mr: Any = None, owner: Any = None) -> Buffer:
+        assert isinstance(ptr, int)
+        return Buffer(ptr, size, owner)
+
+    def copy_from(self, src: Buffer, *, stream: Stream) -> None:
+        assert isinstance(src, Buffer)
+        assert isinstance(stream, Stream)
+        if src.size != self.size:
+            raise ValueError("buffer sizes mismatch")
+        stream.queue(lambda: ctypes.memmove(self.open(), src.open(), self.size) and None)
+
+    def copy_to(self, dst: Buffer, *, stream: Stream) -> Buffer:
+        dst.copy_from(self, stream=stream)
+        return dst
+
+    def open(self) -> int:
+        """The address, of memory that is not closed."""
+        root = self
+        while isinstance(root.owner, Buffer):
+            root = root.owner
+        assert root.owner is not None, "memory is used after it was closed"
+        return self.handle
+
+    def close(self, stream: Stream | None = None) -> None:
+        if stream is None:
+            self.owner = None
+        else:
+            stream.queue(lambda: self.close())
+
+
+class Resource:
+    """Where buffers come from."""
+
+    def __init__(self, *options: Any) -> None:
+        self.fails = False
+
+    def allocate(self, size: int, *, stream: Stream | None = None) -> Buffer:
+        if self.fails:
+            raise CUDAError("CUDA_ERROR_OUT_OF_MEMORY: no memory")
+        memory = np.full(size, 0xA5, np.uint8)
+        return Buffer(memory.ctypes.data, size, memory)
+
+
+class Kernel:
+    def __init__(self, library: ctypes.CDLL, name: str, signature: str) -> None:
+        self.function = getattr(library, name)
+        self.place = library.place
+        self.kinds = ["*" in parameter for parameter in signature.split(",")]
+
+
+class ObjectCode:
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+        source = code.decode()
+        self.signatures = dict(re.findall(r'__global__ void (\w+)\(([^)]*)\)', source))
+        with tempfile.TemporaryDirectory() as folder:
+            text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+            text.write_text(PRELUDE + source)
+            command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off", str(text)]
+            subprocess.run([*command, "-o", str(library)], check=True)
+            self.library = ctypes.CDLL(str(library))
+
+    @staticmethod
+    def from_cubin(code: bytes) -> ObjectCode:
+        return ObjectCode(code)
+
+    def get_kernel(self, name: str) -> Kernel:
+        return Kernel(self.library, name, self.signatures[name])
+
+
+class Program:
+    def __init__(self, code: str, code_type: str, options: Any) -> None:
+        assert code_type == "c++"
+        assert options.arch == "sm_80"
+        assert not options.fma
+        self.text = code
+
+    def compile(self, target_type: str) -> ObjectCode:
+        assert target_type == "cubin"
+        if "refused" in self.text:
+            raise CUDAError("NVRTC_ERROR_COMPILATION")
+        return ObjectCode(self.text.encode())
+
+
+def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
+    """Queue a kernel, its arguments checked."""
+    assert isinstance(stream, Stream | GraphBuilder)
+    assert isinstance(kernel, Kernel)
+    assert len(arguments) == len(kernel.kinds)
+    for argument, is_pointer in zip(arguments, kernel.kinds, strict=True):
+        assert isinstance(argument, Buffer if is_pointer else np.int64), argument
+
+    def run() -> None:
+        values = [
+            ctypes.c_void_p(a.open()) if isinstance(a, Buffer) else ctypes.c_longlong(int(a))
+            for a in arguments
+        ]
+        for block in range(config.grid):
+            for thread in range(config.block):
+                kernel.place(block, thread, config.block)
+                kernel.function(*values)
+
+    stream.queue(run)
+
+
+class Device:
+    device_id = 0
+    name = "Pretended GPU"
+    arch = "80"
+    properties = SimpleNamespace(multiprocessor_count=1)
+
+    def set_current(self) -> None:
+        pass
+
+    def create_stream(self) -> Stream:
+        return Stream()
+
+
+core = SimpleNamespace(
+    Buffer=Buffer, DeviceMemoryResource=Resource, DeviceMemoryResourceOptions=SimpleNamespace,
+    EventOptions=EventOptions, LaunchConfig=SimpleNamespace, LegacyPinnedMemoryResource=Resource,
+    ObjectCode=ObjectCode, Program=Program, ProgramOptions=SimpleNamespace, launch=launch,
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""The CUDA device on a stand-in for cuda.core: no GPU has run this."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from devices import pretended_cuda
+
+import weft as wf
+from weft.errors import CompileError
+from weft.runtime.devices import cuda
+from weft.runtime.devices.cuda import CudaDevice
+
+
+@pytest.fixture
+def on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
+    """A pretended GPU, the only one; what is compiled for it is nobody else's."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    device = CudaDevice(
+        pretended_cuda.Device(), pretended_cuda.core, 1 << 30, pretended_cuda.CUDAError
+    )
+    with mock.patch.object(cuda, "find", return_value=(device,)):
+        yield device
+    device.trim()
+    assert device.used == 0, "memory is accounted for to the end"
+
+
+def test_programs(on: CudaDevice) -> None:
+    a = np.linspace(-1, 1, 3000).reshape(30, 100)
+    normalise = wf.jit(lambda x: (x - x.mean(axis=0)) / x.std(axis=0))
+    with wf.config(devices=[on.name]):
+        assert on.name in wf.devices()
+        found = normalise(a)
+        again = normalise(a.T.copy().T)
+    np.testing.assert_allclose(found, (a - a.mean(axis=0)) / a.std(axis=0), rtol=1e-9)
+    np.testing.assert_array_equal(again, found)
+    assert on.statistics.launches > 0
+    assert on.describe().startswith("cuda:0: Pretended GPU")
+
+
+def test_boxes_under_a_cap(on: CudaDevice) -> None:
+    x = np.random.default_rng(1).normal(size=40_000).astype(np.float32)
+    table = np.arange(50, dtype=np.float32)
+    smooth = wf.jit(
+        lambda a, t: wf.stencil(lambda s: s[-1] + s[1], a, boundary="edge") + t[3]
+    )
+    padded = np.concatenate([x[:1], x, x[-1:]])
+    for slots in (1, 3):
+        with wf.config(devices=[on.name], memory_limit={on.name: "64 KiB"}, slots=slots):
+            on.trim()
+            on.statistics.peak_bytes = 0
+            found = smooth(x, table)
+        np.testing.assert_array_equal(found, padded[:-2] + padded[2:] + table[3])
+        assert 0 < on.statistics.peak_bytes <= 64 << 10
+
+
+@pytest.mark.parametrize("rounds", [5, 301])
+def test_rounds_that_come_again_are_a_graph(on: CudaDevice, rounds: int) -> None:
+    x = np.random.default_rng(2).normal(size=200)
+
+    def step(k: Any, a: Any) -> Any:
+        return wf.stencil(lambda s: (s[-1] + s[1]) / 2, a, boundary="edge")
+
+    smooth = wf.jit(lambda a: wf.fori_loop(0, rounds, step, a))
+    pretended_cuda.Graph.launches = 0
+    with wf.config(devices=[on.name]):
+        found = smooth(x)
+    expected = x
+    for _ in range(rounds):
+        padded = np.concatenate([expected[:1], expected, expected[-1:]])
+        expected = (padded[:-2] + padded[2:]) / 2
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert pretended_cuda.Graph.launches == (0 if rounds == 5 else rounds // 64)
+
+
+def test_loops_that_read_what_decides(on: CudaDevice) -> None:
+    halve = wf.jit(
+        lambda x: wf.while_loop(lambda y: (y**2).sum() > 1, lambda y: y / 2, x)
+    )
+    a = np.full(300, 9.0)
+    with wf.config(devices=[on.name]):
+        found = halve(a)
+    expected = a
+    while (expected**2).sum() > 1:
+        expected = expected / 2
+    np.testing.assert_allclose(found, expected)
+
+
+def test_an_index_outside(on: CudaDevice) -> None:
+    take = wf.jit(lambda t, i: wf.take(t, i))
+    with wf.config(devices=[on.name]):
+        for _ in range(2):
+            with pytest.raises(IndexError, match="index 11 is outside"):
+                take(np.arange(10.0), np.array([3, 11]))
+            np.testing.assert_array_equal(take(np.arange(10.0), np.array([3, 9])), [3, 9])
+
+
+def test_what_fails_is_named(on: CudaDevice) -> None:
+    x = np.arange(5000.0)
+    double = wf.jit(lambda a: a * 2)
+    with wf.config(devices=[on.name]):
+        on.pool.fails = True
+        with pytest.raises(MemoryError, match="cuda:0"):
+            double(x)
+        on.pool.fails = False
+        np.testing.assert_array_equal(double(x), 2 * x)
+        with (
+            mock.patch.object(pretended_cuda.Program, "compile", side_effect=ValueError("no")),
+            pytest.raises(CompileError, match="cuda:0 refuses generated code: no"),
+        ):
+            wf.jit(lambda a: a * 3 - 1)(x)
+
+
+def test_no_gpu_no_device() -> None:
+    assert all(device.name.startswith("cuda:") for device in cuda.find())
