@@ -148,3 +148,32 @@ def test_elements_that_take_loops_are_shared_out_with_the_same_bits(n: int) -> N
     assert count.evaluate(sizes) == -(-n // 32)
     got = agree(tiles, [x], segment=split, n=n, k=5, rtol=1e-12)
     assert got[0] == agree(whole, [x], n=n, k=5, rtol=1e-12)[0]
+
+
+WIDE = """program columns(x: DT[n, m]) sizes n, m {
+  let s: DT[m], p: DT[m] = kernel (j < m) {
+    let a: DT, b: DT = reduce (; i < n) from ZERO, ZERO {
+      let v: DT = x[i, j]
+      in v, v
+    } with (l: DT, k: DT, q: DT, r: DT) {
+      let t: DT = add(l, q)
+      let u: DT = add(k, r)
+      in t, u
+    }
+    in a, b
+  }
+  in s, p
+}"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("i16", 4096), ("f32", 2048), ("f64", 1024), ("u64", 1024)]
+)
+def test_strips_of_columns_are_as_wide_as_their_totals_allow(dtype: str, width: int) -> None:
+    program = parse(typed(WIDE, dtype))
+    segment = compiled(program)
+    assert f"strip0[{width}]" in segment.source
+    rng = np.random.default_rng(3)
+    for n, m in [(1, 5), (33, 1025), (70, 4097), (0, 9)]:
+        x = rng.integers(-5, 5, (n, m)).astype(program.params[0].type.dtype.numpy)
+        agree(program, [x], segment=segment, n=n, m=m)

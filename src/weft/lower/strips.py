@@ -29,7 +29,8 @@ from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, product
 
-COLUMNS = 1024  # lanes of a strip where rows are added up
+COLUMNS = 1024  # lanes of a strip where rows are added up, or more,
+TOTALS = 1 << 14  # as long as their totals take no more bytes
 LEVELS = 32
 
 Store = Callable[[list[imp.Expr]], None]
@@ -128,7 +129,7 @@ def lower_row(
             strip = Strip(lane, imp.ZERO, upper, count, False, imp.integer(count - 1), {lane})
             _whole_strip(e, strip, body, upper, store)
             return
-    width = LANES if clamped else COLUMNS
+    width = LANES if clamped else _width(body)
     base = e.unit.integer("j")
     with e.loop(base, lower, upper, step=width, hoist=True):
         left = e.declare(machine("-", upper, base))
@@ -143,6 +144,14 @@ def lower_row(
             varying={lane},
         )
         _whole_strip(e, strip, body, valid, store)
+
+
+def _width(body: fun.Body) -> int:
+    """Lanes of a strip: longer runs of memory are read faster, but totals stay in the cache."""
+    reduces = [let.expr for let in walk.statements(body) if isinstance(let.expr, fun.Reduce)]
+    totals = sum(atom.type.dtype.itemsize for reduce in reduces for atom in reduce.neutral)
+    width = TOTALS // max(totals, 1)
+    return COLUMNS if width < 2 * COLUMNS else 1 << (min(width, 4 * COLUMNS).bit_length() - 1)
 
 
 def _whole_strip(e: Emitter, strip: Strip, body: fun.Body, valid: imp.Expr, store: Store) -> None:
@@ -249,7 +258,7 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
     filled = e.mutable(DType.I64, imp.ZERO, "filled")
     neutral = [e.atom(atom) for atom in reduce.neutral]
     _fill(e, strip, totals, neutral)
-    width = imp.integer(strip.width)
+    width = strip.count  # levels of the stack lie one after another
 
     def push() -> None:
         level = e.mutable(DType.I64, imp.ZERO, "level")
