@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from weft.errors import CompileError, DeviceError, UnsupportedError
+from weft.fun import nodes as fun
 from weft.plan.device_boxes import USUAL_SLOTS
 from weft.plan.nodes import Boxes, PlannedStage, Share, guided
 from weft.plan.schedule import Scheduler
@@ -25,6 +26,7 @@ SMALL_WORK = 1 << 21
 
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
 _LEAST_PARTS = 32  # for each device, that the boxes at the end are as small as
+_CALL_PARTS = 4  # as above, of library calls: their work is even, and small ones are slow
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
 
@@ -122,8 +124,12 @@ class _Sharing:
         self.least = self._least()
 
     def _least(self) -> int:
-        parts = min(_LEAST_PARTS * len(self.members), _work(self.first) / _LEAST_WORK)
-        return max(self.unit, int(self.total / max(parts, 1)) // self.unit * self.unit)
+        draft = self.first.draft
+        assert draft is not None
+        calls = any(isinstance(draft.statement(p).let.expr, fun.Call) for p in draft.members)
+        parts = (_CALL_PARTS if calls else _LEAST_PARTS) * len(self.members)
+        parts = min(parts, int(_work(self.first) / _LEAST_WORK))
+        return max(self.unit, self.total // max(parts, 1) // self.unit * self.unit)
 
     def fits(self) -> bool:
         """Choose extents and slots; False where fewer than two devices can take part."""
