@@ -144,9 +144,13 @@ def run(
             check_sources(inputs)
             raise
     from weft.runtime.executor import execute
+    from weft.runtime.memory import host_pool
 
     plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
-    on_device = any(stage.code.device is not None for stage in plan.stages)
+    on_device = any(
+        stage.code.device is not None or (stage.shares and arrays is not None)
+        for stage in plan.stages
+    )
     pool = host_pool() if on_device else None  # results come from where they do in core
     results = [np.asarray(value) for value in execute(plan, pool=pool)]
     for k, given in enumerate(out or ()):

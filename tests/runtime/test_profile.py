@@ -65,3 +65,27 @@ def test_trace_file(tmp_path: Path) -> None:
     assert kernels[0]["ts"] == 1e6
     assert kernels[0]["dur"] == 2e6
     assert kernels[0]["args"] == {"bytes": 1 << 30}
+
+
+def test_the_timeline_as_a_picture(tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    measured = made()
+    measured.save(tmp_path / "timeline.svg")
+    root = ElementTree.parse(tmp_path / "timeline.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    titles = [title.text for title in root.iter(f"{space}title")]
+    assert len(titles) == len(measured.events)
+    assert "read: 2 s, 4 GiB" in titles
+    texts = [text.text for text in root.iter(f"{space}text")]
+    assert {"read", "cpu", "50%", "4 s, 4 events"} <= set(texts)
+    bars = [bar for bar in root.iter(f"{space}rect") if bar.find(f"{space}title") is not None]
+    widths = sorted(float(bar.get("width", 0)) for bar in bars)
+    assert widths[-1] == 450.0  # two of four seconds
+
+
+def test_a_picture_of_nothing(tmp_path: Path) -> None:
+    with profile() as measured:
+        pass
+    measured.save(tmp_path / "timeline.svg")
+    assert "0 events" in (tmp_path / "timeline.svg").read_text()

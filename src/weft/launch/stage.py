@@ -26,7 +26,9 @@ from weft.launch.device import (
     targets,
     threads_of,
 )
+from weft.launch.host import view
 from weft.mem.nodes import THREADS
+from weft.ops import routines
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
 from weft.plan.nodes import DeviceCode, Held, Pending, Rates, StageCode
@@ -215,6 +217,61 @@ class InterpretedStage:
         """The interpreter checks every access when it comes to it."""
 
 
+class CallStage:
+    """A stage that is one library call on views: NumPy writes to where its results belong."""
+
+    workspace: Size | None = ZERO
+    device: DeviceCode | None = None
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self, program: fun.Program, views: Sequence[fun.Let], let: fun.Let) -> None:
+        self.integers = (*program.sizes, *(entry.name for entry in program.derived))
+        self.derived = program.derived
+        self.kernels = (f"call {let.pattern[0].name} (by NumPy)",)
+        self._params = tuple(param.name for param in program.params)
+        self._views = tuple(views)
+        self._let = let
+
+    @staticmethod
+    def of(program: fun.Program) -> CallStage | None:
+        """The stage of a program that is nothing but a call, and views of what it takes."""
+        *views, let = program.body.statements
+        if not isinstance(let.expr, fun.Call) or program.body.results != let.pattern:
+            return None
+        for view_ in views:
+            if not isinstance(view_.expr, fun.LAYOUT_CHANGES):
+                return None
+            if isinstance(view_.expr, fun.LmadSlice) or not isinstance(view_.expr.array, fun.Var):
+                return None
+        return CallStage(program, views, let)
+
+    def run(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+        workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
+    ) -> None:
+        sizes = dict(zip(self.integers, integers.tolist(), strict=True))
+        held: dict[str, Any] = dict(zip(self._params, inputs, strict=True))
+        for let in self._views:
+            assert isinstance(let.expr, fun.LAYOUT_CHANGES)
+            assert isinstance(let.expr.array, fun.Var)
+            held[let.pattern[0].name] = view(let.expr, held[let.expr.array.name], sizes)
+        call = self._let.expr
+        assert isinstance(call, fun.Call)
+        arguments = [
+            held[a.name] if isinstance(a, fun.Var) else np.asarray(a.value, a.dtype.numpy)
+            for a in call.arguments
+        ]
+        routine = routines.routine(call.routine)
+        routine.run(*arguments, out=tuple(outputs), **dict(call.options))
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """What is cut is inside what it is cut from."""
+
+
 def stage_code(
     program: fun.Program,
     layouts: Sequence[Layout],
@@ -239,7 +296,7 @@ def stage_code(
     current = current or settings()
     calls = any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body))
     if calls or where == INTERPRETER:
-        return InterpretedStage(program)
+        return CallStage.of(program) or InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
     if is_cpu(where) and "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)

@@ -324,6 +324,8 @@ class PlannedStage:
         The devices that the boxes are spread over; empty where `code` computes them all.
     unit, least : int
         What bounds of boxes are multiples of, and the least that is worth a box of its own.
+    at_once : float
+        How much of what would be its part of what is left a device takes as its next box.
     """
 
     stage: Stage
@@ -352,6 +354,7 @@ class PlannedStage:
     unit: int = 1
     least: int = 1
     seconds: float = 0.0
+    at_once: float = 0.5
 
     @property
     def bytes_read(self) -> int:
@@ -422,17 +425,16 @@ class Plan:
         return self.bytes_read + self.bytes_written
 
 
-def guided(left: int, part: float, unit: int, least: int, most: int) -> int:
-    """The extent of the next box of a device: half of what would be its part of what is left.
+def guided(wanted: float, unit: int, least: int, most: int) -> int:
+    """The extent of the next box of a device that takes a part of what is left.
 
     A multiple of `least` (itself one of `unit`), where that is not more than `most`.
 
-    Guided self-scheduling (Polychronopoulos and Kuck, 1987), with half as large boxes, so that
-    the first ones of unbalanced work do not outlast all others.
+    Guided self-scheduling (Polychronopoulos and Kuck, 1987). Boxes of unbalanced work are half
+    as large as there, so that the first ones do not outlast all others.
     """
     step = min(least, max(most // unit * unit, unit))  # few bounds, so that boxes come again
-    wanted = min(int(left * part / 2), most)
-    return max(wanted // step, 1) * step
+    return max(int(min(wanted, most)) // step, 1) * step
 
 
 def memory_sink(sinks: Sequence[Sink | None]) -> Sink | None:

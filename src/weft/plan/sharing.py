@@ -26,7 +26,8 @@ SMALL_WORK = 1 << 21
 
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
 _LEAST_PARTS = 32  # for each device, that the boxes at the end are as small as
-_CALL_PARTS = 4  # as above, of library calls: their work is even, and small ones are slow
+_AT_ONCE = 0.5  # how much of what would be its part a device takes
+_CALL_PARTS, _CALL_AT_ONCE = 4, 0.75  # of library calls, which are even, and slow if small
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
 
@@ -121,13 +122,15 @@ class _Sharing:
         self.members = members
         self.total = first.draft.total
         self.unit = first.unit()
+        self.is_call = any(
+            isinstance(first.draft.statement(position).let.expr, fun.Call)
+            for position in first.draft.members
+        )
+        self.at_once = _CALL_AT_ONCE if self.is_call else _AT_ONCE
         self.least = self._least()
 
     def _least(self) -> int:
-        draft = self.first.draft
-        assert draft is not None
-        calls = any(isinstance(draft.statement(p).let.expr, fun.Call) for p in draft.members)
-        parts = (_CALL_PARTS if calls else _LEAST_PARTS) * len(self.members)
+        parts = (_CALL_PARTS if self.is_call else _LEAST_PARTS) * len(self.members)
         parts = min(parts, int(_work(self.first) / _LEAST_WORK))
         return max(self.unit, self.total // max(parts, 1) // self.unit * self.unit)
 
@@ -147,12 +150,14 @@ class _Sharing:
         return len(self.members) > 1
 
     def _begin(self) -> None:
-        most = self.total // (2 * len(self.members)) // self.unit * self.unit
+        most = int(self.total * self.at_once) // len(self.members) // self.unit * self.unit
         for member in self.members:
             scheduler = member.scheduler
             device = scheduler.code.device
-            useful = scheduler.useful_extent(self.total, self.unit)
-            member.extent = max(self.unit, min(useful, most))
+            member.extent = max(self.unit, most)
+            if device is not None or scheduler.is_buffered():
+                useful = scheduler.useful_extent(self.total, self.unit)
+                member.extent = min(useful, member.extent)
             if device is not None:
                 member.slots = device.slots or USUAL_SLOTS
             elif scheduler.is_buffered():
@@ -178,6 +183,7 @@ class _Sharing:
             shares=tuple(map(self._share, self.members)),
             unit=self.unit,
             least=self.least,
+            at_once=self.at_once,
         )
 
     def _kernels(self, member: _Member) -> tuple[str, ...]:
@@ -192,7 +198,7 @@ class _Sharing:
         starts = [0]
         while starts[-1] < self.total:
             left = self.total - starts[-1]
-            extent = guided(left, 1 / len(self.members), self.unit, self.least, most)
+            extent = guided(left * self.at_once / len(self.members), self.unit, self.least, most)
             starts.append(min(starts[-1] + extent, self.total))
         edges = np.array(starts, np.int64)
         return self.first.boxes_between(edges[:-1], edges[1:])

@@ -58,10 +58,17 @@ class Profile:
         return (perf_counter() if self.end is None else self.end) - self.start
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the timeline in Chrome's trace format (open it in Perfetto or chrome://tracing).
+        """Write the timeline, one row for each queue of each device.
 
-        One row for each queue.
+        As a picture where the name ends in ".svg", else in Chrome's trace format (open it in
+        Perfetto or chrome://tracing).
         """
+        if os.fspath(path).endswith(".svg"):
+            from weft.runtime.timeline import picture
+
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(picture(list(self.events), self.start, self.seconds))
+            return
         process = os.getpid()
         rows = {queue: row for row, queue in enumerate(self._queues())}
         entries: list[dict[str, object]] = [
@@ -151,6 +158,7 @@ def profile() -> Iterator[Profile]:
     >>> with wf.profile() as measured:
     ...     f(x)
     >>> measured.save("trace.json")
+    >>> measured.save("timeline.svg")
     >>> print(measured.summary())
     """
     global recorder

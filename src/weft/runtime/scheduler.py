@@ -94,7 +94,7 @@ class SharedStage:
             On Ctrl-C, once nothing runs any more.
         """
         planned = self.planned
-        left = Left(planned.shares, parts, planned.unit, planned.least)
+        left = Left(planned.shares, parts, planned.unit, planned.least, planned.at_once)
         devices = [_Device(self, k, share, left) for k, share in enumerate(planned.shares)]
         threads = [
             threading.Thread(target=device.run, name=f"weft-{device.share.device}", daemon=True)
@@ -258,7 +258,8 @@ class _Box:
         if code.device is None:
             workspace = self._room((self.planned.workspace,), np.dtype(np.uint8))
             moved = sum(array.nbytes for array in (*inputs, *outputs))
-            with self.device.token, profile.span("box", f"{self.name} compute", moved):
+            what = f"box of {self.stage.destinations[0].output.array}"
+            with self.device.token, profile.span(what, f"{self.name} compute", moved):
                 code.run(integers, inputs, outputs, workspace, self.stage.cancel)
             return
         windows = self.planned.stage.windows

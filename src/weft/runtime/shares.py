@@ -50,13 +50,17 @@ class Left:
         What is to be done.
     unit, least : int
         What bounds are multiples of (the end excepted), and the least that is worth a box.
+    at_once : float
+        How much of what would be its part of what is left a device takes.
     """
 
     def __init__(
-        self, shares: Sequence[Share], parts: Sequence[Interval], unit: int, least: int
-    ) -> None:
+        self, shares: Sequence[Share], parts: Sequence[Interval], unit: int, least: int,
+        at_once: float = 0.5,
+    ) -> None:  # fmt: skip
         self.unit = unit
         self.least = least
+        self.at_once = at_once
         self.devices = [_Device(share, share.largest) for share in shares]
         self.alike = len({share.kind for share in shares}) == 1
         self.total = max(sum(stop - start for start, stop in parts), 1)
@@ -104,15 +108,16 @@ class Left:
     def _extent(self, device: _Device, waiting: int) -> int:
         able = [other for other in self.devices if other.failure is None]
         if self.alike:
-            return guided(waiting, 1 / len(able), self.unit, self.least, device.largest)
+            wanted = waiting * self.at_once / len(able)
+            return guided(wanted, self.unit, self.least, device.largest)
         if not device.done:
             probe = max(self.total // (_PROBES * len(able)) // self.unit, 1) * self.unit
             return min(probe, device.largest)
         rates = [other.done / max(other.seconds, 1e-9) for other in able]
         rate = device.done / max(device.seconds, 1e-9)
         part = rate / max(sum(rates), 1e-30)
-        least = max(int(self.least * part), self.unit)
-        return guided(waiting, part, self.unit, least, device.largest)
+        least = max(int(self.least * part) // self.unit * self.unit, self.unit)
+        return guided(waiting * part * self.at_once, self.unit, least, device.largest)
 
     def _cut(self, device: _Device, extent: int) -> Interval:
         """A box of at most an extent: from the front of its own part, or the back of another."""
