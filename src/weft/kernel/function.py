@@ -34,6 +34,7 @@ from weft.kernel.statements import call_function, prange, source_of
 from weft.kernel.values import Memory, Reference
 from weft.ops.dtypes import from_numpy
 from weft.passes.distribute import distribute
+from weft.passes.interchange import interchange
 from weft.passes.parallelise import parallelise
 from weft.passes.products import products
 from weft.passes.remove_dead import remove_dead
@@ -259,11 +260,16 @@ class KernelFunction(Jitted):
         for remark in result.remarks:
             tell(remark, self._parallel[remark.place], self.function.__name__)
         program = remove_dead(simplify(result.program))
-        assumed = result.assumed
+        assumed = dict.fromkeys(result.assumed)
+        inwards = interchange(program)
+        if inwards is not program:  # loops that are in kernels now may be reductions
+            again = parallelise(simplify(inwards), traced.values)
+            program = remove_dead(simplify(again.program))
+            assumed |= dict.fromkeys(again.assumed)
         if "no-blas" not in settings().optimise.split():
             program, squares = products(program, traced.values)
-            assumed = tuple(dict.fromkeys((*assumed, *squares)))
-        return distribute(program), assumed
+            assumed |= dict.fromkeys(squares)
+        return distribute(program), tuple(assumed)
 
 
 class _Own:

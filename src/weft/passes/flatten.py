@@ -62,3 +62,12 @@ def _flat(outer: fun.Kernel) -> fun.Expr:
     space = outer.space + inner.space
     body = fun.Body((*before, *inner.body.statements), inner.body.results)
     return replace(inner, space=space, body=body)
+
+
+def joined(kernel: fun.Kernel) -> fun.Kernel:
+    """The kernel merged with the kernels that are all that it holds."""
+    while True:
+        flat = _flat(kernel)
+        if not isinstance(flat, fun.Kernel) or flat is kernel:
+            return kernel
+        kernel = flat

@@ -33,6 +33,7 @@ from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
 from weft.fun.contractions import Contraction, contraction, instead
 from weft.ops.dtypes import DType
+from weft.passes.flatten import joined
 from weft.passes.knowledge import Knowledge
 from weft.passes.terms import Term, terms
 from weft.passes.versions import bound_in
@@ -89,9 +90,11 @@ class _Operand:
 
 def _products(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | None:
     """A statement's kernel by products; None where it has none."""
-    kernel = _joined(let.expr)
-    found = None if kernel is None or len(kernel.space) != 2 else contraction(kernel)
-    if kernel is None or found is None or not _is_sum(found) or not _is_whole(found, known):
+    if not isinstance(let.expr, fun.Kernel):
+        return None
+    kernel = joined(let.expr)
+    found = contraction(kernel) if len(kernel.space) == 2 else None
+    if found is None or not _is_sum(found) or not _is_whole(found, known):
         return None
     reads = {
         inner.pattern[0].name
@@ -128,18 +131,6 @@ def _products(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | N
 def _plain(made: list[Term]) -> Term:
     """The first term without scalars."""
     return replace(made[0], scalars=(), negative=False)
-
-
-def _joined(expr: fun.Expr) -> fun.Kernel | None:
-    """A kernel whose body is a kernel, as one; None where it is no kernel."""
-    if not isinstance(expr, fun.Kernel):
-        return None
-    body = expr.body
-    if len(body.statements) == 1 and body.results == body.statements[0].pattern:
-        inner = _joined(body.statements[0].expr)
-        if inner is not None:
-            return fun.Kernel((*expr.space, *inner.space), inner.body)
-    return expr
 
 
 def _is_result(body: fun.Body, found: Contraction) -> bool:
