@@ -13,7 +13,7 @@ import weft as wf
 from weft.errors import SinkError
 
 RNG = np.random.default_rng(1)
-RULES = ["keep", "edge", "reflect", "symmetric", -1.0]
+RULES = ["keep", "edge", "reflect", "symmetric", -1.0, ("edge", "wrap"), "wrap"]
 
 
 def five_points(rule: Any) -> Any:
@@ -72,6 +72,8 @@ def test_larger_than_the_limit(tmp_path: Path) -> None:
         lazy = wf.iterate(five_points("keep"), wf.open(tmp_path / "x.npy"), 12)
         plan = wf.explain(lazy)
         assert plan.peak_bytes <= 32 << 20
+        assert "12 rounds on each box, overlapped: up to 12 indices" in str(plan)
+        assert plan.passes[next(iter(plan.passes))] <= 1.125
         wf.store(lazy, tmp_path / "y.npy")
     (expected,) = in_core(lambda x: [wf.iterate(five_points("keep"), x, 12)], [x])
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)

@@ -20,9 +20,11 @@ from weft.imp.check import check
 from weft.imp.interpret import interpret as interpret_imp
 from weft.lower import time_tiles
 from weft.lower.segment import integers, lower_program
+from weft.mem.parse import parse as parse_memory
 from weft.passes.pipeline import optimise
 from weft.passes.tile_time import tile_time
 from weft.plan.segment import Segment
+from weft.sizes import as_poly
 
 RNG = np.random.default_rng(0)
 RULES = ["keep", "edge", "reflect", "symmetric", "wrap", 2.5]
@@ -115,6 +117,21 @@ def test_a_rule_for_each_dimension(rules: Any) -> None:
     segment = compiled(program)
     for shape in SHAPES[2]:
         agrees(program, segment, [RNG.random(shape)], 9)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("rule", ["keep", "reflect", "wrap"])
+def test_what_unused_rows_need_is_left_out(rank: int, rule: Any) -> None:
+    """Some rows alone of the result are used; the others may then be anything."""
+    whole = repeated(rank, 1, rule)
+    program = tiled(lambda x, n: whole(x, n)[5:9], np.zeros((12,) * rank), 4)
+    (form,) = filter(None, map(form_of, program.body.statements))
+    assert isinstance(form, fun.For)
+    assert form.tiled == (as_poly(5), as_poly(9))
+    segment = compiled(program)
+    for first in (9, 20, 61):
+        for rounds in (0, 1, 4, 11):
+            agrees(program, segment, [RNG.random((first, 8, 3)[:rank])], rounds)
 
 
 def pair_with_power(x: Any, y: Any, power: Any, n: Any) -> Any:
@@ -224,7 +241,7 @@ LOOP = """
 program main(x: f64[n])
   sizes n, t
 {{
-  let y: f64[n] = loop ({state}v: f64[n] = x) for k from 0 to t tiled {{
+  let y: f64[n] = loop ({state}v: f64[n] = x) for k from 0 to t tiled from 0 to n {{
     {before}
     let w: f64[n] = kernel (i < n) {{
       let a: f64 = v[{index} : edge({lower}, n)]
@@ -270,7 +287,43 @@ def test_scalars_that_go_from_round_to_round() -> None:
     assert any("rounds give scalars to the next" in label for label in labels(text))
 
 
-def test_memory_that_arrays_share_in_different_layouts() -> None:
-    """Without a choice of buffers both are halves of one block, which tiles do not follow."""
-    segment = without_choices(parse(loop()))
-    assert any("share memory in different layouts" in label for label in segment.kernels)
+def test_halves_of_a_block() -> None:
+    """Without a choice of buffers both are halves of one block, in turn."""
+    program = parse(loop())
+    segment = without_choices(program)
+    assert any(TILED in label for label in segment.kernels)
+    x = RNG.random(33)
+    expected = interpret(program, [x], {"n": 33, "t": 7})
+    (found,) = run(segment, [x], {"n": 33, "t": 7}, 2, QUICK)
+    np.testing.assert_array_equal(found, expected[0])
+
+
+TRANSPOSED = """
+program main(x: f64[n, n] @ x[0; (n : n); (n : 1)])
+  sizes n, t
+  block halves 16*n*n
+  result f64[n, n] @ result_0[0; (n : n); (n : 1)]
+{
+  let s: f64[n, n] @ halves[0; (n : n); (n : 1)] = copy x
+  let y: f64[n, n] @ halves[e*n*n; (n : n); (n : 1)], e: i64 =
+    loop (v: f64[n, n] @ halves[b*n*n; (n : n); (n : 1)] = s, b: i64 = 0)
+    for k from 0 to t tiled from 0 to n {
+      let w: f64[n, n] @ halves[-b*n*n + n*n; (n : %s); (n : %s)] = kernel (i < n, j < n) {
+        let a: f64 = v[i + 1 : edge(0, n), j]
+        in a
+      }
+      let c: i64 = subtract(1, b)
+      in w, c
+    }
+  let z: f64[n, n] @ result_0[0; (n : n); (n : 1)] = copy y
+  in z
+}
+"""
+
+
+@pytest.mark.parametrize(("strides", "found"), [(("n", "1"), TILED), (("1", "n"), "layouts")])
+def test_memory_that_arrays_share_in_different_layouts(strides: Any, found: str) -> None:
+    """Rows of one are columns of the other: what a tile writes is not what it has read."""
+    program = parse_memory(TRANSPOSED % strides)
+    _, unit, _ = lower_program(program, "entry")
+    assert any(found in label for label in unit.kernels)

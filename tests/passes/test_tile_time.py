@@ -28,7 +28,7 @@ def fused(function: Any, *arguments: Any) -> fun.Program:
 def tiled(program: fun.Program) -> list[bool]:
     """Of each loop over a range, whether it is marked."""
     forms = [let.expr.form for let in program.body.statements if isinstance(let.expr, fun.Loop)]
-    return [form.tiled for form in forms if isinstance(form, fun.For)]
+    return [form.tiled is not None for form in forms if isinstance(form, fun.For)]
 
 
 def three_points(rule: Any) -> Any:
@@ -83,6 +83,30 @@ def test_what_is_marked(function: Any) -> None:
         interpret(marked, [x], sizes), interpret(program, [x], sizes), strict=True
     ):
         np.testing.assert_array_equal(found, wanted)
+
+
+def used_of(program: fun.Program) -> tuple[Any, Any]:
+    forms = [let.expr.form for let in program.body.statements if isinstance(let.expr, fun.Loop)]
+    (form,) = [form for form in forms if isinstance(form, fun.For)]
+    assert form.tiled is not None
+    return form.tiled
+
+
+def test_rows_that_are_used() -> None:
+    """They are known where one range of them is cut out, however often, and nothing else is."""
+    loop = three_points("edge")
+
+    def used(outside: Any) -> tuple[str, str]:
+        program = fused(lambda x, n: outside(loop(x, n)), RNG.random(50), 3)
+        first, last = used_of(tiling.tile_time(program))
+        return str(first), str(last)
+
+    assert used(lambda y: y[3:9]) == ("3", "9")
+    extent = used(lambda y: y)[1]
+    assert used(lambda y: (y[3:9], y[4:9])) == ("0", extent)
+    assert used(lambda y: (y[3:9], y)) == ("0", extent)
+    assert used(lambda y: y[3:9:2]) == ("0", extent)
+    assert used(lambda y: (y[3:9], wf.sum(y))) == ("0", extent)
 
 
 def test_golden(golden: Golden) -> None:

@@ -332,13 +332,14 @@ class For:
     """index from lower to upper - 1.
 
     `tiled` asks for several rounds on one tile of the arrays after another, where that is
-    found to be the same (`weft.lower.time_tiles`); it has no meaning.
+    found to be the same (`weft.lower.time_tiles`). It promises that of what the loop gives only
+    elements with `first <= index < end` in their first dimension are used.
     """
 
     index: Var
     lower: Size
     upper: Size
-    tiled: bool = False
+    tiled: tuple[Size, Size] | None = None
 
 
 @dataclass(frozen=True, slots=True)

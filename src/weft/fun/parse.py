@@ -445,9 +445,16 @@ class Parser:
             self.expect("from")
             lower = self.poly()
             self.expect("to")
-            form = fun.For(index, lower, self.poly(), self.take("tiled"))
+            upper = self.poly()
+            form = fun.For(index, lower, upper, self.tiled() if self.take("tiled") else None)
         params = tuple(param for param, _ in pairs)
         return fun.Loop(params, tuple(initial for _, initial in pairs), form, self.block())
+
+    def tiled(self) -> tuple[Poly, Poly]:
+        self.expect("from")
+        first = self.poly()
+        self.expect("to")
+        return first, self.poly()
 
     def param(self) -> tuple[fun.Var, fun.Atom]:
         param = self.binder()

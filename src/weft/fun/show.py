@@ -239,7 +239,9 @@ class Printer:
         )
         match loop.form:
             case fun.For(index, lower, upper, tiled):
-                form = f"for {index.name} from {lower} to {upper}{' tiled' * tiled}"
+                form = f"for {index.name} from {lower} to {upper}"
+                if tiled is not None:
+                    form += f" tiled from {tiled[0]} to {tiled[1]}"
             case fun.While(condition):
                 form = f"while {self.brief(condition, indent)}"
             case _:

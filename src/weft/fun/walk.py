@@ -92,7 +92,8 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
             new_form: fun.For | fun.While
             match form:
                 case fun.For(index, lower, upper, tiled):
-                    new_form = fun.For(to.binder(index), to.size(lower), to.size(upper), tiled)
+                    used = tiled and (to.size(tiled[0]), to.size(tiled[1]))
+                    new_form = fun.For(to.binder(index), to.size(lower), to.size(upper), used)
                 case fun.While(while_condition):
                     new_form = fun.While(to.body(while_condition))
                 case _:

@@ -60,7 +60,7 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
             copies.lower_update(e, let)
         case fun.If():
             bodies.lower_if(e, let)
-        case fun.Loop(form=fun.For(tiled=True)) if not e.in_tile and not e.serial:
+        case fun.Loop(form=fun.For(tiled=(_, _))) if not e.in_tile and not e.serial:
             lower_tiled(e, let, let.expr)
         case fun.Loop():
             bodies.lower_loop(e, let)

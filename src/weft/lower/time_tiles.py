@@ -36,8 +36,9 @@ from weft.lmad import Lmad
 from weft.lower import kernels
 from weft.lower.emitter import Emitter
 from weft.lower.unit import Unit, memory
+from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
-from weft.sizes import Poly
+from weft.sizes import ZERO, Poly, product
 
 LEVELS = (64, 32, 16)  # of a phase, by rank: at most
 FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
@@ -80,7 +81,7 @@ def time_tiling(unit: Unit, loop: fun.Loop) -> TimeTiling | str:
     turns = _turns(loop)
     if turns is None:
         return "rounds give scalars to the next"
-    if not _one_layout(unit, loop):
+    if not _one_layout(unit, loop, {loop.params[number].name for number, _ in turns.flips}):
         return "arrays of a round share memory in different layouts"
     return TimeTiling(stencil, turns)
 
@@ -106,11 +107,11 @@ def _turns(loop: fun.Loop) -> Turns | None:
     return Turns(tuple((n, loop.initial[n]) for n in flips.values()), tuple(follows))
 
 
-def _one_layout(unit: Unit, loop: fun.Loop) -> bool:
+def _one_layout(unit: Unit, loop: fun.Loop, turns: set[str]) -> bool:
     """Whether arrays that may share memory with what is written have one layout.
 
     Then what a level writes at an index is, of all that other levels read or write, just what
-    they read or write at that index.
+    they read or write at that index. Arrays may be halves of a block, by one of `turns`.
     """
     layouts: dict[str, set[tuple[Lmad, DType]]] = {}
     written: set[str] = set()
@@ -126,10 +127,25 @@ def _one_layout(unit: Unit, loop: fun.Loop) -> bool:
             choice = unit.choices.get(place.block)
             blocks = (place.block,) if choice is None else choice.blocks
             for block in blocks:
-                layouts.setdefault(block, set()).add((place.index, place.dtype))
+                layouts.setdefault(block, set()).add((_in_half(place, turns), place.dtype))
             if number < len(let.pattern):
                 written.update(blocks)
     return all(len(layouts[block]) == 1 for block in written)
+
+
+def _in_half(array: MemArray, turns: set[str]) -> Lmad:
+    """The index function of an array that is one of two halves of a block, within its half.
+
+    turn*n + {(n : 1)}, (1 - turn)*n + {(n : 1)}  =>  0 + {(n : 1)}
+    """
+    offset, count = array.index.offset, product(array.shape)
+    whole = Lmad.row_major(array.shape).dims == array.index.dims
+    for turn in turns & offset.variables():
+        factor = offset.coefficient(turn)
+        if whole and offset.degree(turn) == 1 and factor in (count, -count):
+            rest = offset.without(turn)
+            return Lmad(rest if factor == count else rest - count, array.index.dims)
+    return array.index
 
 
 # ---------------------------------------------------------------- lowering
@@ -366,13 +382,13 @@ class _Tiles:
                 if not isinstance(let.expr, fun.Kernel):
                     e.unit.statement(e, let)
                     continue
-                for box in self.boxes(trapezoid, level, block):
+                for box in self.boxes(trapezoid, first, level, block):
                     kernels.lower_box(e, let, box)
                 level = e.declare(machine("+", level, imp.ONE))
 
     def boxes(
-        self, trapezoid: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr], level: imp.Expr,
-        block: Sequence[tuple[imp.Expr, imp.Expr]],
+        self, trapezoid: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr], first: imp.Expr,
+        level: imp.Expr, block: Sequence[tuple[imp.Expr, imp.Expr]],
     ) -> Iterator[list[tuple[imp.Expr, imp.Expr]]]:  # fmt: skip
         """The block's box of a level; two where it goes around the first dimension's end."""
         e = self.e
@@ -391,7 +407,7 @@ class _Tiles:
                 e.declare(machine("min", high, e.declare(machine("-", stop, lean)))),
             ))  # fmt: skip
         if not self.wraps:
-            yield box
+            yield [self.needed(box[0], first, level), *box[1:]]
             return
         (low, high), extent = box[0], self.extents[0]
         part = e.unit.integer("part")
@@ -407,3 +423,20 @@ class _Tiles:
                 ),
                 *box[1:],
             ]
+
+    def needed(
+        self, rows: tuple[imp.Expr, imp.Expr], first: imp.Expr, level: imp.Expr
+    ) -> tuple[imp.Expr, imp.Expr]:
+        """Those of some rows that the used rows of the loop's result need of a level."""
+        e, (low, high) = self.e, rows
+        assert self.form.tiled is not None
+        lower, upper = self.form.tiled
+        if (lower, upper) == (ZERO, self.stencil.shape[0]):
+            return rows
+        count = imp.integer(len(self.kernels))
+        left = machine("-", machine("*", machine("-", self.rounds, first), count), imp.ONE)
+        left = machine("-", e.declare(left), level)
+        margin = e.declare(machine("*", e.declare(left), self.radius[0]))
+        least = e.declare(machine("-", e.named(lower), margin))
+        most = e.declare(machine("+", e.named(upper), margin))
+        return e.declare(machine("max", low, least)), e.declare(machine("min", high, most))

@@ -1,7 +1,10 @@
 """tile_time: ask for several steps of an iterated stencil on one tile after another.
 
     loop (v = x) for k from 0 to t { let y = kernel (i < n) { f(v[i-1], v[i], v[i+1]) } in y }
- => loop (v = x) for k from 0 to t tiled { .. }
+ => loop (v = x) for k from 0 to t tiled from 0 to n { .. }
+
+Where only rows a to a + b of the loop's result are used, in slices, it says so: `tiled from a to
+a + b`. Tiles then leave out what those rows do not need.
 
 Which tiles these are, and that they give the same, is for a device to find (on the CPU
 `weft.lower.time_tiles`): it knows where the arrays lie.
@@ -21,8 +24,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.fun.stencils import Stencil, stencil_of
-from weft.sizes import Size, product
+from weft.sizes import ZERO, Size, product
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,29 @@ def tile_time(program: fun.Program, when: When = lambda _: True) -> fun.Program:
         if stencil is not None and when(_candidate(let, stencil)):
             assert isinstance(loop, fun.Loop)
             assert isinstance(loop.form, fun.For)
-            let = replace(let, expr=replace(loop, form=replace(loop.form, tiled=True)))
+            form = replace(loop.form, tiled=_used(program, let, stencil))
+            let = replace(let, expr=replace(loop, form=form))
         statements.append(let)
     return replace(program, body=fun.Body(tuple(statements), program.body.results))
+
+
+def _used(program: fun.Program, let: fun.Let, stencil: Stencil) -> tuple[Size, Size]:
+    """Which indices of the first dimension the program uses of what a loop gives."""
+    whole: tuple[Size, Size] = (ZERO, stencil.shape[0])
+    names = {var.name for var in let.pattern}
+    known = {*program.sizes, *(derived.name for derived in program.derived)}
+    found: set[tuple[Size, Size]] = set()
+    left = sum(name in names for name in walk.uses(program.body))
+    for user in walk.statements(program.body):
+        if not isinstance(user.expr, fun.Slice) or user.expr.array.name not in names:
+            continue
+        span = user.expr.dims[0]
+        if not isinstance(span, fun.Span) or span.step != 1:
+            return whole
+        if (span.start.variables() | span.extent.variables()) <= known:
+            found.add((span.start, span.start + span.extent))
+            left -= 1
+    return found.pop() if len(found) == 1 and left == 0 else whole
 
 
 def _stencil(program: fun.Program, let: fun.Let) -> Stencil | None:

@@ -30,7 +30,7 @@ class CutLoop:
     Attributes
     ----------
     axes : tuple of (str, Size)
-        For each axis an index variable and its extent.
+        For each axis that can be cut an index variable and its extent; they are the first ones.
     reads : tuple of (fun.Var, tuple of Ends)
         What the loop begins with and the arrays that it reads near its index, in the order
         of `CutLoop.windows`; for each axis the first and the last index, None for all of it.
@@ -49,21 +49,25 @@ def cut_loop(let: fun.Let) -> CutLoop | None:
     if not isinstance(let.expr, fun.Loop):
         return None
     stencil = stencil_of(let.expr)
-    if stencil is None or any(stencil.wraps):
+    if stencil is None or stencil.wraps[0]:
         return None
     if not all(isinstance(a, fun.Var) and isinstance(a.type, fun.Array) for a in let.expr.initial):
         return None
-    names = [f"{let.pattern[0].name}.{axis}" for axis in range(len(stencil.shape))]
+    rank = len(stencil.shape)
+    # Dimensions from one on whose ends are neighbours are left whole.
+    cuts = stencil.wraps.index(True) if True in stencil.wraps else rank
+    names = [f"{let.pattern[0].name}.{axis}" for axis in range(cuts)]
     margins = tuple(stencil.rounds * reach for reach in stencil.reach)
     ends: list[Ends] = [
         (Poly.var(name) - margin, Poly.var(name) + margin)
-        for name, margin in zip(names, margins, strict=True)
+        for name, margin in zip(names, margins, strict=False)
     ]
+    ends += [None] * (rank - cuts)
     reads = [(a, tuple(ends)) for a in let.expr.initial if isinstance(a, fun.Var)]
     for array, follows in stencil.given.values():
         reads.append((array, tuple(None if axis is None else ends[axis] for axis in follows)))
     reads += [(array, (None,) * _rank(array)) for array in stencil.fixed.values()]
-    axes = tuple(zip(names, stencil.shape, strict=True))
+    axes = tuple(zip(names, stencil.shape, strict=False))
     return CutLoop(stencil, axes, tuple(reads), margins)
 
 

@@ -11,7 +11,7 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
-from weft.plan.loops import split_rounds
+from weft.plan.loops import cut_loop, split_rounds
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.protocols import Sink
@@ -381,5 +381,12 @@ def _reason(analysis: Analysis, group: Group) -> str:
     cuts = ", ".join(
         f"{draft.statement(p).results[0]} along axis {draft.members[p]}" for p in draft.targets
     )
+    for p in draft.targets:
+        loop = cut_loop(draft.statement(p).let)
+        if loop is not None:
+            rounds = loop.stencil.rounds.evaluate(analysis.sizes)
+            margin = loop.margins[draft.members[p]].evaluate(analysis.sizes)
+            cuts += f", {rounds} rounds on each box, overlapped: up to {margin} indices beyond"
+            cuts += " either end are computed again, so that no flanks need be kept"
     waits = sorted(name for name in draft.whole if name in analysis.producer)
     return f"cut {cuts}" + (f"; after all of {', '.join(waits)}" if waits else "")

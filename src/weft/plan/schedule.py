@@ -40,6 +40,7 @@ DEPTH = 3
 
 _OVERLAPPING = 16  # boxes, where there are buffers
 _SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
+_OVERLAP = 1.125  # of windows: more, and boxes are larger than would do otherwise
 _PAGE = 4096
 
 
@@ -111,7 +112,9 @@ class Scheduler:
             nonlocal extent
             if extent <= unit:
                 return None
-            extent = max(unit, extent // 2 // unit * unit)
+            # Boxes that overlap much are better as large as they can be.
+            less = extent * 3 // 4 if self._overlap(extent) > _OVERLAP else extent // 2
+            extent = max(unit, less // unit * unit)
             return self.boxes(extent)
 
         return self._fitting(self.boxes(extent), smaller)
@@ -219,9 +222,26 @@ class Scheduler:
             # Enough boxes for reading, computing and writing to overlap.
             wanted = min(wanted, max(touched // _OVERLAPPING, _SMALLEST))
         extent = total if touched <= wanted else total * wanted // touched
+        while extent < total and self._overlap(extent) > _OVERLAP:
+            extent *= 2
         for window, where in zip(self.stage.windows, self.where, strict=True):
             extent = self._whole_chunks(window, where, extent, total, unit)
         return max(unit, min(extent, total) // unit * unit if extent < total else total)
+
+    def _overlap(self, extent: int) -> float:
+        """How much of its windows all boxes together compute, as a multiple of what there is."""
+        most = 1.0
+        assert self.draft is not None
+        members = map(self.draft.statement, self.draft.members)
+        if not any(isinstance(member.let.expr, fun.Loop) for member in members):
+            return most  # what overlaps is read again at most
+        boxes = self.boxes(extent)
+        for window in self.stage.windows:
+            if window.axis is not None:
+                lower, upper = boxes.values[window.lower], boxes.values[window.upper]
+                there = int(np.max(upper, initial=0) - np.min(lower, initial=0))
+                most = max(most, int(np.sum(upper - lower)) / max(there, 1))
+        return most
 
     def _whole_chunks(
         self, window: Window, where: Where, extent: int, total: int, unit: int
