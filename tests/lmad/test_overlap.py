@@ -233,3 +233,27 @@ def test_a_divisor_that_is_known_of_a_size() -> None:
     known = Prover([Fact("divides", parse_poly("n"), 8)], sizes=("n", "m"))
     assert overlap(lmad("0", ("m", "n")), lmad("4", ("m", "8")), known).answer == "no"
     assert overlap(lmad("0", ("m", "n")), lmad("8", ("m", "8")), known).answer == "unknown"
+
+
+# ---------------------------------------------------------------- multiples of unknown numbers
+
+
+@pytest.mark.parametrize("rows", ["w*p", "12*p"])
+def test_other_elements_of_any_two_rows_are_apart(rows: str) -> None:
+    """Element (p, j) of rows of w = 12 elements, against (q, l) for all l > j: p and q are data."""
+    known = prover("w = 12; j >= 0; 11 >= j" if "w" in rows else "j >= 0; 11 >= j")
+    mine = lmad(f"{rows} + j")
+    after = lmad(f"{rows.replace('p', 'q')} + j + 1", ("11 - j", "1"))
+    assert overlap(mine, after, known).answer == "no"
+    assert overlap(after, mine, known).answer == "no"
+
+
+def test_rows_that_reach_into_others_may_meet() -> None:
+    known = prover("j >= 0; 11 >= j")
+    mine = lmad("12*p + j")
+    for others in (
+        lmad("12*q + j", ("12 - j", "1")),  # its own element
+        lmad("12*q + j + 1", ("12", "1")),  # the next row's
+        lmad("11*q + j + 1", ("11 - j", "1")),  # of other rows
+    ):
+        assert overlap(mine, others, known).answer != "no"

@@ -387,6 +387,25 @@ def test_overlap_rejects_a_round_that_reads_its_own_row_crosswise() -> None:
     assert left(looped("p[t, -I + m - 1]")) == {"copy of x into a part of w": "overlap"}
 
 
+def chosen(read: str) -> Program:
+    """A row that data choose, from what `read` gives of rows that data choose."""
+    return rows(
+        "let d: i64[n] = kernel (i_3 < n) { let e_3: i64 = size i_3 in e_3 }\n"
+        "let p: i64 = d[n - 1]\nlet q: i64 = d[0]\n"
+        + START
+        + row("x", read)
+        + "let z: f64[n, m] = update y[p, 0 for m] = x\n"
+    )
+
+
+def test_overlap_accepts_own_elements_of_rows_that_data_choose() -> None:
+    assert not left(chosen("y[q, I]"))
+
+
+def test_overlap_rejects_other_elements_of_rows_that_data_choose() -> None:
+    assert left(chosen("y[q, -I + m - 1]")) == {"copy of x into a part of z": "overlap"}
+
+
 def source_loop(read: str) -> Program:
     """A source that a loop fills, while it reads the destination."""
     return rows(

@@ -101,11 +101,13 @@ class _Split:
 class ZeroFree:
     """Proves that sums of strided intervals do not contain 0.
 
-    Strides are positive and intervals are not empty, by what the prover knows.
+    Strides are positive and intervals are not empty, by what the prover knows. With `terms`,
+    divisors of the offset's terms are moduli too: 768*t is a multiple of 768, whatever t is.
     """
 
-    def __init__(self, prover: Prover) -> None:
+    def __init__(self, prover: Prover, terms: bool = False) -> None:
         self._prover = prover
+        self._terms = terms
         self.looked_at = 0
 
     def argument(self, total: IntervalSum, depth: int = DEPTH) -> list[str] | None:
@@ -172,6 +174,8 @@ class ZeroFree:
         strides = [interval.stride for interval in total.intervals]
         terms = [Poly({m: f}) for m, f in total.offset.terms.items() if m]
         shared = [part for poly in strides or terms for part in factors(poly)]
+        if strides and self._terms:
+            shared += [part for term in terms for part in factors(term)]
         seen = {ONE}
         for modulus in (*strides, *shared):
             if modulus not in seen:

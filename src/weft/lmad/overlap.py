@@ -11,6 +11,7 @@ from weft.lmad.interval_sum import Interval, ZeroFree, interval_sum
 from weft.lmad.lmad import Lmad
 from weft.sizes import Fact, Poly
 from weft.sizes.division import divide
+from weft.sizes.poly import Monomial
 from weft.sizes.prove import Prover
 
 Answer: TypeAlias = Literal["no", "yes", "unknown"]
@@ -96,9 +97,18 @@ def _disjoint(left: Lmad, right: Lmad, prover: Prover, unknown_signs: int) -> li
         if unknown_signs == 0:
             return None
         return _by_sign(left, right, prover, stride, unknown_signs)
-    proof = ZeroFree(prover)
     intervals = [*_intervals(left, prover, 1), *_intervals(right, prover, -1)]
-    return proof.argument(interval_sum(left.offset - right.offset, intervals))
+    total = interval_sum(left.offset - right.offset, intervals)
+    found = ZeroFree(prover).argument(total)
+    if found is None and total.intervals and any(map(_scaled, total.offset.terms.items())):
+        return ZeroFree(prover, terms=True).argument(total)
+    return found
+
+
+def _scaled(term: tuple[Monomial, int]) -> bool:
+    """Whether a term of a polynomial is a multiple of something, whatever a variable is."""
+    monomial, factor = term
+    return len(monomial) > 1 or (len(monomial) == 1 and abs(factor) > 1)
 
 
 def _by_sign(
