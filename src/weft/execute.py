@@ -24,6 +24,7 @@ from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
+from weft.fun import nodes as fun
 from weft.launch import (
     CPU,
     INTERPRETER,
@@ -271,10 +272,45 @@ def _planned(
     program = computation.streamed(sizes, threads, on, bool(spread))
     code = partial(stage_code, current=current, where=where, threads=threads)
     named = {p.name: _input(v, p.type.dtype) for p, v in zip(program.params, inputs, strict=True)}
-    return plan_program(
-        program, sizes, named, sinks, current.limit, threads, code,
-        device_limit=device_limit(where, current), processors=spread,
-    )  # fmt: skip
+    on_device = device_limit(where, current)
+    try:
+        return plan_program(
+            program, sizes, named, sinks, current.limit, threads, code,
+            device_limit=on_device, processors=spread,
+        )  # fmt: skip
+    except MemoryLimitError:
+        if on_device is None or spread or any(isinstance(v, Source) for v in named.values()):
+            raise
+        found = _in_panels(program, sizes, named, sinks, current, code, on_device)
+        if found is None:
+            raise
+        return found
+
+
+def _in_panels(
+    program: fun.Program, sizes: Mapping[str, int], named: Mapping[str, Any],
+    sinks: Sequence[Sink | None], current: Settings, code: Any, on_device: int,
+) -> Plan | None:  # fmt: skip
+    """The program cut along two axes, for a device; None where that does not help."""
+    from weft.launch.panels import plan_panels
+    from weft.plan.planner import plan_program
+
+    threads = host_threads(current)
+
+    def inner(part: fun.Program, known: Mapping[str, int], arrays: Mapping[str, NDArray]) -> Plan:
+        results: list[Sink | None] = [None] * len(part.body.results)
+        return plan_program(
+            part, known, arrays, results, current.limit, threads, code, device_limit=on_device
+        )
+
+    def outer(panel: Any, most: int) -> Plan:
+        return plan_program(
+            program, sizes, named, sinks, current.limit, threads, panel,
+            box_bytes=most, small=on_device // 8,
+        )  # fmt: skip
+
+    touched = sum(np.asarray(value).nbytes for value in named.values())
+    return plan_panels(program, touched, outer, inner)
 
 
 def _input(value: Any, dtype: DType) -> Any:

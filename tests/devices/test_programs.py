@@ -295,3 +295,26 @@ def test_the_host_alternates_buffers() -> None:
             found = smooth(x)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
         assert on.statistics.launches - before <= rounds + 2
+
+
+def test_a_product_of_matrices_goes_in_panels_of_rows_and_columns() -> None:
+    """No operand fits the device whole: each panel of rows stays while columns stream by."""
+    on = device()
+    rng = np.random.default_rng(7)
+    a, b = rng.normal(size=(90, 70)), rng.normal(size=(70, 110))
+    product = wf.jit(lambda a, b: (a[:, None, :] * b.T[None, :, :]).sum(axis=-1))
+    total = a.nbytes + b.nbytes + 90 * 110 * 8
+    cap = total // 8
+    with wf.config(devices=[on.name]):
+        whole = product(a, b)
+        with wf.config(memory_limit={on.name: cap}):
+            on.trim()
+            on.statistics.peak_bytes = 0
+            before = on.statistics.bytes_in
+            found = product(a, b)
+            text = str(product.explain(wf.asarray(a), wf.asarray(b)))
+    np.testing.assert_allclose(whole, a @ b, rtol=1e-12, atol=1e-12)
+    assert_equal_bits([found], [whole])
+    assert 0 < on.statistics.peak_bytes <= cap
+    assert "panel by panel on a device" in text
+    assert on.statistics.bytes_in - before < 20 * (a.nbytes + b.nbytes)

@@ -27,7 +27,7 @@ from weft.launch.device import (
     on_own_cores,
 )
 from weft.launch.host import host_step
-from weft.plan.decisions import Decided, decide, every_decision, nothing, whole_columns
+from weft.plan.decisions import Decided, decide, every_decision, for_device, nothing, whole_columns
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
@@ -201,7 +201,9 @@ class Computation:
         donated: Mapping[str, int],
     ) -> Ready:  # fmt: skip
         choices = self.artifacts.choices
-        decided = decide(choices, values, optimise) if where == CPU else nothing(choices)
+        decided = (
+            decide(choices, values, optimise) if where == CPU else for_device(choices, values)
+        )
         key = (decided, optimise, where, *layouts.items(), *donated)
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -263,7 +265,11 @@ class Computation:
         """
         values = {**sizes, "threads": threads}
         choices = self.artifacts.choices
-        decided = decide(choices, values, "no-time-tiles") if where == CPU else nothing(choices)
+        decided = (
+            decide(choices, values, "no-time-tiles")
+            if where == CPU
+            else for_device(choices, values)
+        )
         if spread:
             decided = whole_columns(choices, decided, values)
         return self.artifacts.finished(decided, None)

@@ -60,7 +60,7 @@ class Decided:
 
 
 def nothing(given: Choices) -> Decided:
-    """Neither nests nor tiles: what a device with many small processors wants."""
+    """Neither nests nor tiles."""
     return Decided(
         (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles),
         (False,) * len(given.columns),
@@ -86,6 +86,17 @@ def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -
         decided,
         columns=tuple(columns.evaluate(known) >= _MANY_COLUMNS for columns, _ in given.columns),
     )
+
+
+def for_device(given: Choices, values: Mapping[str, int]) -> Decided:
+    """What many small processors want: a work item for each row or column, if they are many."""
+    known = _known(given, values)
+    decided = whole_columns(given, nothing(given), values)
+    splits = tuple(
+        rows.evaluate(known) < _MANY_COLUMNS and length.evaluate(known) >= _LONG_ROW
+        for rows, length in given.splits
+    )
+    return replace(decided, splits=splits)
 
 
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:

@@ -47,7 +47,7 @@ def quickest(
         When not even the smallest boxes fit.
     """
     best: PlannedStage | None = None
-    for count in counts(total, unit, _fewest(scheduler, total)):
+    for count in counts(total, unit, _fewest(scheduler, device, total)):
         boxes = scheduler.boxes(max(-(-total // (count * unit)), 1) * unit)
         launches = device.launches(scheduler.values(boxes))
         work = Work(boxes.count, *_copied(scheduler, boxes), launches)
@@ -67,10 +67,16 @@ def quickest(
     return best
 
 
-def _fewest(scheduler: Scheduler, total: int) -> int:
-    """How many boxes there are at least, where a box may touch so many bytes only."""
-    most = scheduler.setting.box_bytes
-    return 1 if most is None else -(-sum(_copied(scheduler, scheduler.boxes(total))) // most)
+def _fewest(scheduler: Scheduler, device: DeviceCode, total: int) -> int:
+    """How many boxes there are at least: for one of them to fit, and for a limit of its own."""
+    whole = scheduler.boxes(total)
+    copied, most = sum(_copied(scheduler, whole)), scheduler.setting.box_bytes
+    windows = scheduler.stage.windows
+    held = sum(
+        int(scheduler.window_bytes(w, whole).max(initial=0)) for w in windows if w.axis is None
+    )
+    fits = -(-(copied - held) // max(device.limit - held, 1)) if device.limit > held else 1
+    return max(fits, 1 if most is None else -(-copied // most))
 
 
 def _copied(scheduler: Scheduler, boxes: Boxes) -> tuple[int, int]:

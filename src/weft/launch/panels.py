@@ -1,0 +1,143 @@
+"""Panels: what is too large for a device along one axis is cut along two.
+
+A product of matrices needs all of b for each row of a. Where b does not fit a device beside
+boxes of rows, the host cuts a into panels of rows, and for each of them streams b, the panel
+being what stays on the device. The fewer panels, the less often b is moved: their number is the
+one whose predicted time is least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import MemoryLimitError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.plan.nodes import DeviceCode, Plan, StageCode
+from weft.plan.segment import Layout
+from weft.runtime.memory import host_pool
+from weft.sizes import ZERO, Size
+
+NDArray: TypeAlias = npt.NDArray[Any]
+MakePlan: TypeAlias = Callable[[fun.Program, Mapping[str, int], Mapping[str, NDArray]], Plan]
+"""(program, sizes, its arrays) -> a plan for a device."""
+
+_MOST = 64  # panels
+
+
+class PanelStage:
+    """A stage of panels: each is planned again, for the device."""
+
+    workspace: Size | None = ZERO
+    device: DeviceCode | None = None
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self, program: fun.Program, make: MakePlan) -> None:
+        self.program = program
+        self.make = make
+        self.integers = (*program.sizes, *(entry.name for entry in program.derived))
+        self.derived = program.derived
+        self.kernels = tuple(
+            f"{type(let.expr).__name__.lower()} {let.pattern[0].name}, panel by panel on a device"
+            for let in program.body.statements
+            if not isinstance(let.expr, fun.LAYOUT_CHANGES)
+        )
+
+    def plan(self, sizes: Mapping[str, int], inputs: Sequence[NDArray]) -> Plan:
+        """How one panel is streamed.
+
+        Raises
+        ------
+        MemoryLimitError
+            When it does not fit.
+        """
+        known = {name: sizes[name] for name in self.program.sizes}
+        named = {p.name: array for p, array in zip(self.program.params, inputs, strict=True)}
+        return self.make(self.program, known, named)
+
+    def run(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+        workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
+    ) -> None:
+        from weft.runtime.executor import execute
+
+        sizes = dict(zip(self.integers, integers.tolist(), strict=True))
+        results = execute(self.plan(sizes, inputs), pool=host_pool())
+        for output, result in zip(outputs, results, strict=True):
+            np.copyto(output, result, casting="no")
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Each panel's own plan checks."""
+
+
+def plan_panels(
+    program: fun.Program,
+    bytes_touched: int,
+    outer: Callable[[Callable[[fun.Program, tuple[Layout, ...]], StageCode], int], Plan],
+    make: MakePlan,
+) -> Plan | None:
+    """The plan of panels that is predicted quickest; None where none fits.
+
+    Parameters
+    ----------
+    program : fun.Program
+        What does not fit a device when it is cut along one axis.
+    bytes_touched : int
+        Of its arguments and results together.
+    outer : callable
+        (code of a stage, most bytes of a panel) -> the plan on the host.
+    make : callable
+        The plan of a panel on the device.
+    """
+    if any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body)):
+        return None
+    best: tuple[float, Plan] | None = None
+    panels = 2
+    while panels <= _MOST:
+        try:
+            plan = outer(lambda p, layouts: PanelStage(p, make), -(-bytes_touched // panels))
+            seconds = _predicted(plan)
+        except MemoryLimitError:
+            seconds = None
+        if seconds is not None:
+            if best is not None and seconds >= best[0]:
+                break
+            best = seconds, plan
+        panels += max(panels // 2, 1)
+    return None if best is None else best[1]
+
+
+def _predicted(plan: Plan) -> float | None:
+    """Seconds of all panels, from the largest; None where this is no plan of panels."""
+    stage = plan.stages[0]
+    code = stage.code
+    if len(plan.stages) != 1 or not isinstance(code, PanelStage):
+        return None
+    if stage.boxes.count < 2 or stage.stage.carries or any(w != "direct" for w in stage.where):
+        return None
+    widths = [0] * stage.boxes.count
+    for output, (first, last) in zip(stage.stage.outputs, stage.boxes.owned, strict=True):
+        if output.axis is None:
+            return None
+        widths = [int(w) + int(b) for w, b in zip(widths, last - first, strict=True)]
+    largest = int(np.argmax(widths))
+    sizes = dict(zip(code.integers, stage.integers[largest].tolist(), strict=True))
+    inputs = []
+    for window in stage.stage.windows:
+        array = np.asarray(plan.inputs[window.array])
+        if window.axis is not None:
+            low, high = (int(stage.boxes.values[n][largest]) for n in (window.lower, window.upper))
+            array = array[(slice(None),) * window.axis + (slice(low, high),)]
+        inputs.append(array)
+    inner = code.plan(sizes, inputs)
+    if any(part.code.device is None for part in inner.stages):
+        return None
+    return stage.boxes.count * sum(part.seconds for part in inner.stages)
