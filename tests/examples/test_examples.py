@@ -145,3 +145,42 @@ def test_nw() -> None:
 
 def test_matrix_product() -> None:
     assert load("matrix_product").main(60) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_n_body(dtype: str) -> None:
+    random = np.random.default_rng(1)
+    p = (1000 * random.random((30, 3))).astype(dtype)
+    v, mass = np.zeros_like(p), random.random(30).astype(dtype)
+    for _ in range(3):
+        apart = p[None] - p[:, None]
+        pull = mass / ((apart**2).sum(-1) + 2500) ** 1.5
+        p, v = p + v, v + (apart * pull[..., None]).sum(1)
+    np.testing.assert_allclose(load("n_body").main(30, 3, dtype), p, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_coulombic_potential(dtype: str) -> None:
+    module = load("coulombic_potential")
+    atoms = np.random.default_rng(2).random((9, 4)).astype(dtype) + np.asarray(0.5, dtype)
+    found = np.empty((6, 7), dtype)
+    module.potential(atoms, atoms.dtype.type(0.1), found)
+    j, i = np.mgrid[:6, :7]
+    x, y, z, q = atoms.T[:, :, None, None]
+    expected = (q / np.sqrt((0.1 * i - x) ** 2 + (0.1 * j - y) ** 2 + z**2)).sum(0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert module.main(16, 20, dtype).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rank_updates(dtype: str) -> None:
+    assert max(load("rank_updates").main(40, 30, dtype)) < 100 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_five_point(dtype: str) -> None:
+    a = np.random.default_rng(1).random((20, 20)).astype(dtype)
+    expected = a.copy()
+    expected[1:-1, 1:-1] += a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]
+    expected[1:-1, 1:-1] *= np.asarray(0.2, dtype)
+    np.testing.assert_allclose(load("five_point").main(20, dtype), expected, rtol=1e-5)

@@ -9,6 +9,11 @@ import pytest
 
 import weft as wf
 from weft.fun import nodes as fun
+from weft.fun.check import check
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.fun.show import show
+from weft.passes.products import products
 
 RANDOM = np.random.default_rng(4)
 
@@ -171,3 +176,65 @@ def test_factors_that_are_no_matrices() -> None:
     a, b, w, c = (RANDOM.random(s) for s in ((6, 7), (7, 5), 7, (6, 5)))
     assert calls(compare(weighted, (a, b, w, c))) == 0
     compare(scaled, (a, b, w, c))
+
+
+# ---------------------------------------------------------------- the pass alone
+
+TRIANGLE = """program triangle(a: f64[o, l], b: f64[o, l], c: f64[n, n], w: f64) sizes n, o, l {
+  let y: f64[n, n] = kernel (i < n, j < n) {
+    let h: i64 = size i + 1
+    let g: bool = less(j, h)
+    let e: f64 = if g {
+      let s: f64 = reduce (; k < l) from -0.0 {
+        let p: f64 = a[i, k]
+        let q: f64 = b[j, k]
+        let r: f64 = b[i, k]
+        let t: f64 = a[j, k]
+        let m: f64 = multiply(p, q)
+        let v: f64 = multiply(r, t)
+        let x: f64 = add(m, v)
+        let z: f64 = multiply(w, x)
+        in z
+      } with (u: f64, d: f64) { let f: f64 = add(u, d) in f }
+      in s
+    } else {
+      let old: f64 = c[i, j]
+      in old
+    }
+    in e
+  }
+  in y
+}"""
+
+
+def test_triangle(golden: Any) -> None:
+    program = parse(TRIANGLE)
+    made, assumed = products(program)
+    assert not assumed
+    check(made)
+    golden(show(made))
+    arguments = [RANDOM.random((6, 4)), RANDOM.random((6, 4)), RANDOM.random((6, 6)), 1.5]
+    (found,), (expected,) = interpret(made, arguments), interpret(program, arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("size i + 1", "size i"),  # no diagonal
+        ("size i + 1", "size 2*i + 1"),
+        ("less(j, h)", "equal(j, h)"),
+        ("f: f64 = add", "f: f64 = maximum"),
+        ("multiply(w, x)", "sqrt(x)"),
+        ("f64", "i64"),
+        ("c: f64[n, n]", "c: f64[n, o]"),
+    ],
+)
+def test_kept(old: str, new: str) -> None:
+    text = TRIANGLE.replace(old, new)
+    if new == "i64":
+        text = text.replace("-0.0", "0")
+    if "o]" in new:
+        text = text.replace("y: f64[n, n]", "y: f64[n, o]").replace("j < n", "j < o")
+    program = parse(text)
+    assert products(program)[0].body == program.body

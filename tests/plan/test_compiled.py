@@ -62,3 +62,41 @@ def test_bits_do_not_depend_on_boxes() -> None:
             np.testing.assert_array_equal(result, value)
     np.testing.assert_allclose(found[0][1][4], np.cumsum(y), rtol=1e-9, atol=1e-9)
 
+
+PAIRS = """program pairs(a: f64[n, l], b: f64[m, l]) sizes n, m, l {
+  let c: f64[n, m] = kernel (i < n, j < m) {
+    let g: bool = less_equal(j, i)
+    let e: f64 = if g {
+      let s: f64 = reduce (; k < l) from -0.0 {
+        let p: f64 = a[i, k]
+        let q: f64 = b[j, k]
+        let r: f64 = multiply(p, q)
+        in r
+      } with (u: f64, v: f64) { let w: f64 = add(u, v) in w }
+      in s
+    } else { in 1.0 }
+    in e
+  }
+  in c }"""
+
+
+@pytest.mark.parametrize("triangle", [False, True])
+def test_bits_of_contractions_do_not_depend_on_boxes(triangle: bool) -> None:
+    text = PAIRS if triangle else PAIRS.replace("less_equal(j, i)", "less_equal(0, i)")
+    program, random = read(text), np.random.default_rng(7)
+    n, m, inner = 301, 77, 600
+    a, b = random.normal(size=(n, inner)), random.normal(size=(m, inner))
+    found = []
+    for box_bytes, threads in ((1 << 40, 1), (1 << 18, 2), (1 << 13, 3), (1, 1)):
+        inputs = {"a": ListedSource(a), "b": b}
+        plan = plan_program(
+            program, {"n": n, "m": m, "l": inner}, inputs, [None], 1 << 40, threads, stage_code,
+            allowance=0, box_bytes=box_bytes, small=0,
+        )  # fmt: skip
+        found.append((plan.stages[0].boxes.count, execute(plan)[0]))
+    assert found[0][0] == 1 < found[1][0] < found[2][0]
+    wanted = np.arange(m) <= np.arange(n)[:, None]
+    expected = np.where(wanted, a @ b.T, 1.0) if triangle else a @ b.T
+    np.testing.assert_allclose(found[0][1], expected, rtol=1e-9, atol=1e-9)
+    for _, result in found[1:]:
+        assert result.tobytes() == found[0][1].tobytes()
