@@ -318,10 +318,10 @@ static int stays_awake(int64_t seen, int64_t since) {
     }
 }
 
-/* With the lock held. Jobs that others did meanwhile keep no worker awake. */
-static job *next_job(void) {
+/* With the lock held: a job, if one comes before it is time to sleep. Jobs that others do
+ * keep no worker awake. */
+static job *job_while_awake(void) {
     job *found = joinable();
-    if (found) return found;
     int64_t since = nanoseconds();
     for (int more = 1; more && !found; found = joinable()) {
         int64_t seen = atomic_load(&published);
@@ -331,11 +331,16 @@ static job *next_job(void) {
         acquire();
         awake--;
     }
-    while (!found) {
+    return found;
+}
+
+/* With the lock held. Who is woken too late for one job is awake for the next. */
+static job *next_job(void) {
+    job *found;
+    while (!(found = job_while_awake())) {
         sleeping++;
         pthread_cond_wait(&work, &lock);
         sleeping--;
-        found = joinable();
     }
     return found;
 }
