@@ -17,7 +17,6 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -158,7 +157,6 @@ class _Device:
     def _work(self) -> None:
         buffer = np.empty(0, np.uint8)
         while (box := self.left.take(self.number)) is not None:
-            began = perf_counter()
             try:
                 planned = self.share.plan(*box)
                 needed = planned.peak_bytes - planned.held
@@ -176,7 +174,7 @@ class _Device:
                 self.left.give_back(self.number, box)
                 raise
             else:
-                self.left.done(self.number, box, perf_counter() - began)
+                self.left.done(self.number, box)
 
     def hold(self, arrays: Callable[[], dict[int, Array]]) -> Held:
         """What all boxes need, on the device from its first box to its last."""

@@ -14,10 +14,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 from weft.plan.nodes import Share, guided
 
-_PROBES = 32  # for each device: the part of the whole that is its first box, of unlike devices
+_PROBE = 1024  # the part of the whole that is the first box of a device, of unlike ones
 _WAIT = 0.1  # seconds between two looks at whether an interrupt is to be handled
 
 Interval = tuple[int, int]
@@ -31,12 +32,27 @@ class _Device:
     largest: int
     left: list[Interval] = field(default_factory=list)  # of its own part
     done: int = 0  # coordinates
-    seconds: float = 0.0
+    under_way: int = 0  # boxes
+    busy: float = 0.0  # seconds with boxes under way, until the last time that there was none
+    since: float = 0.0  # when there was one again
+    rate: float = 0.0  # coordinates in a second, as measured when the last box was done
     failure: BaseException | None = None
 
     @property
     def waiting(self) -> int:
         return sum(stop - start for start, stop in self.left)
+
+    def begin(self) -> None:
+        """One more box is under way."""
+        if not self.under_way:
+            self.since = perf_counter()
+        self.under_way += 1
+
+    def end(self) -> None:
+        """A box is not under way any more."""
+        self.under_way -= 1
+        if not self.under_way:
+            self.busy += perf_counter() - self.since
 
 
 class Left:
@@ -64,7 +80,6 @@ class Left:
         self.devices = [_Device(share, share.largest) for share in shares]
         self.alike = len({share.kind for share in shares}) == 1
         self.total = max(sum(stop - start for start, stop in parts), 1)
-        self.under_way = 0
         self.error: BaseException | None = None
         self.finished = 0  # coordinates
         self._changed = threading.Condition()
@@ -98,26 +113,34 @@ class Left:
                     return None
                 waiting = sum(other.waiting for other in self.devices)
                 if waiting:
-                    self.under_way += 1
-                    return self._cut(device, self._extent(device, waiting))
-                if not self.under_way:
+                    extent = self._extent(device, waiting)
+                    if extent:
+                        device.begin()
+                        return self._cut(device, extent)
+                elif not any(other.under_way for other in self.devices):
                     self._changed.notify_all()
                     return None
                 self._changed.wait()
 
     def _extent(self, device: _Device, waiting: int) -> int:
+        """How large the next box of a device should be; 0 where it should not begin one now."""
         able = [other for other in self.devices if other.failure is None]
-        if self.alike:
+        if self.alike or len(able) == 1:
             wanted = waiting * self.at_once / len(able)
             return guided(wanted, self.unit, self.least, device.largest)
-        if not device.done:
-            probe = max(self.total // (_PROBES * len(able)) // self.unit, 1) * self.unit
-            return min(probe, device.largest)
-        rates = [other.done / max(other.seconds, 1e-9) for other in able]
-        rate = device.done / max(device.seconds, 1e-9)
-        part = rate / max(sum(rates), 1e-30)
+        rate = device.rate
+        if not rate:  # a first small box tells
+            probe = max(self.total // _PROBE // self.unit, 1) * self.unit
+            return 0 if device.under_way else min(probe, device.largest)
+        rates = sum(other.rate for other in able)
+        if self.unit / rate > waiting / rates and any(
+            other.under_way for other in able if other is not device
+        ):
+            return 0  # the others will have done all before this one had done its least
+        part = rate / rates
         least = max(int(self.least * part) // self.unit * self.unit, self.unit)
-        return guided(waiting * part * self.at_once, self.unit, least, device.largest)
+        wanted = waiting * part * self.at_once / device.share.slots
+        return guided(wanted, self.unit, least, device.largest)
 
     def _cut(self, device: _Device, extent: int) -> Interval:
         """A box of at most an extent: from the front of its own part, or the back of another."""
@@ -137,14 +160,15 @@ class Left:
 
     # ------------------------------------------------------------ what became of boxes
 
-    def done(self, number: int, box: Interval, seconds: float) -> None:
+    def done(self, number: int, box: Interval) -> None:
         """A device has computed a box."""
         with self._changed:
             device = self.devices[number]
             device.done += box[1] - box[0]
-            device.seconds += seconds
+            device.rate = device.done / max(device.busy + perf_counter() - device.since, 1e-9)
+            device.end()
             self.finished += box[1] - box[0]
-            self._leave()
+            self._changed.notify_all()
 
     def give_back(self, number: int, box: Interval, smaller: bool = False) -> bool:
         """A device could not do a box; `smaller`: it had too little memory for it.
@@ -155,7 +179,8 @@ class Left:
         with self._changed:
             device = self.devices[number]
             device.left.insert(0, box)
-            self._leave()
+            device.end()
+            self._changed.notify_all()
             if not smaller:
                 return True
             if stop - start <= self.unit:
@@ -177,10 +202,6 @@ class Left:
         with self._changed:
             self.error = self.error or error
             self._changed.notify_all()
-
-    def _leave(self) -> None:
-        self.under_way -= 1
-        self._changed.notify_all()
 
     # ------------------------------------------------------------ waiting for the end
 

@@ -1,0 +1,178 @@
+"""Who takes which box, and what becomes of boxes that fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from weft.errors import DeviceError
+from weft.plan.nodes import Share, guided
+from weft.runtime import shares
+from weft.runtime.shares import Left
+
+
+def share(name: str = "cpu:0", kind: str = "1 threads", largest: int = 1 << 30) -> Share:
+    code: Any = None
+    return Share(name, code, kind, 1, 1, largest, 0, 0, lambda start, stop: code)
+
+
+def two(*kinds: str) -> list[Share]:
+    return [share(f"device:{k}", kind) for k, kind in enumerate(kinds or ("a", "a"))]
+
+
+class Clock:
+    """Time that passes as devices work."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run(left: Left, rates: Sequence[float]) -> tuple[list[list[tuple[int, int]]], float]:
+    """Devices of some rates take boxes, each when it is free; boxes by device, and the time."""
+    taken: list[list[tuple[int, int]]] = [[] for _ in rates]
+    free = [0.0] * len(rates)
+    busy: list[tuple[int, int] | None] = [None] * len(rates)
+    clock = Clock()
+
+    class Waiting(Exception):  # noqa: N818 (a signal)
+        pass
+
+    with (
+        mock.patch.object(shares, "perf_counter", clock),
+        mock.patch.object(left._changed, "wait", side_effect=Waiting),
+    ):
+        while True:
+            for k in range(len(rates)):
+                if busy[k] is None:
+                    try:
+                        box = left.take(k)
+                    except Waiting:
+                        continue
+                    if box is not None:
+                        taken[k].append(box)
+                        busy[k] = box
+                        free[k] = clock.now + (box[1] - box[0]) / rates[k]
+            working = [k for k in range(len(rates)) if busy[k] is not None]
+            if not working:
+                return taken, clock.now
+            k = min(working, key=free.__getitem__)
+            clock.now = free[k]
+            box = busy[k]
+            assert box is not None
+            busy[k] = None
+            left.done(k, box)
+
+
+def assert_covered(taken: Sequence[Sequence[tuple[int, int]]], total: int, unit: int) -> None:
+    at = 0
+    for start, stop in sorted(box for boxes in taken for box in boxes):
+        assert start == at
+        assert stop > start
+        assert stop % unit == 0 or stop == total
+        at = stop
+    assert at == total
+
+
+@pytest.mark.parametrize("unit", [1, 7])
+@pytest.mark.parametrize("rates", [(1.0, 1.0), (3.0, 1.0), (1.0, 1.0, 1.0)])
+def test_all_is_done_once_and_at_the_same_time(rates: tuple[float, ...], unit: int) -> None:
+    total = 10_003
+    least = 77
+    left = Left(two(*["a"] * len(rates)), [(0, total)], unit, least)
+    taken, seconds = run(left, rates)
+    assert_covered(taken, total, unit)
+    assert left.wait()
+    assert seconds <= total / sum(rates) + least / min(rates) + 1
+
+
+def test_devices_of_different_kinds_share_by_their_measured_rates() -> None:
+    total = 100_000
+    left = Left(two("fast", "slow"), [(0, total)], 1, 500)
+    taken, seconds = run(left, (20.0, 1.0))
+    assert_covered(taken, total, 1)
+    assert seconds <= 1.1 * total / 21
+    slow = sum(stop - start for start, stop in taken[1])
+    assert 0.5 * total / 21 < slow < 1.1 * total / 21
+
+
+def test_a_device_too_slow_for_what_is_left_begins_nothing() -> None:
+    left = Left(two("fast", "slow"), [(0, 4000)], 1000, 1000)
+    taken, _ = run(left, (1000.0, 0.5))
+    assert_covered(taken, 4000, 1000)
+    assert len(taken[1]) <= 1  # one, before its rate is known
+
+
+def test_boxes_are_taken_next_to_each_other() -> None:
+    left = Left(two(), [(0, 1000)], 1, 50)
+    taken, _ = run(left, (1.0, 1.0))
+    assert all(stop <= 500 for _, stop in taken[0])
+    assert all(start >= 500 for start, _ in taken[1])
+    for boxes in taken:
+        assert all(a[1] == b[0] for a, b in pairwise(boxes))
+
+
+def test_what_is_given_back_another_does() -> None:
+    left = Left(two(), [(0, 100)], 1, 10)
+    box = left.take(0)
+    assert box is not None
+    left.give_back(0, box)
+    left.retire(0, DeviceError("lost"))
+    assert left.take(0) is None
+    done = []
+    while (box := left.take(1)) is not None:
+        done.append(box)
+        left.done(1, box)
+    assert_covered([done], 100, 1)
+    assert left.error is None
+    assert left.wait()
+
+
+def test_the_last_failure_is_the_error() -> None:
+    left = Left(two(), [(0, 100)], 1, 10)
+    for number in range(2):
+        assert left.error is None
+        left.retire(number, DeviceError(f"lost {number}"))
+    assert str(left.error) == "lost 1"
+    assert left.wait()
+
+
+def test_too_little_memory_halves_the_next_boxes() -> None:
+    left = Left(two(), [(0, 96)], 3, 3)
+    extents = []
+    while True:
+        box = left.take(0)
+        assert box is not None
+        extents.append(box[1] - box[0])
+        if not left.give_back(0, box, smaller=True):
+            break
+    assert all(b <= max(a // 2, 3) for a, b in pairwise(extents))
+    assert extents[-1] == 3
+
+
+def test_who_finds_nothing_waits_for_what_may_come_back() -> None:
+    left = Left(two(), [(0, 10)], 10, 10)
+    box = left.take(0)
+    assert box == (0, 10)
+    found: list[Any] = []
+    waiter = threading.Thread(target=lambda: found.append(left.take(1)))
+    waiter.start()
+    left.give_back(0, box)
+    left.retire(0, DeviceError("lost"))
+    waiter.join(10)
+    assert found == [(0, 10)]
+
+
+def test_guided_extents() -> None:
+    assert guided(1000, 1, 10, 10_000) == 1000
+    assert guided(1000, 1, 300, 10_000) == 900  # a multiple of the least
+    assert guided(3, 2, 10, 10_000) == 10
+    assert guided(1000, 4, 100, 50) == 48  # not more than the most, in whole units
+    assert guided(1000, 8, 100, 5) == 8
