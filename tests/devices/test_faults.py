@@ -102,6 +102,22 @@ def test_a_call_that_fails(function: str, limit: str) -> None:
     assert on.used == 0, "memory is accounted for to the end"
 
 
+@pytest.mark.parametrize("function", ["Buffer", "enqueue_copy", "enqueue_nd_range_kernel"])
+def test_boxes_for_which_memory_is_too_small_are_halved(function: str) -> None:
+    on = device()
+    x = np.arange(150_000.0)
+    double = wf.jit(lambda a: wf.sqrt(a) + 1)
+    with wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}):
+        double(x)
+        for at in (1, 2, 3, 6):
+            on.trim()
+            with failing(on, function, at, full(on)) as faulty:
+                np.testing.assert_array_equal(double(x), np.sqrt(x) + 1)
+            assert faulty.calls >= min(at, 3)
+    on.trim()
+    assert on.used == 0
+
+
 def test_code_that_the_device_refuses() -> None:
     on = device()
     x = np.arange(5000.0)

@@ -326,6 +326,8 @@ class PlannedStage:
         What bounds of boxes are multiples of, and the least that is worth a box of its own.
     at_once : float
         How much of what would be its part of what is left a device takes as its next box.
+    smaller : PlannedStage, optional
+        The stage with boxes half as large, for a device that has less memory than it seemed.
     """
 
     stage: Stage
@@ -355,6 +357,7 @@ class PlannedStage:
     least: int = 1
     seconds: float = 0.0
     at_once: float = 0.5
+    smaller: PlannedStage | None = None
 
     @property
     def bytes_read(self) -> int:

@@ -17,7 +17,7 @@ from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.protocols import Sink
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Compile, Processor, Setting, direct_array
-from weft.plan.sharing import SMALL_WORK, compiled_for, share
+from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed, window, window_uncut
 
@@ -299,11 +299,17 @@ class _Maker:
             compile, threads = processor.compile, processor.threads
             return scheduler(replace(self.setting, compile=compile, threads=threads))
 
-        if group.draft is None or not self.setting.processors:
-            return scheduler(self.setting).schedule()
-        members, remarks = compiled_for(self.setting.processors, on)
-        stage = share(members) or scheduler(self.setting).schedule()
-        return replace(stage, remarks=(*stage.remarks, *remarks))
+        remarks: list[str] = []
+        if group.draft is not None and self.setting.processors:
+            members, remarks = compiled_for(self.setting.processors, on)
+            spread = share(members)
+            if spread is not None:
+                return replace(spread, remarks=(*spread.remarks, *remarks))
+        alone = scheduler(self.setting)
+        stage = alone.schedule()
+        return replace(
+            stage, remarks=(*stage.remarks, *remarks), smaller=in_smaller_boxes(alone, stage)
+        )
 
     def _windowed(self, group: Group, needed: set[str]) -> Windowed:
         if group.draft is not None:

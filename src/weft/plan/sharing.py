@@ -46,6 +46,24 @@ def share(schedulers: Sequence[tuple[Processor, Scheduler]]) -> PlannedStage | N
     return sharing.planned() if sharing.fits() else None
 
 
+def in_smaller_boxes(scheduler: Scheduler, planned: PlannedStage) -> PlannedStage | None:
+    """The stage in boxes of half the extent or less, on the one device that has it.
+
+    None for the CPU, whose memory is known beforehand, and for boxes that cannot be smaller.
+    """
+    device, draft = scheduler.code.device, scheduler.draft
+    if device is None or draft is None or not _has_free_boxes(scheduler):
+        return None
+    unit, extent = scheduler.unit(), planned.boxes.extent
+    if extent <= unit:
+        return None
+    no_limit = scheduler.setting.compile, None
+    processor = Processor(device.name, device.name, False, scheduler.setting.threads, *no_limit)
+    member = _Member(processor, scheduler, 1, max(unit, extent // 2 // unit * unit))
+    member.measure()
+    return _Sharing(scheduler, [member]).planned()
+
+
 def compiled_for(
     processors: Sequence[Processor], make: Callable[[Processor], Scheduler]
 ) -> tuple[list[tuple[Processor, Scheduler]], list[str]]:
@@ -67,10 +85,16 @@ def compiled_for(
 
 def _can_be_spread(scheduler: Scheduler) -> bool:
     """Whether boxes are independent, and the work is worth it."""
-    draft, stage = scheduler.draft, scheduler.stage
-    if draft is None or stage.carries or any(output.axis is None for output in stage.outputs):
+    draft = scheduler.draft
+    if draft is None or not _has_free_boxes(scheduler):
         return False
     return draft.total >= 2 * scheduler.unit() and _work(scheduler) >= SMALL_WORK
+
+
+def _has_free_boxes(scheduler: Scheduler) -> bool:
+    """Whether boxes may be computed in any order, and each gives a part of every result."""
+    stage = scheduler.stage
+    return not stage.carries and all(output.axis is not None for output in stage.outputs)
 
 
 def _work(scheduler: Scheduler) -> float:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import SourceError
+from weft.errors import MemoryLimitError, SourceError
 from weft.plan.nodes import Held, Output, Pending, Plan, PlannedStage, Window, memory_sink
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
@@ -127,9 +127,22 @@ class _Run:
         if planned.shares:
             self._shared(planned)
         else:
-            _StageRun(self, planned).run()
+            self._alone(planned)
         for name in planned.freed:
             self.memory.pop(name, None)
+
+    def _alone(self, planned: PlannedStage) -> None:
+        """A stage that one device runs; again in smaller boxes, where its memory is too small."""
+        before = self.moved
+        try:
+            _StageRun(self, planned).run()
+        except MemoryLimitError:
+            if planned.smaller is None:
+                raise
+        else:
+            return
+        self.moved = before
+        self._shared(planned.smaller)
 
     def _shared(self, planned: PlannedStage) -> None:
         """A stage whose boxes are spread over devices."""
@@ -158,8 +171,11 @@ class _Run:
         others = [sink for sink in sinks if sink is not None and sink is not own]
         if output.array not in planned.kept:
             return Destination(output, value.shape, value.dtype, None, others, False)
+        kept = self.memory.get(output.array)  # from a run that ended for lack of memory
         if own is not None:
             kept = own.direct()
+        elif kept is not None:
+            pass
         elif output.array in planned.spilled:
             kept = scratch_array(value.shape, value.dtype)
         else:
