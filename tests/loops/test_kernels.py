@@ -14,21 +14,10 @@ from loops.programs import dense, elements, grids, irregular
 import weft as wf
 
 KERNELS = {**dense.INPUTS, **grids.INPUTS, **elements.INPUTS, **irregular.INPUTS}
-UNSUPPORTED: dict[Callable[..., Any], str] = {
-    elements.mandelbrot: "a return inside of a loop",
-    irregular.breadth_first: "a loop in a branch in a loop in a while loop",
-}
 
 
 def kernels() -> list[Any]:
-    return [
-        pytest.param(
-            function, id=function.__name__,
-            marks=[pytest.mark.xfail(strict=True, reason=UNSUPPORTED[function])]
-            if function in UNSUPPORTED else [],
-        )
-        for function in KERNELS
-    ]  # fmt: skip
+    return [pytest.param(function, id=function.__name__) for function in KERNELS]
 
 
 def check(function: Callable[..., Any], *sizes: int) -> None:

@@ -231,3 +231,65 @@ def test_the_plain_function_runs_where_weft_is_disabled(monkeypatch: Any) -> Non
     twice(a)
     assert seen == [np.ndarray]
     assert (a == 2).all()
+
+
+def test_a_return_leaves_all_loops() -> None:
+    def first(a: Any, x: float) -> int:
+        for i in range(a.shape[0]):
+            if a[i] > x:
+                return i
+        return -1
+
+    def place(a: Any, x: float) -> Any:
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                if a[i, j] > x:
+                    a[i, j] = 7
+                    return i, j
+            a[i, 0] = 3
+        return -1, -1
+
+    def while_true(a: Any) -> float:
+        i = 0
+        while True:
+            if a[i] > 0.5:
+                return a[i] * 2
+            i += 1
+            if i == a.shape[0]:
+                return 0.0
+
+    def nothing(a: Any, x: float) -> None:
+        for i in range(a.shape[0]):
+            if a[i] > x:
+                return
+            a[i] = 1
+        a[0] = 9
+
+    def row(a: Any, x: float) -> Any:
+        for i in range(a.shape[0]):
+            if a[i, 0] > x:
+                return a[i] * 2
+        return a[0]
+
+    for x in (0.1, 0.5, 2.0):
+        agrees(first, RANDOM.random(20), x)
+        agrees(place, RANDOM.random((5, 6)), x)
+        agrees(nothing, RANDOM.random(9), x)
+        agrees(row, RANDOM.random((5, 6)), x)
+    agrees(while_true, RANDOM.random(9))
+    agrees(while_true, RANDOM.random(9) * 0.2)
+
+
+def test_a_loop_in_a_branch_writes_what_is_read_after_it() -> None:
+    def mark(start: Any, edges: Any, a: Any) -> bool:
+        changed = False
+        for i in range(a.shape[0]):
+            if a[i] == 1:
+                for k in range(start[i], start[i + 1]):
+                    a[edges[k]] = 2
+                    changed = True
+        a[0] += 10
+        return changed
+
+    agrees(mark, np.array([0, 1, 2, 3]), np.array([1, 2, 0]), np.array([1, 0, 0]))
+    agrees(mark, np.array([0, 1, 2, 3]), np.array([1, 2, 0]), np.array([0, 0, 0]))

@@ -69,11 +69,23 @@ def past_the_end(a: Any) -> None:
         a[i + 1] = 0.0
 
 
-def return_in_loop(a: Any) -> Any:
-    for i in range(a.shape[0]):
+def return_in_prange(a: Any) -> Any:
+    for i in wf.prange(3):
         if a[i] > 0:
-            return i
-    return 0
+            return a[i]
+    return a[0]
+
+
+def two_masks(a: Any) -> None:
+    a[a > 0.5] = a[a > 0.25] + 1
+
+
+def selected_as_array(a: Any) -> Any:
+    return np.sort(a[a > 0.5])
+
+
+def index_into_selected(a: Any) -> Any:
+    return a[a > 0.5][0]
 
 
 def break_in_prange(a: Any) -> None:
@@ -127,7 +139,10 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (too_many_indices, "a[0, 0]", "2 indices into an array of 1 dimensions"),
     (out_of_bounds, "a[99]", "index 99 is out of bounds"),
     (past_the_end, "a[i + 1]", "indices from 1 to 5 leave axis 0"),
-    (return_in_loop, "for", "a return inside of a loop"),
+    (return_in_prange, "for", "break in a prange"),
+    (two_masks, "a[a > 0.5]", "elements that one mask selects, written elsewhere"),
+    (selected_as_array, "np.sort", "the method sort of elements that a mask selects"),
+    (index_into_selected, "a[a > 0.5][0]", "an index into elements that a mask selects"),
     (break_in_prange, "for", "break in a prange"),
     (float_bound, "range", "bound is no integer"),
     (truth_of_array, "a > 0", "the truth of an array"),

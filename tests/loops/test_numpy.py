@@ -140,3 +140,39 @@ def test_slices_that_have_names() -> None:
         a[rows] = a[rows, ::-1]
 
     agrees(inner, RANDOM.random((6, 5)), 1)
+
+
+def test_elements_that_a_mask_selects() -> None:
+    def select(a: Any, b: Any, mask: Any) -> Any:
+        a[mask] += 1
+        a[b > 0.5] = np.sqrt(b[b > 0.5]) * 2 - 1
+        b[a > 1] *= 3
+        chosen = -a[mask]
+        a[mask] = np.float32(1) + chosen
+        return chosen.sum(), np.sum(chosen * 2), (chosen > -1).any(), np.all(chosen < 0)
+
+    agrees(select, RANDOM.random((5, 6)), RANDOM.random((5, 6)), RANDOM.random((5, 6)) > 0.4)
+    agrees(select, RANDOM.random(4), RANDOM.random(4), np.zeros(4, bool))
+
+
+def test_one_slice_of_two_arrays() -> None:
+    def rows(start: Any, a: Any, b: Any, y: Any) -> None:
+        for i in range(y.size):
+            own = slice(start[i], start[i + 1])
+            y[i] = a[own] @ b[own]
+            a[own] = b[own] + a[own]
+
+    start = np.array([0, 2, 2, 5, 9, -1])  # the last but one reaches past the end
+    agrees(rows, start, RANDOM.random(8), RANDOM.random(8), np.zeros(4))
+    agrees(rows, start, RANDOM.random(8), RANDOM.random(8), np.zeros(5))
+
+
+def test_one_slice_of_arrays_of_two_lengths() -> None:
+    def sums(start: Any, a: Any, b: Any, y: Any) -> None:
+        for i in range(y.size):
+            own = slice(start[i], start[i + 1])
+            y[i] = a[own].sum() + b[own].sum()
+
+    start = np.array([0, 4, 12, 3])
+    agrees(sums, start, RANDOM.random(9), RANDOM.random(6), np.zeros(3))
+    agrees(sums, start, RANDOM.random(9), RANDOM.random(9), np.zeros(3))

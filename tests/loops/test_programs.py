@@ -12,21 +12,10 @@ from loops.programs import algebra, science, stencils
 import weft as wf
 
 PROGRAMS = {**stencils.INPUTS, **algebra.INPUTS, **science.INPUTS}
-UNSUPPORTED: dict[Callable[..., Any], str] = {
-    science.sparse_matrix_vector: "one slice of data of two arrays: their lengths may differ",
-    science.mandelbrot: "elementwise operations on the elements that a mask selects",
-}
 
 
 def programs() -> list[Any]:
-    return [
-        pytest.param(
-            function, id=function.__name__,
-            marks=[pytest.mark.xfail(strict=True, reason=UNSUPPORTED[function])]
-            if function in UNSUPPORTED else [],
-        )
-        for function in PROGRAMS
-    ]  # fmt: skip
+    return [pytest.param(function, id=function.__name__) for function in PROGRAMS]
 
 
 def check(function: Callable[..., Any], *sizes: int) -> None:

@@ -41,14 +41,20 @@ class Scope:
     elsewhere what does not depend on the parameters is computed outside.
     """
 
-    __slots__ = ("depth", "fixed")
+    __slots__ = ("chosen", "depth", "fixed")
 
     def __init__(self, outer: Scope | None, fixed: bool = False) -> None:
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.fixed = fixed
+        self.chosen: dict[Any, Any] = {}  # extents that were computed in it, by what they are of
 
 
 Shape: TypeAlias = tuple[Extent, ...]
+
+
+def innermost_scope() -> Scope | None:
+    """The innermost body that is being traced."""
+    return _open.all[-1] if _open.all else None
 
 
 class Node:

@@ -29,7 +29,7 @@ from weft.frontend.extent import (
     record,
     variable_value,
 )
-from weft.frontend.graph import Node, size_scalar
+from weft.frontend.graph import Node, innermost_scope, size_scalar
 from weft.ops.dtypes import DType
 from weft.sizes import Fact, Poly
 
@@ -256,8 +256,19 @@ def require_one_shape(node: Node, depth: int = 0) -> None:
 
 
 def choose(operation: str, left: Extent, right: Extent) -> Extent:
-    """The extent that a scalar operation on two extents gives."""
-    return extent_of(apply(operation, size_scalar(left), size_scalar(right)))
+    """The extent that a scalar operation on two extents gives; asked again in a body, the same."""
+
+    def made() -> Extent:
+        return extent_of(apply(operation, size_scalar(left), size_scalar(right)))
+
+    scope = innermost_scope()
+    if scope is None:
+        return made()
+    key = operation, left.poly, right.poly
+    if key not in scope.chosen:
+        scope.chosen[key] = made()
+    found: Extent = scope.chosen[key]
+    return found
 
 
 extents.choose = choose

@@ -13,9 +13,11 @@ from weft.frontend import extent as extents
 from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import common_dtype
 from weft.frontend.extent import Extent
-from weft.frontend.graph import Lambda, Node, make
+from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.functions import traced
+from weft.functions.creation import filled
 from weft.kernel.frame import Frame, Unbound
+from weft.kernel.syntax import is_result
 from weft.kernel.values import Cell, Reference
 
 
@@ -114,11 +116,12 @@ class _Choice:
         return len(self.pairs) - 1
 
     def variable(self, name: str) -> Any:
-        values = []
-        for side in self.sides:
-            if name not in side.variables:
+        values = [side.variables.get(name) for side in self.sides]
+        bound = [name in side.variables for side in self.sides]
+        if not all(bound):
+            if not is_result(name):
                 return Unbound(self.frame.place(self.node))
-            values.append(side.variables[name])
+            values[bound.index(False)] = _nothing(values[bound.index(True)])
         if any(isinstance(value, Unbound) for value in values):
             return Unbound(self.frame.place(self.node))
         return self.value(values, name)
@@ -210,6 +213,17 @@ class _Choice:
                 return self.frame.memory.make(found, self.frame.place(self.node))
             return found
         return value
+
+
+def _nothing(like: Any) -> Any:
+    """What a result is where there is none: never looked at, of the type of one that is."""
+    if isinstance(like, Reference):
+        node = like.read()._node
+        return Array(filled(scalar_constant(0, node.dtype), node.shape))
+    if isinstance(like, Array | bool | int | float | complex | Extent):
+        node = node_of(like)
+        return Array(scalar_constant(0, node.dtype, weak=node.weak))
+    return like
 
 
 def _alike(first: Any, second: Any) -> bool:

@@ -22,8 +22,16 @@ from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import make
 from weft.functions.interoperability import _RENAMED
+from weft.kernel import selection
 from weft.kernel.frame import Frame, all_plain, is_traced, plain
-from weft.kernel.values import KeyView, PermutedView, Reference, ReshapedView, replaced
+from weft.kernel.values import (
+    KeyView,
+    PermutedView,
+    Reference,
+    ReshapedView,
+    Selection,
+    replaced,
+)
 from weft.ops.dtypes import DType
 
 
@@ -82,8 +90,13 @@ def _known(
     traced = is_traced(arguments) or is_traced(list(named.values())) or _has_extent(arguments)
     if not traced and module in _PURE:
         return frame.constant(function(*arguments, **named))
+    selects = any(isinstance(argument, Selection) for argument in arguments)
     if isinstance(function, np.ufunc) and is_traced(arguments):
         return _ufunc(frame, node, function, arguments, named)
+    if selects and len(arguments) == 1 and not named:
+        return selection.method(frame, node, arguments[0], name)
+    if selects:
+        selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
     if module in ("math", "cmath"):
         return _math(frame, node, name, arguments)
     if module.split(".")[0] == "weft" and callable(function):
@@ -125,8 +138,10 @@ def _ufunc(
             node, f"np.{function.__name__}" + (f" with {', '.join(named)}" if named else ""),
             "a function that weft has: see dir(weft)",
         )  # fmt: skip
-    result = own(*arguments)
-    return result if dtype is None else functions.astype(result, dtype)
+    result = selection.lifted(frame, node, own, arguments)
+    if dtype is None:
+        return result
+    return selection.lifted(frame, node, lambda made: functions.astype(made, dtype), [result])
 
 
 def _numpy(
@@ -346,8 +361,11 @@ def write(
             node, f"a write to an array that cannot be written: {cell.refusal}",
             "an argument, or an array made in the kernel",
         )  # fmt: skip
-    key = Ellipsis if key is None else key
-    part = KeyView(key).put(target.read(), plain(value), combine)
+    if isinstance(value, Selection):
+        part = selection.written(frame, node, target.read(), key, value)
+    else:
+        key = Ellipsis if key is None else key
+        part = KeyView(key).put(target.read(), plain(value), combine)
     frame.memory.write(cell, replaced(cell.array, target.views, part))
 
 
@@ -389,6 +407,10 @@ def _method(
             return reference.through(PermutedView(order))
         if name in ("reshape", "ravel") and not named:
             return _reshaped(reference, name, arguments)
+    if isinstance(reference, Selection):
+        if arguments or named:
+            selection.refuse(frame, node, f"{name} of elements that a mask selects")
+        return selection.method(frame, node, reference, name)
     array = plain(reference)
     if name in ("copy", "flatten"):
         return Array(array._node) if name == "copy" else array.ravel()

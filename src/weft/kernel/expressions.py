@@ -7,19 +7,16 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array, node_of
 from weft.errors import TracingError, interpreting
-from weft.frontend import graph, operations, symbolic
 from weft.frontend.elementwise import apply, as_dtype, python_value
-from weft.frontend.extent import Extent
-from weft.frontend.graph import Node
 from weft.functions import where
-from weft.kernel import branches, calls
+from weft.kernel import branches, calls, selection
 from weft.kernel.frame import Frame, is_traced, plain
+from weft.kernel.keys import is_view, resolved
+from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
-from weft.kernel.values import KeyView, PermutedView, Reference
+from weft.kernel.values import KeyView, PermutedView, Reference, Selection
 from weft.ops.dtypes import DType
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -52,7 +49,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
         case ast.UnaryOp(ast.Not(), operand):
             return negated(truth(frame, operand))
         case ast.UnaryOp(op, operand):
-            return _UNARY[type(op)](plain(evaluate(frame, operand)))
+            return lifted(frame, node, _UNARY[type(op)], [plain(evaluate(frame, operand))])
         case ast.Compare():
             return _compare(frame, node)
         case ast.BoolOp(op, operands):
@@ -112,7 +109,7 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
     left, right = plain(left), plain(right)
     try:
         with interpreting(frame.place(node)):
-            return BINARY[type(op)](left, right)
+            return lifted(frame, node, BINARY[type(op)], (left, right))
     except TypeError as error:
         if isinstance(error, TracingError) or is_traced(left) or is_traced(right):
             raise
@@ -191,7 +188,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Any:
     result: Any = True
     for op, comparator in zip(node.ops, node.comparators, strict=True):
         right = plain(evaluate(frame, comparator))
-        one = _COMPARE[type(op)](left, right)
+        one = lifted(frame, node, _COMPARE[type(op)], (left, right))
         if result is True:
             result = one
         elif not is_traced(result) and not result:
@@ -252,18 +249,11 @@ def _entry(entry: Any) -> Any:
     return plain(entry)
 
 
-def is_view(key: Any) -> bool:
-    """Whether NumPy gives a view for a key."""
-    entries = key if isinstance(key, tuple) else (key,)
-    return not any(
-        isinstance(entry, list | np.ndarray) or (isinstance(entry, Array) and entry.ndim)
-        for entry in entries
-    )
-
-
 def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
     if isinstance(value, Array) and value.ndim:
         value = frame.memory.make(value)
+    if isinstance(value, Selection):
+        selection.refuse(frame, node, "an index into elements that a mask selects")
     if not isinstance(value, Reference):
         if isinstance(value, Array):
             frame.refuse(node, "an index into a number", "an array")
@@ -275,48 +265,13 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         return value[key]
     with interpreting(frame.place(node)):
         array = value.read()
-        key = from_start(array, key)
+        if is_mask(key, array):
+            return Selection(array, key)
+        key = resolved(frame, array, key)
         part = array[key]
     if not is_view(key):
         return part
     return value.through(KeyView(key)) if part.ndim else part
-
-
-def from_start(array: Array, key: Any) -> Any:
-    """A key whose scalar indices count from the start, or are told apart where they are used.
-
-    Weft's own affine indices do not count from the end; Python's do.
-    """
-    entries = list(key) if isinstance(key, tuple) else [key]
-    shape = array._node.shape
-    used = [e for e in entries if e is not None and e is not Ellipsis]
-    if len(used) > len(shape) or any(isinstance(e, Array) and e.dtype == bool for e in used):
-        return key  # refused, or a mask, by indexing itself
-    axis = 0
-    for number, entry in enumerate(entries):
-        if entry is Ellipsis:
-            axis += len(shape) - len(used)
-            continue
-        if entry is None:
-            continue
-        if isinstance(entry, Array) and not entry.ndim and entry._node.dtype.is_integer:
-            entries[number] = Array(_counted(entry._node, shape[axis]))
-        axis += 1
-    return tuple(entries) if isinstance(key, tuple) else entries[0]
-
-
-def _counted(node: Node, length: Extent) -> Node:
-    """An index that may be negative, so that indexing tells; one that may not, as it is."""
-    node = as_dtype(node, DType.I64)
-    if not graph.is_index(node):
-        return node
-    extent = symbolic.extent_of(node)
-    try:
-        if extent.is_nonnegative():
-            return node
-        return graph.size_scalar(extent + length)
-    except TracingError:
-        return graph.make(operations.Cast(DType.I64), (node,), (), DType.I64)
 
 
 def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
@@ -326,6 +281,8 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
                 return getattr(value, name)
             return calls.Method(value, name)
         value = frame.memory.make(value)
+    if isinstance(value, Selection):
+        return value.array.dtype if name == "dtype" else calls.Method(value, name)
     if not isinstance(value, Reference):
         try:
             return frame.constant(getattr(value, name))

@@ -12,8 +12,9 @@ import numpy as np
 
 from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UnsupportedError
+from weft.frontend.extent import Extent
 from weft.kernel.syntax import Source, last_reads
-from weft.kernel.values import Memory, Reference
+from weft.kernel.values import Memory, Reference, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Trace:
         Where the `prange` loops stand, and what they count.
     constants : dict
         Arrays of closures, by id.
+    cuts : dict
+        By where they were made, and their bounds: lengths, and slices of these (`keys`).
     call : callable
         Interprets a user's function: `call(trace, function, arguments, by_keyword)`.
     """
@@ -42,6 +45,7 @@ class Trace:
     call: Callable[..., Any]
     parallel: dict[Place, str] = field(default_factory=dict)
     constants: dict[int, Reference] = field(default_factory=dict)
+    cuts: dict[Any, list[tuple[Extent, slice]]] = field(default_factory=dict)
     depth: int = 0  # of calls
 
 
@@ -153,7 +157,7 @@ def is_traced(value: Any) -> bool:
     """Whether a value is an array or a scalar of the program that is being traced."""
     if isinstance(value, tuple | list):
         return any(map(is_traced, value))
-    return isinstance(value, Array | Reference)
+    return isinstance(value, Array | Reference | Selection)
 
 
 def all_plain(values: Sequence[Any]) -> list[Any]:

@@ -19,13 +19,13 @@ from weft.kernel.expressions import (
     assign_names,
     binary,
     evaluate,
-    from_start,
     index,
     negated,
     subscript,
     truth,
 )
 from weft.kernel.frame import Frame, Trace, all_plain, plain
+from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference
 
@@ -167,7 +167,7 @@ def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None
         held[key] = value
         return
     if isinstance(held, Reference):
-        key = from_start(held.read(), key)
+        key = resolved(frame, held.read(), key)
     calls.write(frame, node, held, value, key)
 
 
@@ -232,11 +232,6 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
     bounds, parallel = _range(frame, node)
 
     def run() -> None:
-        if returns(node.body):
-            frame.refuse(
-                node, "a return inside of a loop", "a return after it",
-                "a variable that holds the result, and break",
-            )  # fmt: skip
         execute(frame, node.body)
 
     if bounds is not None:
@@ -312,11 +307,6 @@ def _one_by_one(frame: Frame, node: ast.For, values: list[Any]) -> Returned | No
 
 
 def _while(frame: Frame, node: ast.While) -> Returned | None:
-    if returns(node.body):
-        frame.refuse(
-            node, "a return inside of a loop", "a return after it",
-            "a variable that holds the result, and break",
-        )  # fmt: skip
     loops.while_traced(
         frame, node, lambda: truth(frame, node.test), lambda: execute(frame, node.body)
     )

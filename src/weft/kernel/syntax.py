@@ -114,6 +114,11 @@ def left_flag(loop: ast.For | ast.While) -> str | None:
     return getattr(loop, "left", None)
 
 
+def is_result(name: str) -> bool:
+    """Whether a variable holds what a `return` in a loop gave."""
+    return name.startswith(".result")
+
+
 class _Jumps:
     """`break` and `continue` as boolean variables, under which the rest is not done.
 
@@ -134,13 +139,20 @@ class _Jumps:
         done: list[ast.stmt] = []
         for position, statement in enumerate(statements):
             if loop is not None and isinstance(statement, ast.Break | ast.Continue):
+                loop.broken |= isinstance(statement, ast.Break)
                 flag = loop.left() if isinstance(statement, ast.Break) else loop.skipped()
                 done.append(_assign(flag, True, statement))
                 return done
+            if loop is not None and isinstance(statement, ast.Return):
+                return [*done, *loop.given(statement), _assign(loop.left(), True, statement)]
             before = set() if loop is None else set(loop.raised)
             if loop is not None:
                 loop.raised.clear()
             done.append(self.statement(statement, loop))
+            if own := getattr(statement, "returned", None):
+                flag, after = own
+                done.insert(-1, _assign(flag, False, statement))
+                done += self.block([after], loop)
             if loop is not None:
                 flags = sorted(loop.raised)
                 loop.raised |= before
@@ -168,6 +180,9 @@ class _Jumps:
             statement.body = [*first, *body]
             if own.breaks:
                 statement.left = next(iter(own.breaks))  # type: ignore[union-attr]
+            if own.returned is not None:
+                flag = f".returned{own.number}"
+                statement.returned = flag, own.after(statement)  # type: ignore[union-attr]
         return statement
 
 
@@ -179,6 +194,45 @@ class _Loop:
         self.breaks: set[str] = set()
         self.continues: set[str] = set()
         self.raised: set[str] = set()  # those set since the last statement began
+        self.broken = False  # by a `break` that the user wrote
+        self.returned: list[str] | str | None = None  # variables of what a return gave
+
+    def given(self, statement: ast.Return) -> list[ast.stmt]:
+        """What stands for a `return` before the loop is left."""
+        value = statement.value
+        parts: list[ast.expr] = []
+        kind: list[str] | str = ""
+        if isinstance(value, ast.Tuple):
+            parts = value.elts
+            kind = [f".result{self.number}.{k}" for k in range(len(parts))]
+        elif value is not None and not _is_none(value):
+            parts, kind = [value], f".result{self.number}"
+        if self.returned not in (None, kind):
+            kind = f".result{self.number}"  # of different kinds: refused where they are joined
+            parts = [value or ast.Constant(None)]
+        self.returned = kind
+        names = kind if isinstance(kind, list) else [kind]
+        made = [
+            ast.Assign([ast.Name(name, ast.Store())], part)
+            for name, part in zip(names, parts, strict=False)
+        ]
+        done = [ast.fix_missing_locations(ast.copy_location(m, statement)) for m in made]
+        return [*done, _assign(f".returned{self.number}", True, statement)]
+
+    def after(self, loop: ast.stmt) -> ast.If:
+        """What follows the loop: the `return`, if there was one."""
+        value: ast.expr | None = None
+        if isinstance(self.returned, list):
+            value = ast.Tuple([ast.Name(name, ast.Load()) for name in self.returned], ast.Load())
+        elif self.returned:
+            value = ast.Name(self.returned, ast.Load())
+        test: ast.expr = ast.Name(f".returned{self.number}", ast.Load())
+        ends = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)
+        if ends and not self.broken:
+            test = ast.Constant(True)  # nothing else leaves it
+        made = ast.copy_location(ast.If(test, [ast.Return(value)], []), loop)
+        made.lineno, made.col_offset = loop.end_lineno or 0, (loop.end_col_offset or 0) + 1
+        return ast.fix_missing_locations(made)
 
     def left(self) -> str:
         return self._raise(self.breaks, f".left{self.number}")
@@ -190,6 +244,10 @@ class _Loop:
         kind.add(flag)
         self.raised.add(flag)
         return flag
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _assign(name: str, value: bool, at: ast.stmt) -> ast.stmt:

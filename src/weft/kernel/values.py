@@ -107,6 +107,14 @@ class Reference:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """What a mask selects of an array of its shape; NumPy has the elements in one dimension."""
+
+    array: Array
+    mask: Array
+
+
 def replaced(array: Array, views: Sequence[View], part: Array) -> Array:
     """An array with another part where views show one."""
     if not views:
@@ -152,13 +160,15 @@ class Memory:
         return Reference(Cell(array, len(self.regions), place))
 
     def write(self, cell: Cell, array: Array) -> None:
+        before = cell.array
         for region in reversed(self.regions):
             if region.depth <= cell.depth:
                 break
             if cell not in region.journal:
                 if region.carried is not None and cell not in region.carried:
                     raise NotCarried(region, cell)
-                region.journal[cell] = cell.array
+                region.journal[cell] = before
+            before = region.journal[cell]  # that of the region around
         cell.array = array
 
     def enter(self, carried: set[Cell] | None = None) -> Region:

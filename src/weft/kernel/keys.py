@@ -1,0 +1,90 @@
+"""Keys of arrays in a user's function: as Python counts them, and as Weft does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.errors import TracingError
+from weft.frontend import graph, layout, operations, symbolic
+from weft.frontend.elementwise import as_dtype
+from weft.frontend.extent import Extent, decide_equal
+from weft.frontend.graph import Node
+from weft.frontend.indexing import index_node
+from weft.kernel.frame import Frame
+from weft.ops.dtypes import DType
+
+
+def is_view(key: Any) -> bool:
+    """Whether NumPy gives a view for a key."""
+    entries = key if isinstance(key, tuple) else (key,)
+    return not any(
+        isinstance(entry, list | np.ndarray) or (isinstance(entry, Array) and entry.ndim)
+        for entry in entries
+    )
+
+
+def resolved(frame: Frame, array: Array, key: Any) -> Any:
+    """A key whose scalar indices count from the start, or are told apart where they are used.
+
+    Weft's own affine indices do not count from the end; Python's do. One slice between traced
+    bounds, of dimensions of one length, has one length.
+    """
+    entries = list(key) if isinstance(key, tuple) else [key]
+    shape = array._node.shape
+    used = [e for e in entries if e is not None and e is not Ellipsis]
+    if len(used) > len(shape) or any(isinstance(e, Array) and e.dtype == bool for e in used):
+        return key  # refused, or a mask, by indexing itself
+    axis = 0
+    for number, entry in enumerate(entries):
+        if entry is Ellipsis:
+            axis += len(shape) - len(used)
+            continue
+        if entry is None:
+            continue
+        if isinstance(entry, Array) and not entry.ndim and entry._node.dtype.is_integer:
+            entries[number] = Array(_counted(entry._node, shape[axis]))
+        elif isinstance(entry, slice):
+            entries[number] = _clamped(frame, entry, shape[axis])
+        axis += 1
+    return tuple(entries) if isinstance(key, tuple) else entries[0]
+
+
+def _counted(node: Node, length: Extent) -> Node:
+    """An index that may be negative, so that indexing tells; one that may not, as it is."""
+    node = as_dtype(node, DType.I64)
+    if not graph.is_index(node):
+        return node
+    extent = symbolic.extent_of(node)
+    try:
+        if extent.is_nonnegative():
+            return node
+        return graph.size_scalar(extent + length)
+    except TracingError:
+        return graph.make(operations.Cast(DType.I64), (node,), (), DType.I64)
+
+
+def _clamped(frame: Frame, entry: slice, length: Extent) -> slice:
+    """A slice between bounds that data decide, cut to the dimension as Python does.
+
+    Where another dimension was cut so that has the same length in this call, it has it in all
+    calls of this program, and the cut is the same.
+    """
+    bounds = (entry.start, entry.stop)
+    if entry.step is not None or length.symbols:
+        return entry
+    if not all(isinstance(bound, Array) and not bound.ndim for bound in bounds):
+        return entry
+    start, stop = (symbolic.extent_of(index_node(bound._node)) for bound in bounds)
+    if not (stop - start).symbols:
+        return entry  # of a known length, at a place that is checked
+    cuts = frame.trace.cuts.setdefault((graph.innermost_scope(), start.poly, stop.poly), [])
+    for other, cut in cuts:
+        if other.value == length.value and decide_equal(other, length):
+            return cut
+    first, _, _ = layout.slice_bounds(slice(start, None), length)
+    _, last, _ = layout.slice_bounds(slice(None, stop), length)
+    cuts.append((length, slice(first, last)))
+    return cuts[-1][1]
