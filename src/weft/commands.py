@@ -35,18 +35,20 @@ def weft() -> None:
 def devices() -> None:
     """List the devices that programs can run on, and the compiler."""
     import weft as wf
+    from weft.runtime.devices.cpu import cores_of, parts
     from weft.runtime.devices.others import others
     from weft.runtime.memory import default_limit, format_bytes
     from weft.runtime.threads import threads
     from weft.runtime.toolchain import find_compiler
 
-    for device in wf.devices()[:1]:
-        click.echo(device)
+    click.echo(wf.devices()[0])
     compiler = find_compiler()
     found = "none: programs are interpreted" if compiler is None else compiler.describe()
     click.echo(f"  compiler       {found}")
     click.echo(f"  threads        {threads()}")
     click.echo(f"  memory limit   {format_bytes(default_limit())} by default")
+    for name in parts():
+        click.echo(f"{name}: core {cores_of(name)[0]} alone")
     for found_device in others():
         click.echo(found_device.describe())
 

@@ -275,3 +275,24 @@ def test_interrupted_devices_stop_soon() -> None:
     ):
         wf.jit(lambda a: wf.map(long, a))(x)
     assert not [t for t in threading.enumerate() if t.name.startswith("weft-cpu")]
+
+
+def test_the_plan_says_who_does_what() -> None:
+    function, arguments = PROGRAMS["pairs"]
+    with wf.config(devices=TWO):
+        text = str(wf.explain(lambda: function(*map(wf.asarray, arguments))))
+    assert "smaller towards the end, spread over 2 devices" in text
+    for name in TWO:
+        assert f"on {name}: boxes of at most 175, one at a time; each has up to" in text
+    assert "50% is done beside other boxes" in text
+    assert "takes roughly" in text
+
+
+def test_a_profile_has_a_row_for_each_device(tmp_path: Path) -> None:
+    with wf.config(devices=TWO), all_begin(2), wf.profile() as measured:
+        computed("pairs")
+    measured.save(tmp_path / "trace.json")
+    measured.save(tmp_path / "timeline.svg")
+    for name in ("trace.json", "timeline.svg"):
+        text = (tmp_path / name).read_text()
+        assert all(f"{device} compute" in text for device in TWO)

@@ -58,7 +58,8 @@ def quickest(
             planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
             predicted = seconds(work, device.rates, slots)
             if scheduler.fits(planned) and (best is None or predicted < best.seconds):
-                best = replace(planned, seconds=predicted)
+                alone = seconds(work, device.rates, 1)
+                best = replace(planned, seconds=predicted, serial_seconds=alone)
         if best is not None and predicted > _HOPELESS * best.seconds:
             break
     if best is None:

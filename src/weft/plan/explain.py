@@ -147,6 +147,8 @@ def _stages(plan: Plan) -> Iterator[Line]:
     for number, stage in enumerate(plan.stages, start=1):
         yield Line(1, f"stage {number}: {stage.stage.reason}")
         yield Line(2, _boxes(stage))
+        yield from _shares(stage)
+        yield from _prediction(stage)
         yield Line(
             2,
             f"peak {size_text(stage.peak_bytes)}: whole arrays {size_text(stage.held)}, "
@@ -172,12 +174,49 @@ def _boxes(stage: PlannedStage) -> str:
     if boxes.count == 1:
         return f"one box; {moved}"
     flight = f"{stage.depth} in flight" if stage.depth > 1 else "one after another"
+    if stage.shares:
+        flight = f"smaller towards the end, spread over {len(stage.shares)} devices"
+        return f"{boxes.count} boxes of up to {boxes.extent} along {boxes.unit}, {flight}; {moved}"
     if stage.code.device is not None:
         flight = (
             f"{stage.slots} at once on {stage.code.device.name} "
             f"({size_text(stage.device_bytes)} of {size_text(stage.code.device.limit)} there)"
         )
     return f"{boxes.count} boxes of {boxes.extent} along {boxes.unit}, {flight}; {moved}"
+
+
+def _shares(stage: PlannedStage) -> Iterator[Line]:
+    """The devices that boxes are spread over, and what a box takes there."""
+    for share in stage.shares:
+        slots = "one at a time" if share.slots == 1 else f"{share.slots} at once"
+        text = (
+            f"on {share.device}: boxes of at most {share.largest}, {slots}; "
+            f"each has up to {size_text(share.host_bytes)} of buffers"
+        )
+        if share.device_bytes:
+            text += f", {size_text(share.device_bytes)} there for all"
+        yield Line(2, text)
+
+
+def _prediction(stage: PlannedStage) -> Iterator[Line]:
+    """How long the stage should take, and what of it is done beside something else."""
+    if not stage.seconds:
+        return
+    text = f"takes roughly {_duration(stage.seconds)}"
+    if stage.serial_seconds > stage.seconds:
+        saved = 1 - stage.seconds / stage.serial_seconds
+        text += (
+            f"; {_duration(stage.serial_seconds)} one box after another, of which "
+            f"{saved:.0%} is done beside other boxes"
+        )
+    yield Line(2, text)
+
+
+def _duration(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
 
 
 def _windows(plan: Plan, stage: PlannedStage) -> Iterator[Line]:

@@ -297,7 +297,9 @@ class PlannedStage:
     device_bytes : int
         What they take of its memory, together.
     seconds : float
-        How long it takes on a device, predicted.
+        How long it takes on a device, or several, predicted.
+    serial_seconds : float
+        How long with one box after another.
     peak_bytes : int
         All that is allocated while this stage runs, resident arrays included.
     bytes_written : int
@@ -356,6 +358,7 @@ class PlannedStage:
     unit: int = 1
     least: int = 1
     seconds: float = 0.0
+    serial_seconds: float = 0.0
     at_once: float = 0.5
     smaller: PlannedStage | None = None
 

@@ -29,6 +29,7 @@ _LEAST_PARTS = 32  # for each device, that the boxes at the end are as small as
 _AT_ONCE = 0.5  # how much of what would be its part a device takes
 _CALL_PARTS, _CALL_AT_ONCE = 4, 0.75  # of library calls, which are even, and slow if small
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
+_OPERATIONS, _BYTES = 2e10, 1e10  # that a core does, and moves, in a second; for `explain` alone
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
 
 
@@ -196,6 +197,8 @@ class _Sharing:
         boxes = self._expected()
         base = self.first.with_depth(boxes, 1, 1)
         self.first.code.check(self.first.values(boxes))
+        moved = base.bytes_read + base.bytes_written
+        serial = max(_work(self.first) / _OPERATIONS, moved / _BYTES)
         kernels = [f"{k} on {m.processor.device}" for m in self.members for k in self._kernels(m)]
         return replace(
             base,
@@ -208,6 +211,8 @@ class _Sharing:
             unit=self.unit,
             least=self.least,
             at_once=self.at_once,
+            seconds=serial / len(self.members),
+            serial_seconds=serial,
         )
 
     def _kernels(self, member: _Member) -> tuple[str, ...]:
