@@ -63,6 +63,14 @@ def test_changed(name: str, golden: Callable[[str], None]) -> None:
     assert show(distribute(made)) == show(made)
 
 
+def test_nested_kernels() -> None:
+    text = TEXT.replace("BODY", CHANGED["scaled"]).replace(
+        "kernel (i < n, j < n) {", "kernel (i < n) {\n let e: f64[n] = kernel (j < n) {"
+    ).replace("    in s\n  }\n  in c", "    in s\n  }\n  in e\n  }\n  in c")  # fmt: skip
+    flat = distribute(parse(TEXT.replace("BODY", CHANGED["scaled"])))
+    assert show(distribute(parse(text))) == show(flat)
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_kept(name: str) -> None:
     program = parse(TEXT.replace("BODY", KEPT[name]))

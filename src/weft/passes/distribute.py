@@ -22,6 +22,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.fun.contractions import Contraction, contraction, instead
+from weft.passes.flatten import joined
 from weft.passes.terms import Term, terms
 
 
@@ -35,8 +36,9 @@ def distribute(program: fun.Program) -> fun.Program:
     def statement(let: fun.Let) -> fun.Let:
         if not isinstance(let.expr, fun.Kernel):
             return walk.map_let(let, body)
-        found = contraction(let.expr)
-        expr = None if found is None else _distributed(let.expr, found, names)
+        kernel = joined(let.expr)
+        found = contraction(kernel)
+        expr = None if found is None else _distributed(kernel, found, names)
         return let if expr is None else replace(let, expr=expr)
 
     return replace(program, body=body(program.body))
