@@ -10,6 +10,7 @@ from loops.agree import agrees
 
 import weft as wf
 from weft.errors import OutOfBoundsError
+from weft.fun import nodes as fun
 from weft.runtime import incore
 
 RANDOM = np.random.default_rng(12)
@@ -156,3 +157,26 @@ def test_an_error_in_the_middle_leaves_what_was_written() -> None:
         fill(a, np.array([0, 99]), x)
     assert set(a.tolist()) <= {0.0, 7.0}
     assert set(x.tolist()) <= {0.0, 1.0}
+
+
+def lower_triangle(c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in wf.prange(i + 1):
+            c[i, j] = 2 * c[i, j]
+
+
+def test_a_triangle_of_a_square_has_the_extents_of_its_array() -> None:
+    """There are as many rows as columns, in this call: the array is replaced, and not reshaped."""
+    c = np.arange(25.0).reshape(5, 5)
+    kernel = wf.kernel(lower_triangle)
+    expected = np.tril(2 * c) + np.triu(c, 1)
+    program = kernel.trace(c)
+    (result,) = program.body.results
+    assert isinstance(program.body.statements[-1].expr, fun.Kernel)
+    assert result.type == program.params[0].type
+    kernel(c)
+    np.testing.assert_array_equal(c, expected)
+    oblong = np.arange(15.0).reshape(3, 5)
+    expected = np.tril(2 * oblong) + np.triu(oblong, 1)
+    kernel(oblong)
+    np.testing.assert_array_equal(oblong, expected)

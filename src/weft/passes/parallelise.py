@@ -20,6 +20,7 @@ Inner loops go first: then a nest is an update by a kernel at each level.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,7 @@ from weft.ops.dtypes import DType
 from weft.passes import accumulation
 from weft.passes.branch_writes import branch_writes
 from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
+from weft.passes.flatten import joined
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
 from weft.passes.places_written import Aggregate, aggregate
@@ -96,15 +98,32 @@ def parallelise(
 
 def _replaced_wholly(body: fun.Body) -> fun.Body:
     """let y = update x[0:n] = v => let y = reshape v (n), where x has n elements"""
-    statements = []
+    statements: list[fun.Let] = []
+    uses = Counter(walk.uses(body))
     for let in body.statements:
         expr = walk.map_bodies(let.expr, _replaced_wholly)
         if isinstance(expr, fun.Update) and isinstance(expr.value, fun.Var):
             shape = expr.array.type.shape if isinstance(expr.array.type, fun.Array) else ()
             if expr.dims == tuple(fun.Span(ZERO, extent) for extent in shape):
-                expr = fun.Reshape(expr.value, shape)
+                value = expr.value
+                if statements and statements[-1].pattern == (value,) and uses[value.name] == 1:
+                    statements[-1] = _of_shape(statements[-1], shape)
+                    (value,) = statements[-1].pattern
+                expr = fun.Reshape(value, shape)
         statements.append(let if expr is let.expr else replace(let, expr=expr))
     return fun.Body(tuple(statements), body.results)
+
+
+def _of_shape(let: fun.Let, shape: tuple[Size, ...]) -> fun.Let:
+    """A kernel over extents that are known to be those of `shape`, over these: an array's own."""
+    if not isinstance(let.expr, fun.Kernel):
+        return let
+    kernel = joined(let.expr)
+    if len(kernel.space) != len(shape):
+        return let
+    space = tuple(fun.Range(r.index, e) for r, e in zip(kernel.space, shape, strict=True))
+    var = fun.Var(let.pattern[0].name, fun.Array(let.pattern[0].type.dtype, shape))
+    return replace(let, pattern=(var,), expr=replace(kernel, space=space))
 
 
 @dataclass(slots=True)
