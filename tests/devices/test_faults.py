@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -150,5 +151,38 @@ def test_interrupted_while_boxes_are_in_flight() -> None:
     ):
         run()
     check(run(), expected)
+    on.trim()
+    assert on.used == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["Buffer", "CommandQueue", "enqueue_copy", "enqueue_nd_range_kernel", "link_program"],
+)
+def test_beside_the_cpu_nothing_is_lost(function: str) -> None:
+    """Boxes that the device fails at, the CPU does."""
+    on = device()
+    x = np.linspace(0, 9, 400_000)
+
+    def function_of(text: str) -> Any:
+        scale = float(len(text)) + hash(function) % 1000  # code that no other test has compiled
+        return wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + scale) + wf.exp(-a))
+
+    for number, error in enumerate((lost(on), full(on))):
+        for at in (1, 2, 4):
+            run = function_of("x" * (3 * number + at))
+            on.trim()
+            on._free_slots.clear()
+            with wf.config(devices=["cpu"]):
+                expected = run(x)
+            with (
+                wf.config(devices=["cpu:0", on.name]),
+                failing(on, function, at, error) as faulty,
+                warnings.catch_warnings(record=True) as told,
+            ):
+                warnings.simplefilter("always")
+                np.testing.assert_allclose(run(x), expected, rtol=1e-12)
+            if faulty.calls < at and told:
+                raise AssertionError(f"left out for no reason: {told[0].message}")
     on.trim()
     assert on.used == 0

@@ -1,29 +1,20 @@
-"""Running a plan: boxes are read ahead, computed, and written behind.
-
-The calling thread computes, on all threads of the pool; reader threads fill the staging
-buffers of the boxes to come, and writer threads empty those of the boxes before. Direct
-inputs are passed where they lie; results in memory are computed in place.
-"""
+"""Running a plan, stage by stage: on one device (`pipeline`), or on several (`scheduler`)."""
 
 from __future__ import annotations
 
 import math
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.errors import MemoryLimitError, SourceError
-from weft.plan.nodes import Held, Output, Pending, Plan, PlannedStage, Window, memory_sink
-from weft.plan.protocols import Box, Sink, Source
+from weft.plan.nodes import Output, Plan, PlannedStage, memory_sink
+from weft.plan.protocols import Sink, Source
 from weft.runtime import profile
 from weft.runtime.memory import Pool
+from weft.runtime.pipeline import Pipeline
 from weft.runtime.scheduler import Destination, SharedStage, box_of
 from weft.runtime.scratch import scratch_array
 from weft.runtime.shares import Interval
@@ -31,10 +22,6 @@ from weft.runtime.shares import Interval
 Array: TypeAlias = npt.NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called after each box with the bytes moved so far and in all."""
-
-_READERS = 4
-_WRITERS = 2
-_PIECE = 4 << 20  # a read is shared among readers in pieces of at least so many bytes
 
 
 def execute(
@@ -64,7 +51,7 @@ def execute(
     """
     sinks = list({id(sink): sink for sink in plan.sinks if sink is not None}.values())
     arrays = max((stage.peak_bytes for stage in plan.stages), default=0)  # without allowance
-    run = _Run(plan, progress, pool or Pool(limit=arrays))
+    run = Running(plan, progress, pool or Pool(limit=arrays))
     try:
         for stage in plan.stages:
             run.stage(stage)
@@ -98,7 +85,7 @@ def _abort(sink: Sink, error: BaseException) -> None:
         error.add_note(f"while {sink.describe()} was cleaned up: {second!r}")
 
 
-class _Run:
+class Running:
     """What is in memory while a plan runs."""
 
     def __init__(self, plan: Plan, progress: Progress | None, pool: Pool) -> None:
@@ -135,7 +122,7 @@ class _Run:
         """A stage that one device runs; again in smaller boxes, where its memory is too small."""
         before = self.moved
         try:
-            _StageRun(self, planned).run()
+            Pipeline(self, planned).run()
         except MemoryLimitError:
             if planned.smaller is None:
                 raise
@@ -217,304 +204,6 @@ class _Run:
         return found
 
 
-class _StageRun:
-    """One stage: its buffers, its threads, its boxes."""
-
-    def __init__(self, run: _Run, planned: PlannedStage) -> None:
-        self.run_ = run
-        self.planned = planned
-        self.stage = planned.stage
-        self.boxes = planned.boxes
-        self.pool = run.pool
-        self.plan = run.plan
-        self.stopping = threading.Event()
-        self.before = run.moved
-        self.each = (planned.bytes_read + planned.bytes_written) / max(self.boxes.count, 1)
-        self.held: Held | None = None
-        self.workspace = self.pool.empty((planned.workspace,), np.uint8)
-        self.windows: list[Callable[[int], Array]] = [
-            self._input(number, window) for number, window in enumerate(self.stage.windows)
-        ]
-        self.staged = [
-            (number, window)
-            for number, window in enumerate(self.stage.windows)
-            if planned.where[number] == "staged"
-        ]
-        self.carried = self._carries()
-        self.written: list[tuple[int, Output, Sequence[Sink], Array | None]] = []
-        self.outputs: list[Callable[[int], Array]] = [
-            self._output(number, output) for number, output in enumerate(self.stage.outputs)
-        ]
-        self.sources = [
-            source
-            for window in self.stage.windows
-            if isinstance(source := self.plan.inputs.get(window.array), Source)
-        ]
-        self.resumable = not self.carried and all(
-            array is None and sinks for _, _, sinks, array in self.written
-        ) and len(self.written) == len(self.stage.outputs)  # fmt: skip
-
-    # ------------------------------------------------------------ arguments of a box
-
-    def _input(self, number: int, window: Window) -> Callable[[int], Array]:
-        """A function of the box: what the window holds."""
-        if self.planned.where[number] == "staged":
-            return self._staged_view(
-                self.planned.input_bytes[number], window.array, window.axis,
-                window.lower, window.upper,
-            )  # fmt: skip
-        array = self.run_.array(window.array)
-        if window.axis is None:
-            return lambda box: array
-        return self._part(array, window.axis, window.lower, window.upper)
-
-    def _part(self, array: Array, axis: int, lower: str, upper: str) -> Callable[[int], Array]:
-        lows, highs = self._bounds(lower, upper)
-        front = (slice(None),) * axis
-        return lambda box: array[(*front, slice(lows[box], highs[box]))]
-
-    def _bounds(self, lower: str, upper: str) -> tuple[list[int], list[int]]:
-        return self.boxes.values[lower].tolist(), self.boxes.values[upper].tolist()
-
-    def _staged_view(
-        self, count: int, name: str, axis: int | None, lower: str, upper: str
-    ) -> Callable[[int], Array]:
-        """Views of staging buffers, one buffer for each box in flight."""
-        depth, value = self.planned.depth, self.plan.values[name]
-        buffers = [self.pool.empty((count,), np.uint8) for _ in range(depth)]
-        if axis is None:
-            return lambda box: np.ndarray(value.shape, value.dtype, buffers[box % depth].data)
-        lows, highs = self._bounds(lower, upper)
-        before, after = value.shape[:axis], value.shape[axis + 1 :]
-
-        def view(box: int) -> Array:
-            shape = (*before, highs[box] - lows[box], *after)
-            if not count:
-                return np.empty(shape, value.dtype)
-            return np.ndarray(shape, value.dtype, buffers[box % depth].data)
-
-        return view
-
-    def _carries(self) -> list[tuple[Array, Array, str]]:
-        """For each carry what goes into a box, what comes out, and the name it ends as."""
-        found = []
-        results = {output.carry: output.array for output in self.stage.outputs}
-        for name, begin in self.stage.carries:
-            first = self.run_.array(begin)
-            state = self.pool.empty(first.shape, first.dtype)
-            state[...] = first
-            # Arrays are updated in place; a scalar might be written before it is read.
-            found.append((state, state if first.ndim else np.empty_like(state), results[name]))
-        return found
-
-    def _output(self, number: int, output: Output) -> Callable[[int], Array]:
-        """A function of the box: where a result is computed."""
-        name = output.array
-        if output.carry:
-            names = [carry for carry, _ in self.stage.carries]
-            out = self.carried[names.index(output.carry)][1]
-            return lambda box: out
-        to = self.run_.destination(self.planned, output)
-        kept, axis = to.array, output.axis
-        if kept is not None and to.in_place:
-            if to.sinks:
-                self.written.append((number, output, to.sinks, None))
-            if axis is None:
-                return lambda box: kept
-            return self._part(kept, axis, output.lower, output.upper)
-        self.written.append((number, output, to.sinks, kept))
-        return self._staged_view(
-            self.planned.output_bytes[number], name, axis, output.lower, output.upper
-        )
-
-    # ------------------------------------------------------------ boxes
-
-    def run(self) -> None:
-        count = self.boxes.count
-        readers = ThreadPoolExecutor(_READERS, "weft-read") if self.staged else None
-        writers = ThreadPoolExecutor(_WRITERS, "weft-write") if self.written else None
-        try:
-            self._pipeline(range(count), readers, writers)
-        except BaseException:
-            self.stopping.set()
-            raise
-        finally:
-            for threads in (readers, writers):
-                if threads is not None:
-                    threads.shutdown(wait=True, cancel_futures=True)
-        for state, _, name in self.carried:
-            self.run_.memory[name] = state
-            for sink in self.run_.destinations.get(name, ()):
-                if sink is not None:
-                    sink.write(tuple(slice(0, n) for n in state.shape), state)
-
-    def _pipeline(
-        self,
-        boxes: Sequence[int],
-        readers: ThreadPoolExecutor | None,
-        writers: ThreadPoolExecutor | None,
-    ) -> None:
-        depth = self.planned.depth
-        done = [self.resumable and self._is_done(box) for box in boxes]
-        reads: dict[int, list[Future[None]]] = {}
-        writes: dict[int, list[Future[None]]] = {}
-        flying: deque[tuple[int, Pending, list[Array]]] = deque()  # boxes on a device
-        ahead = 0
-
-        def read_ahead(limit: int) -> None:
-            nonlocal ahead
-            while readers is not None and ahead < min(limit, len(boxes)):
-                if not done[ahead]:
-                    after = None if ahead and done[ahead - 1] else reads.get(ahead - 1, ())
-                    reads[ahead] = self._submit_reads(ahead, readers, after)
-                ahead += 1
-
-        def finish(box: int, outputs: list[Array]) -> None:
-            for state, out, _ in self.carried:
-                if out is not state:
-                    state[...] = out
-            if writers is not None:
-                writes[box] = self._submit_writes(box, outputs, writers)
-
-        def land() -> None:
-            """Wait for the oldest box on the device."""
-            box, pending, outputs = flying[0]
-            pending.wait()
-            flying.popleft()
-            finish(box, outputs)
-
-        self.held = self._hold()
-        try:
-            for box in boxes:
-                oldest = flying[0][0] if flying else box
-                read_ahead(max(oldest + depth - 1, box + 1))
-                _wait(reads.get(box, ()))
-                # Now nobody needs the buffers of the box before the oldest.
-                read_ahead(oldest + depth)
-                reads.pop(box, None)
-                _wait(writes.pop(box - depth, ()))
-                if not done[box]:
-                    pending, outputs = self._compute(box)
-                    if pending is None:
-                        finish(box, outputs)
-                    else:
-                        flying.append((box, pending, outputs))
-                while len(flying) >= self.planned.slots:
-                    land()
-                self._report(box)
-            while flying:
-                land()
-        finally:
-            for _, pending, _ in flying:
-                pending.abandon()
-            if self.held is not None:
-                self.held.release()
-        for futures in writes.values():
-            _wait(futures)
-
-    def _hold(self) -> Held | None:
-        """What all boxes need, on the device from the first to the last."""
-        device = self.planned.code.device
-        if device is None or self.boxes.count < 2:
-            return None
-        windows = enumerate(self.stage.windows)
-        return device.hold({k: self.windows[k](0) for k, w in windows if w.axis is None})
-
-    def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:
-        """Compute a box, or begin it on a device; where its results are, or will be."""
-        for source in self.sources:
-            source.check()
-        inputs = [window(box) for window in self.windows]
-        inputs += [state for state, _, _ in self.carried]
-        outputs = [output(box) for output in self.outputs]
-        code, integers = self.planned.code, self.planned.integers[box]
-        if code.device is not None:
-            return code.device.start(integers, inputs, outputs, self.held), outputs
-        with profile.span(f"{self.plan.name} box", "compute", int(self.each)):
-            code.run(integers, inputs, outputs, self.workspace)
-        return None, outputs
-
-    def _report(self, box: int) -> None:
-        self.run_.moved = self.before + int(self.each * (box + 1))
-        if self.run_.progress is not None:
-            self.run_.progress(self.run_.moved, self.plan.bytes_moved)
-
-    def _submit_reads(
-        self, box: int, readers: ThreadPoolExecutor, after: Sequence[Future[None]] | None
-    ) -> list[Future[None]]:
-        """Fill the windows of a box; `after` are the reads of the box before (None: skipped)."""
-        futures = []
-        for number, window in self.staged:
-            source = self.plan.inputs[window.array]
-            assert isinstance(source, Source)
-            assert window.axis is not None
-            out = self.windows[number](box)
-            lower = int(self.boxes.values[window.lower][box])
-            front = (slice(None),) * window.axis
-            kept = self.planned.kept_rows[number]
-            rows = 0 if kept is None or after is None else int(kept[box])
-            if rows and after is not None:
-                first = lower - int(self.boxes.values[window.lower][box - 1])
-                halo = self.windows[number](box - 1)[(*front, slice(first, first + rows))]
-                futures.append(readers.submit(_copy_after, after, halo, out[(*front, slice(rows))]))
-            for start, stop in _pieces(lower + rows, lower, out, window.axis, source.chunks):
-                part = out[(*front, slice(start - lower, stop - lower))]
-                where = self._box(window.array, window.axis, start, stop)
-                futures.append(readers.submit(self._read, source, where, part, window.array))
-        return futures
-
-    def _box(self, name: str, axis: int | None, lower: int, upper: int) -> Box:
-        box = [slice(0, extent) for extent in self.plan.values[name].shape]
-        if axis is not None:
-            box[axis] = slice(lower, upper)
-        return tuple(box)
-
-    def _read(self, source: Source, box: Box, out: Array, name: str) -> None:
-        if out.size and not self.stopping.is_set():
-            with profile.span(f"read {name}", "read", out.nbytes):
-                source.read(box, out)
-
-    def _owned(self, number: int, output: Output, box: int) -> tuple[Box, tuple[slice, ...]]:
-        """What of an output belongs to a box: in the result, and in the box's window."""
-        if output.axis is None:
-            whole = self._box(output.array, None, 0, 0)
-            return whole, whole
-        first, last = (int(bound[box]) for bound in self.boxes.owned[number])
-        lower = int(self.boxes.values[output.lower][box])
-        part = (slice(None),) * output.axis + (slice(first - lower, last - lower),)
-        return self._box(output.array, output.axis, first, last), part
-
-    def _submit_writes(
-        self, box: int, outputs: list[Array], writers: ThreadPoolExecutor
-    ) -> list[Future[None]]:
-        futures = []
-        for number, output, sinks, kept in self.written:
-            where, part = self._owned(number, output, box)
-            data = outputs[number][part]
-            if not data.size:
-                continue
-            for sink in sinks:
-                futures.append(writers.submit(self._write, sink, where, data, output.array))
-            if kept is not None:
-                futures.append(writers.submit(np.copyto, kept[where], data))
-        return futures
-
-    def _write(self, sink: Sink, box: Box, data: Array, name: str) -> None:
-        if not self.stopping.is_set():
-            start = perf_counter()
-            sink.write(box, data)
-            recorder = profile.recorder
-            if recorder is not None:
-                recorder.record(f"write {name}", "write", start, perf_counter(), data.nbytes)
-
-    def _is_done(self, box: int) -> bool:
-        return all(
-            sink.done(self._owned(number, output, box)[0])
-            for number, output, sinks, _ in self.written
-            for sink in sinks
-        )
-
-
 def _left(planned: PlannedStage, destinations: Sequence[Destination]) -> list[Interval]:
     """The parts of a stage that no sink has yet, where a sink can tell."""
     boxes = planned.boxes
@@ -529,30 +218,3 @@ def _left(planned: PlannedStage, destinations: Sequence[Destination]) -> list[In
         ):
             left.append((start, stop))
     return left
-
-
-def _copy_after(reads: Sequence[Future[None]], source: Array, out: Array) -> None:
-    _wait(reads)
-    np.copyto(out, source)
-
-
-def _wait(futures: Sequence[Future[None]]) -> None:
-    for future in futures:
-        future.result()
-
-
-def _pieces(
-    start: int, lower: int, out: Array, axis: int, chunks: tuple[int, ...] | None
-) -> list[tuple[int, int]]:
-    """A window from `start` on cut into pieces for several readers, at chunk borders."""
-    stop = lower + out.shape[axis]
-    extent = stop - start
-    parts = max(1, min(_READERS, out.nbytes // _PIECE))
-    step = -(-extent // parts) if extent else 1
-    if chunks is not None:
-        step = max(-(-step // chunks[axis]), 1) * chunks[axis]
-    edges = [start]
-    while edges[-1] < stop:
-        aligned = (edges[-1] // step + 1) * step if chunks is not None else edges[-1] + step
-        edges.append(min(aligned, stop))
-    return list(pairwise(edges))
