@@ -240,3 +240,46 @@ def test_arrays_in_any_memory_layout(shape: tuple[int, ...]) -> None:
         x.astype(">f8")[::-1][::-1],
     ):  # fmt: skip
         np.testing.assert_array_equal(increment(given), x + 1)
+
+
+def test_a_repeated_call_goes_the_shortest_way_only_where_it_holds() -> None:
+    """Of the same shapes: other settings, strides, threads, flags, a place for the result."""
+
+    @wf.jit
+    def double(x: Any, k: Any) -> Any:
+        return (x * k).sum(axis=1)
+
+    x = np.arange(24.0).reshape(4, 6)
+    double(x, 2.0)
+    ready = next(iter(double._exact.values()))
+    direct = ready.direct
+    assert direct is not None
+    k = np.asarray(2.0)
+    assert direct.call([x, k]) is not None
+    wide = np.arange(48.0).reshape(4, 12)[:, ::2]
+    assert direct.call([wide, k]) is None
+    with wf.config(threads=direct.threads + 1):
+        assert direct.call([x, k]) is None
+        assert (double(x, 2.0) == 2 * x.sum(axis=1)).all()
+    with wf.config(memory_limit=1 << 30):
+        assert direct.call([x, k]) is None
+    for array in (x, x + 1, wide, np.asfortranarray(x)):
+        for factor in (2.0, 3.0):
+            assert (double(array, factor) == factor * array.sum(axis=1)).all()
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    assert (double(fixed, 2.0) == 2 * x.sum(axis=1)).all()
+    out = np.empty(4)
+    assert double(x, 5.0, out=out) is out
+    assert (out == 5 * x.sum(axis=1)).all()
+    first, second = double(x, 2.0), double(x, 3.0)
+    assert not np.shares_memory(first, second)
+    assert ready.direct is direct
+
+
+def test_what_is_more_than_one_segment_has_no_shortest_way() -> None:
+    sorted_ = wf.jit(lambda x: wf.sort(x * 2) + 1)
+    x = np.arange(5.0)[::-1].copy()
+    for _ in range(3):
+        assert (sorted_(x) == np.sort(x * 2) + 1).all()
+    assert next(iter(sorted_._exact.values())).direct is None

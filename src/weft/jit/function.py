@@ -54,7 +54,7 @@ from weft.jit.arguments import (
     pattern_key,
     placeholder,
 )
-from weft.launch import CPU, INTERPRETER, Computation, have_compiler, target
+from weft.launch import CPU, INTERPRETER, Computation, Direct, direct, have_compiler, target
 from weft.runtime import built
 from weft.sizes import Derived, Fact
 
@@ -114,6 +114,8 @@ class Ready:
     scalars: tuple[tuple[int, int, np.dtype[Any]], ...]  # input, argument, dtype
     arrays: tuple[tuple[int, int], ...]
     template: list[Any]
+    direct: Direct | None = None
+    called: bool = False
 
     def call(self, arguments: Sequence[Any], out: list[Any] | None) -> Any:
         inputs = self.template.copy()
@@ -124,7 +126,12 @@ class Ready:
         variant = self.variant
         if out is not None:
             self._check_shapes(out)
-        values = launch(variant.computation, self.sizes, inputs, out)
+        values = None if out is not None or self.direct is None else self.direct.call(inputs)
+        if values is None:
+            values = launch(variant.computation, self.sizes, inputs, out)
+            if out is None and not self.called:
+                self.called = True
+                self.direct = direct(variant.computation, self.sizes, inputs)
         if variant.structure is None and out is None and values:
             value = values[0]
             return value if value.shape else value[()]

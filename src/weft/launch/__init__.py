@@ -9,9 +9,10 @@ from weft.launch.device import (
     host_threads,
     target,
 )
+from weft.launch.direct import Direct, direct
 from weft.launch.stage import processors, stage_code
 
 __all__ = [
-    "CPU", "INTERPRETER", "Computation", "device_limit", "have_compiler", "host_threads",
-    "processors", "stage_code", "target",
+    "CPU", "INTERPRETER", "Computation", "Direct", "device_limit", "direct", "have_compiler",
+    "host_threads", "processors", "stage_code", "target",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from weft.errors import OutOfBoundsError
 from weft.lmad import exact
 from weft.plan.segment import BoundsCheck, CollisionCheck, Layout, Segment
 from weft.runtime import profile
+from weft.runtime.address import SMALL, SmallWorkspace, address_of
 from weft.runtime.devices.cpu import LoadedSegment
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.memory import Pool
@@ -61,8 +62,6 @@ class HostStep:
 
 Step: TypeAlias = SegmentStep | HostStep
 
-_SMALL = 64 << 10  # bytes of workspace that the C allocator gives quicker than the pool
-_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,15 +286,13 @@ def run_launch(
     if not isinstance(loaded, LoadedSegment):
         loaded.start(launch.integers, inputs, results).wait()
         return results
-    pointers = [array.__array_interface__["data"][0] for array in inputs]
-    pointers += [array.__array_interface__["data"][0] for array in results]
+    pointers = [address_of(array) for array in (*inputs, *results)]
     start = perf_counter() if profile.recorder is not None else 0.0
     if launch.workspace == 0:
         loaded.call(launch.integers, (*pointers, 0), threads)
-    elif launch.workspace <= _SMALL:
-        scratch = np.empty(launch.workspace + _ALIGNMENT, np.uint8)
-        address = scratch.__array_interface__["data"][0]
-        loaded.call(launch.integers, (*pointers, address + -address % _ALIGNMENT), threads)
+    elif launch.workspace <= SMALL:
+        with SmallWorkspace() as workspace:
+            loaded.call(launch.integers, (*pointers, workspace), threads)
     else:
         with pool.workspace(launch.workspace) as workspace:
             loaded.call(launch.integers, (*pointers, workspace), threads)
