@@ -9,16 +9,18 @@ import pytest
 from lower.harness import QUICK, agree, run, sizes_of
 from mem.validity import donatable, forms
 from programs.agree import assert_agree
+from programs.random_data import Case
 from programs.random_memory import generate
+from programs.random_sweeps import generate_sweeps
 
 from weft.compiler import compile_segment, with_memory
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 
 
-def compiled_agree(seed: int) -> None:
+def compiled_agree(seed: int, case: Case | None = None) -> None:
     """With one thread and with two; the seed also chooses the form of the program."""
-    case = generate(random.Random(seed), 1 + seed % 4)
+    case = case or generate(random.Random(seed), 1 + seed % 4)
     known = forms(case.program)
     program = known[seed % len(known)]
     wanted = interpret(program, case.arguments, case.sizes)
@@ -41,6 +43,18 @@ def compiled_agree(seed: int) -> None:
 def test_a_few(chunk: int) -> None:
     for seed in range(8 * chunk, 8 * (chunk + 1)):
         compiled_agree(seed)
+
+
+def test_a_few_sweeps() -> None:
+    for seed in range(16):
+        compiled_agree(seed, generate_sweeps(random.Random(seed)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_sweeps() -> None:
+    for seed in range(500):
+        compiled_agree(seed, generate_sweeps(random.Random(seed)))
 
 
 @pytest.mark.slow
