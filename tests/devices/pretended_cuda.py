@@ -2,7 +2,8 @@
 
 Streams do nothing until they are waited for, so that what is used too early, or freed too
 early, is found. Kernels are the CUDA C++ that Weft prints, compiled for the host and called for
-every thread in turn; barriers are beyond it. Arguments are checked as cuda.core checks them.
+every thread in turn, or by threads where they meet at barriers. Arguments are checked as
+cuda.core checks them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import re
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +24,15 @@ PRELUDE = """
 #include <cmath>
 #include <cstring>
 #include <algorithm>
+#include <barrier>
 using namespace std;
 #define __global__
 #define __device__
 #define __forceinline__ inline
 #define __restrict__
+#define __shared__ static
 struct Three { unsigned x; };
-static Three blockIdx, threadIdx, blockDim;
+static thread_local Three blockIdx, threadIdx, blockDim;
 static float __int_as_float(int bits) { float x; memcpy(&x, &bits, 4); return x; }
 static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }
 static int atomicCAS(int *at, int old, int now) {
@@ -36,6 +40,9 @@ static int atomicCAS(int *at, int old, int now) {
     if (was == old) *at = now;
     return was;
 }
+static std::barrier<> *gate;
+static void __syncthreads() { gate->arrive_and_wait(); }
+extern "C" void open_gate(unsigned threads) { delete gate; gate = new std::barrier<>(threads); }
 extern "C" void place(unsigned block, unsigned thread, unsigned threads) {
     blockIdx.x = block; threadIdx.x = thread; blockDim.x = threads;
 }
@@ -192,7 +199,9 @@ class Resource:
 
 
 class Kernel:
-    def __init__(self, library: ctypes.CDLL, name: str, signature: str) -> None:
+    def __init__(self, library: ctypes.CDLL, name: str, signature: str, grouped: bool) -> None:
+        self.grouped = grouped
+        self.open_gate = library.open_gate
         self.function = getattr(library, name)
         self.place = library.place
         self.kinds = ["*" in parameter for parameter in signature.split(",")]
@@ -202,12 +211,13 @@ class ObjectCode:
     def __init__(self, code: bytes) -> None:
         self.code = code
         source = code.decode()
+        self.grouped = re.findall(r"void (\w+)\([^)]*\) {(?:(?!\n}).)*?__syncthreads", source, re.S)
         self.signatures = dict(re.findall(r'__global__ void (\w+)\(([^)]*)\)', source))
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
             text.write_text(PRELUDE + source)
-            command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off", str(text)]
-            subprocess.run([*command, "-o", str(library)], check=True)
+            command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off"]
+            subprocess.run([*command, str(text), "-o", str(library)], check=True)
             self.library = ctypes.CDLL(str(library))
 
     @staticmethod
@@ -215,7 +225,7 @@ class ObjectCode:
         return ObjectCode(code)
 
     def get_kernel(self, name: str) -> Kernel:
-        return Kernel(self.library, name, self.signatures[name])
+        return Kernel(self.library, name, self.signatures[name], name in self.grouped)
 
 
 class Program:
@@ -245,10 +255,24 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
             ctypes.c_void_p(a.open()) if isinstance(a, Buffer) else ctypes.c_longlong(int(a))
             for a in arguments
         ]
+
+        def one(block: int, thread: int) -> None:
+            kernel.place(block, thread, config.block)
+            kernel.function(*values)
+
         for block in range(config.grid):
-            for thread in range(config.block):
-                kernel.place(block, thread, config.block)
-                kernel.function(*values)
+            if not kernel.grouped:
+                for thread in range(config.block):
+                    one(block, thread)
+                continue
+            kernel.open_gate(config.block)
+            threads = [
+                threading.Thread(target=one, args=(block, thread)) for thread in range(config.block)
+            ]
+            for started in threads:
+                started.start()
+            for started in threads:
+                started.join()
 
     stream.queue(run)
 

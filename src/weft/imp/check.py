@@ -124,6 +124,8 @@ class _Checker:
                 self.require(extent > 0, f"{pointer.name} has no elements")
                 self.locals.add(pointer.name)
                 self.point(pointer)
+            case imp.Shared() | imp.Barrier():
+                self.require(False, "groups of items are a device's")
             case imp.Choose(pointer, condition, near, far, index):
                 self.expr(condition, DType.BOOL)
                 self.require(pointer.dtype is near.dtype is far.dtype, f"{pointer.name}: dtypes")

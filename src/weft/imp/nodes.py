@@ -6,6 +6,8 @@
               | pointer "[" expr "]" "=" expr           -- store
               | "view" pointer "=" block "+" expr       -- typed memory inside a block
               | "local" pointer "[" integer "]"         -- a small array of the running thread
+              | "shared" pointer "[" integer "]"        -- of the items of a group, on a device
+              | "barrier"                               -- among them
               | "choose" pointer "=" expr "?" pointer ":" pointer "+" expr
               | "prefetch" pointer "[" expr "]"          -- a hint: read soon
               | "flush" pointer "[" expr "]" "=" pointer "," expr  -- elements, past the caches
@@ -176,6 +178,19 @@ class Local:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """An array that the items of a group on a device have in common; kernels alone have any."""
+
+    pointer: Pointer
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Every item of the group comes here before any goes on; what they wrote is seen by all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Choose:
     """`pointer` to `near[0]` and on where the condition holds, else to `far[index]` and on."""
 
@@ -298,7 +313,7 @@ class Lock:
 
 
 Stmt: TypeAlias = (
-    Declare | Assign | Store | View | Local | Choose | Flush | Prefetch
+    Declare | Assign | Store | View | Local | Shared | Barrier | Choose | Flush | Prefetch
     | If | For | While | Break
     | Parallel | Poll | Fail | Await | Publish | Lock
 )  # fmt: skip

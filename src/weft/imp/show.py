@@ -64,6 +64,10 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line(f"view {pointer.name}: {pointer.dtype} = {place} + {show_expr(offset)}{shared}")
         case imp.Local(pointer, extent):
             line(f"local {pointer.name}: {pointer.dtype}[{extent}]")
+        case imp.Shared(pointer, extent):
+            line(f"shared {pointer.name}: {pointer.dtype}[{extent}]")
+        case imp.Barrier():
+            line("barrier")
         case imp.Choose(pointer, condition, near, far, index):
             chosen = f"{show_expr(condition)} ? {near.name} : {far.name} + {show_expr(index)}"
             line(f"choose {pointer.name}: {pointer.dtype} = {chosen}")

@@ -31,6 +31,19 @@ def free_variables(statements: Iterable[imp.Stmt]) -> dict[str, imp.Var]:
     return {name: var for name, var in used.items() if name not in declared}
 
 
+def holds(statements: Iterable[imp.Stmt], kinds: Any) -> bool:
+    """Whether a statement of some kinds stands anywhere inside."""
+
+    def inside(node: Any) -> bool:
+        if isinstance(node, tuple | list):
+            return any(map(inside, node))
+        if isinstance(node, kinds):
+            return True
+        return is_dataclass(node) and any(inside(getattr(node, f.name)) for f in fields(node))
+
+    return inside(tuple(statements))
+
+
 def views(statements: Iterable[imp.Stmt]) -> tuple[int, ...]:
     """The blocks that statements at the outermost level look into, in order."""
     return tuple(dict.fromkeys(s.block for s in statements if isinstance(s, imp.View)))

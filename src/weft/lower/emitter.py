@@ -170,6 +170,12 @@ class Emitter:
         self.emit(imp.Local(pointer, extent))
         return pointer
 
+    def shared(self, dtype: DType, extent: int) -> imp.Pointer:
+        """An array of the group of items, for the whole kernel."""
+        pointer = self.unit.pointer("shared", dtype)
+        self.levels[0].append(imp.Shared(pointer, extent))
+        return pointer
+
     def bind(self, name: str, value: imp.Expr) -> None:
         """The FUN scalar `name` has this value from here on."""
         if self.scalars.get(name, value) != value:

@@ -25,7 +25,17 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import free_variables, views
-from weft.lower import copies, cpu, gpu_items, gpu_scans, kernels, parts, reductions, shapes
+from weft.lower import (
+    copies,
+    cpu,
+    gpu_groups,
+    gpu_items,
+    gpu_scans,
+    kernels,
+    parts,
+    reductions,
+    shapes,
+)
 from weft.lower.emitter import Emitter
 from weft.lower.segment import describe, integers, unit_of
 from weft.lower.unit import memory
@@ -133,10 +143,15 @@ class Host:
                 e.definitions[let.pattern[0].name] = "is", (size,)
                 self._define(let.pattern[0].name, size)
             case fun.Kernel(space) as kernel:
-                self.launch(let, "map", space, lambda k: kernels.lower_results(k, let, kernel))
+                alone = gpu_groups.grouped(self, let, kernel)
+                if alone is not None:
+                    self.launch(
+                        let, "map", space,
+                        lambda k: kernels.lower_results(k, let, kernel), alone,
+                    )  # fmt: skip
             case fun.Reduce(space, reduced) if reduced < len(space):
                 self.statement(e, reductions.as_kernel(e, let))
-            case fun.Scan((dim,), body) if self._is_sized(dim.extent) and shapes.is_flat(body):
+            case fun.Scan((dim,), body) if self.is_sized(dim.extent) and shapes.is_flat(body):
                 gpu_scans.lower_long(self, let)
             case fun.Scan(space) as scan:
                 self.launch(
@@ -183,7 +198,7 @@ class Host:
         self.pending = []
         (statements,) = e.levels
         if any(not isinstance(s, imp.View | imp.Declare) for s in statements):
-            self._add(e, "task", self.unit.integer("item"), ONE, 1)
+            self.add(e, "task", self.unit.integer("item"), ONE, 1)
         e.levels = [[]]
         e.pointers, e.polynomials, e.depths = {}, {}, {}
         for name, var in moved.items():
@@ -192,7 +207,7 @@ class Host:
     def _set(self, block: str, dtype: DType, value: imp.Expr) -> None:
         self.e.emit(imp.Store(self.e.pointer(block, dtype), imp.ZERO, value))
 
-    def _kernel_emitter(self) -> Emitter:
+    def kernel_emitter(self) -> Emitter:
         """An emitter that knows what the host's does."""
         self.flush()
         k = Emitter(self.unit)
@@ -207,11 +222,12 @@ class Host:
         kind: str,
         space: tuple[fun.Range, ...],
         inside: Callable[[Emitter], None],
+        whether: Size = ONE,
     ) -> None:
-        """`inside` for every index of the space, each by a work item."""
+        """`inside` for every index of the space, each by a work item; none if `whether` is 0."""
         count = product(r.extent for r in space)
-        self._know(count)
-        k = self._kernel_emitter()
+        self.know(count)
+        k = self.kernel_emitter()
         item = self.unit.integer("item")
         points = k.named(count)
         shared = _has_memory_of_items(let)
@@ -236,9 +252,9 @@ class Host:
             with k.branch(machine("<", item, points)):
                 index(item)
         self.unit.kernels.append(kernels.describe(kind, space, let.pattern))
-        self._add(k, kind, item, Poly.var(THREADS) if shared else count, GROUP)
+        self.add(k, kind, item, whether * (Poly.var(THREADS) if shared else count), GROUP)
 
-    def _add(self, k: Emitter, kind: str, item: imp.Var, items: Size, group: int) -> None:
+    def add(self, k: Emitter, kind: str, item: imp.Var, items: Size, group: int) -> None:
         """A kernel of what `k` has emitted, and its launch."""
         (statements,) = k.levels
         loads: list[imp.Stmt] = []
@@ -259,7 +275,7 @@ class Host:
 
     # ------------------------------------------------------------ what the host knows
 
-    def _is_sized(self, size: Size) -> bool:
+    def is_sized(self, size: Size) -> bool:
         """Whether a launch of the segment knows the size before anything runs."""
         return size.variables() <= self.unit.sizes
 
@@ -273,7 +289,7 @@ class Host:
         known = (self.e.scalars.get(name) for name in size.variables())
         return all(isinstance(v, imp.Var) and v.name in self.names for v in known)
 
-    def _know(self, *sizes: Size) -> None:
+    def know(self, *sizes: Size) -> None:
         """The host reads the scalars that sizes name."""
         for name in sorted({name for size in sizes for name in size.variables()}):
             if not self._is_known(Poly.var(name)):
@@ -364,7 +380,7 @@ class Host:
             self._define(loop.params[k].name, as_poly(first))
         match loop.form:
             case fun.For(index, lower, upper):
-                self._know(lower, upper)
+                self.know(lower, upper)
                 with self._inside() as steps:
                     self._host_integer(index.name)
                     self.e.ranges[index.name] = (lower, upper)

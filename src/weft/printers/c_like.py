@@ -155,6 +155,11 @@ class Printer:
             case imp.Local(pointer, extent):
                 self.frame.declared.add(pointer.name)
                 self.line(f"{self.type(pointer.dtype)} {pointer.name}[{extent}];")
+            case imp.Shared(pointer, extent):
+                self.frame.declared.add(pointer.name)
+                self.shared_array(self.type(pointer.dtype), pointer.name, extent)
+            case imp.Barrier():
+                self.barrier()
             case imp.Choose():
                 self.frame.declared.add(statement.pointer.name)
                 self.choose(statement)
@@ -227,6 +232,12 @@ class Printer:
         raise NotImplementedError
 
     def parallel(self, parallel: imp.Parallel) -> None:
+        raise NotImplementedError
+
+    def shared_array(self, type_: str, name: str, extent: int) -> None:
+        raise NotImplementedError
+
+    def barrier(self) -> None:
         raise NotImplementedError
 
     def poll(self) -> None:

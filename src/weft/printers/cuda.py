@@ -24,6 +24,8 @@ class CudaPrinter(KernelPrinter):
     entry = 'extern "C" __global__ void'
     item = "(long long)blockIdx.x * blockDim.x + threadIdx.x"
     long = "long long"
+    group_memory = "__shared__ "
+    barrier_text = "__syncthreads();"
     claim = "atomicCAS((int *)failed, 0, {code})"
 
 

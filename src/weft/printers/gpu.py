@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.imp import nodes as imp
+from weft.imp.walk import holds
 from weft.ops import helpers
 from weft.ops.dtypes import DType
 from weft.printers.c_like import Frame, Printer
@@ -21,6 +22,8 @@ class KernelPrinter(Printer):
     entry: str  # what stands before a kernel's name
     item: str  # the number of a work item
     long: str  # the type of an int64
+    group_memory: str  # the qualifier of what a group shares
+    barrier_text: str
     claim: str  # an expression that is 0 for the first to set the failure to {code}
 
     def kernel(self, kernel: imp.Kernel) -> None:
@@ -30,7 +33,8 @@ class KernelPrinter(Printer):
         params += [f"{self.memory}char *{_block(number)}" for number in kernel.blocks]
         params += [f"const {self.long} {var.name}" for var in kernel.integers]
         self.depth = 1
-        self.line("if (failed[0]) return;")
+        if not holds(kernel.body, imp.Barrier):  # which waits for every item
+            self.line("if (failed[0]) return;")
         self.line(f"const {self.long} {kernel.item.name} = {self.item};")
         self.depth = 0
         self.block(kernel.body)
@@ -49,6 +53,12 @@ class KernelPrinter(Printer):
         self.line(
             f"{type_}{restrict}const {pointer.name} = ({type_})({_block(view.block)}{offset});"
         )
+
+    def shared_array(self, type_: str, name: str, extent: int) -> None:
+        self.line(f"{self.group_memory}{type_} {name}[{extent}];")
+
+    def barrier(self) -> None:
+        self.line(self.barrier_text)
 
     def poll(self) -> None:
         self.line(f"if (*(volatile {self.memory}{self.long} *)failed) return;")

@@ -28,6 +28,8 @@ class OpenClPrinter(KernelPrinter):
     entry = "kernel void"
     item = "get_global_id(0)"
     long = "long"
+    group_memory = "local "
+    barrier_text = "barrier(CLK_LOCAL_MEM_FENCE);"
     claim = "atomic_cmpxchg((volatile global int *)failed, 0, {code})"
 
 
