@@ -121,8 +121,10 @@ def _binary(
     if left == right and operation in _SAME:
         return left
     same = fun.Apply(operation, (left, right))
-    if not (isinstance(left, fun.Const) or isinstance(right, fun.Const)) or dtype.is_complex:
+    if not (isinstance(left, fun.Const) or isinstance(right, fun.Const)):
         return same
+    if dtype.is_complex:
+        return _complex_power(left, right, dtype, emit) if operation == "pow" else same
     match operation:
         case "multiply":
             # x * 1 => x
@@ -198,6 +200,20 @@ def _power(base: fun.Atom, exponent: fun.Atom, dtype: DType, emit: Emit) -> fun.
     # pow(x, -1) => 1 / x
     if _is(exponent, -1) and dtype.is_float:
         return fun.Apply("divide", (fun.Const(1.0, dtype), base))
+    return fun.Apply("pow", (base, exponent))
+
+
+def _complex_power(
+    base: fun.Atom, exponent: fun.Atom, dtype: DType, emit: Emit
+) -> fun.Atom | fun.Expr:
+    square = fun.Apply("multiply", (base, base))
+    if isinstance(exponent, fun.Const):
+        # pow(z, 2) => z * z, as NumPy does
+        if exponent.value == 2:
+            return square
+        # pow(z, 3) => (z * z) * z
+        if exponent.value == 3:
+            return fun.Apply("multiply", (emit(square, fun.Scalar(dtype)), base))
     return fun.Apply("pow", (base, exponent))
 
 
