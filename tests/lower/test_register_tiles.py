@@ -197,3 +197,29 @@ def test_text(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = short_circuit(introduce(parse(contraction()), {}))
     program, _, _ = lower_program(made, "contraction")
     golden(show(program))
+
+
+LOOP = """program squares(a: f64[n, n]) sizes n {
+  let y: f64[n, n] = loop (v: f64[n, n] = a) for t from 1 to n {
+    let c: f64[t, t] = kernel (i < t, j < t) {
+      let s: f64 = reduce (; k < t) from -0.0 {
+        let p: f64 = v[i, k]
+        let q: f64 = v[k, j]
+        let r: f64 = multiply(p, q)
+        in r
+      } with (u: f64, w: f64) { let z: f64 = add(u, w) in z }
+      let h: f64 = multiply(s, 0.1)
+      in h
+    }
+    let x: f64[n, n] = update v[0 for t, 0 for t] = c
+    in x
+  }
+  in y
+}"""
+
+
+def test_extents_that_a_loop_decides() -> None:
+    segment = compiled(parse(LOOP))
+    assert any(kernel.startswith("contraction") for kernel in segment.kernels)
+    for n in (2, 9, 40):
+        agree(LOOP, [RNG.random((n, n))], rtol=1e-9, n=n)

@@ -99,20 +99,22 @@ class Packing:
     def fill(self, count: imp.Expr) -> None:
         """So many panels, in the order in which they are read."""
         e, width = self.e, imp.integer(self.panels.width)
-        panel, k, lane = (e.unit.integer(name) for name in ("panel", "k", "l"))
+        panel = e.unit.integer("panel")
         if self.panels.in_sequence():
+            k = e.unit.integer("k")
 
             def rows_together(inside: bool) -> None:
+                lane = e.unit.integer("l")
                 with simd(e, lane, imp.ZERO, width, wide=True):
                     self._element(panel, k, lane, inside)
 
             with e.loop(k, imp.ZERO, self.size), e.loop(panel, imp.ZERO, count):
                 self._either(panel, rows_together)
             return
-        base = e.unit.integer("b")
         near = gcd(NEAR, self.panels.width)
 
         def row_by_row(inside: bool) -> None:
+            base, k, lane = (e.unit.integer(name) for name in ("b", "k", "l"))
             with (
                 e.loop(base, imp.ZERO, width, step=near),
                 e.loop(k, imp.ZERO, self.size),
