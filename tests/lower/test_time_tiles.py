@@ -175,6 +175,26 @@ def test_several_kernels_a_round() -> None:
         agrees(program, segment, [RNG.random(shape), RNG.random(shape)], 8)
 
 
+def test_pieces() -> None:
+    """Rows that are pieces of their own have loops of their own."""
+
+    def row(x: Any, at: slice, other: slice) -> Any:
+        here, there = x[at], x[other]
+        middle = here[:, 1:-1] - there[:, 2:] + here[:, :-2] * 0.5
+        return wf.concat([here[:, :1] + there[:, :1], middle, here[:, -1:] * 0.5], axis=1)
+
+    def step(x: Any) -> Any:
+        inside, around = slice(1, -1), slice(2, None)
+        first = row(x, slice(0, 1), slice(1, 2))
+        last = row(x, slice(-1, None), slice(-2, -1))
+        return wf.concat([first, row(x, inside, around), last])
+
+    program = tiled(lambda x, n: wf.iterate(step, x, n), np.zeros((9, 9)), 4)
+    segment = compiled(program)
+    for shape in ((3, 3), (3, 40), (17, 5), (31, 33)):
+        agrees(program, segment, [RNG.random(shape)], 9)
+
+
 def test_vector_math_and_inner_loops() -> None:
     """Bodies that are not straight lines; transcendental functions have one form for all."""
 

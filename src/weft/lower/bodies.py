@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 from weft.errors import InternalError
@@ -198,24 +199,24 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
             value = left if left == right else imp.Select(condition, left, right)
             e.bind(var.name, e.declare(value))
         return
+    if scalars and condition == imp.Const(True, DType.BOOL):
+        ranges, known = e.ranges, e.known
+        e.ranges, e.known = bounds.refine(e, true), known + true
+        for var, value in zip(let.pattern, scalar_results(e, expr.then), strict=True):
+            e.bind(var.name, value)
+        e.ranges, e.known = ranges, known
+        return
     slots = [
         e.mutable(var.type.dtype, None) if isinstance(var.type, fun.Scalar) else None
         for var in let.pattern
     ]
     branches = []
     for body, known in ((expr.then, true), (expr.otherwise, false)):
-        conditional, ranges = e.conditional, e.ranges
-        refined = bounds.refine(e, known)
-        with e.level() as statements:
-            # What the ranges do not say is still a condition.
-            e.conditional = e.conditional or facts is None or not bounds.refines(e, known)
-            e.ranges = refined
-            e.known = e.known + known
+        with side(e, known if facts is not None else None) as statements:
             results = lower_body(e, body)
             for slot, result in zip(slots, results, strict=True):
                 if slot is not None:
                     e.emit(imp.Assign(slot, e.atom(result)))
-        e.conditional, e.ranges = conditional, ranges
         branches.append(tuple(statements))
     e.emit(imp.If(condition, branches[0], branches[1]))
     for var, slot in zip(let.pattern, slots, strict=True):
@@ -223,6 +224,21 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
             e.bind(var.name, slot)
         else:
             e.depths["@" + var.name] = e.depth
+
+
+@contextmanager
+def side(e: Emitter, known: tuple[Size, ...] | None) -> Iterator[list[imp.Stmt]]:
+    """A side of a branch, where the polynomials `known` are >= 0 (None: nothing is known)."""
+    conditional, ranges = e.conditional, e.ranges
+    facts = known or ()
+    refined = bounds.refine(e, facts)
+    with e.level() as statements:
+        # What the ranges do not say is still a condition.
+        e.conditional = e.conditional or known is None or not bounds.refines(e, facts)
+        e.ranges = refined
+        e.known = e.known + facts
+        yield statements
+    e.conditional, e.ranges = conditional, ranges
 
 
 def speculable(e: Emitter, body: fun.Body) -> bool:

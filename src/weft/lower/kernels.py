@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import merging, past_caches, rows, shapes, strips
-from weft.lower.bodies import lower_body
+from weft.lower.bodies import lower_body, side
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
@@ -91,7 +92,11 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
         first, last = box[-1]
         last = e.declare(machine("max", first, last))  # a row may be empty, but no less
         if flat:
-            rows.lower_row(e, lane.index.name, first, last, kernel.body, store, near=True)
+
+            def row(body: fun.Body) -> None:
+                rows.lower_row(e, lane.index.name, first, last, body, store, near=True)
+
+            _by_conditions_of_rows(e, lane.index.name, kernel.body, row)
         elif in_strips:
             strips.lower_row(e, lane.index.name, first, last, kernel.body, store)
         else:
@@ -101,6 +106,43 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
                 lower_results(e, let, kernel)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
+
+
+def _by_conditions_of_rows(
+    e: Emitter, lane: str, body: fun.Body, row: Callable[[fun.Body], None]
+) -> None:
+    """`row` of a body; of each side of it apart, where it is a branch that is a row's alone.
+
+    for j { if c(i) { f(i, j) } else { g(i, j) } }
+        =>  if c(i) { for j { f(i, j) } } else { for j { g(i, j) } }
+    """
+    before, last = body.statements[:-1], body.statements[-1:]
+    branch = last[0].expr if last else None
+    if not isinstance(branch, fun.If) or body.results != last[0].pattern:
+        row(body)
+        return
+    needed: list[fun.Let] = []
+    names = {branch.condition.name} if isinstance(branch.condition, fun.Var) else set()
+    for let in reversed(before):
+        if not names & {var.name for var in let.pattern}:
+            continue
+        used = walk.used_names(let.expr)
+        if lane in used or not isinstance(let.expr, fun.Apply | fun.SizeValue):
+            row(body)
+            return
+        needed.append(let)
+        names |= used
+    for let in reversed(needed):
+        e.unit.statement(e, let)
+    condition = branch.condition
+    facts = e.comparisons.get(condition.name) if isinstance(condition, fun.Var) else None
+    sides = []
+    for number, inner in enumerate((branch.then, branch.otherwise)):
+        with side(e, None if facts is None else facts[number]) as statements:
+            whole = fun.Body((*before, *inner.statements), inner.results)
+            _by_conditions_of_rows(e, lane, whole, row)
+        sides.append(tuple(statements))
+    e.emit(imp.If(e.atom(condition), sides[0], sides[1]))
 
 
 def lower_results(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:

@@ -25,6 +25,11 @@ def remove_dead(program: fun.Program) -> fun.Program:
     return program if body is program.body else replace(program, body=body)
 
 
+def remove_dead_in(body: fun.Body) -> fun.Body:
+    """A body without what its own results do not need."""
+    return _Sweep().body(body)
+
+
 class _Sweep:
     """One walk from back to front. Names are bound once, so one set of live ones serves."""
 

@@ -13,7 +13,10 @@ Removes and adds nothing else. Requires a fused program, of which steps are one 
 can be. Ensures the same bits: each element is computed once, by the same operations.
 
 Which loops qualify: those over a range whose body is kernels over the shape of the arrays that it
-carries, and reads those at constant offsets. A step that needs a global result is left alone.
+carries, and reads those at constant offsets. Arrays that a step puts together from pieces become
+one kernel first (`weft.passes.join_pieces`), if that makes it such a loop. A step that needs a
+global result is left alone.
+
 Whether it pays depends on sizes: `time_tiles` gives what to decide by, `when` decides.
 """
 
@@ -25,7 +28,10 @@ from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.builder import Names
 from weft.fun.stencils import Stencil, stencil_of
+from weft.passes.join_pieces import join_pieces
+from weft.passes.remove_dead import remove_dead_in
 from weft.sizes import ZERO, Size, product
 
 
@@ -53,20 +59,19 @@ When: TypeAlias = Callable[[TimeTile], bool]
 
 def time_tiles(program: fun.Program) -> list[TimeTile]:
     """The loops that `tile_time` can mark, for a launch to decide on."""
-    return [
-        _candidate(let, stencil)
-        for let in program.body.statements
-        if (stencil := _stencil(program, let)) is not None
-    ]
+    names = Names.of(program)
+    found = ((let, _stencil(program, let, names)) for let in program.body.statements)
+    return [_candidate(let, stencil[1]) for let, stencil in found if stencil is not None]
 
 
 def tile_time(program: fun.Program, when: When = lambda _: True) -> fun.Program:
     """The program in which those loops ask for tiles that `when` accepts."""
+    names = Names.of(program)
     statements = []
     for let in program.body.statements:
-        stencil, loop = _stencil(program, let), let.expr
-        if stencil is not None and when(_candidate(let, stencil)):
-            assert isinstance(loop, fun.Loop)
+        found = _stencil(program, let, names)
+        if found is not None and when(_candidate(let, found[1])):
+            loop, stencil = found
             assert isinstance(loop.form, fun.For)
             form = replace(loop.form, tiled=_used(program, let, stencil))
             let = replace(let, expr=replace(loop, form=form))
@@ -93,18 +98,24 @@ def _used(program: fun.Program, let: fun.Let, stencil: Stencil) -> tuple[Size, S
     return found.pop() if len(found) == 1 and left == 0 else whole
 
 
-def _stencil(program: fun.Program, let: fun.Let) -> Stencil | None:
-    """What the statement repeats, if it is a loop that qualifies."""
-    if not isinstance(let.expr, fun.Loop):
+def _stencil(
+    program: fun.Program, let: fun.Let, names: Names
+) -> tuple[fun.Loop, Stencil] | None:
+    """What the statement repeats, if it is a loop that qualifies, perhaps with pieces joined."""
+    loop = let.expr
+    if not isinstance(loop, fun.Loop):
         return None
-    if any(isinstance(param.type, fun.Scalar) for param in let.expr.params):
+    if any(isinstance(param.type, fun.Scalar) for param in loop.params):
         return None
-    sizes = {*program.sizes, *(derived.name for derived in program.derived)}
-    stencil = stencil_of(let.expr)
+    stencil = stencil_of(loop)
+    if stencil is None and any(isinstance(s.expr, fun.Concat) for s in loop.body.statements):
+        loop = replace(loop, body=remove_dead_in(join_pieces(loop.body, names)))
+        stencil = stencil_of(loop)
     if stencil is None:
         return None
+    sizes = {*program.sizes, *(derived.name for derived in program.derived)}
     known = all(size.variables() <= sizes for size in (*stencil.shape, stencil.rounds))
-    return stencil if known else None
+    return (loop, stencil) if known else None
 
 
 def _candidate(let: fun.Let, stencil: Stencil) -> TimeTile:
