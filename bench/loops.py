@@ -1,4 +1,4 @@
-"""Loop nests and whole NumPy programs: Weft beside NumPy and Numba, and their first calls."""
+"""Loop nests: Weft beside NumPy, its BLAS, and Numba, and their first calls."""
 
 from __future__ import annotations
 
@@ -34,22 +34,7 @@ LOOPS = {
 SINGLE = "_f32"
 """What ends the name of a loop nest in single precision."""
 
-WHOLE = {
-    "jacobi_1d": ("stencils", (2_000_000, 20)), "jacobi_2d": ("stencils", (1000, 40)),
-    "heat_3d": ("stencils", (120, 20)), "fdtd_2d": ("stencils", (1000, 20)),
-    "advection": ("stencils", (1_000_000, 20)), "adi": ("stencils", (300, 10)),
-    "cavity_flow": ("stencils", (200, 50)), "cholesky": ("algebra", (500,)),
-    "gram_schmidt": ("algebra", (300,)), "lu": ("algebra", (400,)),
-    "durbin": ("algebra", (4000,)), "covariance": ("algebra", (700,)),
-    "correlation": ("algebra", (700,)), "n_body": ("science", (400, 20)),
-    "floyd_warshall": ("science", (400,)), "convolution_bias": ("science", (64,)),
-    "softmax": ("science", (600,)), "histogram": ("science", (2_000_000,)),
-    "mandelbrot": ("science", (500,)), "sparse_matrix_vector": ("science", (20_000,)),
-    "contour_integral": ("science", (300,)),
-}  # fmt: skip
-"""The module, and the size and steps, of each NumPy program."""
-
-NAMES = (*LOOPS, *(name + SINGLE for name in LOOPS), *WHOLE)
+NAMES = (*LOOPS, *(name + SINGLE for name in LOOPS))
 HEADER = [
     "program", "Weft ms", "NumPy / Weft", "BLAS / Weft", "BLAS / no-blas", "Numba / Weft",
     "serial / Weft", "first call s", "NumPy's", "Numba's", "Numba / Weft, first",
@@ -86,7 +71,14 @@ def case(name: str, scale: float) -> tuple[FunctionType, tuple[Any, ...]]:
     """A program and its arguments."""
     precision = {"dtype": np.float32} if name.endswith(SINGLE) else {}
     name = name.removesuffix(SINGLE)
-    room, (size, *steps) = {**LOOPS, **WHOLE}[name]
+    return program(name, *LOOPS[name], scale, **precision)
+
+
+def program(
+    name: str, room: str, sizes: tuple[int, ...], scale: float, **precision: Any
+) -> tuple[FunctionType, tuple[Any, ...]]:
+    """A function of a module of the tests, and its arguments for a size, and so many steps."""
+    size, *steps = sizes
     function = getattr(module(room), name)
     make = module(room).INPUTS[function]
     return function, make(max(int(size * scale), 8), *steps, **precision)
@@ -150,17 +142,24 @@ def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float
         "serial": lambda: numba_(function, False),
     }  # fmt: skip
     nest = name.removesuffix(SINGLE)
-    if name in WHOLE:
-        makers["NumPy"] = lambda: function
-    elif nest in BLAS:
+    if nest in BLAS:
         makers["NumPy"] = lambda: NUMPY[nest]
         makers["no-blas"] = lambda: own_code(function)
+    order = ("NumPy", "Weft", "no-blas", "Numba", "serial")
+    runs, firsts = tried({label: makers[label] for label in order if label in makers}, arguments)
+    if nest in BLAS:
+        runs["BLAS"] = Run(BLAS[nest], arguments)
+    return runs, firsts
+
+
+def tried(
+    makers: dict[str, Callable[[], Callable[..., Any]]], arguments: tuple[Any, ...]
+) -> tuple[dict[str, Run], dict[str, float]]:
+    """Those that give what the first of them gives, and the seconds of their first calls."""
     runs: dict[str, Run] = {}
     firsts: dict[str, float] = {}
     expected: list[Any] | None = None
-    for label in ("NumPy", "Weft", "no-blas", "Numba", "serial"):
-        if label not in makers:
-            continue
+    for label in makers:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -175,8 +174,6 @@ def contenders(name: str, scale: float) -> tuple[dict[str, Run], dict[str, float
             measure.note(f"  {label}: disagrees, not timed")
             continue
         runs[label], firsts[label] = run, seconds
-    if nest in BLAS:
-        runs["BLAS"] = Run(BLAS[nest], arguments)
     return runs, firsts
 
 
@@ -192,7 +189,7 @@ def own_code(function: FunctionType) -> Callable[..., Any]:
 
 
 def run(names: tuple[str, ...], scale: float, rounds: int) -> None:
-    print(f"Loop nests and NumPy programs, {native.thread_count()} threads; medians of {rounds} "
+    print(f"Loop nests, {native.thread_count()} threads; medians of {rounds} "
           "rounds; ratios are medians over rounds. Numba: njit(parallel=True); serial: njit.\n"
           "First calls compile: nothing is in a cache.\n")  # fmt: skip
     with TemporaryDirectory() as folder, mock.patch.dict(os.environ, WEFT_CACHE_DIR=folder):

@@ -12,12 +12,13 @@ import memory
 import out_of_core
 import overheads
 import programs
+import scientists
 import stencils
 import streaming
 
 WHAT = (
-    "in-core", "out-of-core", "memory", "loops", "devices", "stencils", "streaming",
-    "overheads", "all",
+    "in-core", "out-of-core", "memory", "loops", "scientists", "devices", "stencils",
+    "streaming", "overheads", "all",
 )  # fmt: skip
 
 
@@ -36,6 +37,7 @@ def main() -> None:
     known = {
         "in-core": programs.NAMES, "out-of-core": tuple(out_of_core.TITLES),
         "memory": applications.NAMES, "loops": loops.NAMES,
+        "scientists": scientists.NAMES,
         "devices": devices.NAMES, "stencils": stencils.NAMES,
         "streaming": streaming.NAMES,
     }  # fmt: skip
@@ -58,6 +60,9 @@ def main() -> None:
     if given.what in ("loops", "all"):
         print()
         loops.run(names, given.scale, given.rounds)
+    if given.what in ("scientists", "all"):
+        print()
+        scientists.run(names, given.scale, given.rounds)
     if given.what in ("devices", "all"):
         print()
         devices.run(names, given.scale, given.rounds)
