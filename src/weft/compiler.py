@@ -154,7 +154,12 @@ def compile_segment(
 
 def _lowered(made: tuple[mem.Program, ...], lower: Callable[[mem.Program], Segment]) -> Segment:
     """The segment for all calls, with the better one where there is one."""
-    plain, *better = map(lower, made)
-    if not better:
+    plain, *others = map(lower, made)
+    if not others:
         return plain
-    return replace(plain, better=Better(made[1].conditions, better[0]))
+    (better,) = others
+    remarks = tuple(
+        remark if remark in better.remarks else f"{remark}; not for sizes that keep them apart"
+        for remark in plain.remarks
+    )
+    return replace(plain, remarks=remarks, better=Better(made[1].conditions, better))

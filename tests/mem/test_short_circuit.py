@@ -692,6 +692,8 @@ def test_versions_are_chosen_by_sizes_and_survive_the_archive() -> None:
     segment = compile_with_memory(parse(ROWS), {})
     assert segment.better is not None
     assert segment_from_json(json.loads(dumps(segment_to_json(segment)))) == segment
+    told = {remark.endswith("; not for sizes that keep them apart") for remark in segment.remarks}
+    assert told == {True, False}  # the copy of the row, and that of the argument
     values = {"n": 5, "m": 4, "k": 2, "j": 3, "threads": 1}
     assert segment.better.suits(values)
     assert not segment.better.suits({**values, "j": 2})
