@@ -215,7 +215,7 @@ class _Tiles:
                 e.loop(p, imp.ZERO, panels[0]),
                 self._where(down.lower, p, across.lower, q),
             ):
-                self._registers(p, q, size)
+                self._pair(p, q, size, e.declare(machine("-", across.upper, across.lower)))
 
     @contextmanager
     def _where(self, row: imp.Expr, p: imp.Expr, column: imp.Expr, q: imp.Expr) -> Iterator[None]:
@@ -235,12 +235,28 @@ class _Tiles:
 
     # ------------------------------------------------------------ a tile of registers
 
-    def _registers(self, p: imp.Expr, q: imp.Expr, size: imp.Expr) -> None:
+    def _pair(self, p: imp.Expr, q: imp.Expr, size: imp.Expr, columns: imp.Expr) -> None:
+        """A pair of panels: in one vector of columns where the last panel has no more."""
+        e, one = self.e, registers().bytes // self.dtype.itemsize
+        whole = self.right.width
+        if one == whole:
+            self._registers(p, q, size, whole)
+            return
+        begin = machine("*", q, imp.integer(whole))
+        few = e.declare(machine("<=", machine("-", columns, begin), imp.integer(one)))
+        ways = []
+        for lanes in (one, whole):
+            with e.level() as statements:
+                self._registers(p, q, size, lanes)
+            ways.append(tuple(statements))
+        e.emit(imp.If(few, ways[0], ways[1]))
+
+    def _registers(self, p: imp.Expr, q: imp.Expr, size: imp.Expr, lanes: int) -> None:
         """The sums of a pair of panels over a block, combined with those of the blocks before."""
         e, dtype = self.e, self.dtype
-        height, width = self.left.width, imp.integer(self.right.width)
+        height, width = self.left.width, imp.integer(lanes)
         neutral = e.atom(self.reduce.neutral[0])
-        sums = [e.local(dtype, self.right.width, "sum") for _ in range(height)]
+        sums = [e.local(dtype, lanes, "sum") for _ in range(height)]
         for pointer in sums:
             var = e.unit.integer("l")
             with simd(e, var, imp.ZERO, width, wide=True):
@@ -257,7 +273,7 @@ class _Tiles:
                     e.emit(imp.Store(pointer, var, self._accumulated(now)))
         total = e.pointer(self.sums, dtype)
         first = e.declare(machine("*", p, imp.integer(height * self.stride)))
-        first = e.declare(machine("+", first, machine("*", q, width)))
+        first = e.declare(machine("+", first, machine("*", q, imp.integer(self.right.width))))
         for row, pointer in enumerate(sums):
             at = e.declare(machine("+", first, imp.integer(row * self.stride)))
             var = e.unit.integer("l")
