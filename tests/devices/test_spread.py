@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,7 +14,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from agreement.random_users import UserProgram, programs
+from agreement.ways import assert_equal_bits, compiled, streamed
 from devices.pretended import PretendedCode, PretendedDevice, spread_over
+from hypothesis import HealthCheck, Phase, given, settings
 
 import weft as wf
 from weft.errors import CompileError, DeviceError, MemoryLimitError
@@ -28,15 +32,21 @@ KINDS = ("compile", "allocate", "copy in", "launch", "wait", "copy out")
 pytestmark = pytest.mark.skipif(len(parts()) < 2, reason="one core alone")
 
 
-@pytest.fixture(autouse=True)
-def small_work() -> Iterator[None]:
-    """So that small programs are spread too, in many boxes."""
+@contextmanager
+def small_shares() -> Iterator[None]:
+    """Small programs are spread too, in many boxes."""
     with (
         mock.patch.object(sharing, "_LEAST_WORK", 256),
         mock.patch("weft.plan.planner.SMALL_WORK", 1024),
         mock.patch.object(sharing, "SMALL_WORK", 1024),
         mock.patch("weft.plan.decisions._MANY_COLUMNS", 64),
     ):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def small_work() -> Iterator[None]:
+    with small_shares():
         yield
 
 
@@ -296,3 +306,23 @@ def test_a_profile_has_a_row_for_each_device(tmp_path: Path) -> None:
     for name in ("trace.json", "timeline.svg"):
         text = (tmp_path / name).read_text()
         assert all(f"{device} compute" in text for device in TWO)
+
+
+# ---------------------------------------------------------------- random programs
+
+
+@given(case=programs(large=True))
+@settings(
+    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.generate),
+)  # fmt: skip
+def test_random_programs_have_the_same_bits(case: UserProgram) -> None:
+    """In memory, and from files to files, on one core and on two."""
+    with small_shares(), np.errstate(all="ignore"):
+        with wf.config(devices=["cpu:0"]):
+            expected = compiled(case, case.inputs)
+        with wf.config(devices=TWO):
+            assert_equal_bits(compiled(case, case.inputs), expected)
+            with tempfile.TemporaryDirectory() as folder:
+                boxed = streamed(case, case.inputs, Path(folder), 1 << 20)
+        assert_equal_bits(boxed, expected)
