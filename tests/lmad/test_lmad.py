@@ -135,3 +135,11 @@ def test_coercion_keeps_the_points() -> None:
 def test_compose_and_text() -> None:
     diagonal = Lmad(M, ((N * N, as_poly(2)),)).compose(ONE, ((N, N + 1),))
     assert str(diagonal) == "m + 2 + {(n : 2*n + 2)}"
+
+
+def test_an_extent_that_is_another_by_a_fact_is_not_repeated() -> None:
+    """3*n == 15 is known of them: the strides stay; only dimensions of 1 are repeated."""
+    n = Poly.var("n")
+    index = Lmad.row_major((3 * n, as_poly(1), 2 * n))
+    wide = index.broadcast((as_poly(4), as_poly(15), as_poly(7), as_poly(10)))
+    assert [stride for _, stride in wide.dims] == [ZERO, 2 * n, ZERO, ONE]

@@ -92,11 +92,14 @@ class Lmad:
         return Lmad(self.offset, tuple(dims))
 
     def broadcast(self, shape: tuple[Size, ...]) -> Lmad:
-        """Repeated to a shape, dimensions aligned on the right: strides of 0."""
+        """Repeated to a shape, dimensions aligned on the right: strides of 0.
+
+        Dimensions of 1 are repeated; all others have the extent of the shape, if by a fact alone.
+        """
         missing = len(shape) - len(self.dims)
         dims = [(extent, ZERO) for extent in shape[:missing]]
         for extent, (old, stride) in zip(shape[missing:], self.dims, strict=True):
-            dims.append((extent, stride if old == extent else ZERO))
+            dims.append((extent, ZERO if old == ONE and extent != ONE else stride))
         return Lmad(self.offset, tuple(dims))
 
     def reshape(self, shape: tuple[Size, ...]) -> Lmad | None:
