@@ -380,6 +380,12 @@ def kernel(function: Any = None, /) -> Any:
     -----
     With `WEFT_DISABLE=1` in the environment the plain function runs.
 
+    An argument that is written in part is updated where it lies, as far as it is proved that
+    nothing else is read there later; otherwise what is read is copied first. Arguments that are
+    one array are one; where one that is written shares a part of another, the plain function
+    runs. When a call fails, an array that it writes may hold what was written until then,
+    as the plain function would leave it, though not always of the same elements.
+
     Examples
     --------
     >>> @kernel

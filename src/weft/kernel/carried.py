@@ -1,0 +1,399 @@
+"""What a loop that is traced carries: what its body assigns and writes, found by tracing it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, node_of, strong
+from weft.errors import DTypeError, Place, ShapeError
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout, symbolic
+from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.extent import Extent
+from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
+from weft.functions import traced
+from weft.functions.creation import filled
+from weft.kernel.frame import Frame, Unbound
+from weft.kernel.syntax import assigned
+from weft.kernel.values import Cell, NotCarried, Reference, Region, replaced
+from weft.ops.dtypes import DType
+
+_ROUNDS = 6  # of tracing, until types are stable
+
+Number = Array | bool | int | float | complex | Extent | np.generic
+
+
+@dataclass(slots=True)
+class Scalar:
+    """A number that a loop carries."""
+
+    name: str
+    initial: Node
+    dtype: DType
+    weak: bool
+    local: bool = False  # made by the body, and read after the loop
+
+    def node(self) -> Node:
+        return (
+            strong(self.initial, self.dtype)
+            if self.initial.weak
+            else as_dtype(self.initial, self.dtype)
+        )
+
+
+@dataclass(slots=True)
+class Whole:
+    """An array that a loop carries by its value: a variable that each round binds anew."""
+
+    name: str
+    initial: Array
+    before: Reference | None  # None: made by the body, and read after the loop
+
+
+class Loop:
+    """A loop that is traced: what it carries, found by tracing its body until that is stable.
+
+    Parameters
+    ----------
+    frame : Frame
+    node : ast.For or ast.While
+    run : callable
+        Interprets the body.
+    bound : sequence of ast.AST
+        Targets that it also binds.
+    """
+
+    def __init__(
+        self, frame: Frame, node: ast.For | ast.While, run: Callable[[], Any],
+        bound: Sequence[ast.AST] = (),
+    ) -> None:  # fmt: skip
+        self.frame = frame
+        self.node = node
+        self.run = run
+        self.before = dict(frame.variables)
+        self.entry: dict[str, Reference] = {}
+        self.at_end: dict[str, Place] = {}
+        self.scalars: dict[str, Scalar] = {}
+        self.wholes: dict[str, Whole] = {}
+        self.cells: dict[Cell, None] = {}
+        self.locals: list[str] = []
+        self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
+        self.names = assigned([*node.body, *bound])
+        for name in self.names:
+            value = frame.variables.get(name)
+            if isinstance(value, Number):
+                initial = node_of(value)
+                self.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
+            elif (value is None or isinstance(value, Unbound)) and frame.is_needed_after(
+                name, node
+            ):
+                self.locals.append(name)
+        for name in written(node.body):
+            value = frame.variables.get(name)
+            if isinstance(value, Reference) and name not in self.names:
+                self.cells[value.cell] = None
+
+    # ------------------------------------------------------------ parameters
+
+    def parameters(self, scope: Scope) -> list[Node]:
+        found = []
+        for scalar in self.scalars.values():
+            param = graph.parameter(scalar.name, (), scalar.dtype, scope)
+            param.weak = scalar.weak
+            found.append(param)
+        arrays = [(whole.name, whole.initial) for whole in self.wholes.values()]
+        arrays += [(cell.name, cell.array) for cell in self.cells]
+        for name, array in arrays:
+            found.append(graph.parameter(name, array._node.shape, array._node.dtype, scope))
+        return found
+
+    def _held(self) -> list[Array]:
+        return [cell.array for cell in self.cells]
+
+    def initial(self) -> list[Node]:
+        return [
+            *(scalar.node() for scalar in self.scalars.values()),
+            *(whole.initial._node for whole in self.wholes.values()),
+            *(array._node for array in self._held()),
+        ]
+
+    def types(self) -> tuple[tuple[Shape, DType], ...]:
+        wholes = [whole.initial for whole in self.wholes.values()]
+        scalars = [((), scalar.dtype) for scalar in self.scalars.values()]
+        arrays = [(a._node.shape, a._node.dtype) for a in (*wholes, *self._held())]
+        return (*scalars, *arrays)
+
+    # ------------------------------------------------------------ the body
+
+    def trace(
+        self, first: Callable[[Scope], list[Node]], bind: Callable[[list[Array]], None]
+    ) -> Lambda:
+        """The body as a lambda; `first` makes its first parameters, `bind` binds them."""
+        for _ in range(_ROUNDS):
+            try:
+                function = self._attempt(first, bind)
+            except NotCarried as signal:
+                if signal.region is not self._region:
+                    raise
+                self.cells[signal.cell] = None
+                continue
+            if function is not None:
+                return function
+        raise DTypeError(
+            "a loop whose variables change their types with every round", "stable types",
+            place=self.frame.place(self.node),
+        )  # fmt: skip
+
+    def _attempt(
+        self, first: Callable[[Scope], list[Node]], bind: Callable[[list[Array]], None]
+    ) -> Lambda | None:
+        """The body with what is carried now; None where more turned out to be carried."""
+        frame = self.frame
+        before, places = dict(frame.variables), dict(frame.assigned_at)
+        region = self._region = frame.memory.enter(set(self.cells))
+        count = [0]
+
+        def parameters(scope: Scope) -> list[Node]:
+            own = first(scope)
+            count[0] = len(own)
+            return [*own, *self.parameters(scope)]
+
+        def call(arrays: Sequence[Array]) -> list[Any]:
+            bind(list(arrays[: count[0]]))
+            self.enter(region, arrays[count[0] :])
+            self.run()
+            return self._end()
+
+        try:
+            function, _ = traced.trace(call, parameters, call)
+        finally:
+            after, frame.variables = frame.variables, before
+            self.at_end, frame.assigned_at = frame.assigned_at, places
+            frame.memory.leave(region)
+        if self._missing(after) or not self._settled(function.results):
+            return None
+        return traced.settled(function, [dtype for _, dtype in self.types()])
+
+    def enter(self, region: Region, arrays: Sequence[Array]) -> None:
+        """Let the variables and the memory be what a round begins with."""
+        values = iter(arrays)
+        for name in self.scalars:
+            self.frame.variables[name] = next(values)
+        self.entry = {}
+        for name in self.wholes:
+            self.entry[name] = self.frame.memory.make(next(values))
+            self.frame.variables[name] = self.entry[name]
+        for cell in self.cells:
+            region.journal[cell] = cell.array
+            cell.array = next(values)
+
+    def _end(self) -> list[Any]:
+        """What the next round takes."""
+        variables = self.frame.variables
+        found: list[Any] = []
+        for name in self.scalars:
+            value = variables[name]
+            if not isinstance(value, Number):
+                self._refuse(name, value)
+            found.append(value)
+        for name, whole in self.wholes.items():
+            value = variables[name]
+            if not isinstance(value, Reference):
+                self._refuse(name, value)
+            array = value.read()
+            if layout.values(array._node.shape) != layout.values(whole.initial._node.shape):
+                self._refuse_shape(name, whole.initial, array)
+            for own, given in zip(whole.initial._node.shape, array._node.shape, strict=True):
+                extents.require_equal(own, given)
+            found.append(array)
+        self._note_turns()
+        return [*found, *(cell.array for cell in self.cells)]
+
+    def _note_turns(self) -> None:
+        """Which variables have exchanged their arrays."""
+        names = {id(reference): name for name, reference in self.entry.items()}
+        ends = {name: names.get(id(self.frame.variables[name])) for name in self.wholes}
+        given = [end for end in ends.values() if end is not None]
+        self.turned = None
+        if given and sorted(given) == sorted(n for n, e in ends.items() if e is not None):
+            self.turned = {name: end for name, end in ends.items() if end is not None}
+
+    def _missing(self, after: dict[str, Any]) -> bool:
+        """Take in what turned out to be carried, the variables being these after a round."""
+        found = False
+        for name in self.names:
+            value = after.get(name)
+            if name in self.scalars or name in self.wholes:
+                continue
+            held = self.before.get(name)
+            if isinstance(held, Reference) and isinstance(value, Reference):
+                if not held.same(value):
+                    self.wholes[name] = Whole(name, held.read(), held)
+                    self.cells.pop(held.cell, None)
+                    found = True
+            elif name in self.locals and value is not None and not isinstance(value, Unbound):
+                self._add_local(name, value)
+                found = True
+        return found
+
+    def _add_local(self, name: str, value: Any) -> None:
+        self.locals.remove(name)
+        if isinstance(value, Number):
+            node = node_of(value)
+            start = scalar_constant(0, node.dtype, weak=node.weak)
+            self.scalars[name] = Scalar(name, start, node.dtype, node.weak, local=True)
+        elif isinstance(value, Reference):
+            node = value.read()._node
+            zero = scalar_constant(0, node.dtype)
+            symbolic.require_one_shape(node, 1 + _depth())
+            self.wholes[name] = Whole(name, Array(filled(zero, node.shape)), None)
+
+    # ------------------------------------------------------------ types
+
+    def _settled(self, results: Sequence[Node]) -> bool:
+        """Whether types are those that the body was traced with; else they are changed."""
+        stable = True
+        for scalar, result in zip(self.scalars.values(), results, strict=False):
+            dtype, weak = self._type(scalar, result)
+            if (dtype, weak) != (scalar.dtype, scalar.weak):
+                scalar.dtype, scalar.weak = dtype, weak
+                stable = False
+        start = len(self.scalars)
+        for whole, result in zip(self.wholes.values(), results[start:], strict=False):
+            if result.dtype is not whole.initial._node.dtype:
+                if whole.before is None:
+                    zero = scalar_constant(0, result.dtype)
+                    whole.initial = Array(filled(zero, result.shape))
+                    stable = False
+                else:
+                    self._refuse_type(whole.name, whole.initial._node.dtype, result.dtype)
+        return stable
+
+    def _type(self, scalar: Scalar, result: Node) -> tuple[DType, bool]:
+        if scalar.weak and result.weak:
+            return common_dtype((scalar.initial, result)), True
+        if result.weak:
+            return scalar.dtype, False
+        if scalar.weak:
+            common = common_dtype((scalar.initial, result))
+            if common is not result.dtype and not scalar.local:
+                self._refuse_type(scalar.name, scalar.initial.dtype, result.dtype)
+            return result.dtype, False
+        if result.dtype is not scalar.dtype:
+            self._refuse_type(scalar.name, scalar.dtype, result.dtype)
+        return scalar.dtype, False
+
+    def _refuse_type(self, name: str, before: DType, after: DType) -> None:
+        first, second = self.frame.assigned_at.get(name), self.at_end.get(name)
+        raise DTypeError(
+            f"{name} changes its type in a loop: {before.numpy}{_at(first)}, "
+            f"{after.numpy}{_at(second)}",
+            "one type in every round",
+            f"begin with {after.numpy}: {name} = np.{after.numpy}(...), or another variable",
+            place=second or self.frame.place(self.node),
+        )
+
+    def _refuse(self, name: str, value: Any) -> None:
+        first, second = self.frame.assigned_at.get(name), self.frame.assigned_at.get(name)
+        raise DTypeError(
+            f"{name} is {_kind(value)} after a round of this loop{_at(first)}",
+            "a value of the kind that it has before the loop",
+            "another variable", place=second or self.frame.place(self.node),
+        )  # fmt: skip
+
+    def _refuse_shape(self, name: str, before: Array, after: Array) -> None:
+        place = self.frame.assigned_at.get(name)
+        raise ShapeError(
+            f"{name} has shape {before.shape} before a round of this loop, {after.shape} after it",
+            "one shape in every round", place=place or self.frame.place(self.node),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ afterwards
+
+    def finish(self, results: list[Node], rounds: Extent | None) -> None:
+        """Bind what the loop gives."""
+        frame = self.frame
+        values = iter(results)
+        for scalar in self.scalars.values():
+            node = next(values)
+            node.weak = scalar.weak
+            frame.variables[scalar.name] = Array(node)
+            frame.assigned_at[scalar.name] = self.at_end.get(scalar.name, frame.place(self.node))
+        arrays = {name: Array(next(values)) for name in self.wholes}
+        cells = {cell: Array(next(values)) for cell in list(self.cells)}
+        for cell, array in cells.items():
+            frame.memory.write(cell, array)
+        turned = self.turned or {}
+        if turned:
+            self._turn_back(turned, arrays, rounds)
+        for name, array in arrays.items():
+            if name not in turned:
+                frame.variables[name] = frame.memory.make(array, frame.place(self.node))
+
+    def _turn_back(
+        self, turned: dict[str, str], arrays: dict[str, Array], rounds: Extent | None
+    ) -> None:
+        """Variables that exchange their arrays in every round: which has which is the count's.
+
+        After r rounds the array that `name` began with is where `turned` leads, r times.
+        """
+        frame = self.frame
+        order = _order(turned)
+        if rounds is None or rounds.symbols:
+            frame.refuse(
+                self.node, f"{' and '.join(turned)} exchange their arrays in a loop whose number "
+                "of rounds is not known", "range of a size or an argument",
+                "copy the values: a[...] = b",
+            )  # fmt: skip
+        over = rounds % order
+        steps = next(k for k in range(order) if k == order - 1 or over == k)
+        before = {name: self.wholes[name].before for name in turned}
+        for name, array in arrays.items():
+            if name not in turned:
+                continue
+            own = name
+            for _ in range(steps):
+                own = turned[own]
+            target = before[own]
+            assert target is not None
+            frame.variables[name] = target
+            frame.memory.write(target.cell, replaced(target.cell.array, target.views, array))
+
+
+def _order(turned: dict[str, str]) -> int:
+    """After how many rounds all variables have the arrays that they began with."""
+    now, count = {name: turned[name] for name in turned}, 1
+    while any(name != own for name, own in now.items()):
+        now = {name: turned[own] for name, own in now.items()}
+        count += 1
+    return count
+
+
+def _depth() -> int:
+    return len(graph._open.all)
+
+
+def _at(place: Place | None) -> str:
+    return f" at {place}" if place is not None else ""
+
+
+def _kind(value: Any) -> str:
+    return "an array" if isinstance(value, Reference) else f"a {type(value).__name__}"
+
+
+def written(statements: Sequence[ast.AST]) -> list[str]:
+    """Names whose arrays statements write, as far as that is plain."""
+    found: dict[str, None] = {}
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                if isinstance(node.value, ast.Name):
+                    found[node.value.id] = None
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                found[node.target.id] = None
+    return list(found)
