@@ -681,7 +681,7 @@ def test_the_launch_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         return launch(step, *rest)
 
     monkeypatch.setattr(incore, "run_launch", noted)
-    for k, j in ((2, 3), (3, 3), (5, 4), (2, 3)):
+    for k, j in ((2, 3), (3, 3), (5, 4), (4, 1)):
         wanted = np.cumsum(a, axis=1)
         wanted[k] = 2.0 * wanted[j][::-1]
         np.testing.assert_array_equal(mirrored(a, k, j), wanted)

@@ -47,5 +47,5 @@ def test_boxes_take_the_version_that_suits(
     wanted = np.cumsum(a, axis=2)
     wanted[:, 1] = 2.0 * wanted[:, -2][:, ::-1]
     np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), wanted)
-    assert len(suited) > 3
+    assert len(suited) > 1
     assert set(suited) == {rows > 3}
