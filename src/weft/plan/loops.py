@@ -94,7 +94,7 @@ def loop_on_box(
 
     def span(var: fun.Var, along: int | None, start: Size, extent: Size) -> fun.Var:
         shape = list(walk.type_sizes(var.type))
-        if along is None:
+        if along is None or (start == ZERO and extent == shape[along]):
             return var
         dims = [fun.Span(ZERO, n) for n in shape]
         dims[along], shape[along] = fun.Span(start, extent), extent

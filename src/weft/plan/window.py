@@ -310,6 +310,10 @@ class _Windower:
             place = self.places.get((statement.position, array.name, number))
             var = self.whole.get(array.name, array) if place is None else place.var
             found.append((var, ZERO if place is None else place.lower))
+        only = self.places.get((statement.position, cut.reads[0][0].name, 0))
+        if len(cut.reads) == 1 and only is not None and only.axis == dim:
+            # The window of the only array has what the box needs, or more: it is read as it is.
+            low, high = only.lower, only.lower + walk.type_sizes(only.var.type)[dim]
         builder = Builder(self.names)
         builder.place = statement.let.place
         made = loop_on_box(loop, cut, dim, found, (low, high), (lower, upper), builder)
