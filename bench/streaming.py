@@ -67,12 +67,12 @@ def rows(name: str, scale: float) -> list[tuple[str, int, Callable[..., Any], li
 
 
 def run(names: tuple[str, ...], scale: float, rounds: int, device: str, chosen: list[str]) -> None:
-    """Print a table: for each row the throughputs beside that of all data at once."""
+    """Print for each row, when it is there, the throughputs beside that of all data at once."""
     header = ["", "at once ms", "in boxes", "(cpu)"]
     for times in TIMES_CAP:
         header += [f"1/{times}", "(cpu)"]
     print(f"{device}: {wf.devices()}; ratios of throughput, at once = 1")
-    lines = []
+    print(_line(["", *header[1:]]))
     for name in names or NAMES:
         for title, arrays, program, arguments in rows(name, scale):
             if chosen and title.split()[1].strip("x,") not in chosen:
@@ -82,8 +82,12 @@ def run(names: tuple[str, ...], scale: float, rounds: int, device: str, chosen: 
             contenders = {"at once": {"slots": 1}, "in boxes": {}}
             for times in (8,) if name == "product" else TIMES_CAP:
                 contenders[f"1/{times}"] = {"memory_limit": {device: size // times}}
-            lines.append([title, *row(program, arguments, device, contenders, rounds)])
-    print(measure.table(header, lines))
+            cells = row(program, arguments, device, contenders, rounds)
+            print(_line([title, *cells]), flush=True)
+
+
+def _line(cells: list[str]) -> str:
+    return cells[0].ljust(24) + "".join(cell.rjust(11) for cell in cells[1:])
 
 
 def row(
@@ -115,4 +119,4 @@ def row(
             continue
         cells.append(f"{1 / times.ratio(name, 'at once'):.2f}")
         cells.append(f"{min(processor['at once']) / min(processor[name]):.2f}")
-    return cells + [""] * (2 + 2 * len(TIMES_CAP) - len(cells) + 1)
+    return cells
