@@ -25,7 +25,7 @@ TIMES_CAP = (2, 4, 8, 16)
 UPDATES = 1 << 29
 """About how many elements times iterations a row has, so that none takes long."""
 
-_LEAST, _MOST = 1 << 20, 1 << 23  # elements
+_LEAST, _MOST = 1 << 22, 1 << 23  # elements: a capped device holds a few MiB, not less
 
 
 def addition(iterations: int) -> Callable[..., Any]:

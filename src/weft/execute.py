@@ -213,6 +213,8 @@ def plan_of(
     current: Settings,
 ) -> Plan:
     """How the computation is streamed through boxes."""
+    for name in current.devices:
+        device_limit(name, current)  # from now on, also if the plan is one that was kept
     spread = processors(current)
     key = _plan_key(computation, sizes, inputs, sinks, current, spread)
     plan = computation.plans.get(key) if key is not None else None

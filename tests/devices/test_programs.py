@@ -252,6 +252,20 @@ def test_data_that_fits_goes_in_boxes_where_that_is_predicted_quicker() -> None:
     assert launched[1:] == [1, 1]
 
 
+def test_plans_that_are_kept_run_under_their_own_limit() -> None:
+    on = device()
+    x = np.random.default_rng(11).normal(size=1 << 20).astype(np.float32)
+    double = wf.jit(lambda a: a + a)
+    for cap in (1 << 20, None, 1 << 20, None):
+        on.trim()
+        on.statistics.peak_bytes = 0
+        limit = {} if cap is None else {"memory_limit": {on.name: cap}}
+        with wf.config(devices=[on.name], **limit):
+            np.testing.assert_array_equal(double(x), x + x)
+        assert on.limit == (cap or on.default_limit)
+        assert 0 < on.statistics.peak_bytes <= on.limit
+
+
 def test_what_all_boxes_need_is_copied_once() -> None:
     on = device()
     rng = np.random.default_rng(2)
