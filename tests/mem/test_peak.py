@@ -99,7 +99,7 @@ def known_sizes(
 
 @pytest.fixture(autouse=True)
 def _all_from_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incore, "_SMALL", 0)
+    monkeypatch.setattr(incore, "SMALL", 0)
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("call_")])
