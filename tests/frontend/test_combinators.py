@@ -309,3 +309,26 @@ def test_library_routines_stay_outside() -> None:
     same(wf.map(lambda r: wf.sort(x)[0] + r, x), X + np.sort(X)[0])  # does not depend on r
     same(wf.map(lambda r: wf.reshape(r, (2, 3)) @ wf.reshape(r, (3, 2)), x),
          X.reshape(4, 2, 3) @ X.reshape(4, 3, 2))  # fmt: skip
+
+
+def test_scatter_into_what_a_loop_alternates_between() -> None:
+    """Threads merge their private histograms into the buffer whose turn it is."""
+    random = np.random.default_rng(0)
+    bins = random.integers(0, 1000, 300_000)
+    weights = random.standard_normal(len(bins))
+
+    def program(bins: Any, weights: Any, sums: Any) -> Any:
+        def halved(_: Any, sums: Any) -> Any:
+            return wf.scatter(sums * 0.5, bins, weights * sums[0], combine=wf.add)
+
+        return wf.fori_loop(0, 7, halved, sums)
+
+    expected = np.ones(1000)
+    for _ in range(7):
+        added = expected * 0.5
+        np.add.at(added, bins, weights * expected[0])
+        expected = added
+    for threads in (1, 2):
+        with wf.config(threads=threads):
+            found = wf.jit(program)(bins, weights, np.ones(1000))
+        np.testing.assert_allclose(found, expected, rtol=1e-9)

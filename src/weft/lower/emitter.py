@@ -287,17 +287,28 @@ class Emitter:
         key = (at, choice.name, dtype)
         found = self.chosen.get(key)
         if found is None:
-            found, *others = [self.pointer(block, dtype) for block in choice.blocks]
-            for number, other in enumerate(others, 1):
-                pointer = self.unit.pointer("p", dtype)
-                here = machine("==", turn, imp.integer(number))
-                self.levels[at].append(imp.Choose(pointer, here, other, found, imp.ZERO))
-                found = pointer
-            self.chosen[key] = found
+            pointers = [self.pointer(block, dtype) for block in choice.blocks]
+            found = self.chosen[key] = self._one_of(pointers, turn, self.levels[at])
+        return found
+
+    def _one_of(
+        self, pointers: Sequence[imp.Pointer], turn: imp.Expr, level: list[imp.Stmt]
+    ) -> imp.Pointer:
+        """The pointer whose number `turn` is."""
+        found, *others = pointers
+        for number, other in enumerate(others, 1):
+            pointer = self.unit.pointer("p", found.dtype)
+            here = machine("==", turn, imp.integer(number))
+            level.append(imp.Choose(pointer, here, other, found, imp.ZERO))
+            found = pointer
         return found
 
     def shared_pointer(self, block: str, dtype: DType) -> imp.Pointer:
         """A pointer to a block that other threads write too, in turn."""
+        choice = self.unit.choices.get(block)
+        if choice is not None:
+            pointers = [self.shared_pointer(one, dtype) for one in choice.blocks]
+            return self._one_of(pointers, self.named(choice.turn), self.levels[-1])
         pointer = self.unit.pointer("p", dtype)
         self.emit(replace(self.view(pointer, self.unit.blocks[block]), alone=False))
         return pointer
