@@ -4,7 +4,7 @@ A round takes 2048 elements: neighbouring items compute neighbouring elements, i
 the group shares; each item folds 32 of them from left to right; the 64 folds are combined by
 neighbours, level by level, which is what a binary counter makes of them
 (`weft.lower.gpu_items`). Rounds are pushed to a counter. So bits do not depend on which of both
-forms runs: rows of few elements are left to one item each.
+forms runs: rows that are short, or many, are left to one item each.
 
     kernel (i < n) { let s = reduce[add] (j < m) { x[i, j] } in s }
     =>  64 items for each i:
@@ -35,7 +35,8 @@ _FOLD = reductions.ROWS
 _ROUND = GROUP * _FOLD
 _PADDED = _ROUND + GROUP  # one element more for each fold: folds begin in different banks
 _SHARED_BYTES = 16  # of the scalars of one element, at most: 48 KiB are shared on any GPU
-_SHORT = 256  # elements of a row that one item reduces
+_SHORT = 256  # elements: fewer are a row that one item reduces
+_MANY = 4096  # rows that are work enough for items alone
 
 
 def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
@@ -44,8 +45,8 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     Returns
     -------
     Size or None
-        1 where it is left to one item for each index: another kernel, or short rows; 0 where it
-        is not; None where it never is.
+        1 where it is left to one item for each index: another kernel, short rows, or many; 0
+        where it is not; None where it never is.
     """
     position = _reduction_of(kernel)
     if position is None:
@@ -64,10 +65,12 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
         _Group(k, lane, reduce).run(let, kernel, position)
     if holds(k.levels[0], imp.Fail | imp.Poll):
         return ONE  # an item that leaves would be waited for
-    short = _is_short(host, reduce.space[0].extent)
+    alone = 1 - _is_below(host, count, _MANY, ONE) * (
+        1 - _is_below(host, reduce.space[0].extent, _SHORT, ZERO)
+    )
     host.unit.kernels.append(kernels.describe("reduce by groups", kernel.space, let.pattern))
-    host.add(k, "group", item, count * GROUP * (1 - short), GROUP)
-    return None if short == ZERO else short
+    host.add(k, "group", item, count * GROUP * (1 - alone), GROUP)
+    return None if alone == ZERO else alone
 
 
 def _reduction_of(kernel: fun.Kernel) -> int | None:
@@ -91,17 +94,16 @@ def _reduction_of(kernel: fun.Kernel) -> int | None:
     return found
 
 
-def _is_short(host: Host, extent: Size) -> Size:
-    """1 where rows have few elements, 0 where they have many, or a number that no launch knows."""
-    if not host.is_sized(extent):
-        return ZERO
-    fresh = host.unit.fresh
+def _is_below(host: Host, size: Size, bound: int, otherwise: Size) -> Size:
+    """1 where a size is below a bound, else 0; `otherwise` for one that no launch knows."""
+    if not host.is_sized(size):
+        return otherwise
 
     def derive(operation: Any, left: Size, right: Size) -> Size:
-        return host.derive(Derived(fresh("short."), operation, left, right))
+        return host.derive(Derived(host.unit.fresh("below."), operation, left, right))
 
-    times = derive("floordiv", as_poly(_SHORT - 1), derive("max", extent, ONE))
-    return derive("floordiv", times + (_SHORT - 1), as_poly(_SHORT))
+    times = derive("floordiv", as_poly(bound - 1), derive("max", size, ONE))
+    return derive("floordiv", times + (bound - 1), as_poly(bound))
 
 
 class _Group:
