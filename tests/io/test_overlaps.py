@@ -76,7 +76,7 @@ def test_dataset_over_itself(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    data = np.arange(float(LARGE))
+    data = np.arange(float(LARGE)).reshape(60, -1)
     target = saved(tmp_path, "npy", data)
     with wf.config(memory_limit="40 MiB"), pytest.raises(MemoryLimitError) as caught:
         wf.store(turned(wf.open(target)), target, mode="r+")
