@@ -407,3 +407,29 @@ def test_bus_errors_elsewhere_still_end_the_process(tmp_path: Path) -> None:
     result = run_script(SHRUNK.format(more="mapped[-1]"), str(tmp_path / "x"))
     assert result.stdout.split() == ["works"], result.stderr
     assert result.returncode == -7
+
+
+AWAY = """
+    import os, time
+    import numpy as np
+    import weft as wf
+    wf.config(threads=2, interpret_below=0)
+    total = wf.jit(lambda x: x.sum())
+    x = np.ones(1 << 22)
+    before = set(os.listdir("/proc/self/task"))
+    total(x)
+    (worker,) = set(os.listdir("/proc/self/task")) - before
+    time.sleep(0.05)  # it sleeps
+    assert total(x) == x.size
+    allowed = os.sched_getaffinity(0)
+    print(len(allowed - os.sched_getaffinity(int(worker))))
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs two processors",
+)
+def test_workers_are_kept_off_the_processor_of_the_caller() -> None:
+    result = run_script(AWAY)
+    assert result.stdout.split() == ["1"], result.stderr

@@ -17,6 +17,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -79,6 +80,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER; /* a job was published */
 static pthread_cond_t done = PTHREAD_COND_INITIALIZER; /* a worker left a job */
 static job *jobs;
+enum { PLACED = 16 };
+static pthread_t placed[PLACED]; /* the first workers */
+static int avoided = -1;         /* the processor that they are kept off */
 static int32_t workers, awake, sleeping, waiting; /* awake: without a job, not yet asleep */
 static _Atomic int64_t published; /* counts jobs, for workers that are awake */
 static _Atomic int32_t calls; /* calls on several threads that go on */
@@ -213,6 +217,7 @@ static void in_forked_child(void) {
     pthread_cond_init(&done, NULL);
     jobs = NULL;
     workers = awake = sleeping = waiting = 0;
+    avoided = -1;
     atomic_store(&calls, 0);
     guard = NULL;
     inside_tile = 0;
@@ -362,6 +367,24 @@ static void *worker(void *number) {
     return NULL;
 }
 
+#if defined(__linux__)
+/* With the lock held, before workers are woken: keep them off the caller's processor. Kernels of
+ * virtual machines may take a halted processor for a busy one, and leave a woken thread waiting
+ * behind the one that woke it. */
+static void make_way(void) {
+    int here = sched_getcpu();
+    if (here < 0 || here == avoided || workers > PLACED) return;
+    cpu_set_t others;
+    if (sched_getaffinity(0, sizeof others, &others) != 0) return;
+    CPU_CLR(here, &others);
+    if (!CPU_COUNT(&others)) return;
+    for (int32_t i = 0; i < workers; i++) pthread_setaffinity_np(placed[i], sizeof others, &others);
+    avoided = here;
+}
+#else
+static void make_way(void) {}
+#endif
+
 /* With the lock held. Fewer workers than wanted is no failure: the caller works too. */
 static void start_workers(int32_t wanted) {
     if (workers >= wanted) return;
@@ -380,8 +403,10 @@ static void start_workers(int32_t wanted) {
     while (workers < wanted) {
         void *number = (void *)(intptr_t)workers;
         if (pthread_create(&thread, &attributes, worker, number) != 0) break;
+        if (workers < PLACED) placed[workers] = thread;
         workers++;
     }
+    avoided = -1;
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -393,6 +418,7 @@ static void publish(job *mine, int32_t helpers) {
     jobs = mine;
     atomic_fetch_add(&published, 1);
     int32_t missing = helpers - awake;
+    if (sleeping && missing > 0) make_way();
     if (sleeping && missing == 1) pthread_cond_signal(&work);
     else if (sleeping && missing > 1) pthread_cond_broadcast(&work);
     release();
