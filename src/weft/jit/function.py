@@ -14,36 +14,23 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from weft import execute
 from weft.array import Array, asarray
-from weft.config import settings
-from weft.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    CompileError,
-    DTypeError,
-    MemoryLimitError,
-    ShapeError,
-    user_place,
-)  # fmt: skip
+from weft.errors import ArgumentError, ArgumentTypeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, operations
+from weft.frontend import operations
 from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.frontend.trace import Traced, graph_key, trace
 from weft.fun import nodes as fun
-from weft.io.held import share_memory
 from weft.jit.arguments import (
     STATIC,
     Argument,
     Foreign,
-    Origin,
     Placed,
     as_data,
     concrete,
@@ -54,136 +41,13 @@ from weft.jit.arguments import (
     pattern_key,
     placeholder,
 )
-from weft.launch import CPU, INTERPRETER, Computation, Direct, direct, have_compiler, target
-from weft.runtime import built
-from weft.sizes import Derived, Fact
+from weft.jit.variants import Ready, Variant, destinations, output_of
+from weft.launch import Computation
+from weft.sizes import Fact
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FEW = 4096  # exact shapes remembered for each function
-
-
-@dataclass(slots=True)
-class Variant:
-    """A traced program, and when it holds.
-
-    `origins` say for each size variable of the graph where its value comes from;
-    `inputs` for each parameter the number of the argument, or the data itself.
-    """
-
-    computation: Computation
-    origins: dict[str, Origin]
-    derived: tuple[Derived, ...]
-    facts: tuple[Fact, ...]
-    inputs: tuple[Any, ...]
-    structure: Structure
-    outputs: tuple[Any, ...]  # _Result, or what a function gave that is no array
-
-    def sizes(self, arguments: Sequence[Any]) -> dict[str, int] | None:
-        """The size variables for some arguments, or None where a fact does not hold."""
-        values: dict[str, int] = {}
-        for name, origin in self.origins.items():
-            if isinstance(origin, int):
-                values[name] = origin
-            else:
-                number, axis = origin
-                argument = arguments[number]
-                values[name] = abs(argument) if axis < 0 else argument.shape[axis]
-        known = dict(values)
-        try:
-            for entry in self.derived:
-                known[entry.name] = entry.evaluate(known)
-        except ZeroDivisionError:
-            return None
-        return values if all(fact.holds(known) for fact in self.facts) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """A place in the results that the program computes."""
-
-    is_int: bool = False
-
-
-@dataclass(slots=True)
-class Ready:
-    """A variant for one set of exact shapes."""
-
-    variant: Variant
-    sizes: dict[str, int]
-    scalars: tuple[tuple[int, int, np.dtype[Any]], ...]  # input, argument, dtype
-    arrays: tuple[tuple[int, int], ...]
-    template: list[Any]
-    direct: Direct | None = None
-    called: bool = False
-
-    def call(self, arguments: Sequence[Any], out: list[Any] | None) -> Any:
-        inputs = self.template.copy()
-        for place, number in self.arrays:
-            inputs[place] = arguments[number]
-        for place, number, dtype in self.scalars:
-            inputs[place] = np.asarray(arguments[number], dtype)
-        variant = self.variant
-        if out is not None:
-            self._check_shapes(out)
-        values = None if out is not None or self.direct is None else self.direct.call(inputs)
-        if values is None:
-            values = launch(variant.computation, self.sizes, inputs, out)
-            if out is None and not self.called:
-                self.called = True
-                self.direct = direct(variant.computation, self.sizes, inputs)
-        if variant.structure is None and out is None and values:
-            value = values[0]
-            return value if value.shape else value[()]
-        return self._rebuilt(values, out)
-
-    def _check_shapes(self, out: list[Any]) -> None:
-        program = self.variant.computation.program
-        known = dict(self.sizes)
-        for entry in program.derived:
-            known[entry.name] = entry.evaluate(known)
-        for array, type_ in zip(out, program.result_types, strict=True):
-            if array is None:
-                continue
-            extents_ = type_.shape if isinstance(type_, fun.Array) else ()
-            shape = tuple(extent.evaluate(known) for extent in extents_)
-            if array.shape != shape:
-                raise ShapeError(
-                    f"out= of shape {array.shape}", f"shape {shape}", place=user_place()
-                )
-
-    def _rebuilt(self, values: list[Any], out: list[Any] | None) -> Any:
-        computed = iter(values)
-        results = []
-        for output in self.variant.outputs:
-            if not isinstance(output, _Result):
-                results.append(output)
-                continue
-            value = next(computed)
-            if output.is_int:
-                results.append(int(value))
-            else:
-                results.append(value if value.shape or out is not None else value[()])
-        return unflatten(self.variant.structure, iter(results))
-
-
-def launch(
-    computation: Computation, sizes: dict[str, int], inputs: list[Any], out: Any
-) -> list[Any]:
-    """Run compiled code on data in memory, however small it is."""
-    current = settings()
-    if built.any_built() and not have_compiler() and current.devices == (CPU,):
-        try:
-            return computation.run_in_core(sizes, inputs, out, current, CPU)
-        except (CompileError, MemoryLimitError):
-            pass  # it was not built
-    where = target(current)
-    if where != INTERPRETER and len(current.devices) == 1:
-        try:
-            return execute.run_on(computation, sizes, inputs, out, current, where)
-        except MemoryLimitError:
-            pass  # in boxes then
-    return execute.run(computation, sizes, inputs, out)
 
 
 class Jitted:
@@ -236,7 +100,7 @@ class Jitted:
                     return ready.call(args, None)
                 if ready is None:
                     ready = self._remember(tuple(key), list(args), (tuple, (None,) * len(args)), ())
-                return ready.call(args, _destinations(out, ready.variant))
+                return ready.call(args, destinations(out, ready.variant))
         return self._general(args, kwargs, out)
 
     # ------------------------------------------------------------ calls of any kind
@@ -250,7 +114,7 @@ class Jitted:
             return self._lazy(leaves, structure, static, out)
         key = (structure, static, *map(exact_key, leaves))
         ready = self._exact.get(key) or self._remember(key, leaves, structure, static)
-        result = ready.call(leaves, _destinations(out, ready.variant))
+        result = ready.call(leaves, destinations(out, ready.variant))
         return kinds[0].restore(result) if kinds else result
 
     def _flat(
@@ -355,7 +219,7 @@ class Jitted:
             given: list[Any] = []
             containers = flatten(result, given)
             nodes: list[Node] = []
-            outputs = tuple(_output(value, nodes) for value in given)
+            outputs = tuple(output_of(value, nodes) for value in given)
         names = self._parameter_names(structure, placed)
         walk = graph_key(nodes)
         name = getattr(self.function, "__name__", "partial")
@@ -451,60 +315,3 @@ def jit(function: F | None = None, /, *, static_argnames: str | Iterable[str] = 
     if function is None:
         return lambda f: Jitted(f, static_argnames)
     return Jitted(function, static_argnames)
-
-
-# ---------------------------------------------------------------- results
-
-
-def _output(value: Any, nodes: list[Node]) -> Any:
-    """A place for a result that is an array; other results are given as they are."""
-    if isinstance(value, Array):
-        nodes.append(value._node)
-        return _Result()
-    if isinstance(value, np.ndarray):
-        nodes.append(asarray(value)._node)
-        return _Result()
-    if isinstance(value, Extent):
-        if value.is_constant:
-            return value.value
-        nodes.append(graph.size_scalar(value))
-        return _Result(is_int=True)
-    return value
-
-
-def _destinations(out: Any, variant: Variant) -> list[Any] | None:
-    """The arrays of `out=`, one for each result, checked."""
-    if out is None:
-        return None
-    given: list[Any] = []
-    flatten(out, given)
-    results = variant.computation.program.body.results
-    if len(given) != len(results):
-        raise ArgumentError(
-            f"out= of {len(given)} arrays for {len(results)} results", "as many", place=user_place()
-        )
-    for array, result in zip(given, results, strict=True):
-        if array is None:
-            continue
-        if not isinstance(array, np.ndarray):
-            raise ArgumentTypeError(
-                f"out= holds a {type(array).__name__}", "NumPy arrays", place=user_place()
-            )
-        if array.dtype != result.type.dtype.numpy:
-            raise DTypeError(
-                f"out= of {array.dtype}", f"{result.type.dtype.numpy}", place=user_place()
-            )
-        if not array.flags.writeable:
-            raise ArgumentError("out= is read-only", "a writable array", place=user_place())
-    for number, array in enumerate(given):
-        if any(_overlap(array, other) for other in given[:number]):
-            raise ArgumentError(
-                f"out= array {number} overlaps an earlier one",
-                "arrays that share no element",
-                place=user_place(),
-            )
-    return given
-
-
-def _overlap(left: np.ndarray | None, right: np.ndarray | None) -> bool:
-    return left is not None and right is not None and share_memory(left, right)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError, SourceError, WeftError
-from weft.jit.function import Variant
+from weft.jit.variants import Variant
 from weft.kernel.annotations import ArrayType, ParameterType
 from weft.kernel.function import KernelFunction
 from weft.launch.artifacts import SegmentPiece

@@ -20,7 +20,8 @@ from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
 from weft.io.held import share_memory
 from weft.jit.arguments import Argument, Foreign, as_data, concrete, exact_key
-from weft.jit.function import Jitted, Ready, Variant
+from weft.jit.function import Jitted
+from weft.jit.variants import Ready, Variant
 from weft.kernel.annotations import (
     ArrayType,
     ParameterType,
