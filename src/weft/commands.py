@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -86,15 +85,9 @@ def _load_function(program: str) -> Callable[..., Any]:
         raise ArgumentError(f"{program!r}", "FILE.PY:FUNCTION", "name the function too")
     if not os.path.isfile(file):
         raise SourceError(f"{file} does not exist", "a Python file")
-    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
+    from weft.kernel.build import load_module
+
+    module = load_module(Path(file))
     function = getattr(module, name, None)
     if not callable(function):
         names = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]

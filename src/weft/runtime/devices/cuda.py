@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import CompileError, DeviceError, MemoryLimitError, WeftError
+from weft.errors import CompileError, MemoryLimitError, WeftError
 from weft.plan import launches
 from weft.plan.nodes import Rates
 from weft.plan.segment import Segment
 from weft.runtime import profile
 from weft.runtime.cache import key_of, open_cache
-from weft.runtime.devices.runs import Buffers, HeldInputs, Memory, Run, begin
+from weft.runtime.devices.runs import Buffers, HeldInputs, Memory, Run, begin, failure, in_short
 from weft.runtime.memory import format_bytes
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -126,7 +126,7 @@ class CudaDevice(Memory):
             code = core.Program(source, "c++", options).compile("cubin")
         except Exception as error:
             raise CompileError(
-                f"{self.name} refuses generated code: {_first_lines(error)}",
+                f"{self.name} refuses generated code: {in_short(error)}",
                 advice='compute it on the CPU: wf.config(devices=["cpu"]), and report this',
             ) from error
         open_cache().save(key, ".cubin", bytes(code.code))
@@ -151,19 +151,7 @@ class CudaDevice(Memory):
 
     def error(self, what: str, error: BaseException) -> WeftError:
         """What a failed call becomes."""
-        if _OUT_OF_MEMORY in str(error):
-            return MemoryLimitError(
-                f"{self.name} has no memory left for {what}: {_first_lines(error)}",
-                advice=f'lower memory_limit={{"{self.name}": ...}}, so that boxes are smaller',
-            )
-        return DeviceError(
-            f"{self.name} failed at {what}: {_first_lines(error)}",
-            advice='try again, or compute on the CPU: wf.config(devices=["cpu"])',
-        )
-
-
-def _first_lines(error: BaseException) -> str:
-    return " ".join(str(error).split())[:500]
+        return failure(self.name, what, error, out_of_memory=_OUT_OF_MEMORY in str(error))
 
 
 def _bytes_of(array: NDArray) -> NDArray:

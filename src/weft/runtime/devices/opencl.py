@@ -13,13 +13,13 @@ import warnings
 from functools import cache
 from typing import Any
 
-from weft.errors import CompileError, DeviceError, MemoryLimitError, UnsupportedError, WeftError
+from weft.errors import CompileError, UnsupportedError, WeftError
 from weft.plan.nodes import Rates
 from weft.plan.segment import Segment
 from weft.runtime.cache import key_of, open_cache
 from weft.runtime.devices.opencl_rates import measure
 from weft.runtime.devices.opencl_runs import OpenClSegment, Slot
-from weft.runtime.devices.runs import Memory
+from weft.runtime.devices.runs import Memory, failure, in_short
 from weft.runtime.memory import format_bytes
 
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
@@ -146,7 +146,7 @@ class OpenClDevice(Memory):
                 with contextlib.suppress(cl.Error):
                     log = text.get_build_info(device, cl.program_build_info.LOG)
                 raise CompileError(
-                    f"{self.name} refuses generated code: {_first_lines(error)} {log[:2000]}",
+                    f"{self.name} refuses generated code: {in_short(error)} {log[:2000]}",
                     advice='compute it on the CPU: wf.config(devices=["cpu"]), and report this',
                 ) from error
         with contextlib.suppress(OSError, cl.Error):
@@ -170,16 +170,5 @@ class OpenClDevice(Memory):
 
     def error(self, what: str, error: BaseException) -> WeftError:
         """What a failed call becomes: many drivers find memory only when it is used."""
-        if isinstance(error, self.cl.MemoryError):
-            return MemoryLimitError(
-                f"{self.name} has no memory left for {what}: {_first_lines(error)}",
-                advice=f'lower memory_limit={{"{self.name}": ...}}, so that boxes are smaller',
-            )
-        return DeviceError(
-            f"{self.name} failed at {what}: {_first_lines(error)}",
-            advice='try again, or compute on the CPU: wf.config(devices=["cpu"])',
-        )
-
-
-def _first_lines(error: BaseException) -> str:
-    return " ".join(str(error).split())[:500]
+        out_of_memory = isinstance(error, self.cl.MemoryError)
+        return failure(self.name, what, error, out_of_memory=out_of_memory)

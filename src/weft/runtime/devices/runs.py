@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import MemoryLimitError, WeftError
+from weft.errors import DeviceError, MemoryLimitError, WeftError
 from weft.plan import launches
 from weft.plan.segment import Segment
 from weft.runtime.devices.protocol import FAILURE_BYTES, Statistics, raise_failure, row_major
@@ -416,3 +416,22 @@ def begin(run: Run[Any]) -> Run[Any]:
             raise run.device.error(run.stage, error) from error
         raise
     return run
+
+
+def in_short(error: BaseException) -> str:
+    """What a driver says, on one line."""
+    return " ".join(str(error).split())[:500]
+
+
+def failure(name: str, what: str, error: BaseException, *, out_of_memory: bool) -> WeftError:
+    """What a failed call of a device's driver becomes."""
+    said = in_short(error)
+    if out_of_memory:
+        return MemoryLimitError(
+            f"{name} has no memory left for {what}: {said}",
+            advice=f'lower memory_limit={{"{name}": ...}}, so that boxes are smaller',
+        )
+    return DeviceError(
+        f"{name} failed at {what}: {said}",
+        advice='try again, or compute on the CPU: wf.config(devices=["cpu"])',
+    )
