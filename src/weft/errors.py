@@ -10,6 +10,7 @@ import linecache
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,6 +71,16 @@ def user_place() -> Place | None:
             return Place(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of something at the innermost frame outside Weft itself: the user's line."""
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class WeftError(Exception):

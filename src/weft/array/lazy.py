@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator as python_operator
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from weft.errors import (
     ShapeError,
     TracingError,
     user_place,
+    warn,
 )
 from weft.frontend import extent as extents
 from weft.frontend import indexing, layout, operations
@@ -174,7 +174,7 @@ class Array(Methods):
                 place=user_place(),
             )
         if rule == "warn":
-            warnings.warn(f"{what} computes a lazy array", stacklevel=3)
+            warn(f"{what} computes a lazy array")
         values: npt.NDArray[Any] = execute.compute([self._node])[0]
         return values
 

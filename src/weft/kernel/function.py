@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 import typing
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.config import settings
-from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place
+from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place, warn
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
@@ -184,10 +183,9 @@ class KernelFunction(Jitted):
                     and share_memory(data[number], array)
                 ):
                     names = f"arguments {number} and {other} of {self.function.__name__}"
-                    warnings.warn(
+                    warn(
                         f"{names} overlap in part, and one is written: the function runs in plain "
-                        "Python; pass a copy of one",
-                        stacklevel=3,
+                        "Python; pass a copy of one"
                     )
                     return True
         return False

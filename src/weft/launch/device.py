@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from weft.config import Settings
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, warn
 from weft.plan.segment import Dialect, Segment
 from weft.runtime import blas
 from weft.runtime import threads as runtime_threads
@@ -87,10 +86,9 @@ def _warn(instead: str) -> None:
         return
     _warned = True
     way = f"runs programs on {instead}" if instead else "interprets programs with NumPy, slowly"
-    warnings.warn(
+    warn(
         f"Weft found no C compiler and {way}; install gcc or clang, or `pip install weft[cc]`",
         RuntimeWarning,
-        stacklevel=2,
     )
 
 

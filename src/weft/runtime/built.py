@@ -12,13 +12,12 @@ import json
 import os
 import subprocess
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft.errors import CompileError
+from weft.errors import CompileError, warn
 from weft.runtime.cache import key_of
 from weft.runtime.toolchain import Compiler, cpu_features, find_compiler
 
@@ -122,10 +121,9 @@ def register(module: str, version: str) -> None:
 
 
 def _warn(module: str, reason: str) -> None:
-    warnings.warn(
+    warn(
         f"{module}: {reason}: its functions are compiled when they are called; run `weft build` "
-        "again",
-        stacklevel=4,
+        "again"
     )
 
 

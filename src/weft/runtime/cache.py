@@ -15,9 +15,10 @@ import shutil
 import stat
 import tempfile
 import threading
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
+
+from weft.errors import warn
 
 _TRAILER = b"weft:end"
 """Marks the end of a cached file; the SHA-256 of what precedes it comes before."""
@@ -199,10 +200,9 @@ def _prepare(directory: Path) -> str:
 
 
 def _private(refused: Path, reason: str) -> Path:
-    warnings.warn(
+    warn(
         f"weft: the compile cache {refused} is not used: {reason}; compiled code is kept for "
-        "this process only (set WEFT_CACHE_DIR to a directory that only you can write)",
-        stacklevel=3,
+        "this process only (set WEFT_CACHE_DIR to a directory that only you can write)"
     )
     directory = Path(tempfile.mkdtemp(prefix="weft-"))
     owner = os.getpid()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -22,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import CompileError, DeviceError, MemoryLimitError
+from weft.errors import CompileError, DeviceError, MemoryLimitError, warn
 from weft.plan.nodes import Held, Output, PlannedStage, Share, Window
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import blas, profile
@@ -126,10 +125,9 @@ class SharedStage:
 def _tell_failures(left: Left) -> None:
     for device in left.devices:
         if device.failure is not None:
-            warnings.warn(
+            warn(
                 f"{device.share.device} was left out, and others did its part: {device.failure}",
                 RuntimeWarning,
-                stacklevel=2,
             )
 
 
