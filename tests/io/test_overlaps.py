@@ -10,7 +10,8 @@ import pytest
 
 import weft as wf
 from weft.errors import ArgumentError, MemoryLimitError
-from weft.io.held import Part, overlap
+from weft.io.held import overlap
+from weft.io.parts import Part
 
 N = 100_000
 LARGE = 6_000_000  # more than 40 MiB

@@ -11,9 +11,10 @@ import numpy as np
 
 from weft.errors import ArgumentError, SinkError, SourceError, UnsupportedError
 from weft.io.files import Array, Extent, extend, write_box
-from weft.io.held import Part, held
+from weft.io.held import held
 from weft.io.mapped import MappedSource, unreadable
 from weft.io.memory import ObjectSink, ObjectSource, require_match, show_box
+from weft.io.parts import Part
 from weft.io.publish import Draft, refuse_existing, require_space, unwritable
 from weft.plan.protocols import Box, Sink, Source
 

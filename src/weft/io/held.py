@@ -1,4 +1,4 @@
-"""What sources read and existing targets are written to: memory, parts of files, whole stores.
+"""What sources read and existing targets are written to, and whether that overlaps.
 
 Sources and sinks that read or write something which is there already say so by an attribute
 `held`, a tuple of arrays in memory and `Part`s; what has none (a new file, which gets its
@@ -7,45 +7,19 @@ name at the end) overlaps nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from weft.io.files import Array
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Bytes `first` to `end` of a file; or all (`end` None) of a file, a directory, an object."""
-
-    name: str
-    first: int = 0
-    end: int | None = None
-
-    def overlaps(self, other: Part) -> bool:
-        if os.path.realpath(self.name) != os.path.realpath(other.name):
-            return False
-        if self.end is None or other.end is None:
-            return True
-        return max(self.first, other.first) < min(self.end, other.end)
-
-
-Held: TypeAlias = Array | Part
-
-
-def part_of_object(value: object) -> tuple[Part, ...]:
-    """All of an object of which nothing is known."""
-    return (Part(f"object:{id(value)}"),)
+from weft.io.mapped import memmap_source
+from weft.io.parts import Held, Part
 
 
 def held(value: object) -> tuple[Held, ...]:
     """What a source, a sink or an array holds."""
     if isinstance(value, np.memmap):
-        from weft.io.mapped import memmap_source
-
         mapped = memmap_source(value)
         return (value,) if mapped is None else mapped.held
     if isinstance(value, np.ndarray):

@@ -17,7 +17,7 @@ from weft.io.files import (
     read_strided,
     row_major_strides,
 )
-from weft.io.held import Part
+from weft.io.parts import Part
 from weft.plan.protocols import Box
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from weft.errors import ArgumentTypeError, DTypeError, ShapeError, SinkError, SourceError, WeftError
 from weft.io.files import Array, box_shape, window
-from weft.io.held import Held, held, part_of_object
+from weft.io.held import held
+from weft.io.parts import Held, part_of_object
 from weft.plan.protocols import Box, Sink
 
 

@@ -22,9 +22,9 @@ from weft.io.files import (
     window,
     write_box,
 )
-from weft.io.held import Part, part_of_object
 from weft.io.mapped import unreadable
 from weft.io.memory import ObjectSink, require_match, show_box
+from weft.io.parts import Part, part_of_object
 from weft.io.publish import DraftDirectory, unwritable
 from weft.io.zarr_layout import (
     METADATA,

@@ -1,0 +1,33 @@
+"""What sources and sinks hold: arrays in memory, and parts of files, whole stores, objects."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from weft.io.files import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes `first` to `end` of a file; or all (`end` None) of a file, a directory, an object."""
+
+    name: str
+    first: int = 0
+    end: int | None = None
+
+    def overlaps(self, other: Part) -> bool:
+        if os.path.realpath(self.name) != os.path.realpath(other.name):
+            return False
+        if self.end is None or other.end is None:
+            return True
+        return max(self.first, other.first) < min(self.end, other.end)
+
+
+Held: TypeAlias = Array | Part
+
+
+def part_of_object(value: object) -> tuple[Part, ...]:
+    """All of an object of which nothing is known."""
+    return (Part(f"object:{id(value)}"),)
