@@ -61,3 +61,52 @@ def test_tuples_over_several_outer_dimensions() -> None:
         x = RNG.standard_normal((3, n, m))
         x[RNG.random(x.shape) < 0.001] = np.nan
         agree(program, [x], segment=segment, k=3, n=n, m=m)
+
+
+SQUARES = """program squares(x: f64[n, m]) sizes n, m {
+  let s: f64[n] = reduce (i < n; j < m) from -0.0 {
+    let p: f64 = x[i, j]
+    let r: f64 = multiply(p, p)
+    in r
+  } with (l: f64, k: f64) { let t: f64 = add(l, k) in t }
+  in s
+}"""
+
+
+def test_few_elements_have_the_tree_of_all_lanes() -> None:
+    program = parse(SQUARES)
+    segment = compiled(program)
+    for m in range(11):
+        x = RNG.standard_normal((37, m))
+        (found,) = agree(program, [x], segment=segment, n=37, m=m, rtol=1e-12)
+        lanes = np.full((37, 64), -0.0)
+        lanes[:, :m] = x * x
+        while lanes.shape[1] > 1:
+            half = lanes.shape[1] // 2
+            lanes = lanes[:, :half] + lanes[:, half:]
+        assert found.tobytes() == lanes.tobytes()
+
+
+POWERS = """program powers(x: DT[n, m], y: DT[n]) sizes n, m {
+  let s: DT[n, m] = kernel (i < n, j < m) {
+    let p: DT = x[i, j]
+    let q: DT = y[i]
+    let r: DT = pow(p, q)
+    in r
+  }
+  in s
+}"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_the_end_of_a_row_goes_through_the_same_vector_math(dtype: str) -> None:
+    program = parse(POWERS.replace("DT", dtype))
+    segment = compiled(program)
+    kind = program.params[0].type.dtype.numpy
+    x, y = RNG.uniform(0.1, 3, (5, 257)).astype(kind), RNG.uniform(-2, 2, 5).astype(kind)
+    (whole,) = run(segment, [x[:, :256].copy(), y], {"n": 5, "m": 256})
+    for m in (1, 4, 9, 17, 65, 100, 257):
+        part = x[:, :m].copy()
+        (found,) = agree(program, [part, y], segment=segment, n=5, m=m, rtol=1e-5)
+        shared = min(m, 256)
+        assert found[:, :shared].tobytes() == whole[:, :shared].tobytes()

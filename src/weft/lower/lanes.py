@@ -1,4 +1,8 @@
-"""Consecutive elements reduced in 64 lanes: lane l takes elements l, l + 64, ..."""
+"""Consecutive elements reduced in 64 lanes: lane l takes elements l, l + 64, ...
+
+Lanes that no element reaches stay neutral. Where elements are few, only the first `width` lanes
+are there, and are folded as they would be among all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from weft.ops.dtypes import DType
 
 
 class Lanes:
-    """64 lanes, each of them the neutral element at first.
+    """Lanes, each of them the neutral element at first.
 
     Parameters
     ----------
@@ -24,13 +28,17 @@ class Lanes:
         One that commutes.
     neutral : sequence of imp.Expr
         Its neutral element, component by component.
+    width : int, optional
+        How many lanes: 64, or the power of two that there are elements at most.
     """
 
-    def __init__(self, e: Emitter, operator: fun.Lambda, neutral: Sequence[imp.Expr]) -> None:
-        self.e, self.operator = e, operator
-        self.pointers = [e.local(value.dtype, LANES, "lane") for value in neutral]
+    def __init__(
+        self, e: Emitter, operator: fun.Lambda, neutral: Sequence[imp.Expr], width: int = LANES
+    ) -> None:
+        self.e, self.operator, self.width = e, operator, width
+        self.pointers = [e.local(value.dtype, width, "lane") for value in neutral]
         var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, imp.integer(LANES)):
+        with simd(e, var, imp.ZERO, imp.integer(width)):
             self._store(var, neutral)
 
     def _load(self, at: imp.Expr) -> list[imp.Expr]:
@@ -54,8 +62,7 @@ class Lanes:
         def block(first: imp.Expr, count: imp.Expr) -> None:
             var = e.unit.integer("l")
             with simd(e, var, imp.ZERO, count):
-                values = element(e.declare(machine("+", first, var)))
-                self._store(var, apply_lambda(e, self.operator, [*self._load(var), *values]))
+                self._add(var, element(e.declare(machine("+", first, var))))
 
         whole = e.declare(machine("&", size, imp.integer(-LANES)))
         end = e.declare(machine("+", start, whole))
@@ -65,6 +72,18 @@ class Lanes:
                 prefetcher.part(var, LANES)
             block(var, width)
         block(end, e.declare(machine("-", size, whole)))
+
+    def few(
+        self, element: Callable[[imp.Expr], list[imp.Expr]], start: imp.Expr, size: imp.Expr
+    ) -> None:
+        """Combines elements of which there are at most as many as lanes."""
+        e = self.e
+        var = e.unit.integer("l")
+        with e.loop(var, imp.ZERO, size, hoist=True):
+            self._add(var, element(e.declare(machine("+", start, var))))
+
+    def _add(self, at: imp.Expr, values: Sequence[imp.Expr]) -> None:
+        self._store(at, apply_lambda(self.e, self.operator, [*self._load(at), *values]))
 
     def any(self, test: Callable[[list[imp.Expr]], imp.Expr]) -> imp.Expr:
         """Whether the test holds for what some lane has."""
@@ -79,7 +98,7 @@ class Lanes:
 
     def total(self) -> list[imp.Expr]:
         """The lanes folded by halves, in place."""
-        e, half = self.e, LANES // 2
+        e, half = self.e, self.width // 2
         while half:
             var = e.unit.integer("l")
             with simd(e, var, imp.ZERO, imp.integer(half)):

@@ -16,7 +16,7 @@ Reductions with kept dimensions are kernels over these around a reduction withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
@@ -33,6 +33,7 @@ from weft.sizes import ZERO
 
 GRAIN = 1024
 ROWS = 32
+FEW = 8  # elements of a row that is not worth 64 lanes
 SHORT = 64  # elements of a row that is not worth a grain of its own
 TILE = 65536  # elements of a tile of `split_reductions`
 LEVELS = 48  # of the stack: 2**48 grains
@@ -277,26 +278,88 @@ def grains(
     selection = operators.selection(reduce)
     if selection is not None:
         return selections.selected(e, reduce, selection, begin, end, neutral)
-    counter = Counter(e, reduce.operator, neutral)
-    start = e.unit.integer("g")
-    commutes = operators.is_commutative(reduce.operator)
-    name = reduce.space[-1].index.name
-    prefetcher = Prefetcher(e, reduce.body, reduce.space[-1], around(e, name))
+    if not operators.is_commutative(reduce.operator):
+        return _in_order(e, reduce, begin, end, neutral)
+    if not (e.in_tile and _may_be_few(e, reduce, end)):
+        return _in_lanes(e, reduce, begin, end, neutral)
+    state = [e.mutable(value.dtype, value) for value in neutral]
+    branches = []
+    for way in (_few, _in_lanes):
+        with e.level() as statements:
+            for var, value in zip(state, way(e, reduce, begin, end, neutral), strict=True):
+                e.emit(imp.Assign(var, value))
+        branches.append(tuple(statements))
+    few = machine("<=", e.declare(machine("-", end, begin)), imp.integer(FEW))
+    e.emit(imp.If(few, branches[0], branches[1]))
+    return list(state)
+
+
+def _may_be_few(e: Emitter, reduce: fun.Reduce, end: imp.Expr) -> bool:
+    """Whether all may be so few elements that 64 lanes are a waste.
+
+    Not where they are rows in sequence, or a tile; vector math is called for whole vectors only.
+    """
+    extent = reduce.space[-1].extent
+    if end != e.named(extent) or shapes.has_vector_math(reduce.body):
+        return False
+    if extent.is_constant:
+        return extent.constant <= FEW
+    cut = [e.definitions[name][1] for name in extent.variables() if name in e.definitions]
+    return not any(limit.is_constant for limits in cut for limit in limits)
+
+
+def _elements(e: Emitter, reduce: fun.Reduce) -> Callable[[imp.Expr], list[imp.Expr]]:
+    """The reduction's elements at an index of its last dimension."""
 
     def element(index: imp.Expr) -> list[imp.Expr]:
-        e.bind(name, index)
+        e.bind(reduce.space[-1].index.name, index)
         return scalar_results(e, reduce.body)
 
+    return element
+
+
+def _few(
+    e: Emitter, reduce: fun.Reduce, begin: imp.Expr, end: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """At most `FEW` elements: the same tree, without the lanes that would stay neutral."""
+    lanes = Lanes(e, reduce.operator, neutral, FEW)
+    lanes.few(_elements(e, reduce), begin, e.declare(machine("-", end, begin)))
+    return lanes.total()
+
+
+def _in_lanes(
+    e: Emitter, reduce: fun.Reduce, begin: imp.Expr, end: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """Grains whose elements are combined in lanes."""
+    counter = Counter(e, reduce.operator, neutral)
+    name = reduce.space[-1].index.name
+    prefetcher = Prefetcher(e, reduce.body, reduce.space[-1], around(e, name))
+    with _each_grain(e, begin, end) as (start, size):
+        lanes = Lanes(e, reduce.operator, neutral)
+        lanes.accumulate(_elements(e, reduce), start, size, prefetcher)
+        counter.push(lanes.total())
+    return counter.total()
+
+
+def _in_order(
+    e: Emitter, reduce: fun.Reduce, begin: imp.Expr, end: imp.Expr, neutral: Values
+) -> list[imp.Expr]:
+    """Grains whose neighbours are combined."""
+    counter = Counter(e, reduce.operator, neutral)
+    with _each_grain(e, begin, end) as (start, size):
+        counter.push(_neighbours(e, reduce, start, size, neutral))
+    return counter.total()
+
+
+@contextmanager
+def _each_grain(
+    e: Emitter, begin: imp.Expr, end: imp.Expr
+) -> Iterator[tuple[imp.Expr, imp.Expr]]:
+    """A loop over grains: where each starts, and how many elements it has."""
+    start = e.unit.integer("g")
     with e.loop(start, begin, end, step=GRAIN):
         left = e.declare(machine("-", end, start))
-        size = e.declare(machine("min", imp.integer(GRAIN), left))
-        if commutes:
-            lanes = Lanes(e, reduce.operator, neutral)
-            lanes.accumulate(element, start, size, prefetcher)
-            counter.push(lanes.total())
-        else:
-            counter.push(_neighbours(e, reduce, start, size, neutral))
-    return counter.total()
+        yield start, e.declare(machine("min", imp.integer(GRAIN), left))
 
 
 def _neighbours(

@@ -1,9 +1,9 @@
 """One row of a kernel: its innermost index over a range, in vector lanes.
 
 A row is split where boundary rules on its index begin and end to apply: the interior is a
-loop without branches. Where vector math is called, the row is done in blocks of 64 lanes
-of constant extent, the last one with its indices clamped, so that every element goes
-through the same vector function.
+loop without branches. Where vector math is called, the row is done in blocks of 64 lanes,
+the last one as whole vectors with its indices clamped, so that every element goes through
+the same vector function.
 """
 
 from __future__ import annotations
@@ -173,6 +173,15 @@ def _blocks(
         careful(begin, end)
 
 
+def whole_vectors(e: Emitter, body: fun.Body, valid: imp.Expr) -> imp.Expr:
+    """The lanes of a block of which so many are valid: whole vectors, so math is vector math."""
+    low_bits = shapes.widest_vector(body) - 1
+    if low_bits >= LANES - 1:
+        return imp.integer(LANES)
+    above = e.declare(machine("+", valid, imp.integer(low_bits)))
+    return e.declare(machine("&", above, imp.integer(~low_bits)))
+
+
 def _careful(
     e: Emitter, lane: str, block: imp.Expr, valid: imp.Expr, body: fun.Body, store: Store
 ) -> None:
@@ -180,7 +189,7 @@ def _careful(
     results = [e.local(atom.type.dtype, LANES) for atom in body.results]
     last = e.declare(machine("-", valid, imp.ONE))
     var = e.unit.integer("l")
-    with simd(e, var, imp.ZERO, imp.integer(LANES)):
+    with simd(e, var, imp.ZERO, whole_vectors(e, body, valid)):
         e.bind(lane, e.declare(machine("+", block, e.declare(machine("min", var, last)))))
         for buffer, value in zip(results, scalar_results(e, body), strict=True):
             e.emit(imp.Store(buffer, var, value))

@@ -13,6 +13,7 @@ from weft.sizes import Poly, Size, as_poly, product
 
 WEIGHT = {"cheap": 1, "moderate": 4, "expensive": 12}
 UNROLLED = 128  # elements of a reduction that is written out
+LINE = 64  # bytes of a cache line
 ROUNDS = 64  # how many rounds a loop is guessed to take where nobody knows
 
 SCALAR = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
@@ -65,6 +66,16 @@ def has_vector_math(body: fun.Body) -> bool:
         and vector_math(let.expr.operation, tuple(a.type.dtype for a in let.expr.arguments))
         for let in walk.statements(body)
     )
+
+
+def widest_vector(body: fun.Body) -> int:
+    """Lanes of a cache line of its smallest scalars: no processor's vectors have more."""
+    sizes = [8]  # of indices
+    for let in walk.statements(body):
+        sizes += [var.type.dtype.itemsize for var in let.pattern]
+        if isinstance(let.expr, fun.Loop):
+            sizes += [param.type.dtype.itemsize for param in let.expr.params]
+    return LINE // min(sizes)
 
 
 def cost(body: fun.Body) -> Size:

@@ -25,7 +25,7 @@ from weft.lower import bounds, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.prefetch import Prefetcher
-from weft.lower.rows import LANES, simd
+from weft.lower.rows import LANES, simd, whole_vectors
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, product
 
@@ -44,7 +44,7 @@ class Strip:
     base: imp.Expr
     count: imp.Expr
     width: int
-    clamped: bool  # `count` is the width; lanes past `last` repeat it
+    clamped: bool  # `count` is whole vectors; lanes past `last` repeat it
     last: imp.Expr
     varying: set[str]  # FUN scalars that differ between lanes
     kept: dict[str, imp.Pointer] = field(default_factory=dict)  # those that are in arrays
@@ -137,7 +137,7 @@ def lower_row(
         strip = Strip(
             lane=lane,
             base=base,
-            count=imp.integer(width) if clamped else valid,
+            count=whole_vectors(e, body, valid) if clamped else valid,
             width=width,
             clamped=clamped,
             last=e.declare(machine("-", valid, imp.ONE)),
