@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from weft.errors import ArgumentError, ArgumentTypeError, WeftError, user_place
+from weft.records import dataclass
 
 ImplicitCompute: TypeAlias = Literal["allow", "warn", "raise"]
 Progress: TypeAlias = bool | Callable[[int, int], None]

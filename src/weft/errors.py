@@ -13,7 +13,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from weft.records import dataclass
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

@@ -16,9 +16,9 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from weft.records import dataclass
 from weft.sizes import Derived, Fact, Poly
 from weft.sizes.facts import Relation, SizeOperation
 

@@ -22,7 +22,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from weft.errors import Place, interpreted_place
@@ -30,6 +29,7 @@ from weft.frontend.extent import Extent, Guard, take_guards
 from weft.frontend.operations import Constant, Elementwise, Leaf, Operation, Param, Pick, SizeScalar
 from weft.fun import nodes as fun
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 # ---------------------------------------------------------------- nodes
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_b
 from weft.frontend.lengths import as_length, is_just
 from weft.frontend.operations import MovingPoint, MovingSpan, Point, SliceDim, Span
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 
 @dataclass(slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

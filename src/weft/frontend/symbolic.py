@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from weft.errors import ShapeError, TracingError, user_place
@@ -31,6 +30,7 @@ from weft.frontend.extent import (
 )
 from weft.frontend.graph import Node, innermost_scope, size_scalar
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import Fact, Poly
 
 _counter = itertools.count()

@@ -10,7 +10,6 @@ computed in the kernel of their consumer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from weft.frontend.emit import Emitter
 from weft.frontend.extent import Guard
@@ -20,6 +19,7 @@ from weft.frontend.operations import Leaf
 from weft.frontend.symbolic import require_one_shape
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
+from weft.records import dataclass
 from weft.sizes import Derived, Fact, Poly, Size, as_poly
 
 

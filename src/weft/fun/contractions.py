@@ -12,10 +12,9 @@ lowering ask the same question.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
 BLOCK = 256

@@ -21,11 +21,11 @@ The meaning is that of the interpreter (`weft.fun.interpret`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from weft.errors import Place
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import Derived, Fact, Size
 
 # ---------------------------------------------------------------- types and atoms

@@ -7,13 +7,14 @@ t times the reach of a round, where a window ends inside the array.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder
 from weft.fun.shift import shift
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size
 
 _SCALAR = (fun.Apply, fun.Cast, fun.SizeValue)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from weft.fun import nodes as fun
+from weft.records import dataclass
 from weft.sizes import Poly, Size, as_poly
 
 

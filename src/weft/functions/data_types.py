@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.graph import make
 from weft.functions.arguments import array_node, check_device
 from weft.ops.dtypes import DType, from_numpy
+from weft.records import dataclass
 
 __all__ = [
     "__array_namespace_info__", "astype", "bool", "can_cast", "complex64", "complex128", "e",

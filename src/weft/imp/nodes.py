@@ -31,10 +31,10 @@ outside of one, the program) at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 # ---------------------------------------------------------------- expressions
 

@@ -15,13 +15,13 @@ import math
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.plan.protocols import Box
+from weft.records import dataclass
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from weft.io.files import Array
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from weft.records import dataclass
 
 METADATA = ("zarr.json", ".zarray")
 

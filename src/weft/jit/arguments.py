@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from weft.frontend.extent import Extent, Guard
 from weft.frontend.graph import Node
 from weft.frontend.key import Walk
 from weft.ops.dtypes import DType, from_numpy
+from weft.records import dataclass
 from weft.sizes import Fact
 
 Origin: TypeAlias = tuple[int, int] | int

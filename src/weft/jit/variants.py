@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from weft.fun import nodes as fun
 from weft.io.held import share_memory
 from weft.jit.arguments import Origin
 from weft.launch import CPU, INTERPRETER, Computation, Direct, direct, have_compiler, target
+from weft.records import dataclass
 from weft.runtime import built
 from weft.sizes import Derived, Fact
 

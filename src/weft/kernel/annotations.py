@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft.errors import ArgumentError, user_place
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from weft.array import Array, node_of
@@ -19,6 +18,7 @@ from weft.functions.creation import filled
 from weft.kernel.frame import Frame, Unbound
 from weft.kernel.syntax import is_result
 from weft.kernel.values import Cell, Reference
+from weft.records import dataclass
 
 
 @dataclass(slots=True)

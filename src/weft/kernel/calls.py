@@ -8,7 +8,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -33,6 +32,7 @@ from weft.kernel.values import (
     replaced,
 )
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

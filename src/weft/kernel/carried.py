@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from weft.kernel.frame import Frame, Unbound
 from weft.kernel.syntax import assigned
 from weft.kernel.values import Cell, NotCarried, Reference, Region, replaced
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 _ROUNDS = 6  # of tracing, until types are stable
 

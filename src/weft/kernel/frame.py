@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,6 +15,7 @@ from weft.errors import Place, TracingError, UnsupportedError
 from weft.frontend.extent import Extent
 from weft.kernel.syntax import Source, last_reads
 from weft.kernel.values import Memory, Reference, Selection
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from weft.errors import Place, UnsupportedError, user_place
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ which it is seen. A write makes a new value of the whole cell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from weft.array import Array
 from weft.array.keys import put as put_at_key
 from weft.errors import Place
 from weft.frontend import layout
+from weft.records import dataclass
 
 
 @dataclass(eq=False, slots=True)

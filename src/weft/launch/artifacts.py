@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -36,6 +35,7 @@ from weft.plan.seams import (
     cut_at_calls,
 )  # fmt: skip
 from weft.plan.segment import Dialect, Layout, Segment
+from weft.records import dataclass
 from weft.runtime import built
 from weft.runtime.cache import key_of, open_cache
 from weft.sizes import Derived, parse_poly

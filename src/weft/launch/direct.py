@@ -8,12 +8,12 @@ of a few milliseconds on all cores feels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from weft.config import Settings, settings
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, have_compiler, host_threads
+from weft.records import dataclass
 from weft.runtime.incore import Launch, run_launch
 from weft.runtime.memory import host_pool
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -34,6 +33,7 @@ from weft.plan import launches
 from weft.plan.nodes import DeviceCode, Held, Pending, Rates, StageCode
 from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
+from weft.records import dataclass
 from weft.runtime.devices.cpu import LoadedSegment, is_cpu
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels

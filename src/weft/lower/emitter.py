@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from weft.imp.nodes import machine
 from weft.lower.unit import Placed, Unit
 from weft.mem.nodes import Choice, MemArray
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import Derived, Poly, Size, as_poly
 
 Stmts = list[imp.Stmt]

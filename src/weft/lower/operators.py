@@ -7,7 +7,6 @@ NaN, where there is one) is a proof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -17,6 +16,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops import table
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ONE
 
 _COMMUTATIVE = frozenset(

@@ -7,7 +7,7 @@ block: for k, for each row. Rows beyond those that are wanted repeat the last on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from weft.fun import nodes as fun
@@ -18,6 +18,7 @@ from weft.lower import bodies
 from weft.lower.emitter import Emitter
 from weft.lower.rows import simd
 from weft.lower.unit import memory
+from weft.records import dataclass
 from weft.sizes import ONE, Size
 
 NEAR = 8  # rows that are read side by side, where neighbours in memory are of one row

@@ -10,7 +10,6 @@ one to the beginning of the next.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -19,6 +18,7 @@ from weft.imp.nodes import machine
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
+from weft.records import dataclass
 from weft.sizes import ONE, Poly, Size
 
 AHEAD = 1 << 13  # bytes on their way, of all streams: what memory's latency takes to fill

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import BLOCK, Contraction, contraction, instead
@@ -41,6 +41,7 @@ from weft.lower.rows import simd
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 ROWS = 1536  # bytes of a column of a tile that one thread computes, at most,

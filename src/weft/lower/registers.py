@@ -7,8 +7,9 @@ rows of a tile are elements of their own.
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from functools import cache
+
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from weft.errors import InternalError
 from weft.fun import nodes as fun
@@ -27,6 +27,7 @@ from weft.lower.emitter import Emitter
 from weft.lower.prefetch import Prefetcher
 from weft.lower.rows import LANES, simd, whole_vectors
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ZERO, product
 
 COLUMNS = 1024  # lanes of a strip where rows are added up, or more,

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -38,6 +37,7 @@ from weft.lower.emitter import Emitter
 from weft.lower.unit import Unit, memory
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ZERO, Poly, product
 
 LEVELS = (64, 32, 16)  # of a phase, by rank: at most

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
 from weft.errors import InternalError, Place
@@ -12,6 +12,7 @@ from weft.imp import nodes as imp
 from weft.mem.nodes import THREADS, Choice, MemArray
 from weft.ops.dtypes import DType
 from weft.plan.segment import CollisionCheck
+from weft.records import dataclass
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
 from weft.sizes.prove import Prover
 

@@ -12,11 +12,12 @@ loop may not depend on what it was fused with.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from weft.imp import nodes as imp
 from weft.lower import shapes
 from weft.ops import table
+from weft.records import dataclass
 
 HALF_LINE = 32  # bytes
 

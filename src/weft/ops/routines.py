@@ -7,7 +7,6 @@ it serves polynomials and integers alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from weft.errors import DTypeError, InternalError, ShapeError
 from weft.ops.dtypes import DType, from_numpy
+from weft.records import dataclass
 
 ArrayType: TypeAlias = tuple[DType, tuple[Any, ...]]
 """A dtype and a shape; extents are of any type with `==` (also to integers)."""

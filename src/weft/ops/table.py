@@ -14,7 +14,6 @@ let loops vectorise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -36,6 +35,7 @@ from weft.ops.dialects import (
 )
 from weft.ops.dtypes import DType
 from weft.ops.helpers import helpers, needed_helpers
+from weft.records import dataclass
 
 __all__ = [
     "LIBMVEC", "TABLE", "TYPEDEFS", "Cost", "Dialect", "Operation", "cast_numpy", "cast_spell",

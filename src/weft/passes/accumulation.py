@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes.versions import bound_in
+from weft.records import dataclass
 
 OPERATIONS = (
     "add", "multiply", "minimum", "maximum", "logical_and", "logical_or", "bitwise_and",

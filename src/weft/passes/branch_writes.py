@@ -13,8 +13,6 @@ Ensures: the same values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -22,6 +20,7 @@ from weft.fun.builder import Names
 from weft.passes.dependence import Access, Dims, elements_apart
 from weft.passes.knowledge import Knowledge
 from weft.passes.versions import Chain, Resolver, bound_in, chain_to
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,13 @@ Ensures: the same bits. Dimensions that are reduced stay apart unless `reduced` 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.passes.reads import Reads, Site
+from weft.records import dataclass
 from weft.sizes import Poly, Size, product
 
 _FRESH = (

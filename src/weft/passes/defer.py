@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.passes import boxes
 from weft.passes.boxes import Box, Range
+from weft.records import dataclass
 from weft.sizes import ONE, Poly, Size
 from weft.sizes.prove import Prover
 

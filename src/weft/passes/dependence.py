@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -11,6 +11,7 @@ from weft.fun import walk
 from weft.lmad import Lmad
 from weft.lmad.overlap import overlap
 from weft.passes.knowledge import Knowledge
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size
 
 Dims = tuple[fun.Span | Size, ...]

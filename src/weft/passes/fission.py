@@ -31,7 +31,7 @@ pass stands after fusion: a fused kernel is split whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.errors import InternalError
 from weft.fun import nodes as fun
@@ -40,6 +40,7 @@ from weft.fun.builder import Builder, Names
 from weft.fun.shift import shift
 from weft.ops.dtypes import DType
 from weft.passes.fission_layouts import part_of_layout, part_of_update, slice_of
+from weft.records import dataclass
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
 
 _LAYOUTS = (*fun.LAYOUT_CHANGES, fun.Copy, fun.Concat)

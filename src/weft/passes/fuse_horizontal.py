@@ -22,13 +22,14 @@ Ensures: the same operations. A joined statement stands where the last of them s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.passes.order import Node, depends, in_order, nodes_of
 from weft.passes.reads import Reads, covers, is_own_index
+from weft.records import dataclass
 from weft.sizes import Poly
 
 Joinable: TypeAlias = fun.Kernel | fun.Reduce | fun.Scan

@@ -22,7 +22,7 @@ Ensures: no work beyond a few cheap operations is done twice; no producer is rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes.reads import Reads, Site, covers, each_at_most_once, work
+from weft.records import dataclass
 from weft.sizes import Poly, Size
 
 # A producer is duplicated up to this much more work (in additions) for each element.

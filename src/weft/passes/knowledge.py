@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from weft.fun import nodes as fun
+from weft.records import dataclass
 from weft.sizes import Fact, Poly, Size, as_poly
 from weft.sizes.prove import Prover
 

@@ -17,7 +17,7 @@ Ensures: the same values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -25,6 +25,7 @@ from weft.fun.builder import Names
 from weft.passes.branch_writes import is_inside, read_of, slice_type
 from weft.passes.dependence import Access, Dims, Inner, elements_apart, indices_of
 from weft.passes.knowledge import Knowledge
+from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size, as_poly
 
 

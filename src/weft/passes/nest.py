@@ -25,7 +25,7 @@ Whether it pays depends on sizes: many rows, each small enough for a core's cach
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
@@ -35,6 +35,7 @@ from weft.fun.contractions import contraction
 from weft.passes.order import Node, depends, in_order, nodes_of
 from weft.passes.reads import Reads, Site
 from weft.passes.vector_dimension import vector_dimension
+from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size, product
 
 Row: TypeAlias = fun.Kernel | fun.Reduce | fun.Scan

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.records import dataclass
 
 
 @dataclass(slots=True)

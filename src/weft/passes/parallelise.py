@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -39,6 +39,7 @@ from weft.passes.places_written import Aggregate, aggregate
 from weft.passes.races import Race, Unknown, find_race
 from weft.passes.square import square
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
+from weft.records import dataclass
 from weft.sizes import ZERO, Fact, Poly, Size
 
 _I64 = fun.Scalar(DType.I64)

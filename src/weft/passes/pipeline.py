@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -24,6 +23,7 @@ from weft.passes.share import share
 from weft.passes.shrink import shrink
 from weft.passes.simplify import simplify
 from weft.passes.sink import sink
+from weft.records import dataclass
 
 Pass: TypeAlias = Callable[[fun.Program], fun.Program]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun.builder import Names
 from weft.lmad import Lmad
 from weft.passes.dependence import Dims, Rounds
 from weft.passes.knowledge import Knowledge
+from weft.records import dataclass
 from weft.sizes import ZERO, Size, as_poly, product
 
 

@@ -26,7 +26,7 @@ Ensures: the same values within rounding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce as fold
 
 from weft.fun import nodes as fun
@@ -37,6 +37,7 @@ from weft.passes.flatten import joined
 from weft.passes.knowledge import Knowledge
 from weft.passes.terms import Term, terms
 from weft.passes.versions import bound_in
+from weft.records import dataclass
 from weft.sizes import ZERO, Fact, Poly, Size
 
 _FLOATS = (DType.F32, DType.F64, DType.C64, DType.C128)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.passes.dependence import Access, Rounds
 from weft.passes.knowledge import Knowledge
+from weft.records import dataclass
 from weft.sizes import Size
 
 MOST = 200_000  # elements looked at

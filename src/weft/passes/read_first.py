@@ -18,12 +18,13 @@ Ensures: the same values, since statements only change places. An update that is
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.passes.order import Node, depends, in_order, nodes_of
+from weft.records import dataclass
 
 
 def read_first(program: fun.Program) -> fun.Program:

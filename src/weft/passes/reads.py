@@ -7,13 +7,13 @@ hand): how it is executed.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias, assert_never
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops import table
+from weft.records import dataclass
 from weft.sizes import ONE, Poly, Size
 
 Ranges: TypeAlias = tuple[tuple[str, Size | None], ...]  # None: who knows how often

@@ -16,10 +16,11 @@ Ensures: the same values; every element is still computed once. Memory of whole 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.records import dataclass
 from weft.sizes import Poly, Size
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import Contraction
 from weft.passes.versions import bound_in
+from weft.records import dataclass
 
 MOST = 4  # terms of a sum that is taken apart
 

@@ -23,7 +23,7 @@ Whether it pays depends on sizes: `time_tiles` gives what to decide by, `when` d
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
@@ -32,6 +32,7 @@ from weft.fun.builder import Names
 from weft.fun.stencils import Stencil, stencil_of
 from weft.passes.join_pieces import join_pieces
 from weft.passes.remove_dead import remove_dead_in
+from weft.records import dataclass
 from weft.sizes import ZERO, Size, product
 
 

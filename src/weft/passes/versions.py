@@ -9,12 +9,12 @@ let x2 = update x1[j] = b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.passes.dependence import Access, Dims, Inner, elements_apart, indices_of
 from weft.passes.knowledge import Knowledge
+from weft.records import dataclass
 from weft.sizes import Size
 
 

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from weft.fun import nodes as fun
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size
 
 Ends = tuple[Size, Size] | None

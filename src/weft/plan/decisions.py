@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
+from weft.records import dataclass
 from weft.sizes import Derived, Size
 
 _ROW_BYTES = 512 << 10  # of a row that is worked on in a core's own cache

@@ -11,12 +11,13 @@ and the quickest that fits is taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.plan.nodes import Boxes, DeviceCode, PlannedStage, Rates
+from weft.records import dataclass
 
 if TYPE_CHECKING:
     from weft.plan.schedule import Scheduler

@@ -13,7 +13,7 @@ scale (the tile size, where an index of the statement stands for a tile of eleme
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +24,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.plan.footprint import Access, Bounds
 from weft.plan.statements import Analysis, Statement
+from weft.records import dataclass
 
 SCAN_TILE = 65536  # elements of a scanned dimension, to which boxes are aligned
 

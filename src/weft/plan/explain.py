@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 
 from weft.plan.nodes import Plan, PlannedStage, memory_sink, size_text
 from weft.plan.protocols import Sink, Source
+from weft.records import dataclass
 
 _WHERE = {
     "direct": "read where it lies",

@@ -9,7 +9,6 @@ element for each box. An axis whose index depends on data is read whole.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +20,7 @@ from weft.fun import walk
 from weft.ops.dtypes import DType
 from weft.plan.calls import CutCall, cut_call
 from weft.plan.loops import CutLoop, cut_loop
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size
 
 Numbers: TypeAlias = Any  # int, or an int64 ndarray with one element for each box

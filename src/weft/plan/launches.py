@@ -15,11 +15,11 @@ parameters, results and workspace, numbered in this order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from weft.records import dataclass
 from weft.sizes import Size, parse_poly
 
 WORKSPACE = -1

@@ -11,13 +11,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
 from weft.plan.calls import Ends
+from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size
 
 _MARGINS = 4  # a box is so many times as long as its margins, or longer

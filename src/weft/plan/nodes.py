@@ -8,13 +8,14 @@ with "box". A `Plan` holds the stages with their boxes: numbers, one for each bo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.plan.protocols import Sink, Source
+from weft.records import dataclass
 from weft.sizes import Derived, Size
 
 Numbers: TypeAlias = npt.NDArray[np.int64]  # one element for each box

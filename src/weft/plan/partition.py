@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from weft.fun import walk
 from weft.plan.draft import Draft
 from weft.plan.statements import Analysis, Statement
 from weft.plan.work import work
+from weft.records import dataclass
 
 Choice = tuple[int, int]  # a statement and the dimension along which it is cut
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

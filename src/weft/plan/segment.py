@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from weft.errors import Place
 from weft.lmad import Lmad, exact
 from weft.plan.launches import Steps
+from weft.records import dataclass
 from weft.sizes import Derived, Fact, Size, as_poly
 
 Layout: TypeAlias = Literal["contiguous", "rows", "strided"]

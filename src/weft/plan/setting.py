@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from weft.fun import nodes as fun
 from weft.plan.nodes import Input, StageCode
 from weft.plan.protocols import Sink, Source
 from weft.plan.segment import Layout
+from weft.records import dataclass
 
 BOX_BYTES = 32 << 20
 """The data of one box: long enough that its overheads vanish, short enough to interrupt."""

@@ -8,7 +8,7 @@ large its boxes may be, so that all that is under way at once fits the limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,6 +20,7 @@ from weft.plan.nodes import Boxes, PlannedStage, Share, guided
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor
 from weft.plan.work import work
+from weft.records import dataclass
 
 SMALL_WORK = 1 << 21
 """Scalar operations that are not worth spreading."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint
 from weft.plan.loops import cut_loop
 from weft.plan.materialise import as_kernel
 from weft.plan.unwrap import unwrap
+from weft.records import dataclass
 from weft.sizes import Size
 
 

@@ -11,7 +11,7 @@ i + lo); only where an array is read is the window's beginning subtracted.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from weft.plan.draft import Draft, ReadKey
 from weft.plan.loops import cut_loop, loop_on_box
 from weft.plan.nodes import Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Derived, Poly, Size
 from weft.sizes.facts import SizeOperation
 

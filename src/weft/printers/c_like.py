@@ -7,13 +7,14 @@ OpenCL C and CUDA C++ is a `Dialect`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import assert_never
 
 from weft.imp import nodes as imp
 from weft.ops import dialects, table
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

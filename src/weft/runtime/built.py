@@ -14,10 +14,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from weft.errors import CompileError, warn
+from weft.records import dataclass
 from weft.runtime.cache import key_of
 from weft.runtime.toolchain import Compiler, cpu_features, find_compiler
 

@@ -15,10 +15,10 @@ import shutil
 import stat
 import tempfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import warn
+from weft.records import dataclass
 
 _TRAILER = b"weft:end"
 """Marks the end of a cached file; the SHA-256 of what precedes it comes before."""

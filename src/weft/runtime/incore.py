@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from weft.errors import OutOfBoundsError
 from weft.lmad import exact
 from weft.plan.segment import BoundsCheck, CollisionCheck, Layout, Segment
+from weft.records import dataclass
 from weft.runtime import profile
 from weft.runtime.address import SMALL, SmallWorkspace, address_of
 from weft.runtime.devices.cpu import LoadedSegment

@@ -10,10 +10,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
+from weft.records import dataclass
 from weft.runtime.memory import format_bytes
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from weft.errors import CompileError, DeviceError, MemoryLimitError, warn
 from weft.plan.nodes import Held, Output, PlannedStage, Share, Window
 from weft.plan.protocols import Box, Sink, Source
+from weft.records import dataclass
 from weft.runtime import blas, profile
 from weft.runtime.devices.cpu import cores_of
 from weft.runtime.memory import Pool

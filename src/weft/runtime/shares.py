@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 
 from weft.plan.nodes import Share, guided
+from weft.records import dataclass
 
 _PROBE = 1024  # the part of the whole that is the first box of a device, of unlike ones
 _WAIT = 0.1  # seconds between two looks at whether an interrupt is to be handled

@@ -12,10 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import CompileError
+from weft.records import dataclass
 from weft.runtime.cache import Cache, key_of, open_cache
 
 _COMMON = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from weft.errors import ArgumentError, InternalError, OutOfBoundsError
 from weft.plan.nodes import Held, Pending, Rates
 from weft.plan.segment import Segment
+from weft.records import dataclass
 
 NDArray = npt.NDArray[Any]
 
