@@ -31,8 +31,6 @@ from weft.launch import (
     Computation,
     device_limit,
     host_threads,
-    processors,
-    stage_code,
     target,
 )
 from weft.ops.dtypes import DType, from_numpy
@@ -213,6 +211,8 @@ def plan_of(
     current: Settings,
 ) -> Plan:
     """How the computation is streamed through boxes."""
+    from weft.launch.stage import processors
+
     for name in current.devices:
         device_limit(name, current)  # from now on, also if the plan is one that was kept
     spread = processors(current)
@@ -265,6 +265,7 @@ def _planned(
     current: Settings,
     spread: Sequence[Processor],
 ) -> Plan:
+    from weft.launch.stage import stage_code
     from weft.plan.planner import plan_program
 
     threads = host_threads(current)

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from weft import execute
 from weft.config import Settings
-from weft.launch import processors, stage_code
-from weft.launch.stage import SegmentStage
+from weft.launch.stage import SegmentStage, processors, stage_code
 from weft.plan.setting import Processor
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,8 @@ from plan.programs import CASES, SUM, Case, read
 from plan.stages import ListedSource
 
 from weft.fun.interpret import interpret
-from weft.launch import have_compiler, stage_code
+from weft.launch import have_compiler
+from weft.launch.stage import stage_code
 from weft.passes.split_reductions import always, split_reductions
 from weft.plan.planner import plan_program
 from weft.runtime.executor import execute

@@ -147,7 +147,7 @@ def test_damaged_library_is_built_again(directory: Path, damage: str) -> None:
 def test_no_compiler(directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(toolchain, "find_spec", lambda _: None)
     assert not CpuDevice.available()
     assert "no C compiler" in CpuDevice().describe()
     with pytest.raises(CompileError, match="no C compiler"):

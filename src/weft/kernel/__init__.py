@@ -15,7 +15,7 @@ from weft.kernel.annotations import (
     u32,
     u64,
 )
-from weft.kernel.function import kernel, prange
+from weft.kernel.decorator import kernel, prange
 
 __all__ = [
     "boolean", "c64", "c128", "f32", "f64", "i8", "i16", "i32", "i64", "kernel", "prange", "u8",

@@ -1,4 +1,4 @@
-"""`weft.kernel`: the decorator, and calls of what it makes."""
+"""What `weft.kernel` makes of a function, and calls of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from weft.kernel.annotations import (
 )
 from weft.kernel.frame import Trace, plain
 from weft.kernel.races import tell
-from weft.kernel.statements import call_function, prange, source_of
+from weft.kernel.statements import call_function, source_of
 from weft.kernel.values import Memory, Reference
 from weft.ops.dtypes import from_numpy
 from weft.passes.distribute import distribute
@@ -41,7 +41,7 @@ from weft.passes.remove_dead import remove_dead
 from weft.passes.simplify import simplify
 from weft.sizes import Fact
 
-__all__ = ["KernelFunction", "kernel", "prange"]
+__all__ = ["KernelFunction"]
 
 
 class KernelFunction(Jitted):
@@ -349,56 +349,3 @@ def _identical(left: np.ndarray, right: np.ndarray) -> bool:
         and left.shape == right.shape and left.strides == right.strides
         and left.dtype == right.dtype
     )  # fmt: skip
-
-
-def kernel(function: Any = None, /) -> Any:
-    """Compile a function of loops and NumPy operations that writes its arguments in place.
-
-    The function's syntax tree is compiled, once for each pattern of arguments (dtypes, ranks):
-    `for` over `range` and `weft.prange`, `while`, `if`, assignments to elements and slices,
-    augmented assignments, NumPy's and math's functions, calls of other functions.
-
-    Parameters
-    ----------
-    function : callable, or str
-        A function written in Python, whose parameters may have annotations (`weft.f64[:, :]`,
-        `weft.i64`); or such types as text, "f64[:, :], i64 -> None", for a decorator.
-
-    Returns
-    -------
-    KernelFunction
-        Called as the function is, with NumPy arrays, it does what the function does: arrays
-        that the function writes are written in place.
-
-    Raises
-    ------
-    UnsupportedError
-        When called, for what cannot be compiled: its line and column, and what to write instead.
-
-    Notes
-    -----
-    With `WEFT_DISABLE=1` in the environment the plain function runs.
-
-    An argument that is written in part is updated where it lies, as far as it is proved that
-    nothing else is read there later; otherwise what is read is copied first. Arguments that are
-    one array are one; where one that is written shares a part of another, the plain function
-    runs. When a call fails, an array that it writes may hold what was written until then,
-    as the plain function would leave it, though not always of the same elements.
-
-    Examples
-    --------
-    >>> @kernel
-    ... def matmul(a, b, c):
-    ...     for i in prange(c.shape[0]):
-    ...         for j in prange(c.shape[1]):
-    ...             acc = 0.0
-    ...             for k in range(a.shape[1]):
-    ...                 acc += a[i, k] * b[k, j]
-    ...             c[i, j] = acc
-    """
-    if isinstance(function, str):
-        text = function
-        return lambda f: KernelFunction(f, text)
-    if function is None:
-        return kernel
-    return KernelFunction(function)

@@ -13,6 +13,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import ArgumentTypeError, DTypeError, interpreting
 from weft.kernel import branches, calls, loops
+from weft.kernel.decorator import prange
 from weft.kernel.expressions import (
     as_truth,
     assign_names,
@@ -37,17 +38,6 @@ class Returned:
     """The function returned."""
 
     value: Any
-
-
-def prange(*bounds: Any) -> range:
-    """`range`, each of whose rounds may run at the same time as any other in `wf.kernel`.
-
-    Parameters
-    ----------
-    *bounds : int
-        As those of `range`: stop; start, stop; or start, stop, step.
-    """
-    return range(*bounds)
 
 
 def execute(frame: Frame, statements: Sequence[ast.stmt]) -> Returned | None:

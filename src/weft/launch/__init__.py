@@ -10,9 +10,8 @@ from weft.launch.device import (
     target,
 )
 from weft.launch.direct import Direct, direct
-from weft.launch.stage import processors, stage_code
 
 __all__ = [
     "CPU", "INTERPRETER", "Computation", "Direct", "device_limit", "direct", "have_compiler",
-    "host_threads", "processors", "stage_code", "target",
+    "host_threads", "target",
 ]  # fmt: skip

@@ -26,7 +26,6 @@ from weft.plan.archive import (
     segment_to_json,
 )  # fmt: skip
 from weft.plan.decisions import Choices, Decided
-from weft.plan.donations import donations
 from weft.plan.seams import (
     CallPiece,
     CompiledPiece,
@@ -110,14 +109,17 @@ def find_or_make(
 @cache
 def _fingerprint() -> str:
     """Weft's own source files, by size and time: what an edited compiler made is not reused."""
-    package = Path(__file__).parent.parent
-    entries = []
-    for folder, folders, files in os.walk(package):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(files):
-            status = os.stat(os.path.join(folder, name))
-            entries.append(f"{folder}/{name} {status.st_size} {status.st_mtime_ns}")
-    return "\n".join(entries)
+    found = []
+    folders = [str(Path(__file__).parent.parent)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    status = entry.stat()
+                    found.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
+                elif entry.name != "__pycache__":
+                    folders.append(entry.path)
+    return "\n".join(sorted(found))
 
 
 # ---------------------------------------------------------------- whole programs
@@ -191,6 +193,8 @@ class Artifacts:
         pieces = cut_at_calls(program)
         over: Sequence[Mapping[str, int]] = [{}] * len(pieces)
         if donated:
+            from weft.plan.donations import donations
+
             over = donations(program, pieces, donated, layouts)
         return Artifact(
             tuple(

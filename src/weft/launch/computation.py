@@ -15,7 +15,6 @@ from weft.config import Settings, settings
 from weft.errors import CompileError, MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.interpret import interpret
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
 from weft.launch.device import (
     CPU,
@@ -26,7 +25,6 @@ from weft.launch.device import (
     load,
     on_own_cores,
 )
-from weft.launch.host import host_step
 from weft.plan.decisions import Decided, decide, every_decision, for_device, nothing, whole_columns
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
@@ -292,6 +290,8 @@ class Computation:
 
     def interpret(self, sizes: Mapping[str, int], inputs: Sequence[Value]) -> list[Value]:
         """Run with the interpreter, in memory."""
+        from weft.fun.interpret import interpret
+
         with watched(inputs):
             return [np.asarray(value) for value in interpret(self.program, inputs, sizes)]
 
@@ -355,4 +355,6 @@ def _step(piece: ArtifactPiece, where: str) -> Step:
                 better = cache(lambda: _segment_step(version, where))
             return replace(_segment_step(piece, where), better=better)
         case CallPiece(let) | ViewPiece(let):
+            from weft.launch.host import host_step
+
             return host_step(let)

@@ -11,7 +11,6 @@ from weft.plan.segment import Dialect, Segment
 from weft.runtime import blas
 from weft.runtime import threads as runtime_threads
 from weft.runtime.devices.cpu import WHOLE, CpuDevice, LoadedSegment, cores_of, is_cpu
-from weft.runtime.devices.others import others
 from weft.runtime.devices.protocol import Device
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 
@@ -42,6 +41,8 @@ def target(current: Settings) -> str:
             return name
         if have_compiler():
             return CPU
+    from weft.runtime.devices.others import others
+
     found = others()
     _warn(found[0].name if found else INTERPRETER)
     return found[0].name if found else INTERPRETER
@@ -102,6 +103,8 @@ def dialect_of(name: str) -> Dialect:
 
 def find(name: str, current: Settings) -> Device:
     """The device of a name, other than the CPU, under the limit and with the slots of settings."""
+    from weft.runtime.devices.others import others
+
     for found in others():
         if found.name == name:
             found.limit = dict(current.device_limits).get(name, found.default_limit)

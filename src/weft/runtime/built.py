@@ -10,8 +10,6 @@ import ctypes
 import hashlib
 import json
 import os
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
@@ -153,6 +151,8 @@ def make_library(
     ------
     CompileError
     """
+    from tempfile import TemporaryDirectory
+
     compiler = find_compiler()
     if compiler is None:
         raise CompileError(
@@ -164,7 +164,7 @@ def make_library(
         "version": version, "processor": key_of(cpu_features()),
         "entries": {**entries, _digest(pool): ""}, "stored": dict(stored),
     }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="weft-build-") as directory:
+    with TemporaryDirectory(prefix="weft-build-") as directory:
         texts: list[tuple[str, list[str]]] = [(pool, [])]
         texts += [
             (text, [f"-D{name}={entries[_digest(text)]}"]) for text, name in sources.items()
@@ -190,6 +190,8 @@ def _compile(compiler: Compiler, path: Path, text: str, options: Sequence[str]) 
 
 
 def _run(command: Sequence[str]) -> None:
+    import subprocess
+
     result = subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False,
         stdin=subprocess.DEVNULL,

@@ -13,7 +13,6 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
 import threading
 from pathlib import Path
 
@@ -72,8 +71,10 @@ class Cache:
 
     def save(self, key: str, suffix: str, contents: bytes) -> Path:
         """Store contents under a key, replacing what was there in one step."""
+        from tempfile import mkstemp
+
         path = self.path(key, suffix)
-        handle, temporary = tempfile.mkstemp(prefix=".new-", dir=self.directory)
+        handle, temporary = mkstemp(prefix=".new-", dir=self.directory)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(contents)
@@ -200,11 +201,13 @@ def _prepare(directory: Path) -> str:
 
 
 def _private(refused: Path, reason: str) -> Path:
+    from tempfile import mkdtemp
+
     warn(
         f"weft: the compile cache {refused} is not used: {reason}; compiled code is kept for "
         "this process only (set WEFT_CACHE_DIR to a directory that only you can write)"
     )
-    directory = Path(tempfile.mkdtemp(prefix="weft-"))
+    directory = Path(mkdtemp(prefix="weft-"))
     owner = os.getpid()
 
     def remove() -> None:

@@ -5,7 +5,6 @@ Off by default, and then free: whoever records asks `profile.recorder` first.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -69,6 +68,8 @@ class Profile:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(picture(list(self.events), self.start, self.seconds))
             return
+        import json
+
         process = os.getpid()
         rows = {queue: row for row, queue in enumerate(self._queues())}
         entries: list[dict[str, object]] = [

@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from importlib import resources
 from pathlib import Path
 
 from weft.errors import ArgumentError
@@ -149,7 +148,7 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        source = (resources.files("weft.runtime") / "pool.c").read_text()
+        source = Path(__file__).with_name("pool.c").read_text()
         found = built.entry_of(source)
         self.library = load_library(source) if found is None else found.library
         self.call = self.library.weft_call

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
 import os
 import platform
-import shlex
 import shutil
-import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.errors import CompileError
 from weft.records import dataclass
 from weft.runtime.cache import Cache, key_of, open_cache
+
+# What only compiling needs is imported there: most processes find all that they run in the cache.
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 _COMMON = (
     "-std=gnu11", "-O3", "-march=native", "-fopenmp-simd", "-fwrapv", "-fno-math-errno",
@@ -74,21 +77,21 @@ def find_compiler() -> Compiler | None:
     return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
 
 
-def _candidates(chosen: str) -> list[tuple[str, ...]]:
-    commands: list[tuple[str, ...]] = []
+def _candidates(chosen: str) -> Iterator[tuple[str, ...]]:
     if chosen.strip():
-        commands.append(tuple(shlex.split(chosen)))
-    commands += [("gcc",), ("clang",), ("cc",)]
-    if importlib.util.find_spec("ziglang") is not None:
-        commands.append((sys.executable, "-m", "ziglang", "cc"))
-    return commands
+        import shlex
+
+        yield tuple(shlex.split(chosen))
+    yield from (("gcc",), ("clang",), ("cc",))
+    if find_spec("ziglang") is not None:
+        yield (sys.executable, "-m", "ziglang", "cc")
 
 
 def _identity(command: tuple[str, ...]) -> str:
     """What tells one compiler from another without running it."""
     program = command[0]
     if command[1:3] == ("-m", "ziglang"):
-        specification = importlib.util.find_spec("ziglang")
+        specification = find_spec("ziglang")
         if specification is not None and specification.origin:
             program = specification.origin
     real = os.path.realpath(program)
@@ -120,6 +123,8 @@ def _describe(command: tuple[str, ...]) -> Compiler | None:
 
 def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
     """(works or broken, flags, libraries, whether there is vector math)."""
+    import subprocess
+
     try:
         version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
     except OSError:
@@ -138,8 +143,11 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
 
 def _tries(command: tuple[str, ...], flags: str, libraries: str, source: str) -> bool:
     """Whether the text compiles and links, with nothing left undefined."""
+    import subprocess
+    from tempfile import TemporaryDirectory
+
     complete = ["-Wl,-z,defs"] if sys.platform == "linux" else []
-    with tempfile.TemporaryDirectory(prefix="weft-") as directory:
+    with TemporaryDirectory(prefix="weft-") as directory:
         path = os.path.join(directory, "probe.c")
         Path(path).write_text(source)
         library = os.path.join(directory, "probe.so")
@@ -207,7 +215,9 @@ def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
         ) from None
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str]) -> CompletedProcess[str]:
+    import subprocess
+
     try:
         return subprocess.run(
             command, capture_output=True, text=True, errors="replace", check=False,
@@ -220,7 +230,9 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _compile(source: str, compiler: Compiler, cache: Cache, key: str) -> Path:
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=cache.directory) as directory:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix=".build-", dir=cache.directory) as directory:
         text = Path(directory) / "segment.c"
         text.write_text(source)
         library = Path(directory) / "segment.so"

@@ -1,0 +1,74 @@
+"""`weft.kernel` and `weft.prange`: what loop nests are marked with.
+
+What compiles them is imported when the first function is marked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def prange(*bounds: Any) -> range:
+    """`range`, each of whose rounds may run at the same time as any other in `wf.kernel`.
+
+    Parameters
+    ----------
+    *bounds : int
+        As those of `range`: stop; start, stop; or start, stop, step.
+    """
+    return range(*bounds)
+
+
+def kernel(function: Any = None, /) -> Any:
+    """Compile a function of loops and NumPy operations that writes its arguments in place.
+
+    The function's syntax tree is compiled, once for each pattern of arguments (dtypes, ranks):
+    `for` over `range` and `weft.prange`, `while`, `if`, assignments to elements and slices,
+    augmented assignments, NumPy's and math's functions, calls of other functions.
+
+    Parameters
+    ----------
+    function : callable, or str
+        A function written in Python, whose parameters may have annotations (`weft.f64[:, :]`,
+        `weft.i64`); or such types as text, "f64[:, :], i64 -> None", for a decorator.
+
+    Returns
+    -------
+    KernelFunction
+        Called as the function is, with NumPy arrays, it does what the function does: arrays
+        that the function writes are written in place.
+
+    Raises
+    ------
+    UnsupportedError
+        When called, for what cannot be compiled: its line and column, and what to write instead.
+
+    Notes
+    -----
+    With `WEFT_DISABLE=1` in the environment the plain function runs.
+
+    An argument that is written in part is updated where it lies, as far as it is proved that
+    nothing else is read there later; otherwise what is read is copied first. Arguments that are
+    one array are one; where one that is written shares a part of another, the plain function
+    runs. When a call fails, an array that it writes may hold what was written until then,
+    as the plain function would leave it, though not always of the same elements.
+
+    Examples
+    --------
+    >>> @kernel
+    ... def matmul(a, b, c):
+    ...     for i in prange(c.shape[0]):
+    ...         for j in prange(c.shape[1]):
+    ...             acc = 0.0
+    ...             for k in range(a.shape[1]):
+    ...                 acc += a[i, k] * b[k, j]
+    ...             c[i, j] = acc
+    """
+    from weft.kernel.function import KernelFunction
+
+    if isinstance(function, str):
+        text = function
+        return lambda f: KernelFunction(f, text)
+    if function is None:
+        return kernel
+    return KernelFunction(function)
