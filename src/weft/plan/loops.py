@@ -146,7 +146,8 @@ def _phases(
 ) -> list[fun.Let]:  # fmt: skip
     assert isinstance(loop.form, fun.For)
     rounds = int(stencil.rounds.evaluate(sizes))
-    most = max(1, _rows(stencil, sizes, limit) // (_MARGINS * 2 * max(stencil.reach[0], 1)))
+    rows = rows_that_fit(stencil, sizes, limit)
+    most = max(1, rows // (_MARGINS * 2 * max(stencil.reach[0], 1)))
     if rounds <= most or stencil.reach[0] == 0:
         return [let]
     count = -(-rounds // most)
@@ -171,7 +172,7 @@ def _phases(
     return found
 
 
-def _rows(stencil: Stencil, sizes: Mapping[str, int], limit: int) -> int:
+def rows_that_fit(stencil: Stencil, sizes: Mapping[str, int], limit: int) -> int:
     """How many indices of the first axis a box can have: two buffers and two results."""
     inner = math.prod(int(extent.evaluate(sizes)) for extent in stencil.shape[1:])
     return limit // max(2 * stencil.itemsize * inner, 1)

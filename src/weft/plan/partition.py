@@ -183,10 +183,14 @@ class _Partition:
         for key, (lower, upper) in ranges.reads.items():
             if analysis.producer.get(key[1]) in draft.members:
                 continue
-            hull = hulls.setdefault((key[1], draft.axes[key]), [lower, upper])
+            length = upper - np.minimum(lower, upper)
+            hull = hulls.setdefault((key[1], draft.axes[key]), [lower, upper, 0 * length])
             hull[0], hull[1] = np.minimum(hull[0], lower), np.maximum(hull[1], upper)
-        for (array, axis), (lower, upper) in hulls.items():
-            elements = float(np.maximum(upper - np.minimum(lower, upper), 0).sum())
+            hull[2] = hull[2] + length
+        for (array, axis), (lower, upper, lengths) in hulls.items():
+            # Reads far apart, as at both ends, are of what is between them none.
+            together = upper - np.minimum(lower, upper)
+            elements = float(np.minimum(together, lengths).sum())
             cost += elements * self._row_bytes(array, axis)
         for name in draft.whole:
             cost += analysis.bytes(name) * self._times_moved(name, len(edges) - 1)

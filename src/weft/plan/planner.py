@@ -11,6 +11,7 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.plan.lengthen import lengthen
 from weft.plan.loops import cut_loop, split_rounds
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
@@ -84,7 +85,7 @@ def plan_program(
         When the program does not fit, however it is cut.
     """
     least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
-    program = split_rounds(program, sizes, least)
+    program = split_rounds(lengthen(program, sizes, least), sizes, least)
     program, constants = _with_owned_results(program)
     results = tuple(
         atom.name if isinstance(atom, fun.Var) else f"constant {number}"
@@ -387,7 +388,7 @@ def _reason(analysis: Analysis, group: Group) -> str:
     cuts = ", ".join(
         f"{draft.statement(p).results[0]} along axis {draft.members[p]}" for p in draft.targets
     )
-    for p in draft.targets:
+    for p in sorted(draft.members):
         loop = cut_loop(draft.statement(p).let)
         if loop is not None:
             rounds = loop.stencil.rounds.evaluate(analysis.sizes)
