@@ -14,7 +14,7 @@ FUN_AND_BELOW = {"errors", "ops", "sizes", "lmad", "fun"}
 COMPILER_AND_BELOW = FUN_AND_BELOW | {
     "frontend", "passes", "plan", "mem", "imp", "lower", "printers", "compiler"
 }  # fmt: skip
-EXECUTE_AND_BELOW = COMPILER_AND_BELOW | {"runtime", "io", "execute"}
+EXECUTE_AND_BELOW = COMPILER_AND_BELOW | {"transfer", "runtime", "io", "execute"}
 USER_FACING = {
     "array", "functions", "jit", "lowered", "kernel", "seq", "config", "launch", "progress"
 }  # fmt: skip
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "frontend": FUN_AND_BELOW,
     "passes": FUN_AND_BELOW,
     "plan": FUN_AND_BELOW,
+    "transfer": FUN_AND_BELOW | {"plan"},
     "mem": FUN_AND_BELOW,
     "imp": {"ops", "errors"},
     "lower": FUN_AND_BELOW | {"mem", "imp", "plan"},
@@ -49,6 +50,7 @@ WINDOWS: dict[tuple[str, str], set[str]] = {
     ("runtime", "plan"): {"plan.segment", "plan.launches", "plan.protocols", "plan.nodes"},
     ("lower", "plan"): {"plan.segment", "plan.launches"},
     ("io", "plan"): {"plan.protocols"},
+    ("transfer", "plan"): {"plan.footprint"},
 }
 
 

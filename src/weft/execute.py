@@ -174,6 +174,12 @@ def run_on(
     MemoryLimitError
         When results and temporaries do not fit the limit.
     """
+    if where != CPU:
+        from weft.launch.packed import packed_call
+
+        packed = packed_call(computation, sizes, inputs, out)
+        if packed is not None:
+            return packed.call(run, inputs, out)
     if where != CPU and out is None and current.slots != 1:
         plan = _quicker_in_boxes(computation, sizes, inputs, current)
         if plan is not None:

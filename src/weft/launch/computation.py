@@ -77,6 +77,8 @@ class Computation:
         self.is_read = tuple(param.name in used for param in program.params)  # not its shape alone
         self.results = program.body.results
         self.plans: dict[Any, Any] = {}  # for several devices; see `weft.execute`
+        self.transfers: dict[Any, Any] = {}  # to a device, packed; see `weft.launch.packed`
+        self.is_packed = False
         self._ready: dict[tuple[Any, ...], Ready] = {}
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
 

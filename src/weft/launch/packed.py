@@ -1,0 +1,286 @@
+"""Programs on a device with only the parts of their arguments transferred that they read and write.
+
+The accesses of a program are joined to groups (`weft.transfer`), whose elements go to the device
+packed; of an argument that is updated in part, that part alone comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+from weft.fun import nodes as fun
+from weft.launch.computation import Computation
+from weft.ops.dtypes import DType
+from weft.runtime.incore import derive
+from weft.runtime.memory import format_bytes, host_pool
+from weft.transfer.groups import Group, components, elements, groups
+from weft.transfer.packing import bounds, memory_of, pack
+from weft.transfer.regions import Part, written
+from weft.transfer.rewrite import rewrite
+from weft.transfer.sites import Lie, Site, sites
+
+NDArray: TypeAlias = npt.NDArray[Any]
+Run: TypeAlias = Callable[
+    [Computation, Mapping[str, int], Sequence[Any], Sequence[NDArray | None] | None], list[Any]
+]
+
+_KEPT = 16  # launches of a computation that are remembered
+_WORTH = 0.95  # of an argument's bytes: more is not worth the host's copy
+
+_computations: dict[fun.Program, Computation] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A packed argument: a union of elements of the memory that some inputs share."""
+
+    group: Group
+    inputs: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def bytes(self) -> int:
+        return self.group.union.count * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class _Updated:
+    """A result that is written to parts of an input; `values`: packed results, or constants."""
+
+    parts: tuple[Part, ...]
+    values: tuple[int | fun.Const, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCall:
+    """A computation on packed arguments, for arguments that lie as when it was made.
+
+    Attributes
+    ----------
+    computation : Computation
+    sizes : dict of str to int
+    """
+
+    computation: Computation
+    sizes: dict[str, int]
+    origins: tuple[int | _Piece, ...]
+    results: tuple[int | _Updated, ...]
+    instead: int  # bytes that the inputs have which are not transferred whole
+
+    def inputs(self, given: Sequence[NDArray]) -> list[NDArray]:
+        """The arguments of the packed computation, in the memory of the host."""
+        found = []
+        for origin in self.origins:
+            if isinstance(origin, int):
+                found.append(given[origin])
+            else:
+                memory = memory_of([given[number] for number in origin.inputs])
+                found.append(pack(origin.group.union, memory, host_pool().empty))
+        return found
+
+    def call(
+        self, run: Run, given: Sequence[NDArray], out: Sequence[NDArray | None] | None
+    ) -> list[Any]:
+        """What the computation gives, with the parts of inputs that it updates written."""
+        inputs = self.inputs(given)
+        if out is None:
+            return run(self.computation, self.sizes, inputs, None)
+        places: list[NDArray | None] = [None] * len(self.computation.results)
+        for number, result in enumerate(self.results):
+            if isinstance(result, int):
+                places[result] = out[number]
+            elif len(result.parts) == 1 and isinstance(result.values[0], int):
+                target = out[number]
+                assert target is not None
+                view = target[(*result.parts[0], ...)]
+                if view.ndim == _rank(self.computation.results[result.values[0]]):
+                    places[result.values[0]] = view
+        values = run(self.computation, self.sizes, inputs, places)
+        found: list[Any] = []
+        for number, result in enumerate(self.results):
+            if isinstance(result, int):
+                found.append(values[result])
+                continue
+            target = out[number]
+            assert target is not None
+            for part, value in zip(result.parts, result.values, strict=True):
+                if isinstance(value, fun.Const):
+                    target[part] = value.value
+                elif places[value] is None:
+                    target[part] = values[value]
+            found.append(target)
+        return found
+
+    def lines(self) -> list[str]:
+        """What is transferred, in words."""
+        names = self.computation.names
+        found = []
+        for name, origin in zip(names, self.origins, strict=True):
+            if isinstance(origin, int):
+                continue
+            union = origin.group.union
+            shape = " x ".join(map(str, union.shape))
+            found.append(
+                f"transfers {name}: {len(origin.group.members)} accesses, {union.kind}, "
+                f"{shape} {origin.dtype.numpy.name}, {format_bytes(origin.bytes)}"
+            )
+        if found:
+            found.append(f"instead of {format_bytes(self.instead)} of whole arguments")
+        for result in self.results:
+            if isinstance(result, _Updated):
+                found.append(f"copies back {_parts(result.parts)} alone of an argument")
+        return found
+
+
+def _rank(atom: fun.Atom) -> int:
+    type_ = atom.type if isinstance(atom, fun.Var) else None
+    return len(type_.shape) if isinstance(type_, fun.Array) else 0
+
+
+def _parts(parts: Sequence[Part]) -> str:
+    return " and ".join(
+        "[" + ", ".join(
+            str(dim) if isinstance(dim, int) else f"{dim.start}:{dim.stop}:{dim.step}"
+            for dim in part
+        ) + "]"
+        for part in parts
+    )  # fmt: skip
+
+
+def packed_call(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[NDArray],
+    out: Sequence[NDArray | None] | None,
+) -> PackedCall | None:
+    """The call with packed arguments; None where that transfers no less."""
+    if computation.is_packed:
+        return None
+    owners = _owners(inputs)
+    updated = tuple(
+        number
+        for name, number in computation.replaced.items()
+        if out is not None and out[number] is inputs[computation.names.index(name)]
+    )
+    lies = tuple(
+        (a.dtype.str, a.shape, a.strides, *owner) if owner is not None else None
+        for a, owner in zip(inputs, owners, strict=True)
+    )
+    key = (tuple(sizes.items()), lies, updated)
+    if key not in computation.transfers:
+        while len(computation.transfers) >= _KEPT:
+            computation.transfers.pop(next(iter(computation.transfers)))
+        computation.transfers[key] = _made(computation, sizes, inputs, owners, updated)
+    found: PackedCall | None = computation.transfers[key]
+    return found
+
+
+Owner: TypeAlias = tuple[int, int]
+"""The first input that shares memory with one, and the address of its first index there."""
+
+
+def _owners(inputs: Sequence[NDArray]) -> list[Owner | None]:
+    """For each input that is an array of whole elements, whose memory it shares."""
+    spans: list[tuple[int, int, int]] = []
+    for number, array in enumerate(inputs):
+        plain = array.ndim and array.size and array.flags.aligned and array.dtype.isnative
+        if plain and not any(stride % array.itemsize for stride in array.strides):
+            spans.append((*bounds(array), number))
+    owners: list[Owner | None] = [None] * len(inputs)
+    low = reach = first = 0
+    for start, end, number in sorted(spans):
+        array = inputs[number]
+        like = array.dtype == inputs[first].dtype and (start - low) % array.itemsize == 0
+        if start >= reach or not like:
+            low, reach, first = start, end, number
+        reach = max(reach, end)
+        address = array.__array_interface__["data"][0] - low
+        owners[number] = first, address // array.itemsize
+    return owners
+
+
+def _made(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
+    owners: Sequence[Owner | None], updated: Sequence[int],
+) -> PackedCall | None:  # fmt: skip
+    program, names = computation.program, computation.names
+    known = derive(sizes, program.derived)
+    places = {number: name for name, number in computation.replaced.items() if number in updated}
+    parts = {number: written(program, number, name) for number, name in places.items()}
+    dropped = {name for found in parts.values() if found is not None for name in found[1]}
+    values = {
+        w.value for found in parts.values() if found is not None for w in found[0]
+    }  # fmt: skip
+    lies = {
+        name: Lie(owner[0], owner[1], a.shape, tuple(s // a.itemsize for s in a.strides))
+        for name, a, owner in zip(names, inputs, owners, strict=True)
+        if owner is not None and not any(isinstance(v, fun.Var) and v.name == name for v in values)
+    }
+    found = sites(program, known, lies, dropped)
+    pieces, instead = _pieces(computation, found, lies, inputs)
+    if not pieces and not dropped:
+        return None
+    results: list[fun.Atom] = []
+    placed: list[int | _Updated] = []
+    for number, atom in enumerate(program.body.results):
+        chain = parts.get(number)
+        if chain is None:
+            placed.append(len(results))
+            results.append(atom)
+            continue
+        updates: list[int | fun.Const] = []
+        for w in chain[0]:
+            if isinstance(w.value, fun.Const):
+                updates.append(w.value)
+            else:
+                updates.append(len(results))
+                results.append(w.value)
+        placed.append(_Updated(tuple(w.part(known) for w in chain[0]), tuple(updates)))
+    made = rewrite(
+        program, sizes, found, [(p.group, p.dtype) for p in pieces], results, dropped
+    )
+    packed = _computations.get(made.program)
+    if packed is None:
+        packed = _computations[made.program] = Computation(made.program)
+        packed.is_packed = True
+    origins = tuple(
+        pieces[origin] if isinstance(origin, int) else names.index(origin)
+        for origin in made.params
+    )
+    return PackedCall(packed, made.sizes, origins, tuple(placed), instead)
+
+
+def _pieces(
+    computation: Computation, found: Sequence[Site], lies: Mapping[str, Lie],
+    inputs: Sequence[NDArray],
+) -> tuple[list[_Piece], int]:  # fmt: skip
+    """The packed arguments, where they are less than the inputs that they stand for."""
+    by_memory: dict[int, list[int]] = {}
+    for number, site in enumerate(found):
+        by_memory.setdefault(lies[site.array].memory, []).append(number)
+    accesses = [site.access for site in found]
+    pieces: list[_Piece] = []
+    instead = 0
+    for memory, members in by_memory.items():
+        read = {found[number].array for number in members}
+        arrays = {computation.names.index(name) for name in read}
+        whole = sum(inputs[number].nbytes for number in arrays)
+        own = [accesses[number] for number in members]
+        made = [
+            Group(tuple(members[n] for n in group.members), group.union)
+            for component in components(own)
+            for group in groups(own, component)
+        ]
+        if elements(made) * inputs[memory].itemsize < _WORTH * whole:
+            param = computation.program.params[min(arrays)]
+            shared = tuple(
+                n for n, name in enumerate(computation.names)
+                if name in lies and lies[name].memory == memory
+            )
+            pieces += [_Piece(group, shared, param.type.dtype) for group in made]
+            instead += whole
+    return pieces, instead

@@ -1,0 +1,58 @@
+"""What a program writes of an array that one of its results replaces.
+
+    let b' = update b[1 for n, 4] = x in b'  =>  in x, for b[1 : 1 + n, 4]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.sizes import Size
+
+Part: TypeAlias = tuple[slice | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A part of the array, and the value that comes to lie there."""
+
+    dims: tuple[fun.Span | Size, ...]
+    value: fun.Atom
+
+    def part(self, sizes: Mapping[str, int]) -> Part:
+        """The part as an index of the array."""
+        found: list[slice | int] = []
+        for dim in self.dims:
+            if not isinstance(dim, fun.Span):
+                found.append(dim.evaluate(sizes))
+                continue
+            start, count = dim.start.evaluate(sizes), dim.extent.evaluate(sizes)
+            stop = start + count * dim.step
+            found.append(slice(start, None if stop < 0 else stop, dim.step))
+        return tuple(found)
+
+
+def written(program: fun.Program, result: int, param: str) -> tuple[list[Written], set[str]] | None:
+    """The updates, in order, that make a result of a parameter; and their names.
+
+    None where the result is made in another way, or needs what an update has made.
+    """
+    made = {var.name: let for let in program.body.statements for var in let.pattern}
+    uses = list(walk.uses(program.body))
+    found: list[Written] = []
+    names: set[str] = set()
+    atom = program.body.results[result]
+    while isinstance(atom, fun.Var) and atom.name != param:
+        let = made.get(atom.name)
+        if let is None or not isinstance(let.expr, fun.Update) or uses.count(atom.name) > 1:
+            return None
+        found.append(Written(let.expr.dims, let.expr.value))
+        names.add(atom.name)
+        atom = let.expr.array
+    if not isinstance(atom, fun.Var) or not found:
+        return None
+    return found[::-1], names
