@@ -341,6 +341,29 @@ def addressable(computation: Computation, inputs: Sequence[Any]) -> list[NDArray
     return arrays
 
 
+def plan_call(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None = None,
+) -> Plan:
+    """The plan that a call on arrays in memory would follow, with what it transfers packed."""
+    current = settings()
+    where = target(current)
+    arrays = addressable(computation, inputs)
+    if arrays is not None and where not in (CPU, INTERPRETER) and len(current.devices) == 1:
+        from weft.launch.packed import packed_call
+
+        packed = packed_call(computation, sizes, arrays, out)
+        if packed is not None:
+            made = packed.computation
+            plan = plan_of(
+                made, packed.sizes, packed.inputs(arrays), [None] * len(made.results), current
+            )
+            return replace(plan, transfers=tuple(packed.lines()))
+    return plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
+
+
 def persist(outputs: Sequence[Node]) -> list[Node]:
     """Nodes computed once: leaves that hold the values."""
     leaves = []
@@ -441,7 +464,7 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
         if sum(map(_bytes, outputs)) > current.limit:
             return plan_of(computation, walk.values, inputs, nowhere, current)
         try:
-            return plan_of(computation, walk.values, inputs, [None] * len(outputs), current)
+            return plan_call(computation, walk.values, inputs)
         except MemoryLimitError:
             return plan_of(computation, walk.values, inputs, nowhere, current)
 

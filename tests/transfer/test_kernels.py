@@ -134,3 +134,33 @@ def test_exactly_the_bytes_needed(
             np.testing.assert_allclose(target, expected, rtol=1e-6)
     assert after.bytes_in - before.bytes_in in (there, there + FAILURES)
     assert after.bytes_out - before.bytes_out in (back, back + FAILURES)
+
+
+def test_explained() -> None:
+    on = device()
+    target = SQUARE.copy()
+    with wf.config(devices=on.name):
+        text = str(wf.explain(wf.kernel(column_to_column), SQUARE, target))
+        third = str(wf.explain(wf.kernel(every_third), WIDE, np.zeros((64, 20))))
+    np.testing.assert_array_equal(target, SQUARE)  # nothing has run
+    assert "1 accesses, one-dimensional, 48 float64, 384 B" in text
+    assert "copies back [0:48:1, 4] alone of an argument" in text
+    assert "multi-dimensional, 64 x 20 float64, 10.0 KiB" in third
+    assert "instead of 40.0 KiB of whole arguments" in third
+
+
+def test_an_index_out_of_bounds_is_still_refused() -> None:
+    """What leaves its axis, if not the array's memory, is refused as it is on the CPU."""
+    on = device()
+    with wf.config(devices=on.name), pytest.raises(wf.WeftError, match="leave axis 1 of"):
+        wf.kernel(every_third)(WIDE, np.zeros((64, 28)))
+
+
+def test_arrays_of_the_lazy_front_end() -> None:
+    on = device()
+    with wf.config(devices=on.name, interpret_below=0):
+        before = on.statistics.bytes_in
+        found = wf.jit(lambda x: x[:, ::5] * 2.0)(WIDE)
+        moved = on.statistics.bytes_in - before
+    np.testing.assert_array_equal(found, WIDE[:, ::5] * 2.0)
+    assert moved <= 64 * 16 * 8 + FAILURES

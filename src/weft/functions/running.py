@@ -163,7 +163,7 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
     Parameters
     ----------
     function : callable or weft.Array
-        A function, compiled or not, of the arguments; or lazy arrays themselves.
+        A function, compiled or not, of the arguments; a kernel; or lazy arrays themselves.
     *arguments, **named
         As the function takes them; NumPy arrays are taken as lazy ones.
 
@@ -174,6 +174,9 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
     """
     from weft.plan.explain import Explanation
 
+    plan_call = getattr(function, "plan_call", None)
+    if plan_call is not None:  # a kernel, which writes its arguments
+        return Explanation(plan_call(*arguments, **named))
     if isinstance(function, Array):
         results: Any = (function, *arguments)
     elif callable(function):

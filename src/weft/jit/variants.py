@@ -87,11 +87,7 @@ class Ready:
     called: bool = False
 
     def call(self, arguments: Sequence[Any], out: list[Any] | None) -> Any:
-        inputs = self.template.copy()
-        for place, number in self.arrays:
-            inputs[place] = arguments[number]
-        for place, number, dtype in self.scalars:
-            inputs[place] = np.asarray(arguments[number], dtype)
+        inputs = self.inputs(arguments)
         variant = self.variant
         if out is not None:
             self._check_shapes(out)
@@ -105,6 +101,15 @@ class Ready:
             value = values[0]
             return value if value.shape else value[()]
         return self._rebuilt(values, out)
+
+    def inputs(self, arguments: Sequence[Any]) -> list[Any]:
+        """What the program takes, one for each of its parameters."""
+        inputs = self.template.copy()
+        for place, number in self.arrays:
+            inputs[place] = arguments[number]
+        for place, number, dtype in self.scalars:
+            inputs[place] = np.asarray(arguments[number], dtype)
+        return inputs
 
     def _check_shapes(self, out: list[Any]) -> None:
         program = self.variant.computation.program

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import execute
 from weft.array import Array
 from weft.config import settings
 from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place, warn
@@ -135,6 +136,19 @@ class KernelFunction(Jitted):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if os.environ.get("WEFT_DISABLE", "0") not in ("", "0"):
             return self.function(*args, **kwargs)
+        leaves, data, ready, shared = self._found(args, kwargs)
+        if self._overlaps(ready, data, shared):
+            return self.function(*args, **kwargs)
+        result = self._launch(ready, data)
+        for number in Outputs.of(ready.variant).written:
+            if isinstance(leaves[number], np.ndarray) and data[number] is not leaves[number]:
+                np.copyto(leaves[number], data[number])  # of another byte order
+        return result
+
+    def _found(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], Ready, tuple[Any, ...]]:
+        """The arguments, their data, the variant for them, and which of them are one array."""
         leaves, structure = self._arguments(args, kwargs)
         data = [as_data(leaf) for leaf in leaves]
         data = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in data]
@@ -145,14 +159,17 @@ class KernelFunction(Jitted):
             )  # fmt: skip
         shared = (*same_memory(data), settings().optimise)
         key = (structure, shared, *map(exact_key, data))
-        ready = self._exact.get(key) or self._remember(key, data, structure, shared)
-        if self._overlaps(ready, data, shared):
-            return self.function(*args, **kwargs)
-        result = self._launch(ready, data)
-        for number in Outputs.of(ready.variant).written:
-            if isinstance(leaves[number], np.ndarray) and data[number] is not leaves[number]:
-                np.copyto(leaves[number], data[number])  # of another byte order
-        return result
+        return leaves, data, self._exact.get(key) or self._remember(
+            key, data, structure, shared
+        ), shared  # fmt: skip
+
+    def plan_call(self, *args: Any, **kwargs: Any) -> Any:
+        """The plan that a call would follow if it is cut into boxes; nothing runs."""
+        _, data, ready, _ = self._found(args, kwargs)
+        layout = Outputs.of(ready.variant)
+        out = [data[number] for number in layout.written] + [None] * layout.returned
+        computation = ready.variant.computation
+        return execute.plan_call(computation, ready.sizes, ready.inputs(data), out)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         try:

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from weft.fun import nodes as fun
 from weft.launch.computation import Computation
 from weft.ops.dtypes import DType
+from weft.plan.nodes import size_text
 from weft.runtime.incore import derive
-from weft.runtime.memory import format_bytes, host_pool
+from weft.runtime.memory import host_pool
 from weft.transfer.groups import Group, components, elements, groups
 from weft.transfer.packing import bounds, memory_of, pack
 from weft.transfer.regions import Part, written
@@ -126,10 +127,10 @@ class PackedCall:
             shape = " x ".join(map(str, union.shape))
             found.append(
                 f"transfers {name}: {len(origin.group.members)} accesses, {union.kind}, "
-                f"{shape} {origin.dtype.numpy.name}, {format_bytes(origin.bytes)}"
+                f"{shape} {origin.dtype.numpy.name}, {size_text(origin.bytes)}"
             )
         if found:
-            found.append(f"instead of {format_bytes(self.instead)} of whole arguments")
+            found.append(f"instead of {size_text(self.instead)} of whole arguments")
         for result in self.results:
             if isinstance(result, _Updated):
                 found.append(f"copies back {_parts(result.parts)} alone of an argument")
@@ -207,7 +208,7 @@ def _made(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
     owners: Sequence[Owner | None], updated: Sequence[int],
 ) -> PackedCall | None:  # fmt: skip
-    program, names = computation.program, computation.names
+    program, names = _program(computation), computation.names
     known = derive(sizes, program.derived)
     places = {number: name for name, number in computation.replaced.items() if number in updated}
     parts = {number: written(program, number, name) for number, name in places.items()}
@@ -252,6 +253,18 @@ def _made(
         for origin in made.params
     )
     return PackedCall(packed, made.sizes, origins, tuple(placed), instead)
+
+
+def _program(computation: Computation) -> fun.Program:
+    """The program; fused where that puts views of parameters into the kernels that read them."""
+    program = computation.program
+    params = {param.name for param in program.params}
+    for let in program.body.statements:
+        if not isinstance(let.expr, fun.LAYOUT_CHANGES) or isinstance(let.expr.array, fun.Const):
+            continue
+        if let.expr.array.name in params:
+            return computation.artifacts.fused
+    return program
 
 
 def _pieces(

@@ -123,6 +123,8 @@ def _heading(plan: Plan) -> Iterator[Line]:
         f"moves {size_text(plan.bytes_moved)}: reads {size_text(plan.bytes_read)}, "
         f"writes {size_text(plan.bytes_written)}",
     )
+    for line in plan.transfers:
+        yield Line(1, line)
 
 
 def _inputs(plan: Plan) -> Iterator[Line]:

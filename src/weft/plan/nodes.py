@@ -405,6 +405,8 @@ class Plan:
         An upper bound of what running the plan allocates.
     limit : int
         The limit it was made for.
+    transfers : tuple of str
+        What goes to a device packed, and comes back in part: one line each.
     """
 
     name: str
@@ -417,6 +419,7 @@ class Plan:
     limit: int
     constants: Mapping[str, Any] = field(default_factory=dict)
     threads: int = 1
+    transfers: tuple[str, ...] = ()
 
     @property
     def bytes_read(self) -> int:
