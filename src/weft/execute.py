@@ -142,9 +142,17 @@ def run(
 
             check_sources(inputs)
             raise
-    from weft.runtime.executor import execute
-    from weft.runtime.memory import host_pool
+    return _run_planned(computation, sizes, inputs, out, current)
 
+
+def _run_planned(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None, current: Settings,
+) -> list[Value]:  # fmt: skip
+    """Run a computation in boxes."""
+    from weft.runtime.executor import execute
+
+    arrays = addressable(computation, inputs)
     plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
     on_device = any(
         stage.code.device is not None or (stage.shares and arrays is not None)
@@ -179,7 +187,7 @@ def run_on(
 
         packed = packed_call(computation, sizes, inputs, out)
         if packed is not None:
-            return packed.call(run, inputs, out)
+            return packed.call(_run_compiled, inputs, out)
     if where != CPU and out is None and current.slots != 1:
         plan = _quicker_in_boxes(computation, sizes, inputs, current)
         if plan is not None:
@@ -291,9 +299,27 @@ def _planned(
         if on_device is None or spread or any(isinstance(v, Source) for v in named.values()):
             raise
         found = _in_panels(program, sizes, named, sinks, current, code, on_device)
-        if found is None:
-            raise
-        return found
+        if found is not None:
+            return found
+    from weft.launch.apart import compile_apart
+
+    on_cpu = partial(stage_code, current=current, where=CPU, threads=threads)
+    return plan_program(
+        program, sizes, named, sinks, current.limit, threads, code, device_limit=on_device,
+        apart=partial(compile_apart, run=_run_compiled, on_cpu=on_cpu),
+    )  # fmt: skip
+
+
+def _run_compiled(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None = None,
+) -> list[Value]:  # fmt: skip
+    """Run a part of a call on the device: in core, or in boxes if it has to."""
+    current = settings()
+    try:
+        return run_on(computation, sizes, inputs, out, current, target(current))
+    except MemoryLimitError:
+        return _run_planned(computation, sizes, inputs, out, current)
 
 
 def _in_panels(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from devices.harness import device
 from loops.agree import agrees
@@ -49,6 +50,42 @@ def few_and_all() -> list[Any]:
 def test_on_a_device(function: Callable[..., Any]) -> None:
     with wf.config(devices=device().name):
         check(function, 13)
+
+
+TILED = [grids.five_point, dense.rank_k, irregular.sum_2d, stencils.jacobi_2d]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [pytest.param(f, id=f.__module__.split(".")[-1] + "." + f.__name__,
+                  marks=[] if f in TILED else [pytest.mark.slow]) for f in EVERY],
+)  # fmt: skip
+def test_tiled_on_a_device(
+    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a cap of half of what the arguments take: no more is ever in use there."""
+    without_allowance = partial(planner.plan_program, allowance=0)
+    monkeypatch.setattr(planner, "plan_program", without_allowance)
+    on = device()
+    arguments = EVERY[function](13)
+    cap = max(sum(a.nbytes for a in arguments if isinstance(a, np.ndarray)) // 2, 512)
+    on.trim()
+    on.statistics.peak_bytes = 0
+    with wf.config(devices=on.name, memory_limit={on.name: cap}):
+        check(function, 13)
+    assert on.statistics.peak_bytes <= cap
+
+
+def test_what_the_host_runs_is_named() -> None:
+    """A loop whose rounds go to the device one by one, and one that runs on the CPU: why."""
+    on = device()
+    with warnings.catch_warnings(), wf.config(devices=on.name, memory_limit={on.name: 1500}):
+        warnings.simplefilter("ignore")
+        rounds = str(wf.explain(wf.kernel(dense.lu_in_place), *EVERY[dense.lu_in_place](14)))
+        on_cpu = str(wf.explain(wf.kernel(grids.gauss_seidel), *EVERY[grids.gauss_seidel](14)))
+    assert re.search(r"kernel loop t_\d+, by the host: each round on a device", rounds)
+    assert re.search(r"rounds one after another: t_\d+ needs \d.* at once on opencl", rounds)
+    assert re.search(r"runs on the cpu: t_\d+ needs \d.* at once on opencl", on_cpu)
 
 
 def advised(error: MemoryLimitError) -> int:

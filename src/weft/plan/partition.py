@@ -59,6 +59,8 @@ class Preferences:
         Targets whose drafts are not merged with others (merged, they do not fit).
     small_work : float
         Statements of more scalar operations than these are not small.
+    whole : set of int
+        Statements that run whole, however large they are.
     """
 
     small: int
@@ -66,6 +68,7 @@ class Preferences:
     refused: Collection[Choice] = ()
     apart: Collection[int] = ()
     small_work: float = math.inf
+    whole: Collection[int] = ()
 
 
 def partition(analysis: Analysis, preferences: Preferences) -> list[Group]:
@@ -78,7 +81,9 @@ class _Partition:
         self.analysis = analysis
         self.preferences = preferences
         self.resident = {
-            s.position for s in analysis.statements if not s.dims or self._is_small(s)
+            s.position
+            for s in analysis.statements
+            if not s.dims or s.position in preferences.whole or self._is_small(s)
         }
 
     def groups(self) -> list[Group]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,7 @@ def plan_program(
     small: int | None = None,
     device_limit: int | None = None,
     processors: Sequence[Processor] = (),
+    apart: Callable[[MemoryLimitError], Compile] | None = None,
 ) -> Plan:
     """Decide how a program runs on data of these sizes.
 
@@ -74,6 +75,9 @@ def plan_program(
         Bytes that boxes may take on a device, where they are computed on one.
     processors : sequence of Processor
         The devices that boxes are spread over, where they are several.
+    apart : callable, optional
+        What compiles a stage that does not fit a device, given the error that says so; such
+        stages run on the host. Without it they are refused.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def plan_program(
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
-        tuple(processors),
+        tuple(processors), apart,
     )  # fmt: skip
     made, stages = _make(program, sizes, setting, small, constants)
     peak = max((stage.peak_bytes for stage in stages), default=0) + allowance
@@ -123,17 +127,21 @@ def _make(
     staged = [p.name for p in program.params if not addressable(p.name)]
     refused: set[Choice] = set()
     apart: set[int] = set()
+    whole: set[int] = set()
     spill = False
     while True:
         analysis = Analysis(program, sizes, staged)
         small_work = SMALL_WORK if setting.processors else math.inf
-        preferences = Preferences(small, addressable, refused, apart, small_work)
+        preferences = Preferences(small, addressable, refused, apart, small_work, whole)
         groups = partition(analysis, preferences)
         made = _Maker(analysis, groups, setting, constants, spill)
         try:
             return made, made.stages()
         except _DoesNotFit as failure:
             if _another_way(analysis, groups, failure.group, refused, apart):
+                continue
+            if setting.apart is not None and failure.group.draft is not None:
+                whole.update(failure.group.targets)
                 continue
             if spill:
                 raise failure.error from None
@@ -307,7 +315,13 @@ class _Maker:
             if spread is not None:
                 return replace(spread, remarks=(*spread.remarks, *remarks))
         alone = scheduler(self.setting)
-        stage = alone.schedule()
+        try:
+            stage = alone.schedule()
+        except MemoryLimitError as error:
+            if self.setting.apart is None or group.draft is not None:
+                raise
+            alone = scheduler(replace(self.setting, compile=self.setting.apart(error)))
+            stage = alone.schedule()
         return replace(
             stage, remarks=(*stage.remarks, *remarks), smaller=in_smaller_boxes(alone, stage)
         )

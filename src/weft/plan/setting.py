@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.plan.nodes import Input, StageCode
 from weft.plan.protocols import Sink, Source
@@ -60,6 +61,8 @@ class Setting:
         The most data that one box should touch; by default `BOX_BYTES`, on a device any.
     processors : tuple of Processor
         The devices that boxes are spread over, where they are several.
+    apart : callable, optional
+        What compiles a stage that a device has refused, given its error: for the host.
     """
 
     inputs: Mapping[str, Input]
@@ -70,6 +73,7 @@ class Setting:
     box_bytes: int | None = None
     allowance: int = 0
     processors: tuple[Processor, ...] = ()
+    apart: Callable[[MemoryLimitError], Compile] | None = None
 
 
 def direct_array(value: Input) -> npt.NDArray[Any] | None:

@@ -20,7 +20,7 @@ from weft.transfer.accesses import Affine
 from weft.transfer.groups import Group
 from weft.transfer.sites import Site
 
-_LITERAL = 8  # numbers up to it are part of the program
+_LITERAL = 1  # numbers up to it are part of the program
 
 
 @dataclass(frozen=True, slots=True)
