@@ -1,0 +1,53 @@
+"""Nests in tiles under a device's cap: what is moved, as the device counts it."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import numpy as np
+import pytest
+from devices.harness import device
+from loops.programs import grids
+
+import weft as wf
+from weft.plan import planner
+
+GRID = np.random.default_rng(6).normal(size=(40, 44))
+ROW = 44 * 8
+FAILURES = 24  # bytes of the record of failures of each slot
+
+
+def moved(cap: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Bytes that a five-point stencil moves under a cap, there and back; checked."""
+    without_allowance = partial(planner.plan_program, allowance=0)
+    monkeypatch.setattr(planner, "plan_program", without_allowance)
+    on = device()
+    expected, found = GRID.copy(), GRID.copy()
+    grids.five_point(GRID, expected)
+    on.trim()
+    on.statistics.peak_bytes = 0
+    before = copy.copy(on.statistics)
+    with wf.config(devices=on.name, memory_limit={on.name: cap}):
+        wf.kernel(grids.five_point)(GRID, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    after = on.statistics
+    assert after.peak_bytes <= cap
+    assert after.launches > 1
+    return after.bytes_in - before.bytes_in, after.bytes_out - before.bytes_out
+
+
+def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boxes of rows share two rows with their neighbours."""
+    there, back = moved(8192, monkeypatch)
+    boxes, rest = divmod(there - GRID.nbytes, 2 * ROW)
+    assert 1 <= boxes <= 9
+    assert rest <= 4 * FAILURES
+    assert back - 38 * 42 * 8 <= 4 * FAILURES
+
+
+@pytest.mark.slow
+def test_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where three rows do not fit, tiles are cut along both axes: less than single rows move."""
+    there, _ = moved(900, monkeypatch)
+    assert there < 2 * GRID.nbytes < 3 * 38 * ROW
