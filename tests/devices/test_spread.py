@@ -311,7 +311,7 @@ def test_a_profile_has_a_row_for_each_device(tmp_path: Path) -> None:
 
 @given(case=programs(large=True))
 @settings(
-    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate),
 )  # fmt: skip
 def test_random_programs_have_the_same_bits(case: UserProgram) -> None:

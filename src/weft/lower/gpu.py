@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from weft.errors import InternalError
 from weft.fun import nodes as fun
@@ -30,6 +31,7 @@ from weft.lower import (
     cpu,
     gpu_groups,
     gpu_items,
+    gpu_lanes,
     gpu_scans,
     kernels,
     parts,
@@ -64,7 +66,7 @@ def compile_segment(
     UnsupportedError
         For dtypes that the dialect has not.
     """
-    host = Host(memory_program)
+    host = Host(memory_program, dialect)
     host.program()
     source = print_kernels(host.kernels)
     segment = describe(memory_program, name, source, host.unit, host.unit.workspace)
@@ -78,8 +80,8 @@ class Host:
     a kernel of one item (`flush`).
     """
 
-    def __init__(self, memory_program: Program) -> None:
-        self.memory_program = memory_program
+    def __init__(self, memory_program: Program, dialect: Dialect) -> None:
+        self.memory_program, self.dialect = memory_program, dialect
         self.unit = unit_of(memory_program, self.statement)
         self.e = Emitter(self.unit)
         self.steps: list[launches.Step] = []
@@ -142,13 +144,8 @@ class Host:
             case fun.SizeValue(size) if self._is_known(size):
                 e.definitions[let.pattern[0].name] = "is", (size,)
                 self._define(let.pattern[0].name, size)
-            case fun.Kernel(space) as kernel:
-                alone = gpu_groups.grouped(self, let, kernel)
-                if alone is not None:
-                    self.launch(
-                        let, "map", space,
-                        lambda k: kernels.lower_results(k, let, kernel), alone,
-                    )  # fmt: skip
+            case fun.Kernel() as kernel:
+                self._kernel(let, kernel)
             case fun.Reduce(space, reduced) if reduced < len(space):
                 self.statement(e, reductions.as_kernel(e, let))
             case fun.Scan((dim,), body) if self.is_sized(dim.extent) and shapes.is_flat(body):
@@ -169,6 +166,27 @@ class Host:
             case _:
                 cpu.lower_statement(e, let)
                 self._computed(let)
+
+    def _kernel(self, let: fun.Let, kernel: fun.Kernel) -> None:
+        """A kernel by groups, or by items; on a processor by lanes, where that suits it."""
+
+        def by_items(whether: Size | None) -> None:
+            if whether is not None:
+                inside = partial(kernels.lower_results, let=let, kernel=kernel)
+                self.launch(let, "map", kernel.space, inside, whether)
+
+        few: Size | None = None
+        if self.dialect == "opencl":
+            with self._inside() as by_lanes:
+                few = gpu_lanes.by_lanes(self, let, kernel)
+                if few is not None:
+                    by_items(few)
+        if few is None:
+            by_items(gpu_groups.grouped(self, let, kernel))
+            return
+        with self._inside() as otherwise:
+            by_items(gpu_groups.grouped(self, let, kernel))
+        self.steps.append(launches.Branch(launches.PROCESSOR, tuple(by_lanes), tuple(otherwise)))
 
     @contextmanager
     def by_one_item(self) -> Iterator[None]:

@@ -48,7 +48,7 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
         1 where it is left to one item for each index: another kernel, short rows, or many; 0
         where it is not; None where it never is.
     """
-    position = _reduction_of(kernel)
+    position = reduction_of(kernel)
     if position is None:
         return ONE
     reduce = kernel.body.statements[position].expr
@@ -73,7 +73,7 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     return None if alone == ZERO else alone
 
 
-def _reduction_of(kernel: fun.Kernel) -> int | None:
+def reduction_of(kernel: fun.Kernel) -> int | None:
     """Where a body of scalars has its one reduction, of one dimension."""
     found = None
     for position, let in enumerate(kernel.body.statements):

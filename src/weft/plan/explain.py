@@ -188,7 +188,13 @@ def _boxes(stage: PlannedStage) -> str:
 
 
 def _shares(stage: PlannedStage) -> Iterator[Line]:
-    """The devices that boxes are spread over, and what a box takes there."""
+    """How the stage is divided, over which devices, and what a box takes there."""
+    for output in stage.stage.outputs if stage.shares else ():
+        yield Line(
+            2,
+            f"by fission of {output.array} along axis {output.axis}: a box is a part of it, "
+            f"computed where the parts are joined",
+        )
     for share in stage.shares:
         slots = "one at a time" if share.slots == 1 else f"{share.slots} at once"
         text = (

@@ -25,6 +25,9 @@ from weft.sizes import Size, parse_poly
 WORKSPACE = -1
 """The block that is the segment's workspace."""
 
+PROCESSOR = "is_processor"
+"""The integer that every device defines: 1 if it is a CPU, else 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

@@ -265,6 +265,8 @@ class Share:
         The most that a box of it takes of the host's memory, and of its own.
     plan : callable
         (start, stop) -> the stage planned for this device, with that one box.
+    measured : Measured
+        What it did when the stage last ran.
     """
 
     device: str
@@ -276,6 +278,14 @@ class Share:
     host_bytes: int
     device_bytes: int
     plan: Callable[[int, int], PlannedStage]
+    measured: Measured = field(default_factory=lambda: Measured(), compare=False)
+
+
+@dataclass(slots=True)
+class Measured:
+    """The throughput of a device: coordinates in a second, 0 before it has done any."""
+
+    rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ SMALL_WORK = 1 << 21
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
 _LEAST_PARTS = 32  # for each device, that the boxes at the end are as small as
 _AT_ONCE = 0.5  # how much of what would be its part a device takes
-_CALL_PARTS, _CALL_AT_ONCE = 4, 0.75  # of library calls, which are even, and slow if small
+_CALL_PARTS, _CALL_AT_ONCE = 8, 0.9  # of library calls, which are even, and slow if small
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 _OPERATIONS, _BYTES = 2e10, 1e10  # that a core does, and moves, in a second; for `explain` alone
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
@@ -185,7 +185,8 @@ class _Sharing:
                 useful = scheduler.useful_extent(self.total, self.unit)
                 member.extent = min(useful, member.extent)
             if device is not None:
-                member.slots = device.slots or USUAL_SLOTS
+                usual = USUAL_SLOTS if device.rates.beside else _STAGED_SLOTS
+                member.slots = device.slots or usual
             elif scheduler.is_buffered():
                 member.slots = _STAGED_SLOTS
             member.measure()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from weft.imp import nodes as imp
@@ -20,6 +21,10 @@ OPENCL = Dialect(
 
 _HEADER = "#pragma OPENCL FP_CONTRACT OFF"
 _DOUBLE = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
+_SEEN = {
+    "sqrt": 1, "fabs": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "copysign": 2, "fma": 3,
+}  # fmt: skip
+"""Functions that processors have instructions for, and how many arguments they take."""
 
 
 class OpenClPrinter(KernelPrinter):
@@ -35,5 +40,28 @@ class OpenClPrinter(KernelPrinter):
 
 def print_kernels(kernels: Sequence[imp.Kernel]) -> str:
     """The OpenCL C text of kernels."""
-    text = print_with(OpenClPrinter(), kernels, _HEADER)
-    return f"{_DOUBLE}\n{text}" if "double" in text else text
+    text = print_with(OpenClPrinter(), kernels, "")
+    has_double = "double" in text
+    lines = [_DOUBLE] * has_double + [_HEADER, *_instructions(text, has_double)]
+    return "\n".join([*lines, text.removeprefix("\n")])
+
+
+def _instructions(text: str, has_double: bool) -> list[str]:
+    """Definitions by which a processor's compiler takes instructions for functions.
+
+    PoCL's library is linked to a kernel as calls, with which no loop is vectorised.
+    """
+    called = [name for name in _SEEN if re.search(rf"\b{name}\(", text)]
+    if not called:
+        return []
+    lines = ["#if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__))"]
+    for name in called:
+        for type_, suffix in (("float", "f"), ("double", ""))[: 1 + has_double]:
+            names = "abc"[: _SEEN[name]]
+            lines.append(
+                f"static inline {type_} __attribute__((overloadable)) seen_{name}("
+                f"{', '.join(f'{type_} {n}' for n in names)}) "
+                f"{{ return __builtin_{name}{suffix}({', '.join(names)}); }}"
+            )
+        lines.append(f"#define {name} seen_{name}")
+    return [*lines, "#endif"]

@@ -1,5 +1,12 @@
 """A stage on several devices: threads that take boxes, one for each that may be under way.
 
+A box is the part that the rules of fission (`weft.passes.fission`; Svensson et al., *Converting
+Data-Parallelism to Task-Parallelism by Rewrites*, 2015, figure 2) make of every statement of the
+stage along the axis that is cut: the statement at bounds that are parameters, compiled once for
+all parts. Arrays are read by slices, which are views, and each part is computed where `concat`
+would put it, or copied there. Reductions are cut into tiles beforehand
+(`weft.passes.split_reductions`), which are parts whose results the operator joins.
+
 A device has as many threads as it has slots, and a token: of the threads of a CPU device one
 computes, while the others read the next box or write the last. Devices with memory of their
 own order what is queued on them themselves.

@@ -19,7 +19,9 @@ from time import perf_counter
 from weft.plan.nodes import Share, guided
 from weft.records import dataclass
 
-_PROBE = 1024  # the part of the whole that is the first box of a device, of unlike ones
+_PROBE = 128  # the part of the whole that is the first box of a device, of unlike ones
+_FADING = 0.5  # the weight of what a device did before its last box in what it is measured by
+_SLOW = 0.7  # of the mean throughput: devices below it take smaller boxes at the end
 _WAIT = 0.1  # seconds between two looks at whether an interrupt is to be handled
 
 Interval = tuple[int, int]
@@ -32,10 +34,10 @@ class _Device:
     share: Share
     largest: int
     left: list[Interval] = field(default_factory=list)  # of its own part
-    done: int = 0  # coordinates
     under_way: int = 0  # boxes
-    busy: float = 0.0  # seconds with boxes under way, until the last time that there was none
-    since: float = 0.0  # when there was one again
+    done: float = 0.0  # coordinates, the last box's with most weight
+    busy: float = 0.0  # seconds with boxes under way, weighted likewise
+    since: float = 0.0  # when a box began or ended last
     rate: float = 0.0  # coordinates in a second, as measured when the last box was done
     failure: BaseException | None = None
 
@@ -52,8 +54,14 @@ class _Device:
     def end(self) -> None:
         """A box is not under way any more."""
         self.under_way -= 1
-        if not self.under_way:
-            self.busy += perf_counter() - self.since
+
+    def measure(self, extent: int) -> None:
+        """A box is done: small ones, and the first of all, were slower than is to be expected."""
+        now = perf_counter()
+        self.done = self.done * _FADING + extent
+        self.busy = self.busy * _FADING + now - self.since
+        self.since = now
+        self.rate = self.share.measured.rate = self.done / max(self.busy, 1e-9)
 
 
 class Left:
@@ -78,7 +86,9 @@ class Left:
         self.unit = unit
         self.least = least
         self.at_once = at_once
-        self.devices = [_Device(share, share.largest) for share in shares]
+        self.devices = [
+            _Device(share, share.largest, rate=share.measured.rate) for share in shares
+        ]
         self.alike = len({share.kind for share in shares}) == 1
         self.total = max(sum(stop - start for start, stop in parts), 1)
         self.error: BaseException | None = None
@@ -139,7 +149,9 @@ class Left:
         ):
             return 0  # the others will have done all before this one had done its least
         part = rate / rates
-        least = max(int(self.least * part) // self.unit * self.unit, self.unit)
+        least = self.least
+        while least * _SLOW > self.least * part * len(able) and least // 2 >= self.unit:
+            least = least // 2 // self.unit * self.unit  # halves, so that boxes come again
         wanted = waiting * part * self.at_once / device.share.slots
         return guided(wanted, self.unit, least, device.largest)
 
@@ -165,8 +177,7 @@ class Left:
         """A device has computed a box."""
         with self._changed:
             device = self.devices[number]
-            device.done += box[1] - box[0]
-            device.rate = device.done / max(device.busy + perf_counter() - device.since, 1e-9)
+            device.measure(box[1] - box[0])
             device.end()
             self.finished += box[1] - box[0]
             self._changed.notify_all()

@@ -76,6 +76,7 @@ class OpenClDevice(Memory):
         self.cl: Any = cl
         self.device = device
         kind = "CPU" if device.type & cl.device_type.CPU else "GPU"
+        self.is_processor = kind == "CPU"
         self.items = device.max_compute_units * _ITEMS_OF_UNIT[kind]
         self.memory = int(device.global_mem_size)
         super().__init__(name, self.memory * 4 // 5)

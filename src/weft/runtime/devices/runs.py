@@ -39,9 +39,12 @@ class Memory(ABC):
         Bytes that may be allocated.
     failures : tuple of type
         What the driver raises.
+    is_processor : bool
+        Whether it is a CPU, whose compiler vectorises innermost loops.
     """
 
     failures: tuple[type[BaseException], ...]
+    is_processor = False
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
@@ -218,6 +221,7 @@ class Run(ABC, Generic[DeviceT]):
         self.device = device
         self.segment = segment
         self.values = dict(zip(segment.integers, map(int, integers), strict=True))
+        self.values[launches.PROCESSOR] = int(device.is_processor)
         self.inputs = [row_major(array) for array in inputs]
         self.results = results
         self.landed = [a if a.flags.c_contiguous else np.empty(a.shape, a.dtype) for a in results]

@@ -1,0 +1,225 @@
+"""Reductions on a device that is a processor: an item reduces 32 neighbouring rows at once.
+
+Its compiler vectorises innermost loops alone (PoCL's does, and work items that contain loops are
+not innermost), so the innermost loop is over rows, whose states are small arrays. The tree is the
+one of `weft.lower.gpu_items`, with the same bits.
+
+    kernel (i < n) { let s = reduce[add] (j < m) { x[j] * y[i] } in s }
+    =>  an item for each 32 of n:  for each j { for lane < 32 { s[lane] += x[j] * y[base + lane] } }
+
+The last rows are an item's whole 32 too, some of which another item has as well: those are
+computed and not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.imp.walk import holds
+from weft.lower import gpu_groups, kernels, reductions
+from weft.lower.bodies import lower_body, scalar_results
+from weft.lower.emitter import Emitter
+from weft.lower.unit import memory
+from weft.ops.dtypes import DType
+from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
+
+if TYPE_CHECKING:
+    from weft.lower.gpu import Host
+
+LANES = 32
+
+Values = Sequence[imp.Expr]
+
+
+def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
+    """Launch a kernel by lanes, if it is a reduction at each of its indices.
+
+    Returns
+    -------
+    Size or None
+        1 where it is left to one item for each index, since there are too few rows; 0 where it is
+        not; None where the kernel is another, and nothing has been launched.
+    """
+    position = gpu_groups.reduction_of(kernel)
+    if position is None or not host.is_sized(product(r.extent for r in kernel.space)):
+        return None
+    reduce = kernel.body.statements[position].expr
+    assert isinstance(reduce, fun.Reduce)
+    *outer, last = kernel.space
+    if not _are_beside(kernel.body.statements[:position], reduce, kernel.space):
+        return None
+    blocks = _derive(host, "floordiv", last.extent + (LANES - 1), as_poly(LANES))
+    alone = _are_few(host, last.extent)
+    k = host.kernel_emitter()
+    item = host.unit.integer("item")
+    with ExitStack() as scopes:
+        for r in kernel.space:
+            scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        count = k.named(blocks)
+        if outer:
+            kernels.decode(k, tuple(outer), k.declare(machine("/", item, count), "row"))
+        begin = k.declare(machine("*", machine("%", item, count), imp.integer(LANES)))
+        end = k.named(last.extent)
+        base = k.declare(machine("min", begin, machine("-", end, imp.integer(LANES))))
+        _Lanes(k, reduce, last.index.name, base, begin).run(let, kernel, position)
+    if holds(k.levels[0], imp.Fail | imp.Poll):
+        return None
+    host.unit.kernels.append(kernels.describe("reduce by lanes", kernel.space, let.pattern))
+    items = product(r.extent for r in outer) * blocks
+    host.add(k, "lanes", item, items * (1 - alone), 1)
+    return alone
+
+
+def _are_few(host: Host, rows: Size) -> Size:
+    """1 where there are fewer rows than lanes, else 0."""
+    times = _derive(host, "floordiv", as_poly(LANES - 1), _derive(host, "max", rows, ONE))
+    return _derive(host, "floordiv", times + (LANES - 1), as_poly(LANES))
+
+
+def _derive(host: Host, operation: Any, left: Size, right: Size) -> Size:
+    return host.derive(Derived(host.unit.fresh("lanes."), operation, left, right))
+
+
+def _are_beside(
+    before: Sequence[fun.Let], reduce: fun.Reduce, space: tuple[fun.Range, ...]
+) -> bool:
+    """Whether lanes read one element, or neighbouring ones, and are plain scalars."""
+    statements = (*before, *reduce.body.statements)
+    made = {var.name for let in statements for var in let.pattern}
+    lane = space[-1].index.name
+    for let in statements:
+        match let.expr:
+            case fun.Apply() | fun.Cast() | fun.SizeValue():
+                pass
+            case fun.Index(array, indices, boundary) if not any(boundary):
+                at = memory(array).index.apply(indices)
+                if at.variables() & made or at.degree(lane) > 1:
+                    return False
+                if at.coefficient(lane) not in (ZERO, ONE):
+                    return False
+            case _:
+                return False
+    return True
+
+
+class _Lanes:
+    """What one item does: 32 rows, of which `base` is the first, stored from `begin` on."""
+
+    def __init__(
+        self, e: Emitter, reduce: fun.Reduce, index: str, base: imp.Expr, begin: imp.Expr
+    ) -> None:
+        self.e, self.reduce, self.index, self.base, self.begin = e, reduce, index, base, begin
+
+    def run(self, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
+        """The body of a kernel whose statement at a position is the reduction."""
+        e, statements = self.e, kernel.body.statements
+        self.before = fun.Body(statements[:position], ())
+        self.neutral = [e.atom(atom) for atom in self.reduce.neutral]
+        dtypes = [value.dtype for value in self.neutral]
+        self.state = [e.local(dtype, LANES, "lanes") for dtype in dtypes]
+        self.stacks = [e.local(dtype, LANES * reductions.LEVELS, "stack") for dtype in dtypes]
+        self.count = e.mutable(DType.I64, imp.ZERO, "count")
+        extent = e.named(self.reduce.space[0].extent)
+        start = e.unit.integer("i")
+        with e.loop(start, imp.ZERO, extent, step=reductions.ROWS):
+            end = e.declare(machine("+", start, imp.integer(reductions.ROWS)))
+            self.fold(start, e.declare(machine("min", extent, end)))
+            self.push()
+        self.total()
+        with self.lane() as (lane, row), e.branch(machine(">=", row, self.begin)):
+            lower_body(e, self.before)
+            for var, value in zip(statements[position].pattern, self.load(lane), strict=True):
+                e.bind(var.name, value)
+            results = lower_body(e, fun.Body(statements[position + 1 :], kernel.body.results))
+            indices = tuple(Poly.var(r.index.name) for r in kernel.space)
+            for var, result in zip(let.pattern, results, strict=True):
+                e.store(memory(var), indices, e.atom(result))
+
+    def fold(self, start: imp.Expr, end: imp.Expr) -> None:
+        """Elements from `start` until `end`, from left to right."""
+        e, (r,) = self.e, self.reduce.space
+        self.each(lambda _: self.neutral)
+        at = e.unit.integer("i")
+        with e.index(r.index.name, imp.ZERO, ZERO, r.extent), e.loop(at, start, end):
+            e.bind(r.index.name, at)
+            first = e.declare(machine("==", at, start))
+            with self.lane() as (lane, _):
+                lower_body(e, self.before)
+                values = scalar_results(e, self.reduce.body)
+                self.store(lane, self.joined(self.load(lane), values, first, values))
+
+    def push(self) -> None:
+        """The states go to the counter: see `weft.lower.reductions.Counter`."""
+        e = self.e
+        level = e.mutable(DType.I64, imp.ZERO, "level")
+        with reductions.while_(e, reductions.is_set(self.count, level)):
+            self.each(lambda lane: self.joined(self.top(level, lane), self.load(lane)))
+            e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+        lane = e.unit.integer("lane")
+        with e.loop(lane, imp.ZERO, imp.integer(LANES)):
+            for stack, value in zip(self.stacks, self.load(lane), strict=True):
+                e.emit(imp.Store(stack, _at(level, lane), value))
+        e.emit(imp.Assign(self.count, machine("+", self.count, imp.ONE)))
+
+    def total(self) -> None:
+        """The states become what the counter holds."""
+        e = self.e
+        self.each(lambda _: self.neutral)
+        level = e.mutable(DType.I64, imp.ZERO, "level")
+        first = e.mutable(DType.BOOL, imp.Const(True, DType.BOOL), "first")
+        with reductions.while_(e, machine("!=", machine(">>", self.count, level), imp.ZERO)):
+            with e.branch(reductions.is_set(self.count, level)):
+                self.each(lambda lane: self.flushed(level, lane, first))
+                e.emit(imp.Assign(first, imp.Const(False, DType.BOOL)))
+            e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+
+    def flushed(self, level: imp.Expr, lane: imp.Expr, first: imp.Expr) -> Values:
+        top = self.top(level, lane)
+        return self.joined(top, self.load(lane), first, top)
+
+    # ------------------------------------------------------------ lanes
+
+    @contextmanager
+    def lane(self) -> Iterator[tuple[imp.Expr, imp.Expr]]:
+        """Inside, for each lane: its number, and its row."""
+        lane = self.e.unit.integer("lane")
+        with self.e.loop(lane, imp.ZERO, imp.integer(LANES)):
+            row = self.e.declare(machine("+", self.base, lane))
+            self.e.bind(self.index, row)
+            yield lane, row
+
+    def each(self, values: Callable[[imp.Expr], Values]) -> None:
+        """New states, whichever the rows are."""
+        lane = self.e.unit.integer("lane")
+        with self.e.loop(lane, imp.ZERO, imp.integer(LANES)):
+            self.store(lane, values(lane))
+
+    def joined(
+        self, left: Values, right: Values, first: imp.Expr | None = None, only: Values = ()
+    ) -> Values:
+        """Both combined; where `first` holds, what is to be taken instead."""
+        after = reductions.combine(self.e, self.reduce.operator, left, right)
+        if first is None:
+            return after
+        return [imp.Select(first, one, both) for one, both in zip(only, after, strict=True)]
+
+    def load(self, lane: imp.Expr) -> list[imp.Expr]:
+        e = self.e
+        return [e.declare(imp.Load(state, lane), depth=e.depth) for state in self.state]
+
+    def top(self, level: imp.Expr, lane: imp.Expr) -> list[imp.Expr]:
+        e, at = self.e, _at(level, lane)
+        return [e.declare(imp.Load(stack, at), depth=e.depth) for stack in self.stacks]
+
+    def store(self, lane: imp.Expr, values: Values) -> None:
+        for state, value in zip(self.state, values, strict=True):
+            self.e.emit(imp.Store(state, lane, value))
+
+
+def _at(level: imp.Expr, lane: imp.Expr) -> imp.Expr:
+    return machine("+", machine("*", level, imp.integer(LANES)), lane)
