@@ -64,9 +64,9 @@ def test_rows_that_lie_apart_are_left_to_others() -> None:
     x = np.zeros((40, 50))
     for function in (lambda a: a.sum(axis=1), lambda a: wf.sum(a[::, ::-1].T[::2], axis=0)):
         assert "lanes" not in wf.jit(function).lower(x).source("opencl")
-    columns = wf.jit(PROGRAMS["columns"]).lower(x[0], x[1])
-    assert "lanes" in columns.source("opencl")
-    assert "lanes" not in columns.source("cuda")
+    pairs = wf.jit(PROGRAMS["pairs"]).lower(x[0], x[:, 0])
+    assert "lanes" in pairs.source("opencl")
+    assert "lanes" not in pairs.source("cuda")
 
 
 def test_what_the_processor_has_instructions_for_is_not_called() -> None:
