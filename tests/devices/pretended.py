@@ -15,6 +15,7 @@ import numpy.typing as npt
 from weft import execute
 from weft.config import Settings
 from weft.launch.stage import SegmentStage, processors, stage_code
+from weft.plan.nodes import Rates
 from weft.plan.setting import Processor
 
 Array = npt.NDArray[Any]
@@ -60,6 +61,7 @@ class PretendedCode:
     def __init__(self, on: PretendedDevice, code: Any) -> None:
         self.on = on
         self.name, self.limit, self.slots = on.name, on.limit, on.slots
+        self.rates = Rates(1e10, 1e10, 1e11, 1e-5, 1e-4, 1, True)
         self._code = code
         self.device = self
 

@@ -114,4 +114,4 @@ def test_the_plan_names_the_rule() -> None:
         wf.config(devices=["cpu:0", "cpu:1"], interpret_below=0),
     ):
         text = str(wf.explain(lambda: function(wf.asarray(argument))))
-    assert f"by fission of {output.array} along axis 0: a box is a part" in text
+    assert f"by fission of {output.array} along axis 0: a box is a part, made where" in text

@@ -78,10 +78,33 @@ def test_the_timeline_as_a_picture(tmp_path: Path) -> None:
     assert len(titles) == len(measured.events)
     assert "read: 2 s, 4 GiB" in titles
     texts = [text.text for text in root.iter(f"{space}text")]
-    assert {"read", "cpu", "50%", "4 s, 4 events"} <= set(texts)
+    assert {"read", "cpu", "50%"} <= set(texts)
+    (heading,) = (text for text in texts if text and "4 events" in text)
+    assert heading.startswith("4 s, 4 events; something at work ")
     bars = [bar for bar in root.iter(f"{space}rect") if bar.find(f"{space}title") is not None]
     widths = sorted(float(bar.get("width", 0)) for bar in bars)
-    assert widths[-1] == 450.0  # two of four seconds
+    assert widths[-1] == 480.0  # two of four seconds
+
+
+def test_rows_of_a_device_stand_together_in_the_order_of_a_box(tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    with profile() as measured:
+        pass
+    queues = ["b:0 out", "a:0 write", "b:0 in", "a:0 compute", "b:0 compute", "a:0 read"]
+    for number, queue in enumerate(queues):
+        measured.record("something", queue, measured.start + number, measured.start + number + 1)
+    measured.end = measured.start + 6
+    measured.save(tmp_path / "timeline.svg")
+    root = ElementTree.parse(tmp_path / "timeline.svg").getroot()
+    texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
+    at = {text.text: float(text.get("y", 0)) for text in texts if text.text in queues}
+    order = ["a:0 read", "a:0 compute", "a:0 write", "b:0 in", "b:0 compute", "b:0 out"]
+    assert sorted(at, key=at.__getitem__) == order
+    assert at["b:0 in"] - at["a:0 write"] > at["b:0 compute"] - at["b:0 in"]
+    width = float(root.get("width", 0))
+    for bar in root.iter("{http://www.w3.org/2000/svg}rect"):
+        assert float(bar.get("x", 0)) + float(bar.get("width", 0)) <= width
 
 
 def test_a_picture_of_nothing(tmp_path: Path) -> None:

@@ -189,12 +189,9 @@ def _boxes(stage: PlannedStage) -> str:
 
 def _shares(stage: PlannedStage) -> Iterator[Line]:
     """How the stage is divided, over which devices, and what a box takes there."""
-    for output in stage.stage.outputs if stage.shares else ():
-        yield Line(
-            2,
-            f"by fission of {output.array} along axis {output.axis}: a box is a part of it, "
-            f"computed where the parts are joined",
-        )
+    if stage.shares:
+        cut = ", ".join(f"{o.array} along axis {o.axis}" for o in stage.stage.outputs)
+        yield Line(2, f"by fission of {cut}: a box is a part, made where the parts are joined")
     for share in stage.shares:
         slots = "one at a time" if share.slots == 1 else f"{share.slots} at once"
         text = (
