@@ -39,7 +39,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_tiles, "LINE", 5)
     monkeypatch.setattr(time_tiles, "ROW", (7, 6))
     monkeypatch.setattr(time_tiles, "SECOND", 3)
-    monkeypatch.setattr(time_tiles, "BLOCK_BYTES", (300, 700))
+    monkeypatch.setattr(time_tiles, "block_bytes", lambda: (300, 700))
 
 
 def tiled(function: Any, *arguments: Any) -> fun.Program:

@@ -33,6 +33,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lmad import Lmad
 from weft.lower import kernels
+from weft.lower.caches import caches
 from weft.lower.emitter import Emitter
 from weft.lower.unit import Unit, memory
 from weft.mem.nodes import MemArray
@@ -46,7 +47,11 @@ CHUNKS = 4  # trapezoids for each thread, to balance
 LINE = 4096  # elements of a block of a vector
 ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
 SECOND = 32  # rows of a block in the second of three dimensions or more
-BLOCK_BYTES = (1 << 20, 1 << 22)  # of all arrays of a block, by rank less 2
+
+
+def block_bytes() -> tuple[int, int]:
+    """Of all arrays of a block, by rank less 2."""
+    return caches().blocks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +237,7 @@ class _Tiles:
         most: imp.Expr = imp.integer(self.by_rank(LEVELS))
         if self.rank > 1:
             bytes_ = self.slice_bytes(spans, imp.ZERO)
-            block = imp.integer(self.by_rank((0, *BLOCK_BYTES)) // max(1, radius))
+            block = imp.integer(self.by_rank((0, *block_bytes())) // max(1, radius))
             room = e.declare(machine("/", block, bytes_))
             few = imp.integer(min(FEW_LEVELS, self.by_rank(LEVELS)))
             most = e.declare(machine("min", most, e.declare(machine("max", few, room))))
@@ -264,7 +269,7 @@ class _Tiles:
         if self.rank == 1:
             return imp.integer(LINE)
         e = self.e
-        block = imp.integer(self.by_rank((0, *BLOCK_BYTES)))
+        block = imp.integer(self.by_rank((0, *block_bytes())))
         room = e.declare(machine("/", block, self.slice_bytes(spans, levels)))
         span = e.declare(machine("-", room, e.declare(machine("*", levels, self.radius[0]))))
         return e.declare(machine("max", imp.integer(1), span))

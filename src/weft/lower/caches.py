@@ -1,0 +1,72 @@
+"""How large the caches of this machine's processor are.
+
+What is tiled for caches has the shape that fits them. The shape changes no bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Bytes of a core's own cache (of the second level), and its share of the last one."""
+
+    own: int = 1 << 19
+    share: int = 1 << 21
+
+    def blocks(self) -> tuple[int, int]:
+        """Bytes of blocks that a core sweeps many times: in planes, and in solids.
+
+        Larger than the core's own cache: a block's surface, which grows with the rank, costs
+        more than reading from the last cache does. Of that it takes half its share at most.
+        """
+        flat = 2 * self.own
+        return flat, max(flat, min(8 * self.own, self.share // 2))
+
+
+@cache
+def caches() -> Caches:
+    """Those of the first processor; a guess where the system does not say."""
+    return read_caches(_FOLDER)
+
+
+def read_caches(folder: Path) -> Caches:
+    """What Linux says of a processor's caches in a folder."""
+    found = {level: (size, users) for level, size, users in _entries(folder)}
+    if 2 not in found:
+        return Caches()
+    own, _ = found[2]
+    size, users = found[max(found)]
+    return Caches(own, max(own, size // users))
+
+
+def _entries(folder: Path) -> Iterator[tuple[int, int, int]]:
+    """Level, bytes and number of users of each cache of data."""
+    for entry in sorted(folder.glob("index*")):
+        try:
+            texts = [
+                (entry / name).read_text().strip()
+                for name in ("type", "level", "size", "shared_cpu_list")
+            ]
+            if texts[0] != "Instruction":
+                yield int(texts[1]), _bytes(texts[2]), _count(texts[3])
+        except (OSError, ValueError):
+            continue
+
+
+def _bytes(text: str) -> int:
+    """512K  =>  524288"""
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:])
+    return int(text) if unit is None else int(text[:-1]) * unit
+
+
+def _count(text: str) -> int:
+    """0-3,8  =>  5"""
+    ends = [part.split("-") for part in text.split(",")]
+    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
