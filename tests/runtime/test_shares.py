@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
@@ -35,8 +36,13 @@ class Clock:
         return self.now
 
 
-def run(left: Left, rates: Sequence[float]) -> tuple[list[list[tuple[int, int]]], float]:
-    """Devices of some rates take boxes, each when it is free; boxes by device, and the time."""
+def run(
+    left: Left, rates: Sequence[float], work: Sequence[float] | None = None
+) -> tuple[list[list[tuple[int, int]]], float]:
+    """Devices of some rates take boxes, each when it is free; boxes by device, and the time.
+
+    `work` is that of each coordinate; 1 if not given.
+    """
     taken: list[list[tuple[int, int]]] = [[] for _ in rates]
     free = [0.0] * len(rates)
     busy: list[tuple[int, int] | None] = [None] * len(rates)
@@ -59,7 +65,8 @@ def run(left: Left, rates: Sequence[float]) -> tuple[list[list[tuple[int, int]]]
                     if box is not None:
                         taken[k].append(box)
                         busy[k] = box
-                        free[k] = clock.now + (box[1] - box[0]) / rates[k]
+                        all_of_it = box[1] - box[0] if work is None else sum(work[slice(*box)])
+                        free[k] = clock.now + all_of_it / rates[k]
             working = [k for k in range(len(rates)) if busy[k] is not None]
             if not working:
                 return taken, clock.now
@@ -101,6 +108,29 @@ def test_devices_of_different_kinds_share_by_their_measured_rates() -> None:
     assert seconds <= 1.1 * total / 21
     slow = sum(stop - start for start, stop in taken[1])
     assert 0.5 * total / 21 < slow < 1.1 * total / 21
+
+
+def test_unbalanced_work_ends_at_the_same_time() -> None:
+    """Rows of a Mandelbrot set: those in the middle take ten times as long."""
+    total = 4000
+    work = [1 + 9 * math.exp(-(((k / total - 0.5) / 0.15) ** 2)) for k in range(total)]
+    lopsided = [1.0] * (total // 2) + [5.0] * (total // 2)
+    for amounts in (work, lopsided):
+        left = Left(two(), [(0, total)], 1, total // 64)
+        taken, seconds = run(left, (1.0, 1.0), amounts)
+        assert_covered(taken, total, 1)
+        assert sum(amounts) / seconds >= 1.9
+        assert sum(map(len, taken)) <= 40
+
+
+def test_rates_are_known_when_a_stage_runs_again() -> None:
+    total, shares_of_stage = 100_000, two("fast", "slow")
+    first, _ = run(Left(shares_of_stage, [(0, total)], 1, 500), (3.0, 1.0))
+    taken, seconds = run(Left(shares_of_stage, [(0, total)], 1, 500), (3.0, 1.0))
+    assert_covered(taken, total, 1)
+    assert seconds <= 1.05 * total / 4
+    assert taken[0][0][1] - taken[0][0][0] > 10 * (first[0][0][1] - first[0][0][0])
+    assert sum(map(len, taken)) < sum(map(len, first))
 
 
 def test_a_device_too_slow_for_what_is_left_begins_nothing() -> None:
