@@ -301,6 +301,8 @@ def _planned(
         found = _in_panels(program, sizes, named, sinks, current, code, on_device)
         if found is not None:
             return found
+        if not computation.on_host_too:
+            raise
     from weft.launch.apart import compile_apart
 
     on_cpu = partial(stage_code, current=current, where=CPU, threads=threads)

@@ -12,8 +12,8 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from weft import execute
 from weft.config import Settings
+from weft.launch import stage
 from weft.launch.stage import SegmentStage, processors, stage_code
 from weft.plan.nodes import Rates
 from weft.plan.setting import Processor
@@ -146,7 +146,7 @@ def spread_over(*devices: str | PretendedDevice) -> Iterator[None]:
         run(self, *arguments)
 
     with (
-        mock.patch.object(execute, "processors", made),
+        mock.patch.object(stage, "processors", made),
         mock.patch.object(SegmentStage, "run", patient),
     ):
         yield

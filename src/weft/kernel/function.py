@@ -48,6 +48,8 @@ __all__ = ["KernelFunction"]
 class KernelFunction(Jitted):
     """A function that `weft.kernel` compiles; see there."""
 
+    _on_host_too = True
+
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
         super().__init__(function, ())
         self._parallel: dict[Place, str] = {}

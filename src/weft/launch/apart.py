@@ -173,6 +173,7 @@ class _Part:
     def __init__(self, program: fun.Program) -> None:
         self.program = program
         self.computation = Computation(program)
+        self.computation.on_host_too = True
         self.results = tuple(a.name for a in program.body.results if isinstance(a, fun.Var))
 
 

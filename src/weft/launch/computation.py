@@ -79,6 +79,7 @@ class Computation:
         self.plans: dict[Any, Any] = {}  # for several devices; see `weft.execute`
         self.transfers: dict[Any, Any] = {}  # to a device, packed; see `weft.launch.packed`
         self.is_packed = False
+        self.on_host_too = False  # what a device's memory is too small for: see `weft.launch.apart`
         self._ready: dict[tuple[Any, ...], Ready] = {}
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
 

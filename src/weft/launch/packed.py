@@ -248,6 +248,7 @@ def _made(
     if packed is None:
         packed = _computations[made.program] = Computation(made.program)
         packed.is_packed = True
+    packed.on_host_too = packed.on_host_too or computation.on_host_too
     origins = tuple(
         pieces[origin] if isinstance(origin, int) else names.index(origin)
         for origin in made.params
