@@ -124,7 +124,7 @@ class _Checker:
                 self.require(extent > 0, f"{pointer.name} has no elements")
                 self.locals.add(pointer.name)
                 self.point(pointer)
-            case imp.Shared() | imp.Barrier():
+            case imp.Shared() | imp.Barrier() | imp.Atomic() | imp.Ticket() | imp.Receive():
                 self.require(False, "groups of items are a device's")
             case imp.Choose(pointer, condition, near, far, index):
                 self.expr(condition, DType.BOOL)

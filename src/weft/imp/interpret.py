@@ -115,7 +115,7 @@ class _Run:
                 self.pointers[pointer.name] = whole.view(pointer.dtype.numpy)
             case imp.Local(pointer, extent):
                 self.pointers[pointer.name] = np.empty(extent, pointer.dtype.numpy)
-            case imp.Shared() | imp.Barrier():
+            case imp.Shared() | imp.Barrier() | imp.Atomic() | imp.Ticket() | imp.Receive():
                 raise InternalError("imp: groups of items are a device's")
             case imp.Choose(pointer, condition, near, far, index):
                 chosen = self.pointers[near.name]

@@ -18,6 +18,8 @@
               | "parallel" tile thread "below" expr ["ordered"] block
               | "poll" | "fail" code index extent | "abandon"
               | "await" pointer index expr | "publish" pointer index expr | "lock" pointer index
+              | "atomic" pointer "[" expr "]" operation expr     -- on a device
+              | "let" var "=" "ticket" pointer | "let" var "=" "receive" pointer "[" expr "]"
     expr      = constant | var | operation of the scalar table | cast
               | machine arithmetic on int64 | "select" | pointer "[" expr "]"
 
@@ -161,12 +163,14 @@ class View:
 
     `block` is an index into the buffers that the program is given; -1 is the workspace.
     `alone`: no other pointer in scope reaches what is written through this one.
+    `volatile`: other groups of a device read, while it runs, what is written.
     """
 
     pointer: Pointer
     block: int
     offset: Expr
     alone: bool = True
+    volatile: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +283,15 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Record failure `code` (the first one wins) with its index and extent, and abandon."""
+    """Record failure `code` (the first one wins) with its index and extent, and abandon.
+
+    An item of a device that others wait for at a barrier `stays`.
+    """
 
     code: int
     index: Expr
     extent: Expr
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +320,40 @@ class Lock:
     index: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """pointer[index] = operation(pointer[index], value), whatever other items do meanwhile.
+
+    Of integers of 32 and 64 bits: add, minimum, maximum, bitwise_and, bitwise_or, bitwise_xor.
+    """
+
+    operation: str
+    pointer: Pointer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """`var`, new: the int32 at pointer[0], which is one more for the next group that asks."""
+
+    var: Var
+    pointer: Pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """`var`, new: the int32 at pointer[index] once it is not 0, seeing what was written before."""
+
+    var: Var
+    pointer: Pointer
+    index: Expr
+
+
 Stmt: TypeAlias = (
     Declare | Assign | Store | View | Local | Shared | Barrier | Choose | Flush | Prefetch
     | If | For | While | Break
-    | Parallel | Poll | Fail | Await | Publish | Lock
+    | Parallel | Poll | Fail | Await | Publish | Lock | Atomic | Ticket | Receive
 )  # fmt: skip
 
 

@@ -104,13 +104,20 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line("}")
         case imp.Poll():
             line("poll")
-        case imp.Fail(code, index, extent):
-            line(f"fail {code} {show_expr(index)} {show_expr(extent)}")
+        case imp.Fail(code, index, extent, stays):
+            stay = " stay" if stays else ""
+            line(f"fail {code} {show_expr(index)} {show_expr(extent)}{stay}")
         case imp.Await(pointer, index, value):
             line(f"await {pointer.name}[{show_expr(index)}] {show_expr(value)}")
         case imp.Publish(pointer, index, value):
             line(f"publish {pointer.name}[{show_expr(index)}] {show_expr(value)}")
         case imp.Lock(pointer, index):
             line(f"lock {pointer.name}[{show_expr(index)}]")
+        case imp.Atomic(operation, pointer, index, value):
+            line(f"atomic {pointer.name}[{show_expr(index)}] {operation} {show_expr(value)}")
+        case imp.Ticket(var, pointer):
+            line(f"let {var.name} = ticket {pointer.name}")
+        case imp.Receive(var, pointer, index):
+            line(f"let {var.name} = receive {pointer.name}[{show_expr(index)}]")
         case _:
             assert_never(statement)

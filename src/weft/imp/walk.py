@@ -22,7 +22,7 @@ def free_variables(statements: Iterable[imp.Stmt]) -> dict[str, imp.Var]:
                 for part in node:
                     visit(part)
             case _ if is_dataclass(node):
-                if isinstance(node, imp.Declare | imp.For):
+                if isinstance(node, imp.Declare | imp.For | imp.Ticket | imp.Receive):
                     declared.add(node.var.name)
                 for field in fields(node):
                     visit(getattr(node, field.name))
@@ -40,6 +40,25 @@ def holds(statements: Iterable[imp.Stmt], kinds: Any) -> bool:
         if isinstance(node, kinds):
             return True
         return is_dataclass(node) and any(inside(getattr(node, f.name)) for f in fields(node))
+
+    return inside(tuple(statements))
+
+
+def may_leave(statements: Iterable[imp.Stmt]) -> bool:
+    """Whether an item may abandon what it does, which at a barrier would be waited for."""
+
+    def inside(node: Any) -> bool:
+        match node:
+            case imp.Poll():
+                return True
+            case imp.Fail():
+                return not node.stays
+            case tuple() | list():
+                return any(map(inside, node))
+            case _ if is_dataclass(node):
+                return any(inside(getattr(node, field.name)) for field in fields(node))
+            case _:
+                return False
 
     return inside(tuple(statements))
 

@@ -32,7 +32,10 @@ from weft.lower import (
     gpu_groups,
     gpu_items,
     gpu_lanes,
+    gpu_lookback,
+    gpu_products,
     gpu_scans,
+    gpu_scatters,
     kernels,
     parts,
     reductions,
@@ -144,17 +147,25 @@ class Host:
             case fun.SizeValue(size) if self._is_known(size):
                 e.definitions[let.pattern[0].name] = "is", (size,)
                 self._define(let.pattern[0].name, size)
+            case fun.Kernel() if gpu_products.suits(self, let.expr):
+                gpu_products.lower(self, let)
             case fun.Kernel() as kernel:
                 self._kernel(let, kernel)
             case fun.Reduce(space, reduced) if reduced < len(space):
+                outer, e.of_reduction = e.of_reduction, True
                 self.statement(e, reductions.as_kernel(e, let))
+                e.of_reduction = outer
             case fun.Scan((dim,), body) if self.is_sized(dim.extent) and shapes.is_flat(body):
-                gpu_scans.lower_long(self, let)
+                exact = gpu_lookback.suits(let.expr)
+                if not (exact and gpu_lookback.lower(self, let, let.expr)):
+                    gpu_scans.lower_long(self, let)
             case fun.Scan(space) as scan:
                 self.launch(
                     let, "scan", space[:-1],
                     lambda k: gpu_items.lower_scan(k, let, scan, space[-1:]),
                 )  # fmt: skip
+            case fun.Scatter() if gpu_scatters.suits(let.expr):
+                gpu_scatters.lower(self, let, let.expr)
             case fun.If() if not _is_sequential(let):
                 self._branch(let, let.expr)
             case fun.Loop() if not _is_sequential(let):
@@ -299,8 +310,9 @@ class Host:
 
     def derive(self, entry: Derived) -> Size:
         """A size that the launch computes."""
-        self.unit.derived.append(entry)
-        self._host_integer(entry.name)
+        if entry not in self.unit.derived:
+            self.unit.derived.append(entry)
+            self._host_integer(entry.name)
         return Poly.var(entry.name)
 
     def _is_known(self, size: Size) -> bool:

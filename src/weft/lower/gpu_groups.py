@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.imp.walk import holds
-from weft.lower import kernels, reductions, shapes
+from weft.imp.walk import may_leave
+from weft.lower import kernels, reductions, shapes, versions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.unit import memory
-from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
+from weft.sizes import ONE, ZERO, Poly, Size, product
 
 if TYPE_CHECKING:
     from weft.lower.gpu import Host
@@ -63,7 +63,7 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
         kernels.decode(k, kernel.space, k.declare(machine("/", item, imp.integer(GROUP)), "row"))
         lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
         _Group(k, lane, reduce).run(let, kernel, position)
-    if holds(k.levels[0], imp.Fail | imp.Poll):
+    if may_leave(k.levels[0]):
         return ONE  # an item that leaves would be waited for
     alone = 1 - _is_below(host, count, _MANY, ONE) * (
         1 - _is_below(host, reduce.space[0].extent, _SHORT, ZERO)
@@ -96,14 +96,7 @@ def reduction_of(kernel: fun.Kernel) -> int | None:
 
 def _is_below(host: Host, size: Size, bound: int, otherwise: Size) -> Size:
     """1 where a size is below a bound, else 0; `otherwise` for one that no launch knows."""
-    if not host.is_sized(size):
-        return otherwise
-
-    def derive(operation: Any, left: Size, right: Size) -> Size:
-        return host.derive(Derived(host.unit.fresh("below."), operation, left, right))
-
-    times = derive("floordiv", as_poly(bound - 1), derive("max", size, ONE))
-    return derive("floordiv", times + (bound - 1), as_poly(bound))
+    return versions.below(host, size, bound) if host.is_sized(size) else otherwise
 
 
 class _Group:

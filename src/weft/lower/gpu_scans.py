@@ -1,4 +1,4 @@
-"""Long scans on a device, in three launches.
+"""Long scans on a device, in three launches: by operators whose tree is fixed.
 
 As on the CPU (`weft.lower.scans`), tiles of 65536 elements are cut into 8 streams: one work
 item reduces each stream; one folds the totals, from left to right, into what each stream

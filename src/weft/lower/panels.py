@@ -24,6 +24,15 @@ from weft.sizes import ONE, Size
 NEAR = 8  # rows that are read side by side, where neighbours in memory are of one row
 
 
+def in_sequence(side: Side, range_: fun.Range) -> bool:
+    """Whether rows that follow each other do so in memory, in most of what is read."""
+    name = range_.index.name
+    steps = [
+        memory(read.array).index.apply(read.indices).coefficient(name) for read in side.reads()
+    ]
+    return 2 * steps.count(ONE) > len([step for step in steps if step])
+
+
 @dataclass(frozen=True, slots=True)
 class Panels:
     """A thread's panels of one side.
@@ -71,15 +80,6 @@ class Panels:
             pointer = e.pointer(block, value.type.dtype)
             e.bind(value.name, e.declare(imp.Load(pointer, at), depth=e.depth))
 
-    def in_sequence(self) -> bool:
-        """Whether rows that follow each other do so in memory, in most of what is read."""
-        name = self.range.index.name
-        steps = [
-            memory(read.array).index.apply(read.indices).coefficient(name)
-            for read in self.side.reads()
-        ]
-        return 2 * steps.count(ONE) > len([step for step in steps if step])
-
 
 @dataclass(frozen=True, slots=True)
 class Packing:
@@ -101,7 +101,7 @@ class Packing:
         """So many panels, in the order in which they are read."""
         e, width = self.e, imp.integer(self.panels.width)
         panel = e.unit.integer("panel")
-        if self.panels.in_sequence():
+        if in_sequence(self.panels.side, self.panels.range):
             k = e.unit.integer("k")
 
             def rows_together(inside: bool) -> None:

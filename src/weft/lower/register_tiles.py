@@ -35,6 +35,7 @@ from weft.lmad import Lmad
 from weft.lower import bodies, bounds, kernels, rows, shapes
 from weft.lower.accumulation import Accumulation
 from weft.lower.emitter import Emitter
+from weft.lower.halves import Part, wanted
 from weft.lower.panels import Packing, Panels
 from weft.lower.registers import registers
 from weft.lower.rows import simd
@@ -63,16 +64,6 @@ def suits(e: Emitter, kernel: fun.Kernel) -> bool:
 
 
 # ---------------------------------------------------------------- tiles
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """From `lower` to below `upper`, of which `first` to `last` are read."""
-
-    lower: imp.Expr
-    upper: imp.Expr
-    first: imp.Expr
-    last: imp.Expr
 
 
 class _Tiles:
@@ -130,13 +121,13 @@ class _Tiles:
         most = imp.integer(self.left.most)
         return e.declare(machine("max", panel, e.declare(machine("min", whole, most)))), width
 
-    def _cut(self, part: imp.Expr, size: imp.Expr, extent: imp.Expr) -> _Part:
+    def _cut(self, part: imp.Expr, size: imp.Expr, extent: imp.Expr) -> Part:
         e = self.e
         lower = e.declare(machine("*", part, size), "lower")
         upper = e.declare(machine("min", extent, e.declare(machine("+", lower, size))), "upper")
-        return _Part(lower, upper, lower, e.declare(machine("-", upper, imp.ONE)))
+        return Part(lower, upper, lower, e.declare(machine("-", upper, imp.ONE)))
 
-    def _tile(self, down: _Part, across: _Part) -> None:
+    def _tile(self, down: Part, across: Part) -> None:
         e = self.e
         panels = tuple(
             kernels.ceil(e, e.declare(machine("-", part.upper, part.lower)), imp.integer(p.width))
@@ -159,13 +150,13 @@ class _Tiles:
         self._finish(down, across)
 
     def _sum_where(
-        self, fact: Size, down: _Part, across: _Part, panels: Sequence[imp.Expr]
+        self, fact: Size, down: Part, across: Part, panels: Sequence[imp.Expr]
     ) -> None:
         """The sums of the tile's rows and columns that some element wants."""
         e, found = self.e, self.found
         i, j = found.row.index.name, found.column.index.name
-        rows_ = self._wanted(fact, i, down, j, across)
-        columns = self._wanted(fact, j, across, i, down)
+        rows_ = wanted(e, fact, i, down, j, across)
+        columns = wanted(e, fact, j, across, i, down)
         some = machine("<=", rows_.first, rows_.last)
         conditional, ranges = e.conditional, e.ranges
         with e.branch(e.declare(some)):
@@ -175,24 +166,7 @@ class _Tiles:
             self._sum(rows_, columns, panels)
         e.conditional, e.ranges = conditional, ranges
 
-    def _wanted(self, fact: Size, name: str, part: _Part, other: str, others: _Part) -> _Part:
-        """The part whose fact holds for some index of the other part."""
-        e = self.e
-        if fact.degree(name) == 0:
-            e.bind(name, imp.ZERO)
-        e.bind(other, others.last if fact.coefficient(other) == ONE else others.first)
-        rest = e.named(fact.without(name))
-        if fact.coefficient(name) == ONE:
-            first = machine("max", part.first, e.declare(machine("-", imp.ZERO, rest)))
-            return replace(part, first=e.declare(first))
-        if fact.coefficient(name) == -ONE:
-            return replace(part, last=e.declare(machine("min", part.last, rest)))
-        # The index does not matter: all of the part, or nothing.
-        none = e.declare(machine("-", part.first, imp.ONE))
-        holds = machine(">=", rest, imp.ZERO)
-        return replace(part, last=e.declare(imp.Select(holds, part.last, none)))
-
-    def _sum(self, down: _Part, across: _Part, panels: Sequence[imp.Expr]) -> None:
+    def _sum(self, down: Part, across: Part, panels: Sequence[imp.Expr]) -> None:
         """The sums of all blocks of the reduced dimension."""
         e, r = self.e, self.reduce.space[0]
         extent = e.named(r.extent)
@@ -290,7 +264,7 @@ class _Tiles:
 
     # ------------------------------------------------------------ what follows
 
-    def _finish(self, down: _Part, across: _Part) -> None:
+    def _finish(self, down: Part, across: Part) -> None:
         """The rest of the kernel's body for every element of the tile."""
         e, found = self.e, self.found
         e.bind("lower." + self.sums, down.lower)

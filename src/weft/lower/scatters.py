@@ -84,15 +84,15 @@ def _serial(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
 
 def write(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
     """The values of the body, written where its index says, once that is checked."""
-    _check(e, let, scatter, values)
-    _write(e, let, scatter, _addresses(e, let, values), values[_rank(let) :])
+    check(e, let, scatter, values)
+    _write(e, let, scatter, addresses(e, let, values), values[rank_of(let) :])
 
 
-def _rank(let: fun.Let) -> int:
+def rank_of(let: fun.Let) -> int:
     return len(memory(let.pattern[0]).shape)
 
 
-def _check(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
+def check(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
     for axis, extent in enumerate(memory(let.pattern[0]).shape):
         limit = e.named(extent)
         code = e.unit.failure(scatter.destinations[0].name, axis, e.place)
@@ -101,7 +101,7 @@ def _check(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.
         e.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), (fail,)))
 
 
-def _addresses(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> list[imp.Expr]:
+def addresses(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> list[imp.Expr]:
     """The element of each destination's block that the index names."""
     found = []
     for var in let.pattern:
@@ -149,7 +149,7 @@ def _blocks(
     """Blocks of a row: `width` addresses made of the checked indices, and values, in lanes;
     then `consume(lane, addresses, values)` one after another."""
     name = scatter.space[-1].index.name
-    rank = _rank(let)
+    rank = rank_of(let)
     block = e.unit.integer("i")
     with e.loop(block, lower, upper, step=BLOCK):
         e.emit(imp.Poll())
@@ -211,7 +211,7 @@ def _row(
         scatter,
         lower,
         upper,
-        lambda _, v: _addresses(e, let, v),
+        lambda _, v: addresses(e, let, v),
         len(let.pattern),
         DType.I64,
         consume,
@@ -295,7 +295,7 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
 
     def row(lower: imp.Expr, upper: imp.Expr) -> None:
         def address(lane: imp.Var, values: Sequence[imp.Expr]) -> list[imp.Expr]:
-            element = imp.Cast(DType.I32, _dense(e, let, values))
+            element = imp.Cast(DType.I32, dense(e, let, values))
             return [machine("+", element, imp.Load(offsets[0], lane))]
 
         def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
@@ -313,12 +313,23 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
     )  # fmt: skip
 
 
-def _dense(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> imp.Expr:
+def dense(e: Emitter, let: fun.Let, values: Sequence[imp.Expr]) -> imp.Expr:
     """The index as a row-major element number."""
     total: imp.Expr = imp.ZERO
     for value, extent in zip(values, memory(let.pattern[0]).shape, strict=False):
         total = machine("+", machine("*", total, e.named(extent)), value)
     return e.declare(total, depth=e.depth)
+
+
+def indices_of(e: Emitter, let: fun.Let, element: imp.Expr) -> list[imp.Expr]:
+    """The index of the row-major element of a number."""
+    rest = element
+    indices: list[imp.Expr] = []
+    for extent in reversed(memory(let.pattern[0]).shape[1:]):
+        limit = e.named(extent)
+        indices.insert(0, e.declare(machine("%", rest, limit)))
+        rest = e.declare(machine("/", rest, limit))
+    return [rest, *indices]
 
 
 def _merge(
@@ -333,16 +344,9 @@ def _merge(
     """destination = operator(destination, copy), copy after copy."""
     operator = scatter.operator
     assert operator is not None
-    targets = [memory(var) for var in let.pattern]
     copy, element = e.unit.integer("copy"), e.unit.integer("i")
     with e.loop(copy, imp.ZERO, copies), e.loop(element, imp.ZERO, size):
-        rest: imp.Expr = element
-        indices: list[imp.Expr] = []
-        for extent in reversed(targets[0].shape[1:]):
-            limit = e.named(extent)
-            indices.insert(0, e.declare(machine("%", rest, limit)))
-            rest = e.declare(machine("/", rest, limit))
-        indices.insert(0, rest)
+        indices = indices_of(e, let, element)
         own = e.declare(machine("+", machine("*", copy, size), element))
         values = [e.declare(imp.Load(array, own), depth=e.depth) for array in arrays]
-        _write(e, let, scatter, _addresses(e, let, indices), values, shared)
+        _write(e, let, scatter, addresses(e, let, indices), values, shared)

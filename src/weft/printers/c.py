@@ -176,7 +176,7 @@ class CPrinter(Printer):
     def poll(self) -> None:
         self.line(f"if (weft_stopped(context)) {self.leave()}")
 
-    def fail(self, code: int, index: str, extent: str) -> None:
+    def fail(self, code: int, index: str, extent: str, stays: bool) -> None:
         self.line(f"weft_fail(context, {code}, {index}, {extent});")
         self.line(self.leave())
 

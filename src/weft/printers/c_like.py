@@ -189,14 +189,24 @@ class Printer:
                 self.parallel(statement)
             case imp.Poll():
                 self.poll()
-            case imp.Fail(code, index, extent):
-                self.fail(code, self.expr(index), self.expr(extent))
+            case imp.Fail(code, index, extent, stays):
+                self.fail(code, self.expr(index), self.expr(extent), stays)
             case imp.Await(pointer, index, value):
                 self.wait(f"{self.name(pointer)} + {self.expr(index)}", self.expr(value))
             case imp.Publish(pointer, index, value):
                 self.publish(f"{self.name(pointer)} + {self.expr(index)}", self.expr(value))
             case imp.Lock(pointer, index):
                 self.lock(f"{self.name(pointer)} + {self.expr(index)}")
+            case imp.Atomic(operation, pointer, index, value):
+                address = f"{self.name(pointer)} + {self.expr(index)}"
+                self.atomic(operation, pointer, address, self.bare(value))
+            case imp.Ticket(var, pointer):
+                self.frame.declared.add(var.name)
+                self.ticket(f"const {self.type(var.dtype)} {var.name}", self.name(pointer))
+            case imp.Receive(var, pointer, index):
+                self.frame.declared.add(var.name)
+                element = f"{self.name(pointer)}[{self.bare(index)}]"
+                self.receive(self.type(var.dtype), var.name, element)
             case _:
                 assert_never(statement)
 
@@ -244,7 +254,7 @@ class Printer:
     def poll(self) -> None:
         raise NotImplementedError
 
-    def fail(self, code: int, index: str, extent: str) -> None:
+    def fail(self, code: int, index: str, extent: str, stays: bool) -> None:
         raise NotImplementedError
 
     def wait(self, address: str, value: str) -> None:
@@ -254,6 +264,15 @@ class Printer:
         raise NotImplementedError
 
     def lock(self, address: str) -> None:
+        raise NotImplementedError
+
+    def atomic(self, operation: str, pointer: imp.Pointer, address: str, value: str) -> None:
+        raise NotImplementedError
+
+    def ticket(self, declared: str, pointer: str) -> None:
+        raise NotImplementedError
+
+    def receive(self, type_: str, name: str, element: str) -> None:
         raise NotImplementedError
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.imp import nodes as imp
+from weft.ops.dtypes import DType
 from weft.printers.c_like import Dialect
 from weft.printers.gpu import KernelPrinter, print_with
 
@@ -12,10 +13,20 @@ CUDA = Dialect(
     name="cuda",
     restrict="__restrict__",
     simd="",
-    unroll="",
+    unroll="#pragma unroll {count}",
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fc00000)",
 )
+
+
+_ATOMIC = {
+    DType.I32: "int", DType.U32: "unsigned int",
+    DType.I64: "long long", DType.U64: "unsigned long long",
+}  # fmt: skip
+_OPERATIONS = {
+    "add": "Add", "minimum": "Min", "maximum": "Max",
+    "bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor",
+}  # fmt: skip
 
 
 class CudaPrinter(KernelPrinter):
@@ -27,6 +38,14 @@ class CudaPrinter(KernelPrinter):
     group_memory = "__shared__ "
     barrier_text = "__syncthreads();"
     claim = "atomicCAS((int *)failed, 0, {code})"
+    fence = "__threadfence()"
+    next = "atomicAdd((int *){pointer}, 1)"
+
+    def atomic(self, operation: str, pointer: imp.Pointer, address: str, value: str) -> None:
+        type_ = _ATOMIC[pointer.dtype]
+        if operation == "add" and pointer.dtype is DType.I64:  # which are added as unsigned ones
+            type_ = _ATOMIC[DType.U64]
+        self.line(f"atomic{_OPERATIONS[operation]}(({type_} *)({address}), ({type_})({value}));")
 
 
 def print_kernels(kernels: Sequence[imp.Kernel]) -> str:

@@ -25,10 +25,13 @@ class KernelPrinter(Printer):
     group_memory: str  # the qualifier of what a group shares
     barrier_text: str
     claim: str  # an expression that is 0 for the first to set the failure to {code}
+    fence: str  # orders what a work item writes to memory, for other groups
+    next: str  # an expression that is the int at {pointer}, which becomes one more
 
     def kernel(self, kernel: imp.Kernel) -> None:
         """The function of a kernel, added to `functions`."""
         self.frame, self.depth, self.shared = Frame(), 0, set()
+        self.groups: set[str] = set()  # pointers to what a group shares
         params = [f"{self.memory}{self.long} *failed"]
         params += [f"{self.memory}char *{_block(number)}" for number in kernel.blocks]
         params += [f"const {self.long} {var.name}" for var in kernel.integers]
@@ -47,7 +50,8 @@ class KernelPrinter(Printer):
 
     def view(self, view: imp.View) -> None:
         pointer = view.pointer
-        type_ = f"{self.memory}{self.element(pointer.dtype)} *"
+        volatile = "volatile " if view.volatile else ""
+        type_ = f"{volatile}{self.memory}{self.element(pointer.dtype)} *"
         offset = "" if view.offset == imp.ZERO else f" + {self.expr(view.offset)}"
         restrict = f"{self.dialect.restrict} " if view.alone else ""
         self.line(
@@ -55,6 +59,7 @@ class KernelPrinter(Printer):
         )
 
     def shared_array(self, type_: str, name: str, extent: int) -> None:
+        self.groups.add(name)
         self.line(f"{self.group_memory}{type_} {name}[{extent}];")
 
     def barrier(self) -> None:
@@ -63,10 +68,23 @@ class KernelPrinter(Printer):
     def poll(self) -> None:
         self.line(f"if (*(volatile {self.memory}{self.long} *)failed) return;")
 
-    def fail(self, code: int, index: str, extent: str) -> None:
+    def ticket(self, declared: str, pointer: str) -> None:
+        self.line(f"{declared} = {self.next.format(pointer=pointer)};")
+
+    def receive(self, type_: str, name: str, element: str) -> None:
+        self.line(f"{type_} {name};")
+        self.line(f"do {name} = {element}; while ({name} == 0);")
+        self.line(f"{self.fence};")
+
+    def publish(self, address: str, value: str) -> None:
+        self.line(f"{self.fence};")
+        self.line(f"*({address}) = {value};")
+
+    def fail(self, code: int, index: str, extent: str, stays: bool) -> None:
         claim = self.claim.format(code=code)
         self.line(f"if ({claim} == 0) {{ failed[1] = {index}; failed[2] = {extent}; }}")
-        self.line("return;")
+        if not stays:
+            self.line("return;")
 
 
 def _block(number: int) -> str:

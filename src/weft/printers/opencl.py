@@ -27,6 +27,14 @@ _SEEN = {
 """Functions that processors have instructions for, and how many arguments they take."""
 
 
+_LONG_ATOMICS = """#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable"""
+_OPERATIONS = {
+    "add": "add", "minimum": "min", "maximum": "max",
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+}  # fmt: skip
+
+
 class OpenClPrinter(KernelPrinter):
     dialect = OPENCL
     memory = "global "
@@ -36,13 +44,23 @@ class OpenClPrinter(KernelPrinter):
     group_memory = "local "
     barrier_text = "barrier(CLK_LOCAL_MEM_FENCE);"
     claim = "atomic_cmpxchg((volatile global int *)failed, 0, {code})"
+    fence = "mem_fence(CLK_GLOBAL_MEM_FENCE)"
+    next = "atomic_inc((volatile global int *){pointer})"
+
+    def atomic(self, operation: str, pointer: imp.Pointer, address: str, value: str) -> None:
+        space = "local" if pointer.name in self.groups else "global"
+        type_ = self.type(pointer.dtype)
+        prefix = "atom" if pointer.dtype.itemsize == 8 else "atomic"
+        at = f"(volatile {space} {type_} *)({address})"
+        self.line(f"{prefix}_{_OPERATIONS[operation]}({at}, {value});")
 
 
 def print_kernels(kernels: Sequence[imp.Kernel]) -> str:
     """The OpenCL C text of kernels."""
     text = print_with(OpenClPrinter(), kernels, "")
     has_double = "double" in text
-    lines = [_DOUBLE] * has_double + [_HEADER, *_instructions(text, has_double)]
+    long_atomics = [_LONG_ATOMICS] if "atom_" in text else []
+    lines = [_DOUBLE] * has_double + long_atomics + [_HEADER, *_instructions(text, has_double)]
     return "\n".join([*lines, text.removeprefix("\n")])
 
 

@@ -1,0 +1,47 @@
+"""Sizes by which a launch chooses between kernels: computed when it begins, of sizes it knows.
+
+A condition is 0 or 1, and the items of a kernel are multiplied by it: nothing is launched for 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.sizes import ONE, ZERO, Derived, Size, as_poly
+from weft.sizes.facts import SizeOperation
+
+if TYPE_CHECKING:
+    from weft.lower.gpu import Host
+
+
+def ceil(host: Host, size: Size, unit: int) -> Size:
+    """size / unit, rounded up."""
+    return _derived(host, "floordiv", size + (unit - 1), as_poly(unit))
+
+
+def maximum(host: Host, left: Size, right: Size) -> Size:
+    """The larger of both."""
+    return _derived(host, "max", left, right)
+
+
+def minimum(host: Host, left: Size, right: Size) -> Size:
+    """The smaller of both."""
+    return _derived(host, "min", left, right)
+
+
+def below(host: Host, size: Size, bound: int) -> Size:
+    """1 where a size (>= 0) is below a bound (> 0), else 0."""
+    if size == ZERO or (size.is_constant and size.constant < bound):
+        return ONE
+    # bound - 1 holds a size of 1 to bound - 1 at least once, a larger one never.
+    times = _derived(host, "floordiv", as_poly(bound - 1), maximum(host, size, ONE))
+    return minimum(host, times, ONE) if bound > 1 else 1 - minimum(host, size, ONE)
+
+
+def _derived(host: Host, operation: SizeOperation, left: Size, right: Size) -> Size:
+    if left.is_constant and right.is_constant:
+        return as_poly(Derived("", operation, left, right).evaluate({}))
+    for known in host.unit.derived:
+        if (known.operation, known.left, known.right) == (operation, left, right):
+            return host.derive(known)
+    return host.derive(Derived(host.unit.fresh("version."), operation, left, right))

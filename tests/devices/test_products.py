@@ -1,0 +1,152 @@
+"""Contractions in tiles of a group's memory: values, bits, at sizes around those of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from devices.harness import compiled, device, run
+from lower.test_register_tiles import TRIANGLE, contraction, inputs, sizes
+from printers.nvrtc import compile_text
+
+from weft.compiler import compile_segment
+from weft.fun.contractions import BLOCK
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.lower import gpu_products
+from weft.plan.segment import Segment
+
+SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1)]
+EVERY_FORM = {"large": {"_BUSY": 1}, "fine": {"_BUSY": 2}, "parts": {"_BUSY": 1 << 40}}
+FLOATS = ("f32", "f64")
+
+
+def forms(text: str) -> dict[str, Segment]:
+    """The program compiled to choose each of the forms."""
+    found = {}
+    for name, constants in {**EVERY_FORM, "items": {"_SHARED_BYTES": 0}}.items():
+        with mock.patch.multiple(gpu_products, **constants):
+            found[name] = compiled(parse(text))
+    return found
+
+
+def agree(text: str, segment: Segment, arguments: list[Any], values: dict[str, int]) -> Any:
+    (expected,) = interpret(parse(text), arguments, values)
+    (found,) = run(device(), parse(text), segment, arguments, values)
+    tolerance = {"float32": 1e-3, "float64": 1e-9}.get(found.dtype.name, 0)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "across"), [("f64", False), ("f32", True), ("i32", False)]
+)
+def test_products(dtype: str, across: bool) -> None:
+    device()
+    neutral = "-0.0" if dtype in FLOATS else "0"
+    text = contraction(dtype, across=across, neutral=neutral)
+    segment = compiled(parse(text))
+    assert sum(kernel.startswith("product") for kernel in segment.kernels) == 2
+    numpy = {"f64": np.float64, "f32": np.float32, "i32": np.int32}[dtype]
+    for size in SIZES:
+        agree(text, segment, inputs(*size, numpy, across=across), sizes(*size))
+
+
+def test_every_form_gives_the_same_bits() -> None:
+    on = device()
+    text = contraction()
+    every = forms(text)
+    for size in SIZES:
+        arguments, found, launched = inputs(*size), {}, {}
+        for name, segment in every.items():
+            before = on.statistics.launches
+            found[name] = agree(text, segment, arguments, sizes(*size)).tobytes()
+            launched[name] = on.statistics.launches - before
+        assert set(found.values()) == {found["items"]}
+        assert launched["large"] == launched["items"] == 1
+        assert launched["parts"] == 1 + (size[2] > 2 * BLOCK)
+
+
+def test_bits_do_not_depend_on_the_part_that_is_computed() -> None:
+    on = device()
+    text = contraction()
+    segment = compiled(parse(text))
+    a, b, y = inputs(81, 77, 2 * BLOCK + 3)
+    (whole,) = run(on, parse(text), segment, [a, b, y], sizes(81, 77, 2 * BLOCK + 3))
+    for rows, columns in ((slice(3, 4), slice(0, 77)), (slice(10, 61), slice(40, 49))):
+        part = [np.ascontiguousarray(x) for x in (a[rows], b[:, columns], y[rows, columns])]
+        size = sizes(*part[2].shape, 2 * BLOCK + 3)
+        (one,) = run(on, parse(text), segment, part, size)
+        assert one.tobytes() == whole[rows, columns].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("first", "comparison"), [("i + 1", "greater"), ("3", "less")]
+)
+def test_triangles(first: str, comparison: str) -> None:
+    device()
+    text = TRIANGLE.replace("FIRST", first).replace("COMPARISON", comparison)
+    for segment in forms(text).values():
+        for size in ((1, 1, 1), (67, 31, 30), (3, 40, 3 * BLOCK)):
+            agree(text, segment, inputs(*size, across=True), sizes(*size))
+
+
+def test_rows_that_no_element_wants_are_not_read() -> None:
+    device()
+    text = TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "greater")
+    text = text.replace("b: f64[m, l]", "b: f64[o, l]").replace("sizes n, m", "sizes n, m, o")
+    random = np.random.default_rng(3).random
+    arguments = [random((40, 9)), random((39, 9)), random((40, 40))]
+    agree(text, compiled(parse(text)), arguments, {"n": 40, "m": 40, "o": 39, "l": 9})
+
+
+@pytest.mark.parametrize(
+    ("operator", "neutral", "joint"),
+    [("minimum", "+inf_f64", "add(p, q)"), ("add", "-0.0", "divide(p, q)")],
+)
+def test_other_elements_and_operators(operator: str, neutral: str, joint: str) -> None:
+    device()
+    text = contraction(operator=operator, neutral=neutral, joint=joint)
+    for size in SIZES[1:4]:
+        agree(text, compiled(parse(text)), inputs(*size), sizes(*size))
+
+
+def test_batches_and_transposed_operands() -> None:
+    device()
+    text = contraction().replace("[n, l]", "[l, h, n]").replace("[l, m]", "[h, l, m]")
+    text = text.replace("[n, m]", "[h, n, m]").replace("(i < n", "(g < h, i < n")
+    text = text.replace("a[i, k]", "a[k, g, i]").replace("b[k, j]", "b[g, k, j]")
+    text = text.replace("y[i, j]", "y[g, i, j]").replace("sizes n", "sizes h, n")
+    random = np.random.default_rng(4).random
+    for segment in forms(text).values():
+        arguments = [random(s) for s in ((270, 3, 33), (3, 270, 29), (3, 33, 29))]
+        agree(text, segment, arguments, {"h": 3, "n": 33, "m": 29, "l": 270})
+
+
+def test_a_read_that_data_decides_is_left_to_items() -> None:
+    device()
+    text = contraction().replace("a: f64", "at: i64[n], a: f64").replace(
+        "let p: f64 = a[i, k]", "let o: i64 = at[i]\n      let p: f64 = a[o, k]"
+    )  # fmt: skip
+    segment = compiled(parse(text))
+    assert "barrier" not in segment.source
+    at = np.random.default_rng(4).integers(0, 9, 9)
+    agree(text, segment, [at, *inputs(9, 20, 300)], sizes(9, 20, 300))
+
+
+def test_kernels_as_opencl(golden: Any) -> None:
+    segment = compile_segment(parse(contraction("f32", neutral="-0.0")), {}, "", "opencl")
+    golden(segment.source)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
+def test_kernels_as_cuda(dtype: str) -> None:
+    neutral = "-0.0" if dtype in FLOATS else "0"
+    for text in (contraction(dtype, neutral=neutral), TRIANGLE.replace("FIRST", "i").replace(
+        "COMPARISON", "less"
+    )):  # fmt: skip
+        segment = compile_segment(parse(text), {}, "", "cuda")
+        assert "__shared__" in segment.source
+        assert compile_text(segment.source).startswith(b"\x7fELF")
