@@ -120,3 +120,28 @@ def test_what_fails_is_named(on: CudaDevice) -> None:
 
 def test_no_gpu_no_device() -> None:
     assert all(device.name.startswith("cuda:") for device in cuda.find())
+
+
+def test_groups_of_threads(on: CudaDevice) -> None:
+    """Products in tiles, a histogram in copies of groups, a scan whose groups look back."""
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(-9, 9, (19, 70)), rng.integers(-9, 9, (70, 21))
+    x = rng.integers(0, 50, 5003)
+
+    @wf.kernel
+    def product(left: Any, right: Any, out: Any) -> None:
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                total = 0
+                for k in range(left.shape[1]):
+                    total += left[i, k] * right[k, j]
+                out[i, j] = total
+
+    count = wf.jit(lambda v: wf.scatter(wf.zeros(50, dtype=wf.int64), v, v * 0 + 1, "add"))
+    running = wf.jit(lambda v: wf.cumulative_sum(v))
+    out = np.zeros((19, 21), np.int64)
+    with wf.config(devices=[on.name]):
+        product(a, b, out)
+        np.testing.assert_array_equal(out, a @ b)
+        np.testing.assert_array_equal(count(x), np.bincount(x, minlength=50))
+        np.testing.assert_array_equal(running(x), np.cumsum(x))
