@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
@@ -42,6 +42,7 @@ from weft.lower.emitter import Emitter
 from weft.lower.halves import Part, wanted
 from weft.lower.panels import in_sequence
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Size, product
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower.emitter import Emitter
+from weft.records import dataclass
 from weft.sizes import ONE, Size
 
 

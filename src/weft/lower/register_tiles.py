@@ -42,7 +42,6 @@ from weft.lower.rows import simd
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
-from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 ROWS = 1536  # bytes of a column of a tile that one thread computes, at most,
