@@ -140,6 +140,29 @@ def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch, function: Any) -> No
     assert sum(found) < min(array.nbytes for array in arrays)
 
 
+def columns(v: Any, x: Any) -> None:
+    for i in wf.prange(v.shape[0]):
+        total = x[i, 0] + x[i, 1]
+        v[i, 0] += total
+        v[i, 2] += total * x[i, 2]
+
+
+def test_a_column_that_is_written_proves_how_many_there_are() -> None:
+    """Then columns lie apart whatever the sizes: there is one version of the code."""
+    v, x = np.ones((4, 3)), np.arange(12.0).reshape(4, 3)
+    expected = v.copy()
+    kernel = wf.kernel(columns)
+    columns(expected, x)
+    kernel(v, x)
+    np.testing.assert_array_equal(v, expected)
+    variant, _ = kernel.variant([v, x], kernel._arguments((v, x), {})[1])
+    assert {str(fact) for fact in variant.facts} >= {"n1 - 3 >= 0", "n3 - 3 >= 0"}
+    (artifact,) = variant.computation.every_artifact()
+    assert [p.segment.better for p in artifact.pieces] == [None]
+    with pytest.raises(OutOfBoundsError, match="index 2 is out of bounds for axis 1 with size 2"):
+        kernel(v, np.ones((4, 2)))
+
+
 def test_what_is_still_read_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """The new elements cannot be written over the old ones, which other rounds read."""
     assert sum(allocated(monkeypatch, transposed, *CASES[transposed])) >= 8 * 40 * 40

@@ -341,6 +341,14 @@ def _guard(relation: Relation, extent: Extent) -> None:
     _recording.guards.append(Guard(Fact(relation, extent.poly), extent.derived))
 
 
+def require_at_least(left: Extent, right: Extent) -> None:
+    """A fact for the prover: left >= right, as their values were found to be."""
+    difference = left - right
+    if not difference.symbols and not never_negative(difference.poly):
+        fact = Fact(">=0", difference.poly)
+        _recording.guards.append(Guard(fact, difference.derived, implied=True))
+
+
 def never_negative(poly: Poly) -> bool:
     """Whether poly >= 0 is plain, given that plain size variables are at least 2."""
     least = 0

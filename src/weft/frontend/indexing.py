@@ -26,6 +26,7 @@ from weft.frontend.extent import (
     constant,
     divide,
     literal,
+    require_at_least,
     tracing,
     variable,
 )
@@ -204,6 +205,7 @@ def _position(entry: Any, extent: Extent, axis: int) -> Extent:
             f"an index from {-extent.value} to {extent.value - 1}" if extent.value else "",
             place=user_place(),
         )
+    require_at_least(extent, position + 1)
     return position
 
 
