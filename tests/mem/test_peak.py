@@ -64,7 +64,7 @@ def seen(
     segment = compile_segment(program, {}, without)
     names = tuple(param.name for param in program.params)
     results = tuple(slot.name for slot in segment.results)
-    step = SegmentStep(segment, device.load(segment), names, results)
+    step = SegmentStep(segment, lambda: device.load(segment), names, results)
     values = {**sizes, "threads": THREADS}
     steps = InCore([step], values, results)
     inputs = {

@@ -345,18 +345,20 @@ def _targets(
 
 
 def _segment_step(piece: SegmentPiece, where: str) -> SegmentStep:
-    loaded = load(piece.segment, where, settings())
+    loaded = cache(lambda: load(piece.segment, where, settings()))
     return SegmentStep(piece.segment, loaded, piece.params, piece.results)
 
 
 def _step(piece: ArtifactPiece, where: str) -> Step:
     match piece:
         case SegmentPiece(segment, params, results):
-            better = None
-            if segment.better is not None:
-                version = SegmentPiece(segment.better.segment, params, results)
-                better = cache(lambda: _segment_step(version, where))
-            return replace(_segment_step(piece, where), better=better)
+            step = _segment_step(piece, where)
+            if segment.better is None or not have_compiler():
+                step.load()  # else the first launch tells which version is needed
+            if segment.better is None:
+                return step
+            version = SegmentPiece(segment.better.segment, params, results)
+            return replace(step, better=cache(lambda: _segment_step(version, where)))
         case CallPiece(let) | ViewPiece(let):
             from weft.launch.host import host_step
 

@@ -34,11 +34,12 @@ Value: TypeAlias = Any  # an ndarray, or a NumPy scalar
 class SegmentStep:
     """One compiled segment; its parameters and results go by name.
 
-    `better()` is the step of the segment's better version.
+    `load()` gives its library, which is made once a launch needs it; `better()` is the step
+    of the segment's better version.
     """
 
     segment: Segment
-    loaded: LoadedSegment | LoadedKernels
+    load: Callable[[], LoadedSegment | LoadedKernels]
     params: tuple[str, ...]
     results: tuple[str, ...]
     better: Callable[[], SegmentStep] | None = None
@@ -69,6 +70,7 @@ class Launch:
     """A `SegmentStep` for one set of sizes and strides."""
 
     step: SegmentStep
+    loaded: LoadedSegment | LoadedKernels
     integers: tuple[int, ...]
     results: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     workspace: int
@@ -146,8 +148,10 @@ def check_collisions(checks: Sequence[CollisionCheck], values: Mapping[str, Any]
 def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
     """Everything about a segment that sizes, strides and "threads" decide."""
     segment = step.segment
-    if not isinstance(step.loaded, LoadedSegment):
-        values = {**values, "threads": step.loaded.device.items}
+    if segment.dialect != "c":
+        kernels = step.load()
+        assert not isinstance(kernels, LoadedSegment)
+        values = {**values, "threads": kernels.device.items}
     known = derive(values, segment.derived)
     if step.better is not None and segment.better is not None and segment.better.suits(known):
         return prepare_launch(step.better(), values)
@@ -159,6 +163,7 @@ def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:
     )
     return Launch(
         step,
+        step.load(),
         tuple(known[name] for name in segment.integers),
         results,
         segment.workspace.evaluate(known) if segment.dialect == "c" else 0,
@@ -282,7 +287,7 @@ def run_launch(
         pool.empty(shape, dtype) if place is None else place
         for place, (shape, dtype) in zip(places, launch.results, strict=True)
     ]
-    loaded = launch.step.loaded
+    loaded = launch.loaded
     if not isinstance(loaded, LoadedSegment):
         loaded.start(launch.integers, inputs, results).wait()
         return results
