@@ -47,7 +47,7 @@ from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 ROWS = 1536  # bytes of a column of a tile that one thread computes, at most,
 COLUMNS = 4096  # and of a row
 _NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
-PARTS = 2  # tiles for each thread, at least, where there are so many rows
+PARTS = 4  # tiles of a triangle for each thread, at least, where there are so many rows
 
 
 def suits(e: Emitter, kernel: fun.Kernel) -> bool:
@@ -77,8 +77,8 @@ class _Tiles:
         rows_, lanes = registers().tile(self.dtype.itemsize, len(found.right.values))
         self.left = Panels.of(e, found.left, found.row, rows_, ROWS // self.dtype.itemsize)
         self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS // self.dtype.itemsize)
-        self.stride = self.right.most
-        row = -(-self.stride * self.dtype.itemsize // 64) * 64
+        row = -(-self.right.most * self.dtype.itemsize // 64) * 64 + 64  # rows in other cache sets
+        self.stride = row // self.dtype.itemsize
         self.sums = e.unit.own_region(self.left.room(e) * row)
 
     def lower(self) -> None:
@@ -111,13 +111,16 @@ class _Tiles:
         """Rows and columns of a tile: whole panels, and enough tiles for all threads."""
         e = self.e
         threads = e.poly(Poly.var("threads"))
-        width = imp.integer(self.stride)
+        width = imp.integer(self.right.most)
         across = kernels.ceil(e, m, width)
         lines = machine("*", machine("*", n, across), e.named(product(r.extent for r in outer)))
-        share = kernels.ceil(e, e.declare(lines), machine("*", threads, imp.integer(PARTS)))
+        lines, most = e.declare(lines), imp.integer(self.left.most)
+        rounds = kernels.ceil(e, lines, e.declare(machine("*", threads, most)))
+        least = imp.ONE if self.fact is None else imp.integer(PARTS)
+        rounds = e.declare(machine("max", rounds, least))
+        share = kernels.ceil(e, lines, e.declare(machine("*", threads, rounds)))
         panel = imp.integer(self.left.width)
         whole = e.declare(machine("*", kernels.ceil(e, share, panel), panel))
-        most = imp.integer(self.left.most)
         return e.declare(machine("max", panel, e.declare(machine("min", whole, most)))), width
 
     def _cut(self, part: imp.Expr, size: imp.Expr, extent: imp.Expr) -> Part:
