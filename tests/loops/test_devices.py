@@ -107,3 +107,20 @@ def test_in_boxes(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
         except MemoryLimitError as error:
             limit = advised(error)
     raise AssertionError(f"even {limit} bytes are refused")
+
+
+def turned(a: Any, b: Any) -> None:
+    for i in wf.prange(a.shape[0]):
+        b[i] = a[i] * 1j
+
+
+def test_loops_without_a_form_for_the_device_run_on_the_cpu() -> None:
+    """And `explain` says why; nothing is run for it."""
+    a, b = np.arange(5) * (1 + 2j), np.zeros(5, complex)
+    kernel = wf.kernel(turned)
+    with wf.config(devices=device().name):
+        for explained in (wf.explain(kernel, a, b), kernel.explain(a, b)):
+            assert "runs on the cpu: complex128 on a GPU" in str(explained)
+        assert not b.any()
+        kernel(a, b)
+    np.testing.assert_array_equal(b, a * 1j)

@@ -91,6 +91,7 @@ PROGRAMS = [
     Wrong(wrong.constant_written, errors.UnsupportedError, "a constant", "an argument"),
     Wrong(wrong.index_of_number, errors.UnsupportedError, "an index into a number", "an array"),
     Wrong(wrong.typed, errors.ShapeError, "a is f64[:]", "f64[:, :]"),
+    Wrong(wrong.single, errors.DTypeError, "a is f64[:]", "a.astype('float32')"),
     Wrong(wrong.counted, errors.DTypeError, "n is 2.5", "i64", (FLOATS, 2.5)),
 ]  # fmt: skip
 

@@ -185,6 +185,12 @@ def typed(
     a[0, 0] = 1
 
 
+def single(
+    a: wf.f32[:],  # here: a: wf
+):
+    a[0] = 1
+
+
 def counted(
     a,
     n: wf.i64,  # here: n: wf
