@@ -29,6 +29,16 @@ def test_matrix_product(dtype: Any) -> None:
     agrees(matrix_product, a, b, np.zeros((7, 11), dtype))
 
 
+@pytest.mark.parametrize("sizes", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1)])
+def test_matrix_product_of_nothing(sizes: tuple[int, int, int]) -> None:
+    n, k, m = sizes
+    for optimise in ("", "no-blas"):
+        a, b, c = np.ones((n, k)), np.ones((k, m)), np.full((n, m), 7.0)
+        with wf.config(optimise=optimise, interpret_below=0):
+            wf.kernel(matrix_product)(a, b, c)
+        np.testing.assert_array_equal(c, a @ b)
+
+
 def test_strided_arguments_are_written_in_place() -> None:
     a, b = RANDOM.random((6, 10))[:, ::2], RANDOM.random((11, 5)).T
     whole = np.full((8, 22), 7.0)

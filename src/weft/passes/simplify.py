@@ -132,6 +132,8 @@ class _Simplifier:
         return fun.Body(statements, results)
 
     def let(self, let: fun.Let) -> None:
+        if not let.pattern:  # a loop that carries nothing
+            return
         self.place = let.place
         replaced: tuple[fun.Atom, ...] | fun.Expr | None = self.before(let)
         if replaced is None:
