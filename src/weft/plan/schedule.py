@@ -467,9 +467,15 @@ def _layout(array: npt.NDArray[Any], axis: int | None) -> Layout:
 def _for_each_box(entry: Derived, values: Mapping[str, Any], count: int) -> Numbers:
     """The value of a derived size for each box."""
     used = entry.left.variables() | entry.right.variables()
-    known = {name: np.broadcast_to(values[name], count).tolist() for name in used}
+    known = {name: _listed(values[name], count) for name in used}
     found = [
         entry.evaluate({name: numbers[box] for name, numbers in known.items()})
         for box in range(count)
     ]
     return np.array(found, np.int64)
+
+
+def _listed(value: Any, count: int) -> list[int]:
+    """A number for each box, of one for all or for each."""
+    numbers = np.asarray(value)
+    return numbers.tolist() if numbers.shape == (count,) else [int(numbers)] * count
