@@ -12,7 +12,8 @@ from weft.fun.parse import parse
 from weft.imp import interpret
 from weft.imp import nodes as imp
 from weft.imp.check import check
-from weft.lower import past_caches
+from weft.lower import fetching, past_caches
+from weft.lower.fetching import Fetching
 from weft.lower.prefetch import AHEAD
 from weft.lower.segment import integers, lower_program
 from weft.mem.introduce import introduce
@@ -63,6 +64,12 @@ COLUMNS = """program columns(x: f32[n, m]) sizes n, m {
   }
   in y
 }"""
+
+
+@pytest.fixture(autouse=True)
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor that gains by it."""
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(True, 1))
 
 
 class Recorder(interpret._Run):
@@ -183,3 +190,8 @@ def test_columns_ask_for_later_rows(layout: str) -> None:
     rows = range(AHEAD // 4 // m, n + AHEAD // 4 // m)
     wanted = [row * pitch + column for row in rows for column in range(0, m, 16)]
     assert run.asked[pointer_of(run, 0)] == wanted
+
+
+def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(False, 4))
+    assert not sums("x[i]", 8192).asked

@@ -9,6 +9,8 @@ import pytest
 from weft.fun.parse import parse
 from weft.imp import nodes as imp
 from weft.imp.show import show
+from weft.lower import fetching
+from weft.lower.fetching import Fetching
 from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
 from weft.mem.short_circuit import short_circuit
@@ -47,7 +49,10 @@ PROGRAMS = {"map": MAP, "sum": SUM, "gradient": GRADIENT}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_text(name: str, golden: Callable[[str], None]) -> None:
+def test_text(
+    name: str, golden: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(True, 1))
     lowered, *_ = lower_program(short_circuit(introduce(parse(PROGRAMS[name]))), "entry")
     text = print_program(lowered, (2, 36))
     golden(show(lowered) + "\n" + text[text.index("struct closure") if name != "sum" else 0 :])

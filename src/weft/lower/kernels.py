@@ -9,7 +9,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, past_caches, rows, shapes, strips
+from weft.lower import merging, past_caches, rows, several_rows, shapes, strips
 from weft.lower.bodies import lower_body, side
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -39,6 +39,12 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             # Of fused dimensions the last index runs over all of their elements.
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
 
+        def one_by_one(lower: imp.Expr, upper: imp.Expr) -> None:
+            var = e.unit.integer("i")
+            with e.loop(var, lower, upper):
+                e.bind(lane, var)
+                lower_results(e, let, kernel)
+
         def row(lower: imp.Expr, upper: imp.Expr) -> None:
             if flat:
                 if not nested:
@@ -54,10 +60,11 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
                 )
                 return
-            var = e.unit.integer("i")
-            with e.loop(var, lower, upper):
-                e.bind(lane, var)
-                lower_results(e, let, kernel)
+            together = 1 if nested else several_rows.count(e, kernel)
+            if together > 1:
+                several_rows.lower_rows(e, let, lower, upper, together, one_by_one)
+            else:
+                one_by_one(lower, upper)
 
         if nested:
             nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))

@@ -7,15 +7,20 @@ are there, and are folded as they would be among all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
+from weft.lower import shapes
 from weft.lower.bodies import apply_lambda
 from weft.lower.emitter import Emitter
 from weft.lower.prefetch import Prefetcher
 from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
+
+VECTOR = 8  # lanes that are folded to by vectors, the rest by scalars
+SHORT = 2  # statements of an operator
 
 
 class Lanes:
@@ -57,21 +62,9 @@ class Lanes:
         prefetcher: Prefetcher | None = None,
     ) -> None:
         """Combines the elements start <= i < start + size into the lanes."""
-        e, width = self.e, imp.integer(LANES)
-
-        def block(first: imp.Expr, count: imp.Expr) -> None:
-            var = e.unit.integer("l")
-            with simd(e, var, imp.ZERO, count):
-                self._add(var, element(e.declare(machine("+", first, var))))
-
-        whole = e.declare(machine("&", size, imp.integer(-LANES)))
-        end = e.declare(machine("+", start, whole))
-        var = e.unit.integer("i")
-        with e.loop(var, start, end, step=LANES, hoist=True):
-            if prefetcher is not None:
-                prefetcher.part(var, LANES)
-            block(var, width)
-        block(end, e.declare(machine("-", size, whole)))
+        accumulate(
+            self.e, [(self, None)], lambda _, index: element(index), start, size, prefetcher
+        )
 
     def few(
         self, element: Callable[[imp.Expr], list[imp.Expr]], start: imp.Expr, size: imp.Expr
@@ -80,10 +73,12 @@ class Lanes:
         e = self.e
         var = e.unit.integer("l")
         with e.loop(var, imp.ZERO, size, hoist=True):
-            self._add(var, element(e.declare(machine("+", start, var))))
+            self.add(var, element(e.declare(machine("+", start, var))))
 
-    def _add(self, at: imp.Expr, values: Sequence[imp.Expr]) -> None:
-        self._store(at, apply_lambda(self.e, self.operator, [*self._load(at), *values]))
+    def add(self, at: imp.Expr, values: Sequence[imp.Expr]) -> None:
+        """Combines one element into one lane."""
+        left = self._load(at)
+        self._store(at, apply_lambda(self.e, self.operator, [*left, *values]))
 
     def any(self, test: Callable[[list[imp.Expr]], imp.Expr]) -> imp.Expr:
         """Whether the test holds for what some lane has."""
@@ -98,6 +93,8 @@ class Lanes:
 
     def total(self) -> list[imp.Expr]:
         """The lanes folded by halves, in place."""
+        if self.width >= VECTOR and _is_short(self.operator):
+            return self._folded_at_once()
         e, half = self.e, self.width // 2
         while half:
             var = e.unit.integer("l")
@@ -106,6 +103,58 @@ class Lanes:
                 self._store(var, apply_lambda(e, self.operator, [*left, *right]))
             half //= 2
         return self._load(imp.ZERO)
+
+    def _folded_at_once(self) -> list[imp.Expr]:
+        """The same without what is stored between the halves: to a vector's lanes, then to one."""
+        e = self.e
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, imp.integer(VECTOR)):
+            places = [machine("+", var, imp.integer(at)) for at in range(0, self.width, VECTOR)]
+            self._store(var, self._by_halves([self._load(place) for place in places]))
+        return self._by_halves([self._load(imp.integer(lane)) for lane in range(VECTOR)])
+
+    def _by_halves(self, values: list[list[imp.Expr]]) -> list[imp.Expr]:
+        while half := len(values) // 2:
+            pairs = zip(values[:half], values[half:], strict=True)
+            values = [apply_lambda(self.e, self.operator, [*a, *b]) for a, b in pairs]
+        return values[0]
+
+
+Row = TypeVar("Row")
+
+
+def accumulate(
+    e: Emitter,
+    rows: Sequence[tuple[Lanes, Row]],
+    element: Callable[[Row, imp.Expr], list[imp.Expr]],
+    start: imp.Expr,
+    size: imp.Expr,
+    prefetcher: Prefetcher | None = None,
+) -> None:
+    """Combines the elements start <= i < start + size of each row into its own lanes."""
+    width = imp.integer(LANES)
+
+    def block(first: imp.Expr, count: imp.Expr) -> None:
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, count):
+            index = e.declare(machine("+", first, var))
+            for lanes, row in rows:
+                lanes.add(var, element(row, index))
+
+    whole = e.declare(machine("&", size, imp.integer(-LANES)))
+    end = e.declare(machine("+", start, whole))
+    var = e.unit.integer("i")
+    with e.loop(var, start, end, step=LANES, hoist=True):
+        if prefetcher is not None:
+            prefetcher.part(var, LANES)
+        block(var, width)
+    block(end, e.declare(machine("-", size, whole)))
+
+
+def _is_short(operator: fun.Lambda) -> bool:
+    """Whether its text may stand there for each of the halves, in vectors and then in scalars."""
+    body = operator.body
+    return len(body.statements) <= SHORT and not shapes.has_vector_math(body)
 
 
 def mask(size: int) -> DType:

@@ -4,7 +4,7 @@ A processor fetches ahead by itself where a loop reads on and on. A loop that is
 with something else between them (a grain's lanes folded, a block written past the caches),
 starts afresh with every part, and again at every page: there, what it will read 8 KiB later
 is asked for in each part. Rows that do not lie one after another are followed from the end of
-one to the beginning of the next.
+one to the beginning of the next. Not every processor gains by it (`weft.lower.fetching`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
+from weft.lower import fetching
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
@@ -55,7 +56,8 @@ class Prefetcher:
 
     def __init__(self, e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> None:
         self.e, self.extent = e, lane.extent
-        self.streams = _streams(e, body, lane, outer)
+        ahead = fetching.fetching().ahead
+        self.streams = streams(e, body, lane, outer) if ahead else []
 
     def part(self, first: imp.Expr, count: int) -> None:
         """Asks for what is read some way after the `count` indices from `first` on."""
@@ -106,7 +108,7 @@ def around(e: Emitter, lane: str) -> str | None:
     return next((name for name in reversed(e.ranges) if name != lane), None)
 
 
-def _streams(e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> list[Stream]:
+def streams(e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> list[Stream]:
     """The streams of a body: of reads that differ by constants, the one furthest ahead."""
     known = e.ranges.keys() | e.unit.sizes
     furthest: dict[tuple[fun.Var, tuple[Size, ...]], tuple[int, ...]] = {}
