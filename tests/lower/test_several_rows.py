@@ -7,8 +7,11 @@ import pytest
 from lower.harness import agree, compiled, run
 
 from weft.fun.parse import parse
+from weft.imp.check import check
 from weft.lower import fetching
 from weft.lower.fetching import Fetching
+from weft.lower.segment import lower_program
+from weft.mem.introduce import introduce
 
 RNG = np.random.default_rng(13)
 
@@ -111,3 +114,9 @@ def test_tiles_of_a_sum_are_rows_whose_last_is_shorter(n: int) -> None:
     assert "lane1[64]" in segment.source
     x, y = (RNG.standard_normal(n).astype(np.float32) for _ in range(2))
     agree(program, [x, y], segment=segment, n=n, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("side_by_side")
+@pytest.mark.parametrize("text", [LAYER.replace("FUNCTION", "maximum"), EXTREMES, TILES])
+def test_imp_is_valid(text: str) -> None:
+    check(lower_program(introduce(parse(text)), "entry")[0])

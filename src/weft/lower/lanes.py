@@ -93,7 +93,7 @@ class Lanes:
 
     def total(self) -> list[imp.Expr]:
         """The lanes folded by halves, in place."""
-        if self.width >= VECTOR and _is_short(self.operator):
+        if self.width >= VECTOR and is_short(self.operator):
             return self._folded_at_once()
         e, half = self.e, self.width // 2
         while half:
@@ -151,7 +151,7 @@ def accumulate(
     block(end, e.declare(machine("-", size, whole)))
 
 
-def _is_short(operator: fun.Lambda) -> bool:
+def is_short(operator: fun.Lambda) -> bool:
     """Whether its text may stand there for each of the halves, in vectors and then in scalars."""
     body = operator.body
     return len(body.statements) <= SHORT and not shapes.has_vector_math(body)

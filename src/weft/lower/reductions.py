@@ -225,7 +225,7 @@ def _all(conditions: Sequence[imp.Expr]) -> imp.Expr:
     """All of them."""
     total = conditions[0]
     for condition in conditions[1:]:
-        total = machine("&", total, condition)
+        total = machine("&&", total, condition)
     return total
 
 

@@ -18,12 +18,14 @@ from weft.imp.nodes import machine
 from weft.lower import fetching, operators, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.lanes import Lanes, accumulate
+from weft.lower.lanes import Lanes, accumulate, is_short
 from weft.lower.prefetch import streams
 from weft.lower.reductions import GRAIN, Counter
 from weft.lower.rows import LANES
 from weft.lower.unit import memory
 from weft.sizes import ZERO, Poly
+
+CHEAP = 16  # operations of an element: of more, memory is not what rows wait for
 
 TOTAL = ("add", "subtract", "multiply", "minimum", "maximum")
 """Operations that may be done for a row that is not there."""
@@ -66,10 +68,17 @@ def _parts(kernel: fun.Kernel) -> tuple[fun.Body, fun.Let, fun.Body] | None:
         and all(map(_is_size, before.statements))
         and all(shapes.is_flat(body) and not shapes.has_vector_math(body) for body in bodies)
         and all(isinstance(result.type, fun.Scalar) for result in kernel.body.results)
+        and is_short(reduce.operator)
+        and _is_cheap(reduce.body)
         and operators.is_commutative(reduce.operator)
         and operators.selection(reduce) is None
     )
     return (before, let, after) if suits else None
+
+
+def _is_cheap(body: fun.Body) -> bool:
+    cost = shapes.cost(body)
+    return cost.is_constant and cost.constant <= CHEAP
 
 
 def _is_size(let: fun.Let) -> bool:
@@ -92,11 +101,11 @@ def lower_rows(
         ])  # fmt: skip
         whole = e.declare(machine("<=", above, upper))
         long = e.declare(machine(">", rows.extents[0], imp.integer(LANES)))
-        whole = e.declare(machine("&", whole, long))
+        whole = e.declare(machine("&&", whole, long))
         for extent in rows.extents[1:]:
             if extent != rows.extents[0]:
                 alike = e.declare(machine("==", rows.extents[0], extent))
-                whole = e.declare(machine("&", whole, alike))
+                whole = e.declare(machine("&&", whole, alike))
         branches = []
         for way in (rows.lower, lambda: one_by_one(first, end)):
             with e.level() as statements:
