@@ -37,6 +37,7 @@ from weft.plan.segment import Dialect, Layout, Segment
 from weft.records import dataclass
 from weft.runtime import built
 from weft.runtime.cache import key_of, open_cache
+from weft.runtime.toolchain import cpu_features
 from weft.sizes import Derived, parse_poly
 
 _SUFFIX = ".json"
@@ -108,8 +109,8 @@ def find_or_make(
 
 @cache
 def _fingerprint() -> str:
-    """Weft's own source files, by size and time: what an edited compiler made is not reused."""
-    found = []
+    """What programs are made by and for: Weft's source files, by size and time; the processor."""
+    found = [cpu_features()]
     folders = [str(Path(__file__).parent.parent)]
     while folders:
         with os.scandir(folders.pop()) as entries:
