@@ -57,7 +57,7 @@ def test_random_seeds() -> None:
     all_hold(range(40))
 
 
-@pytest.mark.parametrize("seed", [362, 784, 817])
+@pytest.mark.parametrize("seed", [362, 784, 817, 88320])
 def test_seeds_that_once_failed(seed: int) -> None:
     all_hold(range(seed, seed + 1))
 

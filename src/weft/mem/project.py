@@ -105,8 +105,9 @@ def project(
 def _creation(arrays: Arrays, name: str, index: Lmad) -> tuple[str, Lmad]:
     """The array of which `name` is a view or an update, and its index function."""
     while True:
-        let = arrays.bound_by[name]
-        match let.expr:
+        if name not in arrays.bound_by:  # a parameter: of the program, or of a loop
+            raise Refused("creation", f"{name} is made outside of this body")
+        match (let := arrays.bound_by[name]).expr:
             case fun.Permute(array, axes):
                 name, index = array.name, index.unpermute(axes)
             case fun.Reshape(array) if _within(arrays, name, array):
@@ -140,8 +141,6 @@ def _creation(arrays: Arrays, name: str, index: Lmad) -> tuple[str, Lmad]:
                 name = first.name
             case _:
                 return name, index
-        if name not in arrays.bound_by:
-            raise Refused("creation", f"{name} is made outside of this body")
 
 
 def _within(arrays: Arrays, view: str, array: fun.Var) -> bool:
