@@ -10,11 +10,12 @@ import pytest
 
 import weft as wf
 from weft.launch import device
+from weft.runtime.devices import others
 
 
 def test_that_there_is_no_compiler_is_said_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "have_compiler", lambda: False)
-    monkeypatch.setattr(device, "others", lambda: ())
+    monkeypatch.setattr(others, "others", lambda: ())
     monkeypatch.setattr(device, "_warned", False)
     x = np.arange(100_000.0)
     with warnings.catch_warnings(record=True) as caught:

@@ -21,7 +21,9 @@ def device() -> OpenClDevice:
     pytest.importorskip("pyopencl")
     if not find():
         pytest.skip("no OpenCL device")
-    return find()[0]
+    found = find()[0]
+    found.limit = found.default_limit  # which a test before may have lowered
+    return found
 
 
 def compiled(program: fun.Program, optimise: str = "") -> Segment:
