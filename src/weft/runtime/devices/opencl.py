@@ -150,6 +150,8 @@ class OpenClDevice(Memory):
                     f"{self.name} refuses generated code: {in_short(error)} {log[:2000]}",
                     advice='compute it on the CPU: wf.config(devices=["cpu"]), and report this',
                 ) from error
+        if device.platform.name.strip() == _POCL:
+            return program  # it has a cache of its own; for a binary it compiles all once more
         with contextlib.suppress(OSError, cl.Error):
             open_cache().save(key, ".clbin", program.get_info(cl.program_info.BINARIES)[0])
         return program
