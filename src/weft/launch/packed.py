@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -32,7 +33,7 @@ Run: TypeAlias = Callable[
 _KEPT = 16  # launches of a computation that are remembered
 _WORTH = 0.95  # of an argument's bytes: more is not worth the host's copy
 
-_computations: dict[fun.Program, Computation] = {}
+_KEPT_PROGRAMS = 256  # on packed arguments: what lies alike shares what is compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,16 +245,20 @@ def _made(
     made = rewrite(
         program, sizes, found, [(p.group, p.dtype) for p in pieces], results, dropped
     )
-    packed = _computations.get(made.program)
-    if packed is None:
-        packed = _computations[made.program] = Computation(made.program)
-        packed.is_packed = True
+    packed = _computation(made.program)
     packed.on_host_too = packed.on_host_too or computation.on_host_too
     origins = tuple(
         pieces[origin] if isinstance(origin, int) else names.index(origin)
         for origin in made.params
     )
     return PackedCall(packed, made.sizes, origins, tuple(placed), instead)
+
+
+@lru_cache(maxsize=_KEPT_PROGRAMS)
+def _computation(program: fun.Program) -> Computation:
+    made = Computation(program)
+    made.is_packed = True
+    return made
 
 
 def _program(computation: Computation) -> fun.Program:

@@ -334,7 +334,7 @@ def _in_lanes(
     counter = Counter(e, reduce.operator, neutral)
     name = reduce.space[-1].index.name
     prefetcher = Prefetcher(e, reduce.body, reduce.space[-1], around(e, name))
-    with _each_grain(e, begin, end) as (start, size):
+    with each_grain(e, begin, end) as (start, size):
         lanes = Lanes(e, reduce.operator, neutral)
         lanes.accumulate(_elements(e, reduce), start, size, prefetcher)
         counter.push(lanes.total())
@@ -346,13 +346,13 @@ def _in_order(
 ) -> list[imp.Expr]:
     """Grains whose neighbours are combined."""
     counter = Counter(e, reduce.operator, neutral)
-    with _each_grain(e, begin, end) as (start, size):
+    with each_grain(e, begin, end) as (start, size):
         counter.push(_neighbours(e, reduce, start, size, neutral))
     return counter.total()
 
 
 @contextmanager
-def _each_grain(
+def each_grain(
     e: Emitter, begin: imp.Expr, end: imp.Expr
 ) -> Iterator[tuple[imp.Expr, imp.Expr]]:
     """A loop over grains: where each starts, and how many elements it has."""

@@ -20,7 +20,7 @@ from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.lanes import Lanes, accumulate, is_short
 from weft.lower.prefetch import streams
-from weft.lower.reductions import GRAIN, Counter
+from weft.lower.reductions import Counter, each_grain
 from weft.lower.rows import LANES
 from weft.lower.unit import memory
 from weft.sizes import ZERO, Poly
@@ -164,13 +164,10 @@ class _Rows:
             return scalar_results(e, self.reduce.body)
 
         counters = [Counter(e, operator, neutral) for _ in self.known]
-        extent, start = self.extents[0], e.unit.integer("g")
         with (
             e.index(r.index.name, imp.ZERO, ZERO, r.extent),
-            e.loop(start, imp.ZERO, extent, step=GRAIN),
+            each_grain(e, imp.ZERO, self.extents[0]) as (start, size),
         ):
-            left = e.declare(machine("-", extent, start))
-            size = e.declare(machine("min", imp.integer(GRAIN), left))
             lanes = [Lanes(e, operator, neutral) for _ in self.known]
             accumulate(e, list(zip(lanes, self.known, strict=True)), element, start, size)
             for counter, own in zip(counters, lanes, strict=True):
