@@ -176,14 +176,26 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
     condition = _lie_in_sequence(e, reduce) if position == len(reduce.space) - 2 else None
     if condition is None:
         return _by_rows(e, reduce, position, extent, neutral)
+    return _either(
+        e, lambda: condition, neutral,
+        lambda: _in_sequence(e, reduce, position, extent, neutral),
+        lambda: _by_rows(e, reduce, position, extent, neutral),
+    )  # fmt: skip
+
+
+def _either(
+    e: Emitter, condition: Callable[[], imp.Expr], neutral: Values,
+    then: Callable[[], list[imp.Expr]], otherwise: Callable[[], list[imp.Expr]],
+) -> list[imp.Expr]:  # fmt: skip
+    """What one of two ways gives, as a condition says that holds before them."""
     state = [e.mutable(value.dtype, value) for value in neutral]
     branches = []
-    for way in (_in_sequence, _by_rows):
+    for way in (then, otherwise):
         with e.level() as statements:
-            for var, value in zip(state, way(e, reduce, position, extent, neutral), strict=True):
+            for var, value in zip(state, way(), strict=True):
                 e.emit(imp.Assign(var, value))
         branches.append(tuple(statements))
-    e.emit(imp.If(condition, branches[0], branches[1]))
+    e.emit(imp.If(condition(), branches[0], branches[1]))
     return list(state)
 
 
@@ -282,16 +294,11 @@ def grains(
         return _in_order(e, reduce, begin, end, neutral)
     if not (e.in_tile and _may_be_few(e, reduce, end)):
         return _in_lanes(e, reduce, begin, end, neutral)
-    state = [e.mutable(value.dtype, value) for value in neutral]
-    branches = []
-    for way in (_few, _in_lanes):
-        with e.level() as statements:
-            for var, value in zip(state, way(e, reduce, begin, end, neutral), strict=True):
-                e.emit(imp.Assign(var, value))
-        branches.append(tuple(statements))
-    few = machine("<=", e.declare(machine("-", end, begin)), imp.integer(FEW))
-    e.emit(imp.If(few, branches[0], branches[1]))
-    return list(state)
+    return _either(
+        e, lambda: machine("<=", e.declare(machine("-", end, begin)), imp.integer(FEW)), neutral,
+        lambda: _few(e, reduce, begin, end, neutral),
+        lambda: _in_lanes(e, reduce, begin, end, neutral),
+    )  # fmt: skip
 
 
 def _may_be_few(e: Emitter, reduce: fun.Reduce, end: imp.Expr) -> bool:
