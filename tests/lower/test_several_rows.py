@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lower.harness import agree, compiled, run
+from lower.row_programs import EXTREMES, LAYER
 
 from weft.fun.parse import parse
 from weft.imp.check import check
@@ -14,34 +15,6 @@ from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
 
 RNG = np.random.default_rng(13)
-
-LAYER = """program layer(a: f32[n, m], x: f32[m], b: f32[n]) sizes n, m {
-  let y: f32[n] = kernel (i < n) {
-    let s: f32 = reduce (; j < m) from -0.0_f32 {
-      let p: f32 = a[i, j]
-      let q: f32 = x[j]
-      let r: f32 = multiply(p, q)
-      in r
-    } with (l: f32, k: f32) { let t: f32 = add(l, k) in t }
-    let c: f32 = b[i]
-    let u: f32 = add(s, c)
-    let v: f32 = FUNCTION(u, 0.0_f32)
-    in v
-  }
-  in y
-}"""
-
-EXTREMES = """program extremes(x: f64[k, n, m]) sizes k, n, m {
-  let low: f64[k, n], high: f64[k, n] = reduce (h < k, i < n; j < m) from +inf_f64, -inf_f64 {
-    let p: f64 = x[h, i, j]
-    in p, p
-  } with (a: f64, b: f64, c: f64, d: f64) {
-    let e: f64 = minimum(a, c)
-    let f: f64 = maximum(b, d)
-    in e, f
-  }
-  in low, high
-}"""
 
 TILES = """program tiles(x: f32[n], y: f32[n]) sizes n derived t = floordiv(n + 4095, 4096) {
   let s: f32[t] = kernel (i < t) {
