@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import holds
-from weft.lower import gpu_groups, kernels, reductions
+from weft.lower import gpu_groups, kernels, reductions, versions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
-from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly, product
+from weft.sizes import ONE, ZERO, Poly, Size, product
 
 if TYPE_CHECKING:
     from weft.lower.gpu import Host
@@ -43,7 +43,7 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     -------
     Size or None
         1 where it is left to one item for each index, since there are too few rows; 0 where it is
-        not; None where the kernel is another, and nothing has been launched.
+        not; None where the kernel is another, or never has as many rows, and nothing is launched.
     """
     position = gpu_groups.reduction_of(kernel)
     if position is None or not host.is_sized(product(r.extent for r in kernel.space)):
@@ -53,8 +53,10 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     *outer, last = kernel.space
     if not _are_beside(kernel.body.statements[:position], reduce, kernel.space):
         return None
-    blocks = _derive(host, "floordiv", last.extent + (LANES - 1), as_poly(LANES))
-    alone = _are_few(host, last.extent)
+    blocks = versions.ceil(host, last.extent, LANES)
+    alone = versions.below(host, last.extent, LANES)
+    if alone == ONE:
+        return None
     k = host.kernel_emitter()
     item = host.unit.integer("item")
     with ExitStack() as scopes:
@@ -73,16 +75,6 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     items = product(r.extent for r in outer) * blocks
     host.add(k, "lanes", item, items * (1 - alone), 1)
     return alone
-
-
-def _are_few(host: Host, rows: Size) -> Size:
-    """1 where there are fewer rows than lanes, else 0."""
-    times = _derive(host, "floordiv", as_poly(LANES - 1), _derive(host, "max", rows, ONE))
-    return _derive(host, "floordiv", times + (LANES - 1), as_poly(LANES))
-
-
-def _derive(host: Host, operation: Any, left: Size, right: Size) -> Size:
-    return host.derive(Derived(host.unit.fresh("lanes."), operation, left, right))
 
 
 def _are_beside(
