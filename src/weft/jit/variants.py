@@ -27,6 +27,7 @@ from weft.fun import nodes as fun
 from weft.io.held import share_memory
 from weft.jit.arguments import Origin
 from weft.launch import CPU, INTERPRETER, Computation, Direct, direct, have_compiler, target
+from weft.launch.boxes import run_on
 from weft.records import dataclass
 from weft.runtime import built
 from weft.sizes import Derived, Fact
@@ -154,7 +155,7 @@ def launch(
     where = target(current)
     if where != INTERPRETER and len(current.devices) == 1:
         try:
-            return execute.run_on(computation, sizes, inputs, out, current, where)
+            return run_on(computation, sizes, inputs, out, current, where)
         except MemoryLimitError:
             pass  # in boxes then
     return execute.run(computation, sizes, inputs, out)

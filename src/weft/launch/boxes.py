@@ -1,0 +1,262 @@
+"""A computation on one device or in boxes: which is quicker, and the plans of boxes, kept.
+
+What fits a device's memory runs there in core, or in boxes where these overlap copies with
+kernels; what does not fit is planned in boxes, along one axis or in panels along two. Parts
+that no device can do in boxes run on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.config import Settings, settings
+from weft.errors import MemoryLimitError
+from weft.fun import nodes as fun
+from weft.launch.computation import Computation
+from weft.launch.device import CPU, device_limit, host_threads, target
+from weft.ops.dtypes import DType
+from weft.plan.protocols import Sink, Source
+from weft.runtime.memory import host_pool
+
+# The compiler, the planner and files are imported when they are first needed, so that
+# `import weft` stays quick.
+if TYPE_CHECKING:
+    from weft.plan.nodes import Plan
+    from weft.plan.setting import Processor
+
+NDArray: TypeAlias = npt.NDArray[Any]
+Value: TypeAlias = Any
+
+_WORTH_BOXES = 2 << 20  # bytes of inputs that may be quicker in boxes
+_PLANS = 16  # of a computation, that are kept
+
+
+def addressable(computation: Computation, inputs: Sequence[Any]) -> list[NDArray] | None:
+    """The inputs as addressable memory; None where one must be read into buffers."""
+    arrays = []
+    for value, param in zip(inputs, computation.program.params, strict=True):
+        if isinstance(value, Source):
+            value.check()
+            value = value.direct()
+            if value is None:
+                return None
+        elif not isinstance(value, np.ndarray):
+            value = np.asarray(value, param.type.dtype.numpy)
+        arrays.append(value)
+    return arrays
+
+
+def run_on(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[NDArray],
+    out: Sequence[NDArray | None] | None,
+    current: Settings,
+    where: str,
+) -> list[Value]:
+    """Run on arrays in memory, on one device: in core, or in boxes where that is quicker.
+
+    Raises
+    ------
+    MemoryLimitError
+        When results and temporaries do not fit the limit.
+    """
+    if where != CPU:
+        from weft.launch.packed import packed_call
+
+        packed = packed_call(computation, sizes, inputs, out)
+        if packed is not None:
+            return packed.call(_run_part, inputs, out)
+    if where != CPU and out is None and current.slots != 1:
+        plan = _quicker_in_boxes(computation, sizes, inputs, current)
+        if plan is not None:
+            from weft.runtime.executor import execute
+
+            return [np.asarray(value) for value in execute(plan, pool=host_pool())]
+    return computation.run_in_core(sizes, inputs, out, current, where)
+
+
+def _quicker_in_boxes(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
+    current: Settings,
+) -> Plan | None:  # fmt: skip
+    """A plan whose boxes overlap on a device; None where one run is predicted to be quicker.
+
+    It is one stage: what several give each other would go by the host.
+    """
+    plain = all(array.flags.carray and array.dtype.isnative for array in inputs)
+    if not plain or sum(array.nbytes for array in inputs) < _WORTH_BOXES:
+        return None
+    try:
+        plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
+    except MemoryLimitError:
+        return None  # in core, this is refused by name
+    if len(plan.stages) != 1 or plan.stages[0].code.device is None:
+        return None
+    return plan if plan.stages[0].boxes.count > 1 else None
+
+
+def run_in_boxes(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None, current: Settings,
+) -> list[Value]:  # fmt: skip
+    """Run a computation in boxes."""
+    from weft.runtime.executor import execute
+
+    arrays = addressable(computation, inputs)
+    plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
+    on_device = any(
+        stage.code.device is not None or (stage.shares and arrays is not None)
+        for stage in plan.stages
+    )
+    pool = host_pool() if on_device else None  # results come from where they do in core
+    results = [np.asarray(value) for value in execute(plan, pool=pool)]
+    for k, given in enumerate(out or ()):
+        if given is not None:
+            np.copyto(given, results[k], casting="no")
+            results[k] = given
+    return results
+
+
+def _run_part(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None = None,
+) -> list[Value]:  # fmt: skip
+    """Run a part of a call on the device: in core, or in boxes if it has to."""
+    current = settings()
+    try:
+        return run_on(computation, sizes, inputs, out, current, target(current))
+    except MemoryLimitError:
+        return run_in_boxes(computation, sizes, inputs, out, current)
+
+
+def plan_of(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    sinks: Sequence[Sink | None],
+    current: Settings,
+) -> Plan:
+    """How the computation is streamed through boxes."""
+    from weft.launch.stage import processors
+
+    for name in current.devices:
+        device_limit(name, current)  # from now on, also if the plan is one that was kept
+    spread = processors(current)
+    key = _plan_key(computation, sizes, inputs, sinks, current, spread)
+    plan = computation.plans.get(key) if key is not None else None
+    if plan is None:
+        planned_for = inputs if key is None else [_without_memory(value) for value in inputs]
+        plan = _planned(computation, sizes, planned_for, sinks, current, spread)
+        if key is not None:
+            while len(computation.plans) >= _PLANS:
+                computation.plans.pop(next(iter(computation.plans)))
+            computation.plans[key] = plan
+    named = zip(computation.program.params, inputs, strict=True)
+    return replace(plan, inputs={p.name: _as_array(v, p.type.dtype) for p, v in named})
+
+
+def _plan_key(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    sinks: Sequence[Sink | None],
+    current: Settings,
+    spread: Sequence[Processor],
+) -> Any:
+    """What decides about a plan of arrays in memory on other devices; None for another.
+
+    A call that is repeated is not planned again, which would take longer than many a call.
+    """
+    if current.devices == (CPU,) or any(sink is not None for sink in sinks):
+        return None
+    if any(isinstance(value, Source) for value in inputs):
+        return None
+    lie = tuple(getattr(value, "strides", None) for value in inputs)
+    devices = tuple((p.device, p.kind, p.threads, p.limit) for p in spread)
+    return tuple(sizes.items()), lie, current, devices
+
+
+def _without_memory(value: Any) -> Any:
+    """What a plan knows of an array: its shape, dtype and strides. (A kept plan keeps no data.)"""
+    if not isinstance(value, np.ndarray):
+        return value
+    return np.lib.stride_tricks.as_strided(np.empty(1, value.dtype), value.shape, value.strides)
+
+
+def _planned(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    sinks: Sequence[Sink | None],
+    current: Settings,
+    spread: Sequence[Processor],
+) -> Plan:
+    from weft.launch.stage import stage_code
+    from weft.plan.planner import plan_program
+
+    threads = host_threads(current)
+    where = target(current)
+    unlike = not all(processor.is_host for processor in spread)
+    on = next((p.device for p in spread if not p.is_host), where) if unlike else where
+    program = computation.streamed(sizes, threads, on, bool(spread))
+    code = partial(stage_code, current=current, where=where, threads=threads)
+    pairs = zip(program.params, inputs, strict=True)
+    named = {p.name: _as_array(value, p.type.dtype) for p, value in pairs}
+    on_device = device_limit(where, current)
+    try:
+        return plan_program(
+            program, sizes, named, sinks, current.limit, threads, code,
+            device_limit=on_device, processors=spread,
+        )  # fmt: skip
+    except MemoryLimitError:
+        if on_device is None or spread or any(isinstance(v, Source) for v in named.values()):
+            raise
+        found = _in_panels(program, sizes, named, sinks, current, code, on_device)
+        if found is not None:
+            return found
+        if not computation.on_host_too:
+            raise
+    from weft.launch.apart import compile_apart
+
+    on_cpu = partial(stage_code, current=current, where=CPU, threads=threads)
+    return plan_program(
+        program, sizes, named, sinks, current.limit, threads, code, device_limit=on_device,
+        apart=partial(compile_apart, run=_run_part, on_cpu=on_cpu),
+    )  # fmt: skip
+
+
+def _in_panels(
+    program: fun.Program, sizes: Mapping[str, int], named: Mapping[str, Any],
+    sinks: Sequence[Sink | None], current: Settings, code: Any, on_device: int,
+) -> Plan | None:  # fmt: skip
+    """The program cut along two axes, for a device; None where that does not help."""
+    from weft.launch.panels import plan_panels
+    from weft.plan.planner import plan_program
+
+    threads = host_threads(current)
+
+    def inner(part: fun.Program, known: Mapping[str, int], arrays: Mapping[str, NDArray]) -> Plan:
+        results: list[Sink | None] = [None] * len(part.body.results)
+        return plan_program(
+            part, known, arrays, results, current.limit, threads, code, device_limit=on_device
+        )
+
+    def outer(panel: Any, most: int) -> Plan:
+        return plan_program(
+            program, sizes, named, sinks, current.limit, threads, panel,
+            box_bytes=most, small=on_device // 8,
+        )  # fmt: skip
+
+    touched = sum(np.asarray(value).nbytes for value in named.values())
+    return plan_panels(program, touched, outer, inner)
+
+
+def _as_array(value: Any, dtype: DType) -> Any:
+    return value if isinstance(value, np.ndarray | Source) else np.asarray(value, dtype.numpy)
