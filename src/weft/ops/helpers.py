@@ -2,8 +2,8 @@
 
 Written once for all dialects in a small template language: `@T` is the dtype's type, `@U`
 its unsigned counterpart, `@W` an unsigned type of at least 32 bits, `@R` the real type,
-`@B` the width in bits, `@s` the dtype's name, `@constant(` asks whether the compiler knows a
-value (0 in dialects that cannot tell), and `@name(` calls a function of <math.h>.
+`@B` the width in bits, `@s` the dtype's name, `@r` the real one's, `@constant(` asks whether the
+compiler knows a value (0 in dialects that cannot tell), and `@name(` calls a function of <math.h>.
 """
 
 from __future__ import annotations
@@ -175,6 +175,19 @@ _FLOAT = {
     r = r == 0 ? @copysign((@T)0, b) : (b < 0) != (r < 0) ? r + b : r;
     return r;""",
     ),
+    # By bits: of `c ? a : b`, compilers load what one side alone needs where it is needed, and
+    # have no vector form of such loads of every second element.
+    "choose": (
+        "f",
+        "@T(@Y c, @T a, @T b)",
+        """
+    @W x, y;
+    __builtin_memcpy(&x, &a, sizeof x);
+    __builtin_memcpy(&y, &b, sizeof y);
+    y ^= (x ^ y) & -(@W)c;
+    __builtin_memcpy(&b, &y, sizeof b);
+    return b;""",
+    ),
     "logaddexp": (
         "f",
         "@T(@T a, @T b)",
@@ -223,6 +236,27 @@ _COMPLEX = {
     size = r * ratio + i;
     return __builtin_complex(ratio / size, -1 / size);""",
     ),
+    # Scaled by powers of two, so that squares neither overflow nor vanish; in float64 there is no
+    # need to for float32's. Without branches, unlike hypot, so that loops vectorise.
+    "abs": (
+        "c",
+        "@R(@T a)",
+        """
+    double r = __builtin_fabs(__real__ a), i = __builtin_fabs(__imag__ a), most = r > i ? r : i;
+    int small = sizeof(@R) > 4 && most < 0x1p-480, large = sizeof(@R) > 4 && most > 0x1p480;
+    double up = small ? 0x1p600 : large ? 0x1p-600 : 1;
+    double down = small ? 0x1p-600 : large ? 0x1p600 : 1;
+    double x = r * up, y = i * up, size = __builtin_sqrt(x * x + y * y) * down;
+    double infinite = __builtin_inf();
+    return (@R)((r == infinite) | (i == infinite) ? infinite : size); /* beside a NaN too */""",
+    ),
+    "where": (
+        "c",
+        "@T(@Y c, @T a, @T b)",
+        """
+    return __builtin_complex(weft_choose_@r(c, __real__ a, __real__ b),
+                             weft_choose_@r(c, __imag__ a, __imag__ b));""",
+    ),
     "isnan": (
         "c",
         "@Y(@T a)",
@@ -246,7 +280,7 @@ _COMPLEX = {
         "c",
         "@T(@T a)",
         """
-    @R r = __real__ a, i = __imag__ a, size = @hypot(r, i);
+    @R r = __real__ a, i = __imag__ a, size = weft_abs_@s(a);
     @R rinf = (r == r) & (r - r != 0), iinf = (i == i) & (i - i != 0);
     if (size == 0)
         return 0;
@@ -350,7 +384,8 @@ def _expand(text: str, dialect: Dialect, dtype: DType) -> str:
         ("@T", dtype), ("@U", UNSIGNED.get(dtype, dtype)), ("@W", wide), ("@R", dtype.real),
     ):  # fmt: skip
         text = text.replace(key, type_name(dialect, value))
-    return text.replace("@B", str(8 * dtype.itemsize)).replace("@s", dtype.value)
+    text = text.replace("@s", dtype.value).replace("@r", dtype.real.value)
+    return text.replace("@B", str(8 * dtype.itemsize))
 
 
 @cache

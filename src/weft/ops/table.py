@@ -195,13 +195,10 @@ def _absolute(dialect: Dialect, dtype: DType) -> str:
     match dtype.kind:
         case "b" | "u":
             return "{0}"
-        case "i":
-            return f"weft_abs_{dtype}({{0}})"
         case "f":
             return f"{call_name(dialect, 'fabs', dtype)}({{0}})"
         case _:
-            hypot = call_name(dialect, "hypot", dtype)
-            return f"{hypot}(__real__ {{0}}, __imag__ {{0}})"
+            return f"weft_abs_{dtype}({{0}})"
 
 
 def _scaled_log(base: str, scale: str) -> Callable[[Dialect, DType], str]:
@@ -343,7 +340,8 @@ def _logical_rows() -> Iterable[Operation]:
     left, right = _by_kind(iu="weft_shift_left_@({0}, {1})"), "weft_shift_right_@({0}, {1})"
     yield _row("bitwise_left_shift", 2, "iu", np.left_shift, left)
     yield _row("bitwise_right_shift", 2, "iu", np.right_shift, _by_kind(iu=right))
-    yield _row("where", 3, "biufc", evaluate.select, _by_kind(biufc="({0} ? {1} : {2})"))
+    either = _by_kind(biuf="({0} ? {1} : {2})", c="weft_where_@({0}, {1}, {2})")
+    yield _row("where", 3, "biufc", evaluate.select, either)
 
 
 def _part_rows() -> Iterable[Operation]:
