@@ -52,6 +52,11 @@ def test_numbers_of_boxes_that_are_tried() -> None:
     assert slots_to_try(128, 40) == [40]
 
 
+def test_a_stage_of_no_coordinates_takes_no_time() -> None:
+    assert slots_to_try(None, 0) == [1]
+    assert seconds(Work(0, 0, 0, 1), GPU, 1) == 0
+
+
 def test_launches_are_counted() -> None:
     one = launches.Launch("k", as_poly(1), 1, (), ())
     n = Poly.var("n")

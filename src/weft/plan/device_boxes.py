@@ -117,7 +117,7 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
     touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
     host = work.boxes * (rates.box + work.launches * rates.launch)
     slots = min(slots, work.boxes)
-    if slots == 1:
+    if slots <= 1:  # no box is beside another; nothing at all, where there is none
         return into + touched + out + host
     copies = max(into, out, (into + out) / min(slots, rates.engines))
     alone = (into + touched + out) / work.boxes  # what nothing is beside: the ends of the queue
@@ -141,4 +141,4 @@ def counts(total: int, unit: int, least: int) -> Iterator[int]:
 def slots_to_try(wanted: int | None, boxes: int) -> Sequence[int]:
     """How many boxes may be in flight, of so many."""
     tried = SLOTS if wanted is None else (wanted,)
-    return sorted({min(slots, boxes) for slots in tried})
+    return sorted({max(min(slots, boxes), 1) for slots in tried})
