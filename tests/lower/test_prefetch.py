@@ -14,9 +14,10 @@ from weft.imp import nodes as imp
 from weft.imp.check import check
 from weft.lower import fetching, past_caches
 from weft.lower.fetching import Fetching
-from weft.lower.prefetch import AHEAD
 from weft.lower.segment import integers, lower_program
 from weft.mem.introduce import introduce
+
+AHEAD = 1 << 13
 
 SUM = """program sum(x: f32[n], k: i64[n], v: f32[n]) sizes n {
   let r: f32 = reduce (; i < n) from 0.0_f32 {
@@ -69,7 +70,7 @@ COLUMNS = """program columns(x: f32[n, m]) sizes n, m {
 @pytest.fixture(autouse=True)
 def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor that gains by it."""
-    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(True, 1))
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(AHEAD, 1))
 
 
 class Recorder(interpret._Run):
@@ -170,6 +171,29 @@ def test_rows_apart_are_followed_from_end_to_beginning(m: int) -> None:
     assert {at for at in begun if at < (n - 1) * pitch + m} <= set(run.asked[matrix])
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "rows"])
+@pytest.mark.parametrize("m", [96, 640])
+def test_rows_side_by_side_go_on_in_the_next_ones(
+    layout: str, m: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four at once share the bytes; behind a row's end comes what is four rows further."""
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(1 << 11, 4))
+    n, pitch = 8, m if layout == "contiguous" else 1024
+    layouts, stride = ({}, {}) if pitch == m else ({"a": "rows"}, {"a.stride0": pitch})
+    a, x = np.zeros((n, pitch), np.float32), np.zeros(m, np.float32)
+    run = recorded(ROWS, [a, x], 4 * n, layouts, n=n, m=m, **stride)
+    matrix, vector = pointer_of(run, 0), pointer_of(run, 1)
+    assert vector not in run.asked
+    share = min(m, (1 << 11) // 4 // 4)
+    wanted = [row * pitch + column for row in range(n) for column in range(share, m, 16)]
+    wanted += [row * pitch + column for row in range(4, n + 4) for column in range(0, share, 16)]
+    whole = m // 64 * 64  # what is left of a row is asked for by nobody
+    begun = {row * pitch + column for row in range(n) for column in range(0, whole, 16)}
+    assert set(run.asked[matrix]) <= set(wanted)
+    assert begun - run.late[matrix] == begun & set(run.asked[matrix])
+    assert len(run.asked[matrix]) == n * whole // 16
+
+
 def test_of_a_stencil_the_row_furthest_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past_caches, "LARGE", 1 << 12)
     n, m = 4, 1024
@@ -193,5 +217,19 @@ def test_columns_ask_for_later_rows(layout: str) -> None:
 
 
 def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(False, 4))
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(0, 4))
     assert not sums("x[i]", 8192).asked
+
+
+@pytest.mark.parametrize(
+    ("text", "vector", "expected"),
+    [
+        ("vendor_id\t: GenuineIntel\nflags\t: avx2 avx512f", 64, Fetching(1 << 11, 4)),
+        ("vendor_id\t: GenuineIntel\nflags\t: avx2", 32, Fetching(1 << 11, 4)),
+        ("vendor_id\t: AuthenticAMD\nflags\t: avx2 avx512f", 64, Fetching(1 << 13, 1)),
+        ("vendor_id\t: AuthenticAMD\nflags\t: avx2", 32, Fetching(0, 4)),
+        ("", 16, Fetching(1 << 13, 1)),
+    ],
+)
+def test_how_far_ahead_is_by_the_processor(text: str, vector: int, expected: Fetching) -> None:
+    assert fetching.of_processor(text, vector) == expected

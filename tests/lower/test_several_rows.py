@@ -38,7 +38,7 @@ SHAPES = [(1, 5), (4, 0), (7, 64), (8, 1023), (9, 1025), (133, 4099), (1000, 3),
 @pytest.fixture
 def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor that fetches four runs of memory at once."""
-    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(False, 4))
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(0, 4))
 
 
 @pytest.mark.parametrize("function", ["maximum", "pow"])
@@ -59,7 +59,7 @@ def test_rows_have_the_bits_that_they_have_alone(function: str) -> None:
 def test_bits_do_not_depend_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     program, results = parse(LAYER.replace("FUNCTION", "maximum")), []
     a, x, b = (RNG.standard_normal(s).astype(np.float32) for s in ((21, 3001), 3001, 21))
-    for found in (Fetching(True, 1), Fetching(False, 2), Fetching(False, 4)):
+    for found in (Fetching(1 << 13, 1), Fetching(0, 2), Fetching(0, 4), Fetching(1 << 11, 4)):
         monkeypatch.setattr(fetching, "fetching", lambda found=found: found)
         segment = compiled(program)
         assert segment.source.count("float lane") == (found.runs if found.runs > 1 else 0) + 2

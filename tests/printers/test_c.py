@@ -52,7 +52,7 @@ PROGRAMS = {"map": MAP, "sum": SUM, "gradient": GRADIENT}
 def test_text(
     name: str, golden: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(True, 1))
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(1 << 13, 1))
     lowered, *_ = lower_program(short_circuit(introduce(parse(PROGRAMS[name]))), "entry")
     text = print_program(lowered, (2, 36))
     golden(show(lowered) + "\n" + text[text.index("struct closure") if name != "sum" else 0 :])

@@ -62,9 +62,12 @@ class Lanes:
         prefetcher: Prefetcher | None = None,
     ) -> None:
         """Combines the elements start <= i < start + size into the lanes."""
-        accumulate(
-            self.e, [(self, None)], lambda _, index: element(index), start, size, prefetcher
-        )
+
+        def ask(_: None, first: imp.Expr) -> None:
+            if prefetcher is not None:
+                prefetcher.part(first, LANES)
+
+        accumulate(self.e, [(self, None)], lambda _, index: element(index), start, size, ask)
 
     def few(
         self, element: Callable[[imp.Expr], list[imp.Expr]], start: imp.Expr, size: imp.Expr
@@ -129,9 +132,12 @@ def accumulate(
     element: Callable[[Row, imp.Expr], list[imp.Expr]],
     start: imp.Expr,
     size: imp.Expr,
-    prefetcher: Prefetcher | None = None,
+    ask: Callable[[Row, imp.Expr], None],
 ) -> None:
-    """Combines the elements start <= i < start + size of each row into its own lanes."""
+    """Combines the elements start <= i < start + size of each row into its own lanes.
+
+    `ask` is told where each 64 of a row begin.
+    """
     width = imp.integer(LANES)
 
     def block(first: imp.Expr, count: imp.Expr) -> None:
@@ -145,8 +151,8 @@ def accumulate(
     end = e.declare(machine("+", start, whole))
     var = e.unit.integer("i")
     with e.loop(var, start, end, step=LANES, hoist=True):
-        if prefetcher is not None:
-            prefetcher.part(var, LANES)
+        for _, row in rows:
+            ask(row, var)
         block(var, width)
     block(end, e.declare(machine("-", size, whole)))
 

@@ -2,9 +2,10 @@
 
 A processor fetches ahead by itself where a loop reads on and on. A loop that is done in parts,
 with something else between them (a grain's lanes folded, a block written past the caches),
-starts afresh with every part, and again at every page: there, what it will read 8 KiB later
-is asked for in each part. Rows that do not lie one after another are followed from the end of
-one to the beginning of the next. Not every processor gains by it (`weft.lower.fetching`).
+starts afresh with every part, and again at every page: there, what it will read some KiB later
+is asked for in each part. Rows that do not lie one after another, or are read side by side, are
+followed from the end of one to the beginning of the next. How far ahead is best, and whether it
+gains at all, is the processor's (`weft.lower.fetching`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from weft.mem.nodes import MemArray
 from weft.records import dataclass
 from weft.sizes import ONE, Poly, Size
 
-AHEAD = 1 << 13  # bytes on their way, of all streams: what memory's latency takes to fill
-LEAST = 1 << 10  # of each
 LINE = 64  # bytes
 MOST = 8  # streams: of more, none
 WRITTEN_OUT = 8  # lines of a part that are asked for without a loop
@@ -33,7 +32,7 @@ WRITTEN_OUT = 8  # lines of a part that are asked for without a loop
 class Stream:
     """Elements of an array that follow the lane: the one at `base` where the lane is 0.
 
-    `following` is where it is one row later, where that is not just behind the row's end.
+    `following` is where it is in the next row, where that is not just behind the row's end.
     """
 
     array: MemArray
@@ -52,12 +51,17 @@ class Prefetcher:
         The innermost index.
     outer : str or None
         The index of the loop around it, if there is one.
+    rows : int
+        How many of its rows are read side by side.
     """
 
-    def __init__(self, e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> None:
+    def __init__(
+        self, e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None, rows: int = 1
+    ) -> None:
         self.e, self.extent = e, lane.extent
         ahead = fetching.fetching().ahead
-        self.streams = streams(e, body, lane, outer) if ahead else []
+        self.streams = streams(e, body, lane, outer, rows) if ahead else []
+        self.share = ahead // max(1, rows * len(self.streams))  # bytes of each stream and row
 
     def part(self, first: imp.Expr, count: int) -> None:
         """Asks for what is read some way after the `count` indices from `first` on."""
@@ -68,8 +72,7 @@ class Prefetcher:
         """Asks for what the `count` indices from `first` on read when `row` is some more."""
         e = self.e
         for stream in self.streams:
-            size = stream.array.dtype.itemsize
-            share = imp.integer(AHEAD // len(self.streams) // size)
+            share = imp.integer(self.share // stream.array.dtype.itemsize)
             rows = e.declare(machine("/", share, e.declare(machine("max", imp.ONE, count))))
             rows = e.declare(machine("max", imp.ONE, rows))
             further = e.declare(machine("*", rows, e.named(stream.base.coefficient(row))))
@@ -78,8 +81,7 @@ class Prefetcher:
 
     def _address(self, stream: Stream, first: imp.Expr) -> imp.Expr:
         e = self.e
-        bytes_ = max(AHEAD // len(self.streams), LEAST)
-        distance: imp.Expr = imp.integer(bytes_ // stream.array.dtype.itemsize)
+        distance: imp.Expr = imp.integer(self.share // stream.array.dtype.itemsize)
         if stream.following is None:
             return machine("+", e.poly(stream.base), machine("+", first, distance))
         extent = e.named(self.extent)
@@ -108,7 +110,9 @@ def around(e: Emitter, lane: str) -> str | None:
     return next((name for name in reversed(e.ranges) if name != lane), None)
 
 
-def streams(e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> list[Stream]:
+def streams(
+    e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None, rows: int = 1
+) -> list[Stream]:
     """The streams of a body: of reads that differ by constants, the one furthest ahead."""
     known = e.ranges.keys() | e.unit.sizes
     furthest: dict[tuple[fun.Var, tuple[Size, ...]], tuple[int, ...]] = {}
@@ -132,7 +136,7 @@ def streams(e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None) -> l
         if outer is not None:
             if base.degree(outer) != 1:  # the same in every row: it stays in the cache
                 continue
-            if base.coefficient(outer) != lane.extent:
-                following = base.substitute({outer: Poly.var(outer) + 1})
+            if rows > 1 or base.coefficient(outer) != lane.extent:
+                following = base.substitute({outer: Poly.var(outer) + rows})
         found.append(Stream(memory(array), base, following))
     return found if len(found) <= MOST else []

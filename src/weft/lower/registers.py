@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from functools import cache
 
+from weft.lower import processor
 from weft.records import dataclass
 
 
@@ -41,11 +42,7 @@ def registers() -> Registers:
     """Those of the processor that this runs on."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return Registers(32, 16)
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-            text = file.read(16384)
-    except OSError:
-        return Registers(16, 32)
+    text = processor.described()
     if " avx512f " in text:
         return Registers(32, 64)
-    return Registers(16, 32 if " avx2 " in text else 16)
+    return Registers(16, 32 if " avx2 " in text or not text else 16)

@@ -19,7 +19,7 @@ from weft.lower import fetching, operators, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.lanes import Lanes, accumulate, is_short
-from weft.lower.prefetch import streams
+from weft.lower.prefetch import Prefetcher, streams
 from weft.lower.reductions import Counter, each_grain
 from weft.lower.rows import LANES
 from weft.lower.unit import memory
@@ -163,13 +163,19 @@ class _Rows:
             e.bind(r.index.name, index)
             return scalar_results(e, self.reduce.body)
 
+        def ask(row: Mapping[str, imp.Expr], first: imp.Expr) -> None:
+            self._see(row)
+            prefetcher.part(first, LANES)
+
         counters = [Counter(e, operator, neutral) for _ in self.known]
+        lane = self.kernel.space[-1].index.name
         with (
             e.index(r.index.name, imp.ZERO, ZERO, r.extent),
             each_grain(e, imp.ZERO, self.extents[0]) as (start, size),
         ):
+            prefetcher = Prefetcher(e, self.reduce.body, r, lane, len(self.known))
             lanes = [Lanes(e, operator, neutral) for _ in self.known]
-            accumulate(e, list(zip(lanes, self.known, strict=True)), element, start, size)
+            accumulate(e, list(zip(lanes, self.known, strict=True)), element, start, size, ask)
             for counter, own in zip(counters, lanes, strict=True):
                 counter.push(own.total())
         return [counter.total() for counter in counters]
