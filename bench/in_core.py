@@ -67,7 +67,7 @@ def run(
         program = programs.load(name)
         inputs = program.inputs(scale)
         contenders = build(program, inputs, wanted)
-        times = measure.alternate(contenders, rounds)
+        times = measure.alternate(contenders, rounds, awake=True)
         rows.append(row(program, inputs, times, wanted))
         del inputs, contenders
     header = ["program", *(label(c) for c in CONTENDERS if c in wanted), "best peer", "C", "GiB/s"]

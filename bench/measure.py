@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 ROUNDS = 9
 LEAST_ROUNDS = 5
 PAUSE = 0.02
-"""Seconds before each call: OpenMP's threads spin for milliseconds after a region has ended, and
-would take the processors from whoever comes next."""
+"""Seconds before each call, and again while threads of this process still run."""
+PAUSES = 25  # at most
 SLOW = 8.0
 """A contender this many times slower than the fastest runs in `LEAST_ROUNDS` rounds alone."""
 
@@ -38,6 +38,19 @@ class Times:
         return max(known) / min(known)
 
 
+def settle() -> None:
+    """Wait until no thread of this process runs.
+
+    OpenMP's spin for milliseconds after a region has ended, OpenBLAS's for 100 after a product;
+    they would take the processors from whoever comes next.
+    """
+    for _ in range(PAUSES):
+        before = time.process_time()
+        time.sleep(PAUSE)
+        if time.process_time() - before < PAUSE / 10:
+            return
+
+
 def timed(function: Callable[[], object]) -> float:
     """Seconds of one call; its result dies outside the clock."""
     start = time.perf_counter()
@@ -49,16 +62,19 @@ def timed(function: Callable[[], object]) -> float:
 
 def alternate(
     contenders: Mapping[str, Callable[[], object]], rounds: int = ROUNDS,
-    before: Callable[[str], object] = lambda name: None,
+    before: Callable[[str], object] = lambda name: None, awake: bool = False,
 ) -> Times:  # fmt: skip
     """Warm every contender up, then time them in turn, each round beginning with another.
 
-    `before` is called before each, outside the clock.
+    `before` is called before each, outside the clock. `awake`: each is timed just after a call
+    of its own, when its threads still run if they ever do so.
     """
 
     def once(name: str) -> float:
         before(name)
-        time.sleep(PAUSE)
+        settle()
+        if awake:
+            contenders[name]()
         return timed(contenders[name])
 
     names = list(contenders)
