@@ -204,7 +204,9 @@ class Computation:
     ) -> Ready:  # fmt: skip
         choices = self.artifacts.choices
         decided = (
-            decide(choices, values, optimise) if where == CPU else for_device(choices, values)
+            decide(choices, values, optimise)
+            if where == CPU
+            else for_device(choices, values, optimise)
         )
         key = (decided, optimise, where, *layouts.items(), *donated)
         compiled = self._compiled.get(key)
@@ -270,7 +272,7 @@ class Computation:
         decided = (
             decide(choices, values, "no-time-tiles")
             if where == CPU
-            else for_device(choices, values)
+            else for_device(choices, values, "no-time-tiles")
         )
         if spread:
             decided = whole_columns(choices, decided, values)

@@ -170,7 +170,8 @@ class DeviceStage:
 
     def launches(self, values: Mapping[str, Any]) -> int:
         """How many kernels a box launches."""
-        return launches.count(self.segment.steps, values)
+        is_processor = self._loaded.device.is_processor
+        return launches.count(self.segment.steps, {**values, launches.PROCESSOR: is_processor})
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a run besides its arguments."""
@@ -298,7 +299,7 @@ def stage_code(
     if calls or where == INTERPRETER:
         return CallStage.of(program) or InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
-    if is_cpu(where) and "no-time-tiles" not in current.optimise.split():
+    if "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
     segment = segment_of(program, named, current.optimise, dialect_of(where))
     if segment.dialect == "c" and not have_compiler():

@@ -36,6 +36,7 @@ from weft.lower import (
     gpu_products,
     gpu_scans,
     gpu_scatters,
+    gpu_time_tiles,
     kernels,
     parts,
     reductions,
@@ -95,18 +96,19 @@ class Host:
         self.pending: list[str] = []  # scalars that the sequential code has computed
         self.switches: dict[str, Size] = {}  # scalars that the host computes, see `_switches`
         for name in integers(memory_program):
-            self._host_integer(name)
+            self.host_integer(name)
         self.e.bind(THREAD, imp.ZERO)  # sequential code has the first item's memory
 
-    def _host_integer(self, name: str, dtype: DType = DType.I64) -> None:
+    def host_integer(self, name: str, dtype: DType = DType.I64) -> None:
+        """The integer `name`, which the host knows here."""
         var = self.unit.var("n", dtype)
         self.names[var.name] = name
         self.e.bind(name, var)
 
-    def _define(self, name: str, size: Size) -> None:
+    def define(self, name: str, size: Size) -> None:
         """The integer `name`, which the host computes."""
         self.steps.append(launches.Define(name, size))
-        self._host_integer(name)
+        self.host_integer(name)
 
     def _slot(self, dtype: DType, block: str | None = None) -> imp.Var:
         """A variable whose value lies in memory: a new line of it, if no block is named."""
@@ -143,10 +145,10 @@ class Host:
             return
         match let.expr:
             case fun.Apply() if let.pattern[0].name in self.switches:
-                self._define(let.pattern[0].name, self.switches[let.pattern[0].name])
+                self.define(let.pattern[0].name, self.switches[let.pattern[0].name])
             case fun.SizeValue(size) if self._is_known(size):
                 e.definitions[let.pattern[0].name] = "is", (size,)
-                self._define(let.pattern[0].name, size)
+                self.define(let.pattern[0].name, size)
             case fun.Kernel() if gpu_products.suits(self, let.expr):
                 gpu_products.lower(self, let)
             case fun.Kernel() as kernel:
@@ -169,7 +171,7 @@ class Host:
             case fun.If() if not _is_sequential(let):
                 self._branch(let, let.expr)
             case fun.Loop() if not _is_sequential(let):
-                self._loop(let, let.expr)
+                self._loop_in_tiles(let, let.expr)
             case fun.Reduce() | fun.Scatter() | fun.If() | fun.Loop():
                 with self.by_one_item():
                     gpu_items.lower_item(e, let)
@@ -188,14 +190,14 @@ class Host:
 
         few: Size | None = None
         if self.dialect == "opencl":
-            with self._inside() as by_lanes:
+            with self.inside() as by_lanes:
                 few = gpu_lanes.by_lanes(self, let, kernel)
                 if few is not None:
                     by_items(few)
         if few is None:
             by_items(gpu_groups.grouped(self, let, kernel))
             return
-        with self._inside() as otherwise:
+        with self.inside() as otherwise:
             by_items(gpu_groups.grouped(self, let, kernel))
         self.steps.append(launches.Branch(launches.PROCESSOR, tuple(by_lanes), tuple(otherwise)))
 
@@ -312,7 +314,7 @@ class Host:
         """A size that the launch computes."""
         if entry not in self.unit.derived:
             self.unit.derived.append(entry)
-            self._host_integer(entry.name)
+            self.host_integer(entry.name)
         return Poly.var(entry.name)
 
     def _is_known(self, size: Size) -> bool:
@@ -340,10 +342,10 @@ class Host:
             self.steps.append(launches.Read(name, dtype, placed.buffer, placed.offset))
         else:
             raise InternalError(f"lower: a scalar that is nowhere: {name}")
-        self._host_integer(name, value.dtype)
+        self.host_integer(name, value.dtype)
 
     @contextmanager
-    def _inside(self) -> Iterator[list[launches.Step]]:
+    def inside(self) -> Iterator[list[launches.Step]]:
         """Steps of a loop or branch; what the host reads there, it knows there alone."""
         self.flush()
         e = self.e
@@ -365,7 +367,7 @@ class Host:
         ]
         branches = []
         for body in (expr.then, expr.otherwise):
-            with self._inside() as steps:
+            with self.inside() as steps:
                 self.e.conditional = True
                 self._body(body)
                 self._assign(slots, body.results)
@@ -393,6 +395,18 @@ class Host:
             if slot is not None:
                 self.e.bind(var.name, slot)
 
+    def _loop_in_tiles(self, let: fun.Let, loop: fun.Loop) -> None:
+        """A loop; on processors in tiles in time, where it asks for them."""
+        tiling = gpu_time_tiles.tiling(self, loop) if self.dialect == "opencl" else None
+        if tiling is None:
+            self._loop(let, loop)
+            return
+        with self.inside() as in_tiles:
+            gpu_time_tiles.lower(self, let, tiling)
+        with self.inside() as by_rounds:
+            self._loop(let, loop)
+        self.steps.append(launches.Branch(launches.PROCESSOR, tuple(in_tiles), tuple(by_rounds)))
+
     def _loop(self, let: fun.Let, loop: fun.Loop) -> None:
         switches = _switches(loop)
         self.switches |= {
@@ -407,28 +421,28 @@ class Host:
         self._assign(slots, loop.initial)
         self.flush()
         for k, (first, _) in switches.items():
-            self._define(loop.params[k].name, as_poly(first))
+            self.define(loop.params[k].name, as_poly(first))
         match loop.form:
             case fun.For(index, lower, upper):
                 self.know(lower, upper)
-                with self._inside() as steps:
-                    self._host_integer(index.name)
+                with self.inside() as steps:
+                    self.host_integer(index.name)
                     self.e.ranges[index.name] = (lower, upper)
                     self._round(loop, slots, switches)
                 self.steps.append(launches.Repeat(index.name, lower, upper, tuple(steps)))
             case fun.While(condition):
-                with self._inside() as before:
+                with self.inside() as before:
                     self.e.conditional = True
                     self._bind(loop.params, slots)
                     self._body(condition)
                     name = self._condition(condition.results[0])
-                with self._inside() as steps:
+                with self.inside() as steps:
                     self.e.conditional = True
                     self._round(loop, slots, switches)
                 self.steps.append(launches.While(tuple(before), name, tuple(steps)))
         self._bind(let.pattern, slots)
         for k in switches:
-            self._define(let.pattern[k].name, Poly.var(loop.params[k].name))
+            self.define(let.pattern[k].name, Poly.var(loop.params[k].name))
 
     def _round(
         self, loop: fun.Loop, slots: Sequence[imp.Var | None], switches: dict[int, tuple[int, str]]

@@ -161,7 +161,7 @@ def lower_loop(e: Emitter, let: fun.Let, tiling: TimeTiling) -> None:
     loop = let.expr
     assert isinstance(loop, fun.Loop)
     assert isinstance(loop.form, fun.For)
-    _Tiles(e, loop, tiling).lower()
+    Tiles(e, loop, tiling).lower()
     rounds = e.named(loop.form.upper - loop.form.lower)
     for number, value in _scalars(e, tiling.turns, rounds):
         e.bind(let.pattern[number].name, value)
@@ -185,7 +185,30 @@ def _scalars(e: Emitter, turns: Turns, round_: imp.Expr) -> Iterator[tuple[int, 
         yield number, e.declare(imp.Select(begins, e.atom(initial), values[flip]))
 
 
-class _Tiles:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What all phases of a loop have in common.
+
+    Attributes
+    ----------
+    steps : imp.Expr
+        Rounds of a phase.
+    chunks, seams : imp.Expr
+        Even and odd trapezoids.
+    slope : imp.Expr
+        What a trapezoid loses, or wins, on a side at each level.
+    spans : tuple of imp.Expr
+        How long a block is in each dimension.
+    """
+
+    steps: imp.Expr
+    chunks: imp.Expr
+    seams: imp.Expr
+    slope: imp.Expr
+    spans: tuple[imp.Expr, ...]
+
+
+class Tiles:
     """One loop's lowering: what is known before it, then loops from the outside to the inside."""
 
     def __init__(self, e: Emitter, loop: fun.Loop, tiling: TimeTiling) -> None:
@@ -281,6 +304,18 @@ class _Tiles:
     # ------------------------------------------------------------ loops
 
     def lower(self) -> None:
+        e, shape = self.e, self.shape()
+        phase, half = e.unit.integer("phase"), e.unit.integer("half")
+        with e.loop(phase, imp.ZERO, self.ceil(self.rounds, shape.steps)):
+            first, count = self.phase(phase, shape)
+            with e.loop(half, imp.ZERO, imp.integer(2)):
+                odd = e.declare(machine("==", half, imp.ONE))
+                tiles = e.declare(imp.Select(odd, shape.seams, shape.chunks))
+                with kernels.parallel(e, tiles, self.label()) as tile:
+                    self.sweep(self.trapezoid(tile, odd, shape), first, count, shape.spans)
+
+    def shape(self) -> Shape:
+        """What is known before the first phase."""
         e = self.e
         spans = self.spans()
         steps = self.steps(spans)
@@ -297,16 +332,13 @@ class _Tiles:
             slope = e.declare(imp.Select(tight, imp.ZERO, slope))
             whole = machine("+", self.extents[0], lost)
             spans[0] = e.declare(imp.Select(tight, e.declare(whole), spans[0]))
-        phase, half = e.unit.integer("phase"), e.unit.integer("half")
-        with e.loop(phase, imp.ZERO, self.ceil(self.rounds, steps)):
-            first = e.declare(machine("*", phase, steps), "first")
-            count = e.declare(machine("min", steps, machine("-", self.rounds, first)))
-            with e.loop(half, imp.ZERO, imp.integer(2)):
-                odd = e.declare(machine("==", half, imp.ONE))
-                tiles = e.declare(imp.Select(odd, seams, chunks))
-                with kernels.parallel(e, tiles, self.label()) as tile:
-                    trapezoid = self.trapezoid(tile, odd, chunks, slope)
-                    self.sweep(trapezoid, first, count, spans)
+        return Shape(steps, chunks, seams, slope, tuple(spans))
+
+    def phase(self, phase: imp.Expr, shape: Shape) -> tuple[imp.Expr, imp.Expr]:
+        """Its first round, and how many it has."""
+        e, steps = self.e, shape.steps
+        first = e.declare(machine("*", phase, steps), "first")
+        return first, e.declare(machine("min", steps, machine("-", self.rounds, first)))
 
     def label(self) -> str:
         kernel = self.kernels[0].expr
@@ -316,10 +348,10 @@ class _Tiles:
         return f"{whole}{more}, many rounds at a time in even and odd trapezoids"
 
     def trapezoid(
-        self, tile: imp.Expr, odd: imp.Expr, chunks: imp.Expr, slope: imp.Expr
+        self, tile: imp.Expr, odd: imp.Expr, shape: Shape
     ) -> tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr]:
         """Where it begins and ends before its first level, and what each level adds to both."""
-        e, extent = self.e, self.extents[0]
+        e, extent, chunks, slope = self.e, self.extents[0], shape.chunks, shape.slope
         after = e.declare(machine("+", tile, imp.ONE))
         lower = e.declare(machine("/", machine("*", tile, extent), chunks))
         upper = e.declare(machine("/", machine("*", after, extent), chunks))

@@ -14,9 +14,19 @@ if TYPE_CHECKING:
     from weft.lower.gpu import Host
 
 
-def ceil(host: Host, size: Size, unit: int) -> Size:
+def ceil(host: Host, size: Size, unit: Size | int) -> Size:
     """size / unit, rounded up."""
-    return _derived(host, "floordiv", size + (unit - 1), as_poly(unit))
+    return divide(host, size + (unit - 1), as_poly(unit))
+
+
+def divide(host: Host, size: Size, unit: Size) -> Size:
+    """size / unit, rounded down."""
+    return _derived(host, "floordiv", size, unit)
+
+
+def remainder(host: Host, size: Size, unit: Size) -> Size:
+    """What is left of a size."""
+    return _derived(host, "mod", size, unit)
 
 
 def maximum(host: Host, left: Size, right: Size) -> Size:
@@ -34,7 +44,7 @@ def below(host: Host, size: Size, bound: int) -> Size:
     if size == ZERO or (size.is_constant and size.constant < bound):
         return ONE
     # bound - 1 holds a size of 1 to bound - 1 at least once, a larger one never.
-    times = _derived(host, "floordiv", as_poly(bound - 1), maximum(host, size, ONE))
+    times = divide(host, as_poly(bound - 1), maximum(host, size, ONE))
     return minimum(host, times, ONE) if bound > 1 else 1 - minimum(host, size, ONE)
 
 

@@ -89,15 +89,22 @@ def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -
     )
 
 
-def for_device(given: Choices, values: Mapping[str, int]) -> Decided:
-    """What many small processors want: a work item for each row or column, if they are many."""
+def for_device(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
+    """What many small processors want: a work item for each row or column, if they are many.
+
+    Loops of many rounds are tiled in time, however small: each launch costs.
+    """
     known = _known(given, values)
     decided = whole_columns(given, nothing(given), values)
     splits = tuple(
         rows.evaluate(known) < _MANY_COLUMNS and length.evaluate(known) >= _LONG_ROW
         for rows, length in given.splits
     )
-    return replace(decided, splits=splits)
+    wanted = "no-time-tiles" not in optimise.split()
+    tiles = tuple(
+        wanted and rounds.evaluate(known) >= _FEW_ROUNDS for rounds, _ in given.tiles
+    )
+    return replace(decided, splits=splits, tiles=tiles)
 
 
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:

@@ -98,7 +98,10 @@ _UNKNOWN = 16  # rounds of a loop whose number only running it tells
 
 
 def count(steps: Steps, values: Mapping[str, Any]) -> int:
-    """How many launches the steps make, about: a branch makes those of its longer side."""
+    """How many launches the steps make, about.
+
+    A branch whose condition is no value makes those of its longer side.
+    """
     total = 0
     for step in steps:
         match step:
@@ -108,8 +111,9 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
                 total += max(_rounds(lower, upper, values), 0) * count(inner, values)
             case While(before, _, inner):
                 total += _UNKNOWN * (count(before, values) + count(inner, values))
-            case Branch(_, then, otherwise):
-                total += max(count(then, values), count(otherwise, values))
+            case Branch(condition, then, otherwise):
+                sides = [count(side, values) for side in (otherwise, then)]
+                total += sides[bool(values[condition])] if condition in values else max(sides)
             case Define() | Read():
                 pass
     return total

@@ -12,7 +12,7 @@ from weft.printers.gpu import KernelPrinter, print_with
 OPENCL = Dialect(
     name="opencl",
     restrict="restrict",
-    simd="",
+    simd="#pragma clang loop vectorize(assume_safety)",  # others pass it by
     unroll="",
     infinity="INFINITY",
     nan="NAN",

@@ -73,6 +73,8 @@ class Device(Protocol):
     ----------
     name : str
         As in `weft.config`: "opencl:0".
+    is_processor : bool
+        Whether it is a CPU.
     items : int
         Work items of a launch whose items have memory of their own, at most ("threads").
     limit : int
@@ -82,6 +84,7 @@ class Device(Protocol):
     """
 
     name: str
+    is_processor: bool
     items: int
     slots: int | None
     limit: int

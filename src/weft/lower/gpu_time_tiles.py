@@ -1,0 +1,145 @@
+"""Many rounds of an iterated stencil in two launches, on a device that is a processor.
+
+A work item does a trapezoid of `weft.lower.time_tiles`, which stays in its core's cache: first
+even ones, then odd ones, which need what even ones made. The host counts phases.
+
+    for k from 0 to t { launch kernel over n }
+ => for phase p of s rounds { for half from 0 to 2 { launch tiles over trapezoids } }
+
+Other devices, whose items share caches, do a round at a time. Both give the same bits: each
+element is computed once, by the same operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.fun import nodes as fun
+from weft.fun.stencils import Stencil
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import shapes, time_tiles, versions
+from weft.lower.emitter import Emitter
+from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, TimeTiling, block_bytes
+from weft.plan import launches
+from weft.sizes import ONE, ZERO, Size, as_poly
+
+if TYPE_CHECKING:
+    from weft.lower.gpu import Host
+
+LEVELS = (256, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
+MANY = 64  # trapezoids, at most: enough to balance
+SOME = 8  # trapezoids that there are at least, or rounds of a phase are fewer
+
+
+def tiling(host: Host, loop: fun.Loop) -> TimeTiling | None:
+    """How a loop is tiled that asks for it; None where a launch does not know all sizes, or
+    rounds are not straight-line."""
+    if not isinstance(loop.form, fun.For) or loop.form.tiled is None:
+        return None
+    found = time_tiles.time_tiling(host.unit, loop)
+    if isinstance(found, str):
+        return None
+    flips = {number for number, first in found.turns.flips if isinstance(first, fun.Const)}
+    scalars = {n for n, p in enumerate(loop.params) if isinstance(p.type, fun.Scalar)}
+    bodies = [s.expr.body for s in loop.body.statements if isinstance(s.expr, fun.Kernel)]
+    sizes = (*found.stencil.shape, found.stencil.rounds)
+    suits = flips == scalars and all(map(host.is_sized, sizes)) and all(map(shapes.is_flat, bodies))
+    return found if suits else None
+
+
+def lower(host: Host, let: fun.Let, tiling: TimeTiling) -> None:
+    """The launches of all phases; the host knows the loop's scalars as they are after them."""
+    loop = let.expr
+    assert isinstance(loop, fun.Loop)
+    rounds = versions.maximum(host, tiling.stencil.rounds, ZERO)
+    steps = _steps(host, loop, tiling.stencil, rounds)
+    chunks = _chunks(host, loop, tiling.stencil, steps)
+    phase, half = host.unit.fresh("phase."), host.unit.fresh("half.")
+    with host.inside() as phases:
+        with host.inside() as halves:
+            host.host_integer(phase)
+            host.host_integer(half)
+            _trapezoids(host, (phase, half), (loop, tiling, steps, chunks))
+        phases.append(launches.Repeat(half, ZERO, as_poly(2), tuple(halves)))
+    number = versions.ceil(host, rounds, steps)
+    host.steps.append(launches.Repeat(phase, ZERO, number, tuple(phases)))
+    odd = versions.remainder(host, rounds, as_poly(2))
+    for place, first in tiling.turns.flips:
+        assert isinstance(first, fun.Const)
+        host.define(let.pattern[place].name, odd if first.value == 0 else 1 - odd)
+
+
+def _trapezoids(
+    host: Host, names: tuple[str, str], chosen: tuple[fun.Loop, TimeTiling, Size, Size]
+) -> None:
+    """One launch: the trapezoids of half a phase, an item for each."""
+    k, item = host.kernel_emitter(), host.unit.integer("item")
+    phase, half = (k.scalars[name] for name in names)
+    tiles = _Tiles(k, *chosen)
+    shape = tiles.shape()
+    odd = k.declare(machine("==", half, imp.ONE))
+    count = k.declare(imp.Select(odd, shape.seams, shape.chunks))
+    with k.branch(machine("<", item, count)):
+        first, rounds = tiles.phase(phase, shape)
+        tiles.sweep(tiles.trapezoid(item, odd, shape), first, rounds, shape.spans)
+    host.unit.kernels.append(tiles.label())
+    host.add(k, "tiles", item, chosen[-1], 1)
+
+
+class _Tiles(Tiles):
+    """Trapezoids whose numbers the host has chosen."""
+
+    def __init__(
+        self, e: Emitter, loop: fun.Loop, tiling: TimeTiling, steps: Size, chunks: Size
+    ) -> None:
+        super().__init__(e, loop, tiling)
+        self.chosen = steps, chunks
+
+    def steps(self, spans: Sequence[imp.Expr]) -> imp.Expr:
+        return self.e.named(self.chosen[0])
+
+    def chunks(self, lost: imp.Expr) -> imp.Expr:
+        return self.e.named(self.chosen[1])
+
+
+def _chunks(host: Host, loop: fun.Loop, stencil: Stencil, steps: Size) -> Size:
+    """Even trapezoids, as `Tiles.chunks` finds them: each twice as long as what it loses."""
+    extent = stencil.shape[0]
+    lost = steps * (_kernels(loop) * stencil.radius[0])
+    least = versions.maximum(host, 2 * lost, as_poly(LINE if len(stencil.shape) == 1 else 1))
+    length = versions.maximum(host, least, versions.ceil(host, extent, MANY))
+    return versions.maximum(host, versions.divide(host, extent, length), ONE)
+
+
+def _kernels(loop: fun.Loop) -> int:
+    return sum(isinstance(let.expr, fun.Kernel) for let in loop.body.statements)
+
+
+def _steps(host: Host, loop: fun.Loop, stencil: Stencil, rounds: Size) -> Size:
+    """Rounds of a phase, as `Tiles.steps` finds them: all phases have about as many."""
+    rank, radius = len(stencil.shape), stencil.radius[0]
+
+    def by_rank(values: Sequence[int]) -> int:
+        return values[min(rank, len(values)) - 1]
+
+    most = as_poly(by_rank(LEVELS))
+    if rank > 1:
+        bytes_ = as_poly(stencil.itemsize)
+        for axis in range(1, rank):
+            span = stencil.shape[axis]
+            if axis == rank - 1 and not stencil.wraps[axis]:
+                span = versions.minimum(host, span, as_poly(by_rank((0, *ROW))))
+            bytes_ = bytes_ * span
+        block = as_poly(by_rank((0, *block_bytes())) // max(1, radius))
+        room = versions.divide(host, block, versions.maximum(host, bytes_, ONE))
+        few = as_poly(min(FEW_LEVELS, by_rank(LEVELS)))
+        most = versions.minimum(host, most, versions.maximum(host, few, room))
+    if radius:
+        short = versions.divide(host, stencil.shape[0], as_poly(4 * radius * SOME))
+        most = versions.minimum(host, most, short)
+    several = versions.divide(host, most, as_poly(_kernels(loop)))
+    several = versions.maximum(host, several, ONE)
+    phases = versions.maximum(host, versions.ceil(host, rounds, several), ONE)
+    return versions.maximum(host, versions.ceil(host, rounds, phases), ONE)

@@ -1,0 +1,150 @@
+"""Rounds of stencils in trapezoids on a processor: the bits of a launch for each round."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from agreement.ways import assert_equal_bits
+from devices.harness import compiled, device, run
+from lower.harness import sizes_of
+from lower.test_time_tiles import SHAPES, TILED, loop, pair_with_power, repeated, tiled, waves
+
+import weft as wf
+from weft.compiler import compile_segment
+from weft.fun import nodes as fun
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.lower import gpu_time_tiles, time_tiles
+from weft.plan.launches import PROCESSOR, Branch, count
+from weft.plan.segment import Segment
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of a few elements, so that small arrays have many of them, and odd ones."""
+    monkeypatch.setattr(gpu_time_tiles, "LEVELS", (3, 4, 2))
+    monkeypatch.setattr(gpu_time_tiles, "SOME", 1)
+    monkeypatch.setattr(gpu_time_tiles, "MANY", 5)
+    for module in (gpu_time_tiles, time_tiles):
+        monkeypatch.setattr(module, "FEW_LEVELS", 2)
+        monkeypatch.setattr(module, "LINE", 5)
+        monkeypatch.setattr(module, "ROW", (7, 6))
+        monkeypatch.setattr(module, "block_bytes", lambda: (300, 700))
+    monkeypatch.setattr(time_tiles, "SECOND", 3)
+
+
+def in_tiles(program: fun.Program) -> Segment:
+    segment = compiled(program)
+    assert any(TILED in label for label in segment.kernels), segment.kernels
+    branch = next(step for step in segment.steps if isinstance(step, Branch))
+    assert branch.condition == PROCESSOR
+    return segment
+
+
+def agrees(program: fun.Program, segment: Segment, arrays: list[Any], rounds: int) -> None:
+    """Tiles and rounds compute what the interpreter does."""
+    on = device()
+    (steps,) = {*program.sizes} - sizes_of(program, arrays, {}).keys()
+    expected = interpret(program, arrays, sizes_of(program, arrays, {steps: rounds}))
+    for by_tiles in (True, False):
+        with mock.patch.object(on, "is_processor", by_tiles):
+            found = run(on, program, segment, arrays, {steps: rounds})
+        assert_equal_bits(found, [np.asarray(wanted) for wanted in expected])
+
+
+@pytest.mark.parametrize(
+    ("rank", "radius", "rule"),
+    [
+        *((1, 1, rule) for rule in ("edge", "symmetric", 2.5)), (1, 3, "wrap"), (2, 2, "keep"),
+        (2, 1, "wrap"), (3, 1, "reflect"),
+    ],
+)  # fmt: skip
+def test_all_rules(rule: Any, rank: int, radius: int) -> None:
+    program = tiled(repeated(rank, radius, rule), np.zeros((9,) * rank), 4)
+    segment = in_tiles(program)
+    for shape in SHAPES[rank]:
+        for rounds in (0, 1, 3, 10) if rank == 1 else (5,):
+            agrees(program, segment, [RNG.random(shape)], rounds)
+
+
+def test_several_arrays_and_one_from_outside() -> None:
+    arrays = [RNG.random(47) for _ in range(3)]
+    program = tiled(pair_with_power, *arrays, 8)
+    segment = in_tiles(program)
+    for extent in (2, 7, 30, 47):
+        agrees(program, segment, [RNG.random(extent) for _ in range(3)], 8)
+
+
+def test_several_kernels_a_round() -> None:
+    program = tiled(waves, np.zeros((9, 9)), np.zeros((9, 9)), 8)
+    segment = in_tiles(program)
+    for shape in SHAPES[2]:
+        agrees(program, segment, [RNG.random(shape), RNG.random(shape)], 7)
+
+
+def test_few_launches_do_many_rounds() -> None:
+    """Two for each phase, of three rounds here; on a GPU one for each round."""
+    program = tiled(repeated(1, 1, "edge"), np.zeros(61), 4)
+    segment = in_tiles(program)
+    (steps,) = {*program.sizes} - sizes_of(program, [np.zeros(61)], {}).keys()
+    values = sizes_of(program, [np.zeros(61)], {steps: 30})
+    for derived in segment.derived:
+        values[derived.name] = derived.evaluate(values)
+    around = 2  # copies into halves of a block, and out of them
+    assert count(segment.steps, {**values, PROCESSOR: 1}) == 2 * 10 + around
+    assert count(segment.steps, {**values, PROCESSOR: 0}) == 30 + around
+    assert count(segment.steps, values) == 30 + around
+
+
+@pytest.mark.parametrize("index", ["n - 1 - i", "i + k"])
+def test_reads_that_are_not_near(index: str) -> None:
+    program = parse(loop(index=index))
+    segment = compiled(program)
+    assert not any(TILED in label for label in segment.kernels)
+    x = RNG.random(17)
+    expected = interpret(program, [x], {"n": 17, "t": 5})
+    found = run(device(), program, segment, [x], {"t": 5})
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_rounds_that_are_not_straight_lines() -> None:
+    """An inner loop that data end: items do it one by one."""
+
+    def step(x: Any) -> Any:
+        def cell(t: Any) -> Any:
+            return wf.while_loop(lambda y: y > 1, lambda y: y * 0.5, t[-1] + t[1])
+
+        return wf.stencil(cell, x, boundary="edge")
+
+    program = tiled(lambda x, n: wf.iterate(step, x, n), np.zeros(9), 4)
+    assert not any(TILED in label for label in compiled(program).kernels)
+
+
+def test_other_devices_do_a_round_at_a_time() -> None:
+    program = tiled(repeated(1, 1, "edge"), np.zeros(61), 4)
+    assert "tiles" not in compile_segment(program, {}, "", "cuda").source
+
+
+def test_users_programs_are_tiled_in_core_and_in_boxes() -> None:
+    on = device()
+    function = wf.jit(repeated(1, 1, "reflect"))
+    x = RNG.random(200_000)
+    expected = function(x, 40)
+    for limit in (None, "2 MiB"):
+        before = on.statistics.launches
+        limits = {} if limit is None else {"memory_limit": {on.name: limit}}
+        with wf.config(devices=[on.name], **limits):
+            text = str(wf.explain(function, x, 40))
+            found = function(x, 40)
+        assert TILED in text
+        np.testing.assert_array_equal(found, expected)
+        boxes = on.statistics.launches - before
+        with wf.config(devices=[on.name], optimise="no-time-tiles", **limits):
+            before = on.statistics.launches
+            np.testing.assert_array_equal(function(x, 40), expected)
+        assert boxes < on.statistics.launches - before
