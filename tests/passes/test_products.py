@@ -238,3 +238,67 @@ def test_kept(old: str, new: str) -> None:
         text = text.replace("y: f64[n, n]", "y: f64[n, o]").replace("j < n", "j < o")
     program = parse(text)
     assert products(program)[0].body == program.body
+
+
+# ---------------------------------------------------------------- triangles, row by row
+
+
+def mirrored(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0] - 1):
+        c[i, i + 1 :] = c[i + 1 :, i] = a[:, i] @ a[:, i + 1 :]
+
+
+def with_diagonal(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        c[i:, i] = c[i, i:] = a[:, i] @ b[:, i:] / 7.0
+
+
+def lower(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0] - 2):
+        c[i + 2 :, i] = b[:, i] @ a[:, i + 2 :] - 1.0
+
+
+def too_few_rounds(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0] - 2):
+        c[i, i + 1 :] = c[i + 1 :, i] = a[:, i] @ a[:, i + 1 :]
+
+
+def two_values(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0] - 1):
+        c[i, i + 1 :] = a[:, i] @ a[:, i + 1 :]
+        c[i + 1 :, i] = b[:, i] @ b[:, i + 1 :]
+
+
+def of_itself(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0] - 1):
+        c[i, i + 1 :] = c[i + 1 :, i] = c[:, i] @ a[:6, i + 1 :]
+
+
+def narrower(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0] - 1):
+        c[i, i + 1 :] = c[i + 1 :, i] = b[:, i] @ a[:, i + 1 :]
+
+
+def before_the_diagonal(a: Any, b: Any, c: Any) -> None:
+    for i in range(1, c.shape[0]):
+        c[i, i - 1 :] = c[i - 1 :, i] = a[:, i] @ a[:, i - 1 :]
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [(mirrored, 1), (with_diagonal, 1), (lower, 1), (too_few_rounds, 0), (two_values, 0),
+     (of_itself, 0), (narrower, 0), (before_the_diagonal, 0)],
+)  # fmt: skip
+@pytest.mark.parametrize("optimise", ["", "no-blas"])
+def test_triangles(function: Any, calls: int, optimise: str) -> None:
+    """Loops that fill a triangle with a product's elements, and others, which stay."""
+    a, b = RANDOM.random((7, 6)), RANDOM.random((7, 5 if function is narrower else 6))
+    expected, found = np.full((6, 6), 9.0), np.full((6, 6), 9.0)
+    function(a, b, expected)
+    with wf.config(optimise=optimise):
+        kernel = wf.kernel(function)
+        kernel(a, b, found)
+        program = kernel.trace(a, b, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    made = [let for let in program.body.statements if isinstance(let.expr, fun.Call)]
+    assert len(made) == (calls if not optimise else 0)

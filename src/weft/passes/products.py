@@ -14,7 +14,8 @@
       let w = if j <= i { let r = w * s[i, j] + w * s[j, i] in r + d[i, j] } else .. in w }
 
 Removes: sums of products of matrices of floats from such kernels among the statements of the
-    program itself, which no loop holds. The operands may be transposed, and slices.
+    program itself, which no loop holds, and loops that fill a triangle with such sums, row by row
+    (`weft.passes.triangles`). The operands may be transposed, and slices.
 Adds: library calls, the views that they take, and where there is more to a kernel than its product
     a read of that. What is a product's transpose is read from it. A product of a matrix with its
     own transpose is one triangle's work for the library (NumPy calls syrk for it).
@@ -36,6 +37,7 @@ from weft.ops.dtypes import DType
 from weft.passes.flatten import joined
 from weft.passes.knowledge import Knowledge
 from weft.passes.terms import Term, terms
+from weft.passes.triangles import triangle
 from weft.passes.versions import bound_in
 from weft.records import dataclass
 from weft.sizes import ZERO, Fact, Poly, Size
@@ -58,7 +60,7 @@ def products(
     names = Names.of(program)
     statements: list[fun.Let] = []
     for let in program.body.statements:
-        found = _products(let, names, known)
+        found = _triangle(let, names, known) or _products(let, names, known)
         statements += [let] if found is None else found
     assumed = tuple(known.assumed)
     facts = tuple(dict.fromkeys((*program.facts, *assumed)))
@@ -87,6 +89,15 @@ class _Operand:
             turned = fun.Array(self.array.type.dtype, shape[::-1])
             array = builder.let(fun.Permute(array, (1, 0)), turned, "turned")
         return array
+
+
+def _triangle(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | None:
+    """A loop that fills a triangle by a product; None where it does not."""
+    found = triangle(let, names, known)
+    square = None if found is None else _products(found.square, names, known)
+    if found is None or square is None:
+        return None
+    return [*square, found.filled(let.pattern[0], names, let.place)]
 
 
 def _products(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | None:
