@@ -303,3 +303,23 @@ def test_a_loop_in_a_branch_writes_what_is_read_after_it() -> None:
 
     agrees(mark, np.array([0, 1, 2, 3]), np.array([1, 2, 0]), np.array([1, 0, 0]))
     agrees(mark, np.array([0, 1, 2, 3]), np.array([1, 2, 0]), np.array([0, 0, 0]))
+
+
+def test_what_is_added_may_be_the_sum_itself() -> None:
+    def doubled(x: Any, s: Any) -> Any:
+        for _ in range(x.shape[0]):
+            s += s
+        for i in range(x.shape[0]):
+            x[i] += x[i]
+        return s
+
+    agrees(doubled, RANDOM.random(5), 3)
+    agrees(doubled, RANDOM.random(5), 0.25)
+
+
+def test_constants_are_returned_beside_what_is_written() -> None:
+    def constants(x: Any) -> Any:
+        x[0] = 5
+        return 0.0, x.shape[0], True, 3
+
+    agrees(constants, np.arange(3))

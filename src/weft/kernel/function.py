@@ -21,7 +21,7 @@ from weft.fun import nodes as fun
 from weft.io.held import share_memory
 from weft.jit.arguments import Argument, Foreign, as_data, concrete, exact_key
 from weft.jit.function import Jitted
-from weft.jit.variants import Ready, Variant
+from weft.jit.variants import Ready, Result, Variant
 from weft.kernel.annotations import (
     ArrayType,
     ParameterType,
@@ -315,7 +315,7 @@ class Outputs:
         self.written = written
         self.structure = structure
         self.rest = rest
-        self.returned = sum(1 for output in rest if not isinstance(output, _Own | int | None))
+        self.returned = sum(isinstance(output, Result) for output in rest)
 
     @staticmethod
     def of(variant: Variant) -> Outputs:

@@ -81,8 +81,9 @@ def of_scalar(
         last = previous
     if not operation or not isinstance(last, fun.Var):
         return None
-    if _uses(body, links) & {param.name, *links}:
-        return None
+    taken = {element.name for element, _ in elements if isinstance(element, fun.Var)}
+    if (taken | _uses(body, links)) & {param.name, *links}:
+        return None  # s + s, or a step that is used for something else too
     return Accumulation(operation, param.type.dtype, tuple(elements[::-1]), frozenset(links))
 
 
