@@ -81,9 +81,11 @@ class Recorder(interpret._Run):
         self.asked: dict[str, list[int]] = {}
         self.read: dict[str, list[int]] = {}
         self.late: dict[str, set[int]] = {}  # read before they were asked for
+        self.burst = self.longest = 0  # how many were asked for with none read in between
 
     def expr(self, expr: imp.Expr) -> Any:
         if isinstance(expr, imp.Load):
+            self.burst = 0
             index = self.integer(expr.index)
             name = expr.pointer.name
             self.read.setdefault(name, []).append(index)
@@ -93,6 +95,8 @@ class Recorder(interpret._Run):
 
     def statement(self, statement: imp.Stmt) -> None:
         if isinstance(statement, imp.Prefetch):
+            self.burst += 1
+            self.longest = max(self.longest, self.burst)
             name = statement.pointer.name
             self.asked.setdefault(name, []).append(self.integer(statement.index))
         super().statement(statement)
@@ -205,6 +209,23 @@ def test_of_a_stencil_the_row_furthest_ahead(monkeypatch: pytest.MonkeyPatch) ->
     agree(STENCIL, [np.random.default_rng(1).random((n, m), np.float32)], n=n, m=m)
 
 
+@pytest.mark.parametrize(("at_once", "lines"), [(1 << 14, 32), (1 << 9, 8), (1, 4)])
+def test_large_results_ask_for_so_much_at_once(
+    at_once: int, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for no less than a block of lanes; a row's last part is shorter."""
+    monkeypatch.setattr(past_caches, "LARGE", 1 << 12)
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(1 << 11, 4, at_once))
+    n, m = 4, 1043
+    x = np.random.default_rng(1).random((n, m), np.float32)
+    run = recorded(STENCIL, [x], 4 * n * m, {}, n=n, m=m)
+    assert run.longest == lines
+    ahead, asked = (1 << 11) // 4 + m, run.asked[pointer_of(run, 0)]
+    wanted = set(range(ahead, ahead + (n - 1) * m))
+    assert wanted <= {at + k for at in asked for k in range(16)}
+    agree(STENCIL, [x], n=n, m=m)
+
+
 @pytest.mark.parametrize("layout", ["contiguous", "rows"])
 def test_columns_ask_for_later_rows(layout: str) -> None:
     n, m, pitch = 12, 512, 512 if layout == "contiguous" else 1024
@@ -224,8 +245,8 @@ def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("text", "vector", "expected"),
     [
-        ("vendor_id\t: GenuineIntel\nflags\t: avx2 avx512f", 64, Fetching(1 << 11, 4)),
-        ("vendor_id\t: GenuineIntel\nflags\t: avx2", 32, Fetching(1 << 11, 4)),
+        ("vendor_id\t: GenuineIntel\nflags\t: avx2 avx512f", 64, Fetching(1 << 11, 4, 1 << 9)),
+        ("vendor_id\t: GenuineIntel\nflags\t: avx2", 32, Fetching(1 << 11, 4, 1 << 9)),
         ("vendor_id\t: AuthenticAMD\nflags\t: avx2 avx512f", 64, Fetching(1 << 13, 1)),
         ("vendor_id\t: AuthenticAMD\nflags\t: avx2", 32, Fetching(0, 4)),
         ("", 16, Fetching(1 << 13, 1)),

@@ -26,10 +26,13 @@ class Fetching:
         Bytes that it asks for before it reads them, of all its runs together; 0: none.
     runs : int
         How many runs it reads side by side.
+    at_once : int
+        Bytes that it asks for at most before it reads on.
     """
 
     ahead: int
     runs: int
+    at_once: int = 1 << 14
 
 
 @cache
@@ -44,10 +47,11 @@ def of_processor(text: str, vector: int) -> Fetching:
     On Intel's, what a core asks for takes one of its 10 to 16 line fill buffers until it is
     there. So it asks only for what the prefetcher of its second-level cache, which has more of
     them and runs up to 20 lines ahead ("Intel 64 and IA-32 Architectures Optimization Reference
-    Manual", on the streamer), has on its way by then: 512 bytes further in each of four rows.
-    8 KiB ahead costs up to a third there, none up to a fifth. On Zen 5, 8 KiB gain up to a
-    fifth, and on Zen 3 they cost as much; these are told apart by AVX-512, which Zen 3 has not.
+    Manual", on the streamer), has on its way by then: 512 bytes further in each of four rows, and
+    half of the buffers full at once. 8 KiB ahead costs up to a third there, none up to a fifth.
+    On Zen 5, 8 KiB gain up to a fifth, and on Zen 3 they cost as much; these are told apart by
+    AVX-512, which Zen 3 has not.
     """
     if "GenuineIntel" in text:
-        return Fetching(1 << 11, 4)
+        return Fetching(1 << 11, 4, 1 << 9)
     return Fetching(0, 4) if vector == 32 else Fetching(1 << 13, 1)

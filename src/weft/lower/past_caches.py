@@ -10,7 +10,7 @@ at launch; one that is not is computed in place, a row at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
@@ -52,8 +52,6 @@ def lower_row(
     prefetcher = Prefetcher(e, kernel.body, space[-1], outer)
     with in_blocks(e, lower, upper, large, width) as (begin, end):
         e.bind(lane, begin)
-        with e.branch(large):
-            prefetcher.part(begin, elements)
         blocks = [
             Block(e, array, indices, large, elements) if in_sequence(array, indices, lane) else None
             for array in arrays
@@ -67,7 +65,14 @@ def lower_row(
                 else:
                     e.emit(imp.Store(block.pointer, at, value))
 
-        rows.lower_row(e, lane, begin, end, kernel.body, store)
+        asked = prefetcher.at_once(elements)
+        parts: AbstractContextManager[tuple[imp.Expr, imp.Expr]] = nullcontext((begin, end))
+        if asked < elements:
+            parts = in_blocks(e, begin, end, large, imp.integer(asked))
+        with parts as (first, last):
+            with e.branch(large):
+                prefetcher.part(first, asked)
+            rows.lower_row(e, lane, first, last, kernel.body, store)
         with e.branch(large):
             for block in blocks:
                 if block is not None:

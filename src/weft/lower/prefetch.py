@@ -18,6 +18,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import fetching
 from weft.lower.emitter import Emitter
+from weft.lower.rows import LANES
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.records import dataclass
@@ -62,6 +63,14 @@ class Prefetcher:
         ahead = fetching.fetching().ahead
         self.streams = streams(e, body, lane, outer, rows) if ahead else []
         self.share = ahead // max(1, rows * len(self.streams))  # bytes of each stream and row
+
+    def at_once(self, most: int) -> int:
+        """For how many of `most` indices to ask at once: whole blocks of lanes."""
+        size = sum(stream.array.dtype.itemsize for stream in self.streams)
+        if not size:
+            return most
+        blocks = max(1, fetching.fetching().at_once // size // LANES)
+        return min(most, blocks * LANES)
 
     def part(self, first: imp.Expr, count: int) -> None:
         """Asks for what is read some way after the `count` indices from `first` on."""
