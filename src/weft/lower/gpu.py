@@ -34,6 +34,7 @@ from weft.lower import (
     gpu_lanes,
     gpu_lookback,
     gpu_products,
+    gpu_rows,
     gpu_scans,
     gpu_scatters,
     gpu_time_tiles,
@@ -181,25 +182,25 @@ class Host:
                 self._computed(let)
 
     def _kernel(self, let: fun.Let, kernel: fun.Kernel) -> None:
-        """A kernel by groups, or by items; on a processor by lanes, where that suits it."""
+        """A kernel by groups, or by items; on a processor by lanes or rows, where that suits it."""
 
         def by_items(whether: Size | None) -> None:
             if whether is not None:
                 inside = partial(kernels.lower_results, let=let, kernel=kernel)
                 self.launch(let, "map", kernel.space, inside, whether)
 
-        few: Size | None = None
         if self.dialect == "opencl":
-            with self.inside() as by_lanes:
+            with self.inside() as vectorised:
                 few = gpu_lanes.by_lanes(self, let, kernel)
-                if few is not None:
-                    by_items(few)
-        if few is None:
-            by_items(gpu_groups.grouped(self, let, kernel))
-            return
-        with self.inside() as otherwise:
-            by_items(gpu_groups.grouped(self, let, kernel))
-        self.steps.append(launches.Branch(launches.PROCESSOR, tuple(by_lanes), tuple(otherwise)))
+                by_items(few)
+                done = few is not None or gpu_rows.by_rows(self, let, kernel)
+            if done:
+                with self.inside() as otherwise:
+                    by_items(gpu_groups.grouped(self, let, kernel))
+                both = tuple(vectorised), tuple(otherwise)
+                self.steps.append(launches.Branch(launches.PROCESSOR, *both))
+                return
+        by_items(gpu_groups.grouped(self, let, kernel))
 
     @contextmanager
     def by_one_item(self) -> Iterator[None]:

@@ -31,7 +31,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
     in_strips = scalars and not flat and strips.suits(kernel.body, kernel.space[-1].index.name)
     free = strips.loops_freely(kernel.body)
     addresses = _addresses(let, kernel)
-    space = _fused(e, kernel, addresses) if flat else kernel.space
+    space = fused(e, let, kernel) if flat else kernel.space
     outer, lane, extent = space[:-1], space[-1].index.name, space[-1].extent
     nested = e.in_tile or e.serial
     with ExitStack() as scopes:
@@ -51,13 +51,13 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     past_caches.lower_row(e, let, space, lower, upper)
                     return
                 rows.lower_row(
-                    e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values),
+                    e, lane, lower, upper, kernel.body, lambda values: store(e, let, values),
                     short=not extent.is_constant,
                 )  # fmt: skip
                 return
             if in_strips:
                 strips.lower_row(
-                    e, lane, lower, upper, kernel.body, lambda values: _store(e, let, values)
+                    e, lane, lower, upper, kernel.body, lambda values: store(e, let, values)
                 )
                 return
             together = 1 if nested else several_rows.count(e, kernel)
@@ -86,8 +86,8 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
     *outer, lane = kernel.space
     in_strips = not flat and strips.suits(kernel.body, lane.index.name)
 
-    def store(values: list[imp.Expr]) -> None:
-        _store(e, let, values)
+    def store_here(values: list[imp.Expr]) -> None:
+        store(e, let, values)
 
     with ExitStack() as scopes:
         for r in kernel.space:
@@ -99,13 +99,9 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
         first, last = box[-1]
         last = e.declare(machine("max", first, last))  # a row may be empty, but no less
         if flat:
-
-            def row(body: fun.Body) -> None:
-                rows.lower_row(e, lane.index.name, first, last, body, store, near=True)
-
-            _by_conditions_of_rows(e, lane.index.name, kernel.body, row)
+            lower_part(e, let, lane.index.name, (first, last))
         elif in_strips:
-            strips.lower_row(e, lane.index.name, first, last, kernel.body, store)
+            strips.lower_row(e, lane.index.name, first, last, kernel.body, store_here)
         else:
             last_index = e.unit.integer("i")
             with e.loop(last_index, first, last):
@@ -113,6 +109,18 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
                 lower_results(e, let, kernel)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
+
+
+def lower_part(
+    e: Emitter, let: fun.Let, lane: str, part: tuple[imp.Expr, imp.Expr]
+) -> None:
+    """A straight-line kernel on a part of a row, near a core; outer indices are known."""
+    assert isinstance(let.expr, fun.Kernel)
+
+    def row(body: fun.Body) -> None:
+        rows.lower_row(e, lane, *part, body, lambda values: store(e, let, values), near=True)
+
+    _by_conditions_of_rows(e, lane, let.expr.body, row)
 
 
 def _by_conditions_of_rows(
@@ -162,7 +170,8 @@ def lower_results(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
             e.store(memory(var), indices, e.atom(result))
 
 
-def _store(e: Emitter, let: fun.Let, values: list[imp.Expr]) -> None:
+def store(e: Emitter, let: fun.Let, values: list[imp.Expr]) -> None:
+    """A kernel's results at its indices, which are known."""
     assert isinstance(let.expr, fun.Kernel)
     indices = tuple(Poly.var(r.index.name) for r in let.expr.space)
     for var, value in zip(let.pattern, values, strict=True):
@@ -189,11 +198,12 @@ def _crosses(outer: tuple[fun.Range, ...], lane: str, addresses: list[Size]) -> 
     )
 
 
-def _fused(e: Emitter, kernel: fun.Kernel, addresses: list[Size]) -> tuple[fun.Range, ...]:
+def fused(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> tuple[fun.Range, ...]:
     """The space with dimensions merged that one index walks as all of theirs do.
 
     The last index of those runs over all of their elements; the others stay 0.
     """
+    addresses = _addresses(let, kernel)
     fixed = merging.fixed(e, kernel.space, kernel.body)
     merged: list[fun.Range] = []
     for left in reversed(kernel.space):

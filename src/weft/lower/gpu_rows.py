@@ -1,0 +1,75 @@
+"""Straight-line kernels on a device that is a processor: an item does a run of neighbours.
+
+Its compiler vectorises innermost loops alone, and those of work items hold what a GPU does for
+each of them: indices from the item's number, and the boundary rules of reads. So an item has a
+loop of its own over a part of a row, and a loop without rules where none applies
+(`weft.lower.rows`). Elements are computed by the same operations as by an item each.
+
+    kernel (i < n, j < m) { f(x[i - 1, j], x[i, j + 1]) }
+    =>  an item for each part of a row:  for lower <= j < upper { f(x[i - 1, j], x[i, j + 1]) }
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import kernels, shapes, versions
+from weft.lower.emitter import Emitter
+from weft.sizes import ONE, ZERO, as_poly, product
+
+if TYPE_CHECKING:
+    from weft.lower.gpu import Host
+
+RUN = 4096
+"""Elements that an item computes: a part of one row, or several short rows."""
+
+
+def by_rows(host: Host, let: fun.Let, kernel: fun.Kernel) -> bool:
+    """Launch a kernel by rows, if its body is straight-line code that vectors can do.
+
+    Returns
+    -------
+    bool
+        Whether it is launched: not one that calls mathematical functions, which no loop is
+        vectorised with, or of which no launch knows the size.
+    """
+    scalars = all(isinstance(atom.type, fun.Scalar) for atom in kernel.body.results)
+    flat = scalars and shapes.is_flat(kernel.body) and not shapes.has_vector_math(kernel.body)
+    if not flat or not host.is_sized(product(r.extent for r in kernel.space)):
+        return False
+    *outer, last = kernels.fused(host.e, let, kernel)
+    parts = versions.ceil(host, last.extent, RUN)
+    several = versions.divide(host, as_poly(RUN), versions.maximum(host, last.extent, ONE))
+    several = versions.maximum(host, several, ONE)
+    units = product(r.extent for r in outer) * parts
+    items = versions.ceil(host, units, several) if outer else parts
+    k, item = host.kernel_emitter(), host.unit.integer("item")
+    with ExitStack() as scopes:
+        for r in kernel.space:
+            scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        if outer:
+            first = k.declare(machine("*", item, k.named(several)))
+            after = k.declare(machine("+", first, k.named(several)))
+            unit = k.unit.integer("unit")
+            end = k.declare(machine("min", k.named(units), after))
+            scopes.enter_context(k.loop(unit, first, end, hoist=True))
+            kernels.decode(k, tuple(outer), k.declare(machine("/", unit, k.named(parts))))
+            _part(k, let, last, k.declare(machine("%", unit, k.named(parts))))
+        else:
+            _part(k, let, last, item)
+    host.unit.kernels.append(kernels.describe("map by rows", kernel.space, let.pattern))
+    host.add(k, "rows", item, items, 1)
+    return True
+
+
+def _part(k: Emitter, let: fun.Let, last: fun.Range, part: imp.Expr) -> None:
+    """The part of a row with a number, whose other indices are known."""
+    run = imp.integer(RUN)
+    lower = k.declare(machine("*", part, run), "lower")
+    upper = k.declare(machine("+", lower, run))
+    upper = k.declare(machine("min", k.named(last.extent), upper), "upper")
+    kernels.lower_part(k, let, last.index.name, (lower, upper))
