@@ -4,7 +4,9 @@ Vectors as wide as they come (of AVX-512, a cache line) win where arithmetic bou
 it has at least as many operations as accesses, as in a roofline (Williams, Waterman and Patterson,
 Communications of the ACM, 2009). Half a line wins where accesses do, as rows that begin anywhere
 then cross fewer lines, and in short rows, of which less is left to the scalar end; not where all
-of them are in a core's own cache (`weft.lower.time_tiles`). Vector math
+of them are in a core's own cache (`weft.lower.time_tiles`). It wins where quotients and roots do,
+too: dividers of processors with AVX-512 are half a line wide (A. Fog, "Instruction tables"), so that
+a whole line takes them twice as long, and waits for all of its elements. Vector math
 always has all the width: its functions round differently from width to width, and the bits of a
 loop may not depend on what it was fused with.
 """
@@ -20,6 +22,7 @@ from weft.ops import table
 from weft.records import dataclass
 
 HALF_LINE = 32  # bytes
+_OF_DIVIDERS = frozenset({"divide", "reciprocal", "sqrt"})
 
 
 @dataclass(slots=True)
@@ -27,6 +30,7 @@ class Work:
     """What one iteration does."""
 
     operations: int = 0
+    divisions: int = 0  # operations that a divider does
     accesses: int = 0
     vector_math: bool = False
     smallest: int = 8  # bytes of an element
@@ -38,7 +42,11 @@ class Work:
                 self.smallest = min(self.smallest, pointer.dtype.itemsize)
             case imp.Apply(operation, arguments):
                 dtypes = tuple(argument.dtype for argument in arguments)
-                self.operations += shapes.WEIGHT[table.lookup(operation).cost]
+                weight = shapes.WEIGHT[table.lookup(operation).cost]
+                if operation in _OF_DIVIDERS:
+                    self.divisions += weight
+                else:
+                    self.operations += weight
                 self.vector_math |= shapes.vector_math(operation, dtypes)
             case imp.Select():
                 self.operations += 1
@@ -54,7 +62,9 @@ def lanes(body: tuple[imp.Stmt, ...], short: bool) -> int:
     work = Work()
     for node in _nodes(body):
         work.add(node)
-    if work.vector_math or (not short and work.operations >= work.accesses):
+    if work.vector_math:
+        return 0
+    if not short and work.operations >= work.accesses + work.divisions:
         return 0
     return HALF_LINE // work.smallest
 

@@ -106,7 +106,7 @@ def _describe(command: tuple[str, ...]) -> Compiler | None:
     except OSError:
         return None
     cache = open_cache()
-    key = key_of("compiler 3", identity, cpu_features())
+    key = key_of("compiler 4", identity, cpu_features())
     stored = cache.load(key, ".txt")
     if stored is None:
         found = _probe(command)
@@ -132,7 +132,9 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
     common = " ".join(_COMMON)
     x86 = platform.machine() in ("x86_64", "AMD64")
     clang = b"clang" in version or b"zig" in version
-    vector = common + (" -fveclib=libmvec" if clang else "")
+    # What asks for no number of lanes takes a whole register (`weft.lower.vector_lanes`): compilers
+    # would take half of one on some of the processors that have AVX-512.
+    vector = common + " -mprefer-vector-width=512" + (" -fveclib=libmvec" if clang else "")
     if x86 and _tries(command, vector, "-lmvec -lm", _VECTOR_PROBE):
         return "works", vector, "-lmvec -lm", "yes"
     for flags in (common, common.replace(" -march=native", "")):
