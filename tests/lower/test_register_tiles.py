@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 from lower.harness import IndexFailureError, agree, compiled, run
 
+from weft.fun import nodes as fun
 from weft.fun.contractions import BLOCK
+from weft.fun.contractions import contraction as found_in
 from weft.fun.parse import parse
+from weft.imp import nodes as imp
+from weft.imp.walk import inside
 from weft.lower import register_tiles
 from weft.lower.registers import Registers, registers
+from weft.lower.segment import lower_program
+from weft.mem.introduce import introduce
 
 RNG = np.random.default_rng(17)
 
@@ -174,6 +180,53 @@ def test_a_read_that_data_decides_is_checked() -> None:
     at[31] = 5
     with pytest.raises(IndexFailureError):
         run(segment, [at, a, b, y], every)
+
+
+def test_affine_reads_are_checked_at_their_ends() -> None:
+    """In no loop over what is packed, unless data decide what is read."""
+    text = TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "less")
+    text = text.replace("b: f64[m, l]", "b: f64[o, l]").replace("sizes n, m", "sizes n, m, o")
+    of_data = text.replace("b: f64", "at: i64[m], b: f64").replace(
+        "let q: f64 = b[j, k]", "let h: i64 = at[j]\n        let q: f64 = b[h, k]"
+    )
+    for source, expected in ((text, False), (of_data, True)):
+        program, _, _ = lower_program(introduce(parse(source), {}), "triangle")
+        loops = [node for node in inside(program.body) if isinstance(node, imp.For) and node.simd]
+        assert any(loop.reductions for loop in loops) is expected
+    segment = compiled(parse(text))
+    a, b, y = RNG.random((40, 9)), RNG.random((40, 9)), RNG.random((40, 40))
+    agree(parse(text), [a, b, y], segment=segment, rtol=1e-9, n=40, m=40, o=40, l=9)
+    with pytest.raises(IndexFailureError):
+        run(segment, [a, b[:39].copy(), y], {"n": 40, "m": 40, "o": 39, "l": 9})
+
+
+TWO = """program two(a: f64[n, l], b: f64[l, m], c: f64[l, m]) sizes n, m, l {
+  let y: f64[n, m] = kernel (i < n, j < m) {
+    let s: f64 = reduce (; k < l) from -0.0 {
+      let p: f64 = a[i, k]
+      let q: f64 = b[k, j]
+      let o: f64 = SECOND
+      let g: f64 = multiply(p, q)
+      let h: f64 = multiply(p, o)
+      let r: f64 = add(g, h)
+      in r
+    } with (u: f64, v: f64) { let w: f64 = add(u, v) in w }
+    in s
+  }
+  in y
+}"""
+
+
+@pytest.mark.parametrize(("second", "expected"), [("c[k, j]", [1, 1]), ("multiply(q, 2.0)", [2])])
+def test_values_that_share_nothing_are_packed_apart(second: str, expected: list[int]) -> None:
+    program = parse(TWO.replace("SECOND", second))
+    kernel = program.body.statements[0].expr
+    assert isinstance(kernel, fun.Kernel)
+    found = found_in(kernel)
+    assert found is not None
+    assert [len(part.values) for part in found.right.apart()] == expected
+    a, b, _ = inputs(9, 30, 300)
+    agree(program, [a, b, RNG.random((300, 30))], rtol=1e-9, atol=1e-9, **sizes(9, 30, 300))
 
 
 def test_more_dimensions_outside() -> None:

@@ -12,6 +12,8 @@ lowering ask the same question.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.records import dataclass
@@ -33,6 +35,17 @@ class Side:
 
     def reads(self) -> list[fun.Index]:
         return [let.expr for let in self.statements if isinstance(let.expr, fun.Index)]
+
+    def apart(self) -> tuple[Side, ...]:
+        """The side as several, each with all that its values need: as many as share nothing."""
+        parts: list[Side] = []
+        for value in self.values:
+            own = _needed(self.statements, [value])
+            joined = [part for part in parts if set(own) & set(part.statements)]
+            values = (*(v for part in joined for v in part.values), value)
+            parts = [part for part in parts if part not in joined]
+            parts.append(Side(_needed(self.statements, values), values))
+        return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +215,18 @@ def _parts(kernel: fun.Kernel, let: fun.Let, fact: Size | None) -> Contraction |
 
 def _side(body: fun.Body, values: list[fun.Var]) -> Side:
     """These values, and the statements that they need."""
+    return Side(_needed(body.statements, values), tuple(values))
+
+
+def _needed(statements: Sequence[fun.Let], values: Iterable[fun.Var]) -> tuple[fun.Let, ...]:
+    """Those of the statements that make the values."""
     needed = {value.name for value in values}
-    statements: list[fun.Let] = []
-    for let in reversed(body.statements):
+    found: list[fun.Let] = []
+    for let in reversed(statements):
         if needed & {var.name for var in let.pattern}:
-            statements.append(let)
+            found.append(let)
             needed |= walk.used_names(let.expr)
-    return Side(tuple(reversed(statements)), tuple(values))
+    return tuple(reversed(found))
 
 
 def _reads_along(side: Side, reduce: fun.Reduce) -> bool:

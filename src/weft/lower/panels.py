@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import gcd
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import BLOCK, Side
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bodies
+from weft.lower import bodies, bounds
 from weft.lower.emitter import Emitter
 from weft.lower.rows import simd
 from weft.lower.unit import memory
 from weft.records import dataclass
 from weft.sizes import ONE, Size
 
-NEAR = 8  # rows that are read side by side, where neighbours in memory are of one row
+NEAR = 8  # rows that are read side by side, at most, where neighbours in memory are of one row
 
 
 def in_sequence(side: Side, range_: fun.Range) -> bool:
@@ -69,6 +68,14 @@ class Panels:
         """How many rows there is room for: whole panels."""
         return e.at_most(self.range.extent + self.width - 1, self.most)
 
+    def apart(self) -> tuple[Panels, ...]:
+        """The panels of the parts of the side that share nothing."""
+        blocks = dict(zip(self.side.values, self.blocks, strict=True))
+        return tuple(
+            replace(self, side=side, blocks=tuple(blocks[value] for value in side.values))
+            for side in self.side.apart()
+        )
+
     def at(self, e: Emitter, panel: imp.Expr, k: imp.Expr) -> imp.Expr:
         """Where the values of a panel at a reduced index of the block begin."""
         begin = e.declare(machine("*", panel, imp.integer(BLOCK * self.width)))
@@ -97,8 +104,61 @@ class Packing:
     first: imp.Expr
     last: imp.Expr
 
-    def fill(self, count: imp.Expr) -> None:
-        """So many panels, in the order in which they are read."""
+    def fill(self) -> tuple[imp.Expr, imp.Expr]:
+        """The panels of the rows that are read, in the order in which those are: from, to below.
+
+        What shares nothing is read apart: rows that lie a power of two apart take the same few
+        places of a cache.
+        """
+        e, known = self.e, self.e.known
+        self._check()
+        width = imp.integer(self.panels.width)
+        first, last = (
+            machine("/", machine("-", row, self.lower), width) for row in (self.first, self.last)
+        )
+        begin, end = e.declare(first), e.declare(machine("+", last, imp.ONE))
+        for panels in self.panels.apart():
+            replace(self, panels=panels)._panels(begin, end)
+        e.known = known
+        return begin, end
+
+    def _check(self) -> None:
+        """Indices that are to be checked here are so at both of their ends, if they are affine.
+
+        All rows from the first to the last one are read at all reduced indices.
+        """
+        e, side = self.e, self.panels.side
+        made = {var.name for let in side.statements for var in let.pattern}
+        for let in side.statements:
+            if not isinstance(let.expr, fun.Index):
+                continue
+            e.place = let.place or e.place
+            for axis, index, extent in bounds.check(e, let.expr):
+                if index.variables() & made or not self._is_affine(index):
+                    continue
+                for largest in (False, True):
+                    self._bind_end(index, largest=largest)
+                    bounds.require(e, let.expr.array.name, axis, e.named(index), e.named(extent))
+                e.known = (*e.known, index, extent - 1 - index)
+
+    def _is_affine(self, index: Size) -> bool:
+        return all(
+            index.degree(name) <= 1 and index.coefficient(name).is_constant
+            for name in (self.reduced, self.panels.range.index.name)
+        )
+
+    def _bind_end(self, index: Size, *, largest: bool) -> None:
+        """The reduced index and the row are those at which an affine index is largest, or least."""
+        e, below = self.e, machine("+", self.start, self.size)
+        ranges = {
+            self.reduced: (self.start, machine("-", below, imp.ONE)),
+            self.panels.range.index.name: (self.first, self.last),
+        }
+        for name, (first, last) in ranges.items():
+            falls = index.coefficient(name).constant < 0
+            e.bind(name, first if falls is largest else last)
+
+    def _panels(self, begin: imp.Expr, end: imp.Expr) -> None:
         e, width = self.e, imp.integer(self.panels.width)
         panel = e.unit.integer("panel")
         if in_sequence(self.panels.side, self.panels.range):
@@ -109,21 +169,21 @@ class Packing:
                 with simd(e, lane, imp.ZERO, width, wide=True):
                     self._element(panel, k, lane, inside)
 
-            with e.loop(k, imp.ZERO, self.size), e.loop(panel, imp.ZERO, count):
+            with e.loop(k, imp.ZERO, self.size), e.loop(panel, begin, end):
                 self._either(panel, rows_together)
             return
-        near = gcd(NEAR, self.panels.width)
+        near = max(n for n in range(1, NEAR + 1) if self.panels.width % n == 0)
 
         def row_by_row(inside: bool) -> None:
             base, k, lane = (e.unit.integer(name) for name in ("b", "k", "l"))
             with (
                 e.loop(base, imp.ZERO, width, step=near),
                 e.loop(k, imp.ZERO, self.size),
-                e.loop(lane, imp.ZERO, imp.integer(near), unroll=near),
+                simd(e, lane, imp.ZERO, imp.integer(near), wide=True),
             ):
                 self._element(panel, k, e.declare(machine("+", base, lane)), inside)
 
-        with e.loop(panel, imp.ZERO, count):
+        with e.loop(panel, begin, end):
             self._either(panel, row_by_row)
 
     def _either(self, panel: imp.Expr, fill: Callable[[bool], None]) -> None:

@@ -23,7 +23,7 @@ tile, so that its bits depend on the reduced extent alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -146,14 +146,12 @@ class _Tiles:
                 pointer = e.pointer(self.sums, self.dtype)
                 e.emit(imp.Store(pointer, machine("+", begin, var), neutral))
         if self.fact is None:
-            self._sum(down, across, panels)
+            self._sum(down, across)
         else:
-            self._sum_where(self.fact, down, across, panels)
+            self._sum_where(self.fact, down, across)
         self._finish(down, across)
 
-    def _sum_where(
-        self, fact: Size, down: Part, across: Part, panels: Sequence[imp.Expr]
-    ) -> None:
+    def _sum_where(self, fact: Size, down: Part, across: Part) -> None:
         """The sums of the tile's rows and columns that some element wants."""
         e, found = self.e, self.found
         i, j = found.row.index.name, found.column.index.name
@@ -165,10 +163,10 @@ class _Tiles:
             e.conditional = conditional or not bounds.refines(e, (fact,))
             e.ranges = bounds.refine(e, (fact,))
             e.known = (*e.known, fact)
-            self._sum(rows_, columns, panels)
+            self._sum(rows_, columns)
         e.conditional, e.ranges = conditional, ranges
 
-    def _sum(self, down: Part, across: Part, panels: Sequence[imp.Expr]) -> None:
+    def _sum(self, down: Part, across: Part) -> None:
         """The sums of all blocks of the reduced dimension."""
         e, r = self.e, self.reduce.space[0]
         extent = e.named(r.extent)
@@ -180,16 +178,16 @@ class _Tiles:
             e.emit(imp.Poll())
             left = e.declare(machine("-", extent, start))
             size = e.declare(machine("min", imp.integer(BLOCK), left))
-            sides = ((down, self.left), (across, self.right))
-            for (part, side), count in zip(sides, panels, strict=True):
-                packing = Packing(
+            filled = [
+                Packing(
                     e, side, r.index.name, start, size, part.lower, part.first, part.last
-                )
-                packing.fill(count)
+                ).fill()
+                for part, side in ((down, self.left), (across, self.right))
+            ]
             q, p = e.unit.integer("q"), e.unit.integer("p")
             with (
-                e.loop(q, imp.ZERO, panels[1]),
-                e.loop(p, imp.ZERO, panels[0]),
+                e.loop(q, *filled[1]),
+                e.loop(p, *filled[0]),
                 self._where(down.lower, p, across.lower, q),
             ):
                 self._pair(p, q, size, e.declare(machine("-", across.upper, across.lower)))

@@ -5,8 +5,8 @@ it has at least as many operations as accesses, as in a roofline (Williams, Wate
 Communications of the ACM, 2009). Half a line wins where accesses do, as rows that begin anywhere
 then cross fewer lines, and in short rows, of which less is left to the scalar end; not where all
 of them are in a core's own cache (`weft.lower.time_tiles`). It wins where quotients and roots do,
-too: dividers of processors with AVX-512 are half a line wide (A. Fog, "Instruction tables"), so that
-a whole line takes them twice as long, and waits for all of its elements. Vector math
+too: dividers of processors with AVX-512 are half a line wide (A. Fog, "Instruction tables"), so
+that a whole line takes them twice as long, and waits for all of its elements. Vector math
 always has all the width: its functions round differently from width to width, and the bits of a
 loop may not depend on what it was fused with.
 """
