@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -66,3 +66,19 @@ def may_leave(statements: Iterable[imp.Stmt]) -> bool:
 def views(statements: Iterable[imp.Stmt]) -> tuple[int, ...]:
     """The blocks that statements at the outermost level look into, in order."""
     return tuple(dict.fromkeys(s.block for s in statements if isinstance(s, imp.View)))
+
+
+def inside(value: Any) -> Iterator[Any]:
+    """All nodes in statements or an expression, outermost first."""
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from inside(part)
+    elif is_dataclass(value):
+        yield value
+        for field in fields(value):
+            yield from inside(getattr(value, field.name))
+
+
+def mentions(value: Any) -> set[str]:
+    """The names of the variables in statements or an expression."""
+    return {node.name for node in inside(value) if isinstance(node, imp.Var)}

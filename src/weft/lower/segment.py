@@ -8,6 +8,7 @@ from functools import cache
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
+from weft.imp.unroll_and_jam import unroll_and_jam
 from weft.lower import bounds, cpu
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
@@ -114,8 +115,9 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
             pointer = e.pointer(f"result_{k}", target.dtype)
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
     buffers = len(program.params) + len(memory_program.destinations)
+    lowered = imp.Program(name, buffers, tuple(variables), tuple(e.levels[0]))
     return (
-        imp.Program(name, buffers, tuple(variables), tuple(e.levels[0])),
+        unroll_and_jam(lowered),
         unit,
         unit.workspace,
     )

@@ -256,7 +256,6 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
         return
     stacks = [e.local(dtype, LEVELS * strip.width, "stack") for dtype in dtypes]
     count = e.mutable(DType.I64, imp.ZERO, "count")
-    filled = e.mutable(DType.I64, imp.ZERO, "filled")
     neutral = [e.atom(atom) for atom in reduce.neutral]
     _fill(e, strip, totals, neutral)
     width = strip.count  # levels of the stack lie one after another
@@ -276,16 +275,8 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
                 e.emit(imp.Store(stack, machine("+", top, var), imp.Load(total, var)))
                 e.emit(imp.Store(total, var, value))
         e.emit(imp.Assign(count, machine("+", count, imp.ONE)))
-        e.emit(imp.Assign(filled, imp.ZERO))
 
-    with _rows(e, reduce):
-        _row(e, strip, reduce, totals)
-        e.emit(imp.Assign(filled, machine("+", filled, imp.ONE)))
-        grain = imp.integer(1 if reduce.counter else reductions.ROWS)
-        with e.branch(machine("==", filled, grain)):
-            push()
-    with e.branch(machine("!=", filled, imp.ZERO)):
-        push()
+    _grains(e, reduce, lambda: _row(e, strip, reduce, totals), push)
     level = e.mutable(DType.I64, imp.ZERO, "level")
     with reductions.while_(e, machine("!=", machine(">>", count, level), imp.ZERO)):
         e.depths[level.name] = e.depth
@@ -293,6 +284,39 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
             base = e.declare(machine("*", level, width), depth=e.depth)
             _combine(e, strip, reduce.operator, stacks, base, totals)
         e.emit(imp.Assign(level, machine("+", level, imp.ONE)))
+
+
+def _grains(
+    e: Emitter, reduce: fun.Reduce, row: Callable[[], None], push: Callable[[], None]
+) -> None:
+    """`row` for each reduced index, `push` after each grain of them."""
+    grain = imp.integer(1 if reduce.counter else reductions.ROWS)
+    if len(reduce.space) == 1 and not reduce.counter:
+        (r,) = reduce.space
+        extent, start, index = e.named(r.extent), e.unit.integer("g"), e.unit.integer("i")
+        with (
+            e.index(r.index.name, imp.ZERO, ZERO, r.extent),
+            e.loop(start, imp.ZERO, extent, step=reductions.ROWS),
+        ):
+            end = e.declare(machine("min", extent, e.declare(machine("+", start, grain))))
+            with e.loop(index, start, end):
+                e.bind(r.index.name, index)
+                row()
+            push()
+        return
+    filled = e.mutable(DType.I64, imp.ZERO, "filled")
+
+    def push_filled() -> None:
+        push()
+        e.emit(imp.Assign(filled, imp.ZERO))
+
+    with _rows(e, reduce):
+        row()
+        e.emit(imp.Assign(filled, machine("+", filled, imp.ONE)))
+        with e.branch(machine("==", filled, grain)):
+            push_filled()
+    with e.branch(machine("!=", filled, imp.ZERO)):
+        push_filled()
 
 
 @contextmanager

@@ -1,0 +1,111 @@
+"""Loops that are unrolled and jammed: what is, with the same bits, and what is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft.imp import nodes as imp
+from weft.imp.check import check
+from weft.imp.interpret import interpret
+from weft.imp.nodes import machine
+from weft.imp.show import show
+from weft.imp.unroll_and_jam import LARGEST, unroll_and_jam
+from weft.ops.dtypes import DType
+
+A, ROUND, J, L, K, M, N = (imp.Var(name, DType.I64) for name in "aijlkmn")
+P, Q, S = (imp.Pointer(name, DType.F64) for name in "pqs")
+T, X, Y = (imp.Var(name, DType.F64) for name in "txy")
+WIDTH = 8
+
+
+def added(index: imp.Expr = L, *, target: imp.Pointer = S, read: imp.Expr | None = None) -> Any:
+    """target[index] = target[index] + p[k + l], k being where the round's row begins."""
+    return (
+        imp.Declare(T, imp.Load(target, index if read is None else read)),
+        imp.Declare(X, imp.Load(P, machine("+", K, L))),
+        imp.Declare(Y, imp.Apply("add", (T, X), DType.F64)),
+        imp.Store(target, index, Y),
+    )
+
+
+def rows(
+    body: tuple[imp.Stmt, ...] | None = None, *, before: tuple[imp.Stmt, ...] = (),
+    view: imp.View | None = None, upper: imp.Expr = M, **simd: Any,
+) -> imp.Program:  # fmt: skip
+    """The sums of the columns of p, of n rows, in s, which go to q."""
+    lanes = imp.For(L, imp.ZERO, upper, added() if body is None else body, simd=True, **simd)
+    start = imp.Declare(K, machine("*", ROUND, M))
+    loop = imp.For(ROUND, imp.ZERO, N, (start, *before, lanes))
+    fill = imp.For(J, imp.ZERO, imp.integer(2 * WIDTH), (imp.Store(S, J, imp.Const(0.5, S.dtype)),))
+    k = imp.Var("last", DType.I64)
+    copied = imp.For(k, imp.ZERO, M, (imp.Store(Q, k, imp.Load(S, k)),))
+    made = (
+        imp.View(P, 0, imp.ZERO), imp.View(Q, 1, imp.ZERO),
+        imp.Local(S, 2 * WIDTH) if view is None else view, fill, loop, copied,
+    )  # fmt: skip
+    return imp.Program("sums", 2, (N, M), made)
+
+
+def run(program: imp.Program, n: int, m: int) -> bytes:
+    p, q = np.random.default_rng(n).random((n, m)), np.zeros(m)
+    workspace = np.full(4096, 255, np.uint8)
+    buffers = [x.reshape(-1).view(np.uint8) for x in (p, q)]
+    assert interpret(program, [*buffers, workspace], [n, m])[0] == 0
+    return bytes(q.tobytes())
+
+
+ACCEPTED: dict[str, imp.Program] = {
+    "an array of the thread's own": rows(),
+    "a view that is alone": rows(view=imp.View(S, -1, imp.ZERO)),
+    "lanes that are moved": rows(added(machine("+", L, imp.integer(3)))),
+    "prefetches before": rows(before=(imp.Prefetch(P, machine("+", K, M)),)),
+    "loops of prefetches before": rows(
+        before=(imp.For(A, imp.ZERO, M, (imp.Prefetch(P, machine("+", K, A)),)),)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_rounds_are_jammed(name: str) -> None:
+    program = ACCEPTED[name]
+    jammed = unroll_and_jam(program)
+    check(jammed)
+    assert "_jammed" in show(jammed)
+    for n in range(10):
+        assert run(jammed, n, 5) == run(program, n, 5)
+
+
+REJECTED: dict[str, imp.Program] = {
+    "a view that something else may reach": rows(view=imp.View(S, -1, imp.ZERO, alone=False)),
+    "a view that others read meanwhile": rows(view=imp.View(S, -1, imp.ZERO, volatile=True)),
+    "an element of the lane beside": rows(added(read=machine("+", L, imp.ONE))),
+    "a place that a round decides": rows(added(machine("+", L, ROUND))),
+    "a place that every second lane has": rows(added(machine("/", L, imp.integer(2)))),
+    "a place that an element decides": rows(
+        (imp.Declare(J, imp.Load(imp.Pointer("at", DType.I64), L)), *added(J))
+    ),
+    "lanes whose number a round decides": rows(upper=ROUND),
+    "a read of it before the lanes": rows(
+        before=(imp.Declare(imp.Var("z", DType.F64), imp.Load(S, imp.ZERO)),)
+    ),
+    "something that is not read": rows((*added()[1:2], imp.Store(S, L, X))),
+    "lanes that are reduced": rows(reductions=(("max", imp.Var("worst", DType.I64)),)),
+    "a value that changes": rows((imp.Declare(Y, None, mutable=True), *added()[:2])),
+    "more than registers hold": rows(
+        (*(imp.Declare(imp.Var(f"z{k}", DType.F64), T) for k in range(LARGEST)), *added())
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_left_alone(name: str) -> None:
+    assert unroll_and_jam(REJECTED[name]) == REJECTED[name]
+
+
+def test_text(golden: Any) -> None:
+    """Four rounds: five loads and a store, which would be eight loads and four stores."""
+    text = show(unroll_and_jam(ACCEPTED["prefetches before"]))
+    golden(text)
