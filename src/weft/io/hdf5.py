@@ -218,6 +218,12 @@ class Hdf5Sink:
     def direct(self) -> Array | None:
         return None
 
+    def file(self) -> tuple[int, int] | None:
+        return (self._descriptor, self._extent.offset) if self._descriptor >= 0 else None
+
+    def refusal(self, error: OSError) -> Exception:
+        return unwritable(self._name, error)
+
     def write(self, box: Box, data: Array) -> None:
         try:
             if self._descriptor >= 0:
@@ -280,6 +286,13 @@ class Hdf5UpdateSink:
 
     def direct(self) -> Array | None:
         return None
+
+    def file(self) -> tuple[int, int] | None:
+        plain = self._source.stored == self.dtype
+        return (self._descriptor, self._source.first) if plain else None
+
+    def refusal(self, error: OSError) -> Exception:
+        return unwritable(self.describe(), error)
 
     def write(self, box: Box, data: Array) -> None:
         extent = Extent(self._source.first, self.shape, self._source.stored)

@@ -112,6 +112,12 @@ class NpySink:
     def direct(self) -> Array | None:
         return None  # a first touch of each mapped page costs more than a write
 
+    def file(self) -> tuple[int, int] | None:
+        return self._draft.descriptor, self._extent.offset
+
+    def refusal(self, error: OSError) -> Exception:
+        return unwritable(self._draft.name, error)
+
     def write(self, box: Box, data: Array) -> None:
         self._draft.write_box(self._extent, box, data)
 
@@ -154,13 +160,20 @@ class NpyUpdateSink:
     def direct(self) -> Array | None:
         return None
 
+    def file(self) -> tuple[int, int] | None:
+        plain = not self._transposed and self._extent.dtype == self.dtype
+        return (self._descriptor, self._extent.offset) if plain else None
+
+    def refusal(self, error: OSError) -> Exception:
+        return unwritable(self._name, error)
+
     def write(self, box: Box, data: Array) -> None:
         if self._transposed:
             box, data = box[::-1], data.T
         try:
             write_box(self._descriptor, self._extent, box, data)
         except OSError as error:
-            raise unwritable(self._name, error) from error
+            raise self.refusal(error) from error
 
     def done(self, box: Box) -> bool:
         return False

@@ -23,6 +23,7 @@ from weft.kernel.function import KernelFunction
 from weft.launch.artifacts import SegmentPiece
 from weft.plan.segment import Segment
 from weft.runtime import built
+from weft.runtime.threads import pool_source
 
 _EXTENTS = {0: 64, 1: 64, 2: 64, 3: 24}  # of the arrays that a kernel is traced with, by rank
 _NUMBERS = (3, 1 << 6, 1 << 10)  # of its integers: the first that it can be traced with
@@ -83,8 +84,7 @@ def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
             for segment in segments_of(kernel):
                 sources[segment.source] = segment.entry
     library = built.library_of(target)
-    pool = (resources.files("weft.runtime") / "pool.c").read_text()
-    built.make_library(library, sources, pool, collected.found, version())
+    built.make_library(library, sources, pool_source(), collected.found, version())
     target.write_text(source.read_text(encoding="utf-8") + _FOOTER, encoding="utf-8")
     return target, library, [kernel.function.__qualname__ for kernel in kernels]
 

@@ -34,10 +34,12 @@ from weft.plan.nodes import DeviceCode, Held, Pending, Rates, StageCode
 from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
 from weft.records import dataclass
+from weft.runtime.boxes import Table
 from weft.runtime.devices.cpu import LoadedSegment, is_cpu
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.incore import check_bounds, check_collisions, derive
+from weft.runtime.threads import CancelFlag
 from weft.runtime.watch import watched
 from weft.sizes import ZERO, Size
 
@@ -108,6 +110,14 @@ class SegmentStage:
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
         check_collisions(self.segment.collisions, values)
+
+
+class PlainStage(SegmentStage):
+    """A stage that is one compiled segment in one version, which suits boxes of any sizes."""
+
+    def run_boxes(self, table: Table, cancel: CancelFlag) -> None:
+        """Compute boxes side by side, and write them."""
+        self._loaded.call_boxes(table, cancel)
 
 
 class DeviceStage:
@@ -310,6 +320,8 @@ def stage_code(
         version = segment.better.segment
         better = _Better(segment, segment.better, cache(lambda: load(version, where, current)))
     if isinstance(loaded, LoadedSegment):
+        if better is None:
+            return PlainStage(segment, loaded, threads)
         return SegmentStage(segment, loaded, threads, better)
     return DeviceStage(segment, loaded, better)
 

@@ -147,6 +147,7 @@ def _times(count: float) -> str:
 
 def _stages(plan: Plan) -> Iterator[Line]:
     for number, stage in enumerate(plan.stages, start=1):
+        workspace = stage.workspace * max(stage.abreast, 1)
         yield Line(1, f"stage {number}: {stage.stage.reason}")
         yield Line(2, _boxes(stage))
         yield from _shares(stage)
@@ -154,8 +155,8 @@ def _stages(plan: Plan) -> Iterator[Line]:
         yield Line(
             2,
             f"peak {size_text(stage.peak_bytes)}: whole arrays {size_text(stage.held)}, "
-            f"buffers {size_text(stage.peak_bytes - stage.held - stage.workspace)}, "
-            f"workspace {size_text(stage.workspace)}",
+            f"buffers {size_text(stage.peak_bytes - stage.held - workspace)}, "
+            f"workspace {size_text(workspace)}",
         )
         for name in stage.loads:
             yield Line(2, f"reads {name} whole: {size_text(plan.values[name].bytes)}")
@@ -176,6 +177,8 @@ def _boxes(stage: PlannedStage) -> str:
     if boxes.count == 1:
         return f"one box; {moved}"
     flight = f"{stage.depth} in flight" if stage.depth > 1 else "one after another"
+    if stage.abreast:
+        flight = f"{stage.abreast} at once, each computed and written by one thread"
     if stage.shares:
         flight = f"smaller towards the end, spread over {len(stage.shares)} devices"
         return f"{boxes.count} boxes of up to {boxes.extent} along {boxes.unit}, {flight}; {moved}"

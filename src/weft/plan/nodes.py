@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -166,6 +166,17 @@ class StageCode(Protocol):
         """Raise `OutOfBoundsError` if an access that is known at launch is outside its array.
 
         `values` holds an int, or one for each box, for every size variable.
+        """
+
+
+@runtime_checkable
+class BoxesCode(Protocol):
+    """Stage code of which many boxes run at once, each on one thread."""
+
+    def run_boxes(self, table: Any, cancel: Any) -> None:
+        """Compute boxes, and write what they give to files.
+
+        `table` is a `weft.runtime.boxes.Table`; `cancel` a flag that ends it early.
         """
 
 
@@ -339,6 +350,9 @@ class PlannedStage:
         What bounds of boxes are multiples of, and the least that is worth a box of its own.
     at_once : float
         How much of what would be its part of what is left a device takes as its next box.
+    abreast : int
+        How many boxes are computed at once, each by one thread that also writes it to files;
+        0: one after another, each by all threads.
     smaller : PlannedStage, optional
         The stage with boxes half as large, for a device that has less memory than it seemed.
     """
@@ -371,6 +385,7 @@ class PlannedStage:
     seconds: float = 0.0
     serial_seconds: float = 0.0
     at_once: float = 0.5
+    abreast: int = 0
     smaller: PlannedStage | None = None
 
     @property

@@ -19,6 +19,7 @@ from weft.plan.protocols import Sink
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Compile, Processor, Setting, direct_array
 from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
+from weft.plan.side_by_side import side_by_side
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed, window, window_uncut
 
@@ -316,7 +317,7 @@ class _Maker:
                 return replace(spread, remarks=(*spread.remarks, *remarks))
         alone = scheduler(self.setting)
         try:
-            stage = alone.schedule()
+            stage = side_by_side(alone) or alone.schedule()
         except MemoryLimitError as error:
             if self.setting.apart is None or group.draft is not None:
                 raise

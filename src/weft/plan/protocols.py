@@ -71,3 +71,14 @@ class Sink(Protocol):
         """Leave nothing under the final name (resumable sinks keep completed chunks)."""
 
     def describe(self) -> str: ...
+
+
+@runtime_checkable
+class FileSink(Protocol):
+    """A sink that may be a plain file: its elements are bytes of it, in row-major order."""
+
+    def file(self) -> tuple[int, int] | None:
+        """The descriptor, and the byte of element [0, ..., 0]; None where it is no such file."""
+
+    def refusal(self, error: OSError) -> Exception:
+        """What a write to the file that failed is reported as."""

@@ -59,6 +59,7 @@ class Scheduler:
         self.kept = kept
         self.resident = resident
         self.setting = setting
+        self.threads = setting.threads  # that compute a box
         self.where = tuple(map(self._where, self.stage.windows))
         self.code = setting.compile(self.stage.program, self._layouts())
 
@@ -347,7 +348,10 @@ class Scheduler:
         fits_device = device is None or planned.device_bytes <= device.limit
         return fits_device and planned.peak_bytes <= self.setting.limit
 
-    def with_depth(self, boxes: Boxes, depth: int, slots: int) -> PlannedStage:
+    def with_depth(
+        self, boxes: Boxes, depth: int, slots: int, abreast: int = 0
+    ) -> PlannedStage:
+        """The stage in these boxes; `depth`, `slots` and `abreast` as a planned stage has them."""
         stage = self.stage
         inputs = tuple(int(self.window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
         outputs = tuple(
@@ -385,16 +389,16 @@ class Scheduler:
         ))  # fmt: skip
         return PlannedStage(
             stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
-            self.resident + staging * depth + workspace,
+            self.resident + staging * depth + workspace * max(abreast, 1),
             written, self._integers(boxes), loads, tuple(sorted(self.kept)),
             kernels=self.code.kernels, remarks=self.code.remarks, read=read, held=self.resident,
-            kept_rows=kept_rows, slots=slots, device_bytes=on_device,
+            kept_rows=kept_rows, slots=slots, device_bytes=on_device, abreast=abreast,
         )  # fmt: skip
 
     def values(self, boxes: Boxes) -> dict[str, Any]:
         """Every size that the code knows: an int, or one for each box."""
         values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
-        values["threads"] = self.setting.threads
+        values["threads"] = self.threads
         for entry in self.code.derived:
             if entry.name not in values:
                 values[entry.name] = _for_each_box(entry, values, boxes.count)

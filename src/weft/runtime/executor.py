@@ -13,6 +13,7 @@ from weft.errors import MemoryLimitError, SourceError
 from weft.plan.nodes import Output, Plan, PlannedStage, memory_sink
 from weft.plan.protocols import Sink, Source
 from weft.runtime import profile
+from weft.runtime.boxes import SideBySide
 from weft.runtime.memory import Pool
 from weft.runtime.pipeline import Pipeline
 from weft.runtime.scheduler import Destination, SharedStage, box_of
@@ -122,7 +123,7 @@ class Running:
         """A stage that one device runs; again in smaller boxes, where its memory is too small."""
         before = self.moved
         try:
-            Pipeline(self, planned).run()
+            (SideBySide if planned.abreast else Pipeline)(self, planned).run()
         except MemoryLimitError:
             if planned.smaller is None:
                 raise

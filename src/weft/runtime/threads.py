@@ -1,6 +1,6 @@
 """Threads: how many, and the C pool that runs the tiles of compiled segments.
 
-The pool (`pool.c`) is compiled once for each machine, through the cache, when the first
+The pool (`pool.c`, `boxes.c`) is compiled once for each machine, through the cache, when the first
 segment is loaded.
 """
 
@@ -138,6 +138,12 @@ def cgroup_directories(
     return found
 
 
+def pool_source() -> str:
+    """The text of the C pool, one translation unit."""
+    here = Path(__file__)
+    return "".join(here.with_name(name).read_text() for name in ("pool.c", "boxes.c"))
+
+
 class Pool:
     """The loaded C pool.
 
@@ -145,16 +151,19 @@ class Pool:
     ----------
     call : function
         `call(address of a record) -> status`, see `pool.c`; releases the GIL.
+    boxes : int
+        The address of the entry that runs boxes side by side, see `boxes.c`.
     """
 
     def __init__(self) -> None:
-        source = Path(__file__).with_name("pool.c").read_text()
+        source = pool_source()
         found = built.entry_of(source)
         self.library = load_library(source) if found is None else found.library
         self.call = self.library.weft_call
         self.call.argtypes = [ctypes.c_void_p]
         self.call.restype = ctypes.c_int32
         self.library.weft_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+        self.boxes = ctypes.cast(self.library.weft_boxes, ctypes.c_void_p).value
 
     def workers(self) -> int:
         """The number of worker threads there are now."""

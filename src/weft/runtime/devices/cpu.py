@@ -20,6 +20,7 @@ from weft.errors import SourceError
 from weft.plan.segment import Segment
 from weft.runtime import built
 from weft.runtime import threads as runtime_threads
+from weft.runtime.boxes import Table, TargetError
 from weft.runtime.devices.protocol import raise_failure
 from weft.runtime.threads import CancelFlag, Cancelled
 from weft.runtime.toolchain import find_compiler, load_library
@@ -28,7 +29,8 @@ WHOLE = "cpu"
 _PART = re.compile(r"cpu:(\d+)(?:-(\d+))?")
 
 _HEADER = 9  # int64 words before the pointers: see `record` in pool.c
-_CANCELLED, _BUS_ERROR = 1, 2
+_STAGE = "13q"  # a `stage` in boxes.c
+_CANCELLED, _BUS_ERROR, _WRITE_FAILED = 1, 2, 3
 
 
 class LoadedSegment:
@@ -94,6 +96,37 @@ class LoadedSegment:
             self._records.append(record)
         else:
             self._fail(status, record[0], pointers, cancel)
+
+    def call_boxes(self, table: Table, cancel: CancelFlag) -> None:
+        """Run the segment for many boxes at once, each on one thread, and write their results.
+
+        Raises
+        ------
+        TargetError
+            When a write fails; also what `call` raises.
+        """
+        boxes, buffers = table.addresses.shape
+        threads, share = table.memory.shape
+        columns = table.inside, table.addresses, table.integers, table.files, table.parts
+        stage = struct.pack(
+            _STAGE, self._entry, boxes, buffers, table.integers.shape[1], len(table.files),
+            *(column.ctypes.data for column in columns), table.memory.ctypes.data, share,
+            table.told.ctypes.data,
+        )  # fmt: skip
+        given = ctypes.create_string_buffer(stage, len(stage))
+        words = (
+            runtime_threads.pool().boxes, threads, cancel.address, 0, 0, 0, 0, 0, 1,
+            ctypes.addressof(given),
+        )  # fmt: skip
+        record = ctypes.create_string_buffer(struct.pack(f"{_HEADER + 1}q", *words))
+        status = self._call(ctypes.addressof(record))
+        if status == _WRITE_FAILED:
+            number, target, *_ = struct.unpack_from("4q", record, 4 * 8)
+            error = TargetError(number, os.strerror(number))
+            error.target = target
+            raise error
+        if status:
+            self._fail(status, record, table.addresses[0].tolist(), cancel)
 
     def _fail(
         self,
