@@ -226,8 +226,12 @@ def test_large_results_ask_for_so_much_at_once(
     agree(STENCIL, [x], n=n, m=m)
 
 
+@pytest.mark.parametrize(("at_once", "lines"), [(1 << 14, 32), (1 << 9, 8)])
 @pytest.mark.parametrize("layout", ["contiguous", "rows"])
-def test_columns_ask_for_later_rows(layout: str) -> None:
+def test_columns_ask_for_later_rows(
+    layout: str, at_once: int, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(AHEAD, 1, at_once))
     n, m, pitch = 12, 512, 512 if layout == "contiguous" else 1024
     layouts, stride = ({}, {}) if pitch == m else ({"x": "rows"}, {"x.stride0": pitch})
     x = np.zeros((n, pitch), np.float32)
@@ -235,6 +239,7 @@ def test_columns_ask_for_later_rows(layout: str) -> None:
     rows = range(AHEAD // 4 // m, n + AHEAD // 4 // m)
     wanted = [row * pitch + column for row in rows for column in range(0, m, 16)]
     assert run.asked[pointer_of(run, 0)] == wanted
+    assert run.longest == lines
 
 
 def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:

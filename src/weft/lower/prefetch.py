@@ -77,12 +77,12 @@ class Prefetcher:
         for stream in self.streams:
             self._lines(stream, self._address(stream, first), imp.integer(count))
 
-    def rows(self, row: str, first: imp.Expr, count: imp.Expr) -> None:
-        """Asks for what the `count` indices from `first` on read when `row` is some more."""
+    def rows(self, row: str, first: imp.Expr, count: imp.Expr, length: imp.Expr) -> None:
+        """Asks for what `count` indices from `first` on, of `length`, read some rows later."""
         e = self.e
         for stream in self.streams:
             share = imp.integer(self.share // stream.array.dtype.itemsize)
-            rows = e.declare(machine("/", share, e.declare(machine("max", imp.ONE, count))))
+            rows = e.declare(machine("/", share, e.declare(machine("max", imp.ONE, length))))
             rows = e.declare(machine("max", imp.ONE, rows))
             further = e.declare(machine("*", rows, e.named(stream.base.coefficient(row))))
             here = machine("+", e.poly(stream.base), first)

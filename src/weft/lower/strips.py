@@ -12,7 +12,7 @@ all lanes of the strip side by side,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import field
 
 from weft.errors import InternalError
@@ -339,20 +339,40 @@ def _one_grain(e: Emitter, reduce: fun.Reduce) -> bool:
     return any(limit.is_constant and limit.constant <= reductions.ROWS for limit in limits)
 
 
+@contextmanager
+def _asked_for(
+    e: Emitter, strip: Strip, reduce: fun.Reduce
+) -> Iterator[tuple[imp.Expr, imp.Expr]]:
+    """Around the code for the lanes from begin to end: what they read some rows later is asked."""
+    row = reduce.space[-1].index.name
+    lane = fun.Range(fun.Var(strip.lane, fun.Scalar(DType.I64)), e.ranges[strip.lane][1])
+    prefetcher = Prefetcher(e, reduce.body, lane, row)
+    asked = prefetcher.at_once(strip.width)
+    if asked == strip.width:
+        prefetcher.rows(row, strip.base, strip.count, strip.count)
+        yield imp.ZERO, strip.count
+        return
+    begin = e.unit.integer("begin")
+    with e.loop(begin, imp.ZERO, strip.count, step=asked, hoist=True):
+        above = e.declare(machine("+", begin, imp.integer(asked)))
+        end = e.declare(machine("min", strip.count, above))
+        first = e.declare(machine("+", strip.base, begin))
+        prefetcher.rows(row, first, e.declare(machine("-", end, begin)), strip.count)
+        yield begin, end
+
+
 def _row(e: Emitter, strip: Strip, reduce: fun.Reduce, totals: Sequence[imp.Pointer]) -> None:
-    """One row added to the totals: in one simd loop where the body is straight-line."""
+    """One row added to the totals: in simd loops over all lanes where the body is straight-line."""
     flat = shapes.is_flat(reduce.body)
     results: tuple[fun.Atom, ...] = ()
     if not flat:
         results = lower_body(e, strip, reduce.body)
-    elif not reduce.counter:
-        row = reduce.space[-1].index.name
-        lane = fun.Range(fun.Var(strip.lane, fun.Scalar(DType.I64)), e.ranges[strip.lane][1])
-        prefetcher = Prefetcher(e, reduce.body, lane, row)
-        prefetcher.rows(row, strip.base, strip.count)
     used = walk.free_names(reduce.body)
     var = e.unit.integer("l")
-    with simd(e, var, imp.ZERO, strip.count):
+    parts: AbstractContextManager[tuple[imp.Expr, imp.Expr]] = nullcontext((imp.ZERO, strip.count))
+    if flat and not reduce.counter:
+        parts = _asked_for(e, strip, reduce)
+    with parts as (begin, end), simd(e, var, begin, end):
         _lanes(e, strip, var, used if flat else ())
         if flat:
             values = scalar_results(e, reduce.body)
