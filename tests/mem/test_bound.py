@@ -20,6 +20,7 @@ SHAPES = {
     "growing and shrinking": "k + 1, n - k",
     "of an inner loop": "k - l, l + 1",
     "blocks": "n - k - 1, 4, n - k - 1, 4",
+    "with a factor of either sign": "n*k - k + 1",
 }
 
 

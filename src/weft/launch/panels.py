@@ -121,7 +121,7 @@ def _predicted(plan: Plan) -> float | None:
     code = stage.code
     if len(plan.stages) != 1 or not isinstance(code, PanelStage):
         return None
-    if stage.boxes.count < 2 or stage.stage.carries or any(w != "direct" for w in stage.where):
+    if stage.boxes.count < 2 or stage.stage.in_order or any(w != "direct" for w in stage.where):
         return None
     widths = [0] * stage.boxes.count
     for output, (first, last) in zip(stage.stage.outputs, stage.boxes.owned, strict=True):

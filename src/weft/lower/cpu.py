@@ -24,6 +24,7 @@ from weft.lower import (
     scans,
     scatters,
     time_tiles,
+    time_tiling,
 )
 from weft.lower.emitter import Emitter
 
@@ -72,12 +73,12 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
 
 def lower_tiled(e: Emitter, let: fun.Let, loop: fun.Loop) -> None:
     """A loop that asks for tiles in time, in them if they are proved to give the same."""
-    tiling = time_tiles.time_tiling(e.unit, loop)
-    if isinstance(tiling, str):
-        e.unit.kernels.append(f"loop {let.pattern[0].name}, a round at a time: {tiling}")
+    found = time_tiling.time_tiling(e.unit, loop)
+    if isinstance(found, str):
+        e.unit.kernels.append(f"loop {let.pattern[0].name}, a round at a time: {found}")
         bodies.lower_loop(e, let)
     else:
-        time_tiles.lower_loop(e, let, tiling)
+        time_tiles.lower_loop(e, let, found)
 
 
 def see(e: Emitter, let: fun.Let, array: fun.Atom) -> None:

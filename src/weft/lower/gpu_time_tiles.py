@@ -19,9 +19,10 @@ from weft.fun import nodes as fun
 from weft.fun.stencils import Stencil
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import shapes, time_tiles, versions
+from weft.lower import shapes, time_tiling, versions
 from weft.lower.emitter import Emitter
-from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, TimeTiling, block_bytes
+from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, block_bytes
+from weft.lower.time_tiling import TimeTiling
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Size, as_poly
 
@@ -38,8 +39,8 @@ def tiling(host: Host, loop: fun.Loop) -> TimeTiling | None:
     rounds are not straight-line."""
     if not isinstance(loop.form, fun.For) or loop.form.tiled is None:
         return None
-    found = time_tiles.time_tiling(host.unit, loop)
-    if isinstance(found, str):
+    found = time_tiling.time_tiling(host.unit, loop)
+    if isinstance(found, str) or found.lean is not None:  # what leans is the host's
         return None
     flips = {number for number, first in found.turns.flips if isinstance(first, fun.Const)}
     scalars = {n for n, p in enumerate(loop.params) if isinstance(p.type, fun.Scalar)}

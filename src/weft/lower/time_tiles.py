@@ -27,19 +27,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from weft.fun import nodes as fun
-from weft.fun import walk
-from weft.fun.stencils import Stencil, stencil_of
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lmad import Lmad
 from weft.lower import kernels
 from weft.lower.caches import caches
 from weft.lower.emitter import Emitter
-from weft.lower.unit import Unit, memory
-from weft.mem.nodes import MemArray
-from weft.ops.dtypes import DType
+from weft.lower.time_tiling import TimeTiling, Turns
 from weft.records import dataclass
-from weft.sizes import ZERO, Poly, product
+from weft.sizes import ZERO, Poly
 
 LEVELS = (64, 32, 16)  # of a phase, by rank: at most
 FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
@@ -54,112 +49,9 @@ def block_bytes() -> tuple[int, int]:
     return caches().blocks()
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """The scalars of a loop: which of two buffers is whose.
-
-    Attributes
-    ----------
-    flips : tuple of (int, fun.Atom)
-        Parameters that are 1 less themselves after each round, and what they begin as.
-    follows : tuple of (int, int, fun.Atom)
-        Parameters that become what such a one becomes; that one; what they begin as.
-    """
-
-    flips: tuple[tuple[int, fun.Atom], ...]
-    follows: tuple[tuple[int, int, fun.Atom], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TimeTiling:
-    """A loop that can be run in tiles."""
-
-    stencil: Stencil
-    turns: Turns
-
-
-def time_tiling(unit: Unit, loop: fun.Loop) -> TimeTiling | str:
-    """How a loop is tiled; or why it cannot be."""
-    stencil = stencil_of(loop)
-    if stencil is None:
-        return "rounds read beyond constant offsets"
-    turns = _turns(loop)
-    if turns is None:
-        return "rounds give scalars to the next"
-    if not _one_layout(unit, loop, {loop.params[number].name for number, _ in turns.flips}):
-        return "arrays of a round share memory in different layouts"
-    return TimeTiling(stencil, turns)
-
-
-def _turns(loop: fun.Loop) -> Turns | None:
-    """The scalars of the loop, if each is known for every round."""
-    made = {let.pattern[0].name: let.expr for let in loop.body.statements}
-    scalars = [n for n, param in enumerate(loop.params) if isinstance(param.type, fun.Scalar)]
-    flips: dict[str, int] = {}
-    for number in scalars:
-        result = loop.body.results[number]
-        flip = fun.Apply("subtract", (fun.Const(1, DType.I64), loop.params[number]))
-        if isinstance(result, fun.Var) and made.get(result.name) == flip:
-            flips[result.name] = number
-    follows = []
-    for number in scalars:
-        result = loop.body.results[number]
-        if number in flips.values():
-            continue
-        if not isinstance(result, fun.Var) or result.name not in flips:
-            return None
-        follows.append((number, flips[result.name], loop.initial[number]))
-    return Turns(tuple((n, loop.initial[n]) for n in flips.values()), tuple(follows))
-
-
-def _one_layout(unit: Unit, loop: fun.Loop, turns: set[str]) -> bool:
-    """Whether arrays that may share memory with what is written have one layout.
-
-    Then what a level writes at an index is, of all that other levels read or write, just what
-    they read or write at that index. Arrays may be halves of a block, by one of `turns`.
-    """
-    layouts: dict[str, set[tuple[Lmad, DType]]] = {}
-    written: set[str] = set()
-    for let in loop.body.statements:
-        if not isinstance(let.expr, fun.Kernel):
-            continue
-        arrays = list(let.pattern)
-        for inner in walk.statements(let.expr.body):
-            if isinstance(inner.expr, fun.Index):
-                arrays.append(inner.expr.array)
-        for number, var in enumerate(arrays):
-            place = memory(var)
-            choice = unit.choices.get(place.block)
-            blocks = (place.block,) if choice is None else choice.blocks
-            for block in blocks:
-                layouts.setdefault(block, set()).add((_in_half(place, turns), place.dtype))
-            if number < len(let.pattern):
-                written.update(blocks)
-    return all(len(layouts[block]) == 1 for block in written)
-
-
-def _in_half(array: MemArray, turns: set[str]) -> Lmad:
-    """The index function of an array that is one of two halves of a block, within its half.
-
-    turn*n + {(n : 1)}, (1 - turn)*n + {(n : 1)}  =>  0 + {(n : 1)}
-    """
-    offset, count = array.index.offset, product(array.shape)
-    whole = Lmad.row_major(array.shape).dims == array.index.dims
-    for turn in turns & offset.variables():
-        factor = offset.coefficient(turn)
-        if whole and offset.degree(turn) == 1 and factor in (count, -count):
-            rest = offset.without(turn)
-            return Lmad(rest if factor == count else rest - count, array.index.dims)
-    return array.index
-
-
-# ---------------------------------------------------------------- lowering
-
-
 def lower_loop(e: Emitter, let: fun.Let, tiling: TimeTiling) -> None:
     """The loop's rounds in tiles, and its scalars as they are after them."""
-    loop = let.expr
-    assert isinstance(loop, fun.Loop)
+    loop = tiling.loop
     assert isinstance(loop.form, fun.For)
     Tiles(e, loop, tiling).lower()
     rounds = e.named(loop.form.upper - loop.form.lower)
@@ -220,9 +112,41 @@ class Tiles:
         self.radius = [imp.integer(r) for r in stencil.radius]
         self.kernels = [let for let in loop.body.statements if isinstance(let.expr, fun.Kernel)]
         self.wraps = stencil.wraps[0]
+        self.lean = tiling.lean
+        self.edges: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr] = (
+            imp.ZERO, self.extents[0], imp.ZERO, imp.ZERO,
+        )  # fmt: skip
         self.rounds = e.declare(e.poly(loop.form.upper - loop.form.lower), "rounds")
+        self.rows = self.fewest_rows()
 
     # ------------------------------------------------------------ shapes
+
+    def fewest_rows(self) -> imp.Expr:
+        """The indices of the first dimension that each kernel computes, at least."""
+        e, lean = self.e, self.lean
+        if lean is None:
+            return self.extents[0]
+        last = self.stencil.rounds * len(self.kernels) - 1
+        before, after = lean.rows(ZERO), lean.rows(last)
+        counts = [e.named(high - low) for low, high in (before, after)]
+        return e.declare(machine("max", imp.ONE, e.declare(machine("min", *counts))))
+
+    def lean_from(self, first: imp.Expr) -> None:
+        """Note where rows begin and end before a phase's first level, and what each level adds."""
+        e, lean = self.e, self.lean
+        if lean is None:
+            return
+        done = e.declare(machine("*", first, imp.integer(len(self.kernels))))
+        before = e.declare(machine("-", done, imp.ONE))
+        left, right = e.named(lean.left), e.named(lean.right)
+        begin, end = (
+            e.declare(machine("-", e.named(row), e.declare(machine("*", slope, before))))
+            for row, slope in ((lean.low, left), (lean.high, right))
+        )
+        self.edges = (
+            begin, end,
+            e.declare(machine("-", imp.ZERO, left)), e.declare(machine("-", imp.ZERO, right)),
+        )  # fmt: skip
 
     def spans(self) -> list[imp.Expr]:
         """How long a block is in each dimension but the first."""
@@ -267,7 +191,7 @@ class Tiles:
         if radius:
             # Trapezoids for every thread, each at least twice as long as what it loses.
             apart = e.declare(machine("*", self.threads(), imp.integer(4 * radius)))
-            most = e.declare(machine("min", most, e.declare(machine("/", self.extents[0], apart))))
+            most = e.declare(machine("min", most, e.declare(machine("/", self.rows, apart))))
         rounds = e.declare(machine("/", most, imp.integer(count)))
         rounds = e.declare(machine("max", imp.ONE, rounds))
         phases = e.declare(machine("max", imp.ONE, self.ceil(self.rounds, rounds)), "phases")
@@ -280,11 +204,11 @@ class Tiles:
         """Even trapezoids, each at least twice as long as what it loses on one side."""
         e = self.e
         shares = machine("*", self.threads(), imp.integer(CHUNKS))
-        share = self.ceil(self.extents[0], e.declare(shares))
+        share = self.ceil(self.rows, e.declare(shares))
         twice = e.declare(machine("*", lost, imp.integer(2)))
         least = e.declare(machine("max", share, twice))
         length = e.declare(machine("max", least, imp.integer(LINE if self.rank == 1 else 1)))
-        number = e.declare(machine("/", self.extents[0], length))
+        number = e.declare(machine("/", self.rows, length))
         return e.declare(machine("max", imp.ONE, number), "chunks")
 
     def first_span(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
@@ -308,6 +232,7 @@ class Tiles:
         phase, half = e.unit.integer("phase"), e.unit.integer("half")
         with e.loop(phase, imp.ZERO, self.ceil(self.rounds, shape.steps)):
             first, count = self.phase(phase, shape)
+            self.lean_from(first)
             with e.loop(half, imp.ZERO, imp.integer(2)):
                 odd = e.declare(machine("==", half, imp.ONE))
                 tiles = e.declare(imp.Select(odd, shape.seams, shape.chunks))
@@ -351,17 +276,21 @@ class Tiles:
         self, tile: imp.Expr, odd: imp.Expr, shape: Shape
     ) -> tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr]:
         """Where it begins and ends before its first level, and what each level adds to both."""
-        e, extent, chunks, slope = self.e, self.extents[0], shape.chunks, shape.slope
+        e, chunks, slope = self.e, shape.chunks, shape.slope
+        start, end, outer_left, outer_right = self.edges
+        extent = e.declare(machine("-", end, start))
         after = e.declare(machine("+", tile, imp.ONE))
-        lower = e.declare(machine("/", machine("*", tile, extent), chunks))
-        upper = e.declare(machine("/", machine("*", after, extent), chunks))
+        lower, upper = (
+            e.declare(machine("+", start, machine("/", machine("*", number, extent), chunks)))
+            for number in (tile, after)
+        )
         minus = e.declare(machine("-", imp.ZERO, slope))
         left, right = slope, minus
         if not self.wraps:
             first = e.declare(machine("==", tile, imp.ZERO))
             last = e.declare(machine("==", after, chunks))
-            left = e.declare(imp.Select(first, imp.ZERO, slope))
-            right = e.declare(imp.Select(last, imp.ZERO, minus))
+            left = e.declare(imp.Select(first, outer_left, slope))
+            right = e.declare(imp.Select(last, outer_right, minus))
         return (
             e.declare(imp.Select(odd, upper, lower), "begin"), upper,
             e.declare(imp.Select(odd, minus, left)), e.declare(imp.Select(odd, slope, right)),
@@ -431,10 +360,10 @@ class Tiles:
         e = self.e
         begin, end, left, right = trapezoid
         above = e.declare(machine("+", level, imp.ONE))
-        limits = [(
+        limits = [self.inside(level, (
             e.declare(machine("+", begin, machine("*", left, above))),
             e.declare(machine("+", end, machine("*", right, above))),
-        )]  # fmt: skip
+        ))]  # fmt: skip
         limits += [(imp.ZERO, extent) for extent in self.extents[1:]]
         box = []
         for axis, ((low, high), (start, stop)) in enumerate(zip(limits, block, strict=True)):
@@ -460,6 +389,19 @@ class Tiles:
                 ),
                 *box[1:],
             ]
+
+    def inside(
+        self, level: imp.Expr, rows: tuple[imp.Expr, imp.Expr]
+    ) -> tuple[imp.Expr, imp.Expr]:
+        """Those of some rows that lean as they must: odd trapezoids grow beyond them."""
+        e = self.e
+        if self.lean is None:
+            return rows
+        (start, end, left, right), (low, high) = self.edges, rows
+        above = e.declare(machine("+", level, imp.ONE))
+        least = e.declare(machine("+", start, machine("*", left, above)))
+        most = e.declare(machine("+", end, machine("*", right, above)))
+        return e.declare(machine("max", low, least)), e.declare(machine("min", high, most))
 
     def needed(
         self, rows: tuple[imp.Expr, imp.Expr], first: imp.Expr, level: imp.Expr

@@ -117,16 +117,13 @@ class Bounds:
         if steps == 0 or poly.degree(name) > 1:
             return self._eliminate_power(poly, name, upper, steps)
         factor, rest = poly.coefficient(name), poly.without(name)
-        if _all_positive(factor):
-            rising = upper
-        elif _all_positive(-factor):
-            rising = not upper
-        else:
-            return None
-        for end in self._ends(name, rising):
-            found = self._eliminate(factor * end + rest, upper, steps - 1)
-            if found is not None:
-                return found
+        rises, falls = _positive_part(factor), -_positive_part(-factor)
+        for above in self._ends(name, upper) if rises.terms else (ZERO,):
+            for below in self._ends(name, not upper) if falls.terms else (ZERO,):
+                ended = rises * above + falls * below + rest
+                found = self._eliminate(ended, upper, steps - 1)
+                if found is not None:
+                    return found
         return None
 
     def _eliminate_power(self, poly: Size, name: str, upper: bool, steps: int) -> Size | None:

@@ -29,6 +29,7 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.fun.leaning import straighten
 from weft.fun.stencils import Stencil, stencil_of
 from weft.passes.join_pieces import join_pieces
 from weft.passes.remove_dead import remove_dead_in
@@ -108,7 +109,8 @@ def _stencil(
         return None
     if any(isinstance(param.type, fun.Scalar) for param in loop.params):
         return None
-    stencil = stencil_of(loop)
+    leaning = straighten(loop, names)
+    stencil = stencil_of(loop if leaning is None else leaning[0])
     if stencil is None and any(isinstance(s.expr, fun.Concat) for s in loop.body.statements):
         loop = replace(loop, body=remove_dead_in(join_pieces(loop.body, names)))
         stencil = stencil_of(loop)

@@ -53,7 +53,7 @@ def quickest(
         launches = device.launches(scheduler.values(boxes))
         work = Work(boxes.count, *_copied(scheduler, boxes), launches)
         # What one box carries to the next, no two can have.
-        tried = (1,) if scheduler.stage.carries else slots_to_try(device.slots, boxes.count)
+        tried = (1,) if scheduler.stage.in_order else slots_to_try(device.slots, boxes.count)
         for slots in tried:
             # A box is read into its buffers while those before it are on the device.
             planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.plan.footprint import Access, Bounds
+from weft.plan.loops import cut_loop
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
 
@@ -97,9 +98,24 @@ class Draft:
         for scale in self.targets.values():
             unit = math.lcm(unit, int(scale))
         for position in self.members:
-            if self.statement(position).carried and not self.statement(position).is_scatter:
+            if isinstance(self.statement(position).let.expr, fun.Scan) and self.statement(
+                position
+            ).carried:
                 unit = math.lcm(unit, SCAN_TILE * int(self._scale_of(position)))
         return unit
+
+    def shortest(self) -> tuple[int, int]:
+        """How long the first and the last of several boxes are, at least: some lean."""
+        first = last = 0
+        for position in self.members:
+            statement = self.statement(position)
+            cut = cut_loop(statement.let, leans=True) if statement.leans else None
+            if cut is not None:
+                scale = self._scale_of(position)
+                lean = int(cut.margins[0].evaluate(self.analysis.sizes))
+                first = max(first, math.ceil(cut.stencil.radius[0] * scale))
+                last = max(last, math.ceil(lean * scale))
+        return first, last
 
     def _scale_of(self, position: int) -> Fraction:
         return self.targets.get(position, next(iter(self.targets.values())))

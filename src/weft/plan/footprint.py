@@ -58,9 +58,10 @@ Definition: TypeAlias = IndexRange | fun.Expr
 class Reads:
     """The reads of one top-level statement, and what defines the scalars in their indices."""
 
-    def __init__(self, let: fun.Let, arrays: Mapping[str, int]) -> None:
-        """`arrays`: the rank of every array whose reads matter."""
+    def __init__(self, let: fun.Let, arrays: Mapping[str, int], leans: bool = False) -> None:
+        """`arrays`: the rank of every array whose reads matter. `leans`: of a loop, in boxes."""
         self.arrays = arrays
+        self.leans = leans
         self.definitions: dict[str, Definition] = {}
         self.accesses: list[Access] = []
         self._seen: set[tuple[str, object]] = set()
@@ -81,7 +82,7 @@ class Reads:
                 self._add(array.name, ends, (None,) * len(dims), expr, let.place)
             case fun.Call() if (cut := cut_call(let)) is not None:
                 self._call(let, expr, cut)
-            case fun.Loop() if (rounds := cut_loop(let)) is not None:
+            case fun.Loop() if (rounds := cut_loop(let, self.leans)) is not None:
                 self._loop(let, rounds)
                 return
             case _:

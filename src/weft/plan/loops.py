@@ -8,20 +8,16 @@ overlap there, and what they share is computed by each of them.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Builder, Names
+from weft.fun.builder import Builder
 from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
 from weft.plan.calls import Ends
 from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size
-
-_MARGINS = 4  # a box is so many times as long as its margins, or longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +33,22 @@ class CutLoop:
         of `CutLoop.windows`; for each axis the first and the last index, None for all of it.
     margins : tuple of Size
         How far beyond a box its rounds reach, for each axis.
+    leans : bool
+        Whether boxes lean instead (`plan.leaning`): how far, is the margin.
     """
 
     stencil: Stencil
     axes: tuple[tuple[str, Size], ...]
     reads: tuple[tuple[fun.Var, tuple[Ends, ...]], ...]
     margins: tuple[Size, ...]
+    leans: bool = False
 
 
-def cut_loop(let: fun.Let) -> CutLoop | None:
-    """How a statement that repeats a stencil can be cut (None: not at all)."""
+def cut_loop(let: fun.Let, leans: bool = False) -> CutLoop | None:
+    """How a statement that repeats a stencil can be cut (None: not at all).
+
+    `leans`: in boxes that lean, along the first axis.
+    """
     if not isinstance(let.expr, fun.Loop):
         return None
     stencil = stencil_of(let.expr)
@@ -54,6 +56,8 @@ def cut_loop(let: fun.Let) -> CutLoop | None:
         return None
     if not all(isinstance(a, fun.Var) and isinstance(a.type, fun.Array) for a in let.expr.initial):
         return None
+    if leans:
+        return _leaning(let.expr, stencil, let.pattern[0].name)
     rank = len(stencil.shape)
     # Dimensions from one on whose ends are neighbours are left whole.
     cuts = stencil.wraps.index(True) if True in stencil.wraps else rank
@@ -70,6 +74,25 @@ def cut_loop(let: fun.Let) -> CutLoop | None:
     reads += [(array, (None,) * _rank(array)) for array in stencil.fixed.values()]
     axes = tuple(zip(names, stencil.shape, strict=False))
     return CutLoop(stencil, axes, tuple(reads), margins)
+
+
+def _leaning(loop: fun.Loop, stencil: Stencil, name: str) -> CutLoop:
+    """A box takes on those rows of what the loop begins with that its first kernel is for."""
+    name, others = f"{name}.0", (None,) * (len(stencil.shape) - 1)
+    row, lean = Poly.var(name), lean_of(loop, stencil)
+    own: tuple[Ends, ...] = ((row + lean, row + lean), *others)
+    reads = [(a, own) for a in loop.initial if isinstance(a, fun.Var)]
+    near: Ends = (row - stencil.radius[0], row + lean)
+    for array, follows in stencil.given.values():
+        reads.append((array, tuple(near if axis == 0 else None for axis in follows)))
+    reads += [(array, (None,) * _rank(array)) for array in stencil.fixed.values()]
+    return CutLoop(stencil, ((name, stencil.shape[0]),), tuple(reads), (lean,), True)
+
+
+def lean_of(loop: fun.Loop, stencil: Stencil) -> Size:
+    """How far the rows of a box's last kernel lie before those of its input."""
+    kernels = sum(isinstance(let.expr, fun.Kernel) for let in loop.body.statements)
+    return stencil.rounds * (kernels * stencil.radius[0])
 
 
 def loop_on_box(
@@ -93,83 +116,36 @@ def loop_on_box(
     stencil, (low, high), (lower, upper) = cut.stencil, limits, box
     assert isinstance(loop.form, fun.For)
 
-    def span(var: fun.Var, along: int | None, start: Size, extent: Size) -> fun.Var:
-        shape = list(walk.type_sizes(var.type))
-        if along is None or (start == ZERO and extent == shape[along]):
-            return var
-        dims = [fun.Span(ZERO, n) for n in shape]
-        dims[along], shape[along] = fun.Span(start, extent), extent
-        type_ = fun.Array(var.type.dtype, tuple(shape))
-        return builder.let(fun.Slice(var, tuple(dims)), type_, var.name)
-
     count = len(loop.initial)
-    initial = tuple(span(var, axis, low - begin, high - low) for var, begin in found[:count])
+    initial = tuple(
+        rows_of(builder, var, axis, low - begin, high - low) for var, begin in found[:count]
+    )
     given = {}
     for (name, (_, axes)), (var, begin) in zip(
         stencil.given.items(), found[count:], strict=False
     ):
         along = axes.index(axis) if axis in axes else None
-        given[name] = span(var, along, low - begin, high - low)
+        given[name] = rows_of(builder, var, along, low - begin, high - low)
     rank = range(len(stencil.shape))
     lows = tuple(low if d == axis else ZERO for d in rank)
     extents = tuple(high - low if d == axis else stencil.shape[d] for d in rank)
     form = fun.For(builder.index("k"), ZERO, stencil.rounds)
     windows = Windows(initial, given, lows, extents)
     results = on_windows(loop, windows, builder, form, loop.form.lower)
-    return tuple(span(var, axis, lower - low, upper - lower) for var in results)
+    return tuple(rows_of(builder, var, axis, lower - low, upper - lower) for var in results)
 
 
-def split_rounds(program: fun.Program, sizes: Mapping[str, int], limit: int) -> fun.Program:
-    """Iterated stencils of many rounds as several loops, one after another.
-
-    loop (v = x) for k from 0 to t { .. }
-        =>  let y = loop (v = x) for k from 0 to s { .. }
-            loop (v = y) for k from s to t { .. }
-
-    Removes: loops whose rounds together reach further than a box that fits `limit` bytes can
-    have as a margin. Adds: for each, the fewest loops that do not. Ensures the same bits.
-    """
-    names = Names.of(program)
-    statements: list[fun.Let] = []
-    for let in program.body.statements:
-        cut = cut_loop(let)
-        if cut is None or not isinstance(let.expr, fun.Loop):
-            statements.append(let)
-            continue
-        statements += _phases(let, let.expr, cut.stencil, sizes, limit, names)
-    return replace(program, body=fun.Body(tuple(statements), program.body.results))
-
-
-def _phases(
-    let: fun.Let, loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int,
-    names: Names,
-) -> list[fun.Let]:  # fmt: skip
-    assert isinstance(loop.form, fun.For)
-    rounds = int(stencil.rounds.evaluate(sizes))
-    rows = rows_that_fit(stencil, sizes, limit)
-    most = max(1, rows // (_MARGINS * 2 * max(stencil.reach[0], 1)))
-    if rounds <= most or stencil.reach[0] == 0:
-        return [let]
-    count = -(-rounds // most)
-    ends = [rounds * number // count for number in range(1, count)]
-    bounds = [loop.form.lower, *(loop.form.lower + end for end in ends), loop.form.upper]
-    found = []
-    begin = loop.initial
-    for number, (lower, upper) in enumerate(itertools.pairwise(bounds)):
-        last = number == count - 1
-        pattern = tuple(
-            var if last else fun.Var(names.fresh(var.name), var.type) for var in let.pattern
-        )
-        expr = loop
-        if not last:
-            copy = walk.Substitution(fresh=names.fresh).expr(loop)
-            assert isinstance(copy, fun.Loop)
-            expr = copy
-        assert isinstance(expr.form, fun.For)
-        form = replace(expr.form, lower=lower, upper=upper)
-        found.append(fun.Let(pattern, replace(expr, initial=begin, form=form), let.place))
-        begin = pattern
-    return found
+def rows_of(
+    builder: Builder, var: fun.Var, along: int | None, start: Size, extent: Size
+) -> fun.Var:
+    """Some indices of an array along one axis (None: all of it)."""
+    shape = list(walk.type_sizes(var.type))
+    if along is None or (start == ZERO and extent == shape[along]):
+        return var
+    dims = [fun.Span(ZERO, n) for n in shape]
+    dims[along], shape[along] = fun.Span(start, extent), extent
+    type_ = fun.Array(var.type.dtype, tuple(shape))
+    return builder.let(fun.Slice(var, tuple(dims)), type_, var.name)
 
 
 def rows_that_fit(stencil: Stencil, sizes: Mapping[str, int], limit: int) -> int:

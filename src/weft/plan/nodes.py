@@ -7,6 +7,7 @@ with "box". A `Plan` holds the stages with their boxes: numbers, one for each bo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -210,6 +211,22 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Flank:
+    """What boxes that lean leave to the next: a parameter and, updated, a result.
+
+    Before the first box it holds anything.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """A program that computes one box.
 
@@ -227,6 +244,9 @@ class Stage:
         For each statement cut: a name to show, and the size variables of its range.
     reason : str
         Why the stage is cut as it is, and why it is not one with the stage before.
+    flanks : tuple of Flank
+        Parameters after those that are carried; their outputs, which are of no array, `carry`
+        their names.
     """
 
     program: Any
@@ -235,6 +255,12 @@ class Stage:
     outputs: tuple[Output, ...]
     ranges: tuple[tuple[str, str, str], ...] = ()
     reason: str = ""
+    flanks: tuple[Flank, ...] = ()
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a box needs what the one before it gives."""
+        return bool(self.carries or self.flanks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.plan.lengthen import lengthen
-from weft.plan.loops import cut_loop, split_rounds
+from weft.plan.loops import cut_loop
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
+from weft.plan.phases import Choice as PhaseChoice
+from weft.plan.phases import in_phases
 from weft.plan.protocols import Sink
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Compile, Processor, Setting, direct_array
@@ -90,7 +92,7 @@ def plan_program(
         When the program does not fit, however it is cut.
     """
     least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
-    program = split_rounds(lengthen(program, sizes, least), sizes, least)
+    program = lengthen(program, sizes, least)
     program, constants = _with_owned_results(program)
     results = tuple(
         atom.name if isinstance(atom, fun.Var) else f"constant {number}"
@@ -105,7 +107,13 @@ def plan_program(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
         tuple(processors), apart,
     )  # fmt: skip
-    made, stages = _make(program, sizes, setting, small, constants)
+    alone = device_limit is None and not processors
+    try:
+        made, stages = _make(program, sizes, setting, small, constants, least, alone)
+    except MemoryLimitError:
+        if not alone:
+            raise
+        made, stages = _make(program, sizes, setting, small, constants, least, False)
     peak = max((stage.peak_bytes for stage in stages), default=0) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
@@ -119,8 +127,12 @@ def _make(
     setting: Setting,
     small: int,
     constants: dict[str, Any],
+    least: int,
+    leaning: bool,
 ) -> tuple[_Maker, list[PlannedStage]]:
-    """The stages, by the best cuts that fit."""
+    """The stages, by the best cuts that fit; boxes of iterated stencils may lean."""
+    program, phases = in_phases(program, sizes, least, setting.threads, leaning)
+    leans = {name for name, choice in phases.items() if choice.way.leans}
 
     def addressable(name: str) -> bool:
         return direct_array(setting.inputs[name]) is not None
@@ -131,11 +143,11 @@ def _make(
     whole: set[int] = set()
     spill = False
     while True:
-        analysis = Analysis(program, sizes, staged)
+        analysis = Analysis(program, sizes, staged, leans)
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(small, addressable, refused, apart, small_work, whole)
         groups = partition(analysis, preferences)
-        made = _Maker(analysis, groups, setting, constants, spill)
+        made = _Maker(analysis, groups, setting, constants, spill, phases)
         try:
             return made, made.stages()
         except _DoesNotFit as failure:
@@ -217,10 +229,11 @@ class _Maker:
 
     def __init__(
         self, analysis: Analysis, groups: list[Group], setting: Setting,
-        constants: dict[str, Any], spill: bool,
+        constants: dict[str, Any], spill: bool, phases: Mapping[str, PhaseChoice],
     ) -> None:  # fmt: skip
         """`spill`: what one stage gives to others is in scratch files, where it is large."""
         self.spill = spill
+        self.phases = phases
         self.analysis = analysis
         self.groups = groups
         self.setting = setting
@@ -263,8 +276,9 @@ class _Maker:
             spilled = self._spilled(group, kept)
             sizes = {n: 0 if n in spilled else self.analysis.bytes(n) for n in kept}
             held = sum(size for name, size in sizes.items() if self._is_ours(name))
+            held += sum(flank.bytes for flank in windowed.stage.flanks)
             for output in windowed.stage.outputs:
-                if output.carry:  # where the stage works, besides what it began with
+                if output.carry and output.array:  # where it works, besides what it began with
                     held += self._carry_bytes(output.array)
             loads = {
                 w.array: self.analysis.bytes(w.array)
@@ -279,7 +293,7 @@ class _Maker:
             alive.update(loads)
             alive.update((name, size) for name, size in sizes.items() if self._is_ours(name))
             for output in windowed.stage.outputs:
-                if output.carry and self._carry_bytes(output.array):
+                if output.carry and output.array and self._carry_bytes(output.array):
                     alive[output.array] = self._carry_bytes(output.array)
             freed = tuple(
                 name
@@ -329,9 +343,9 @@ class _Maker:
 
     def _windowed(self, group: Group, needed: set[str]) -> Windowed:
         if group.draft is not None:
-            return window(group.draft, needed, _reason(self.analysis, group))
+            return window(group.draft, needed, _reason(self.analysis, group, self.phases))
         return window_uncut(
-            self.analysis, group.resident, needed, _reason(self.analysis, group)
+            self.analysis, group.resident, needed, _reason(self.analysis, group, self.phases)
         )
 
     def _needed(self, number: int, group: Group) -> set[str]:
@@ -392,7 +406,7 @@ class _Maker:
         }
 
 
-def _reason(analysis: Analysis, group: Group) -> str:
+def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice]) -> str:
     """Why a stage is as it is, in words."""
     if group.draft is None:
         uncut = [p for p in group.resident if not analysis.statements[p].dims]
@@ -404,11 +418,11 @@ def _reason(analysis: Analysis, group: Group) -> str:
         f"{draft.statement(p).results[0]} along axis {draft.members[p]}" for p in draft.targets
     )
     for p in sorted(draft.members):
-        loop = cut_loop(draft.statement(p).let)
+        loop = cut_loop(draft.statement(p).let, draft.statement(p).leans)
         if loop is not None:
-            rounds = loop.stencil.rounds.evaluate(analysis.sizes)
-            margin = loop.margins[draft.members[p]].evaluate(analysis.sizes)
-            cuts += f", {rounds} rounds on each box, overlapped: up to {margin} indices beyond"
-            cuts += " either end are computed again, so that no flanks need be kept"
+            rounds = int(loop.stencil.rounds.evaluate(analysis.sizes))
+            margin = int(loop.margins[draft.members[p]].evaluate(analysis.sizes))
+            choice = phases[draft.statement(p).results[0]]
+            cuts += f", {choice.describe(rounds, margin)}"
     waits = sorted(name for name in draft.whole if name in analysis.producer)
     return f"cut {cuts}" + (f"; after all of {', '.join(waits)}" if waits else "")

@@ -41,6 +41,7 @@ DEPTH = 3
 _OVERLAPPING = 16  # boxes, where there are buffers
 _SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
 _OVERLAP = 1.125  # of windows: more, and boxes are larger than would do otherwise
+_FLANKS = 4  # boxes that lean are so many times as long as they lean, where there is memory
 _PAGE = 4096
 
 
@@ -61,6 +62,7 @@ class Scheduler:
         self.setting = setting
         self.threads = setting.threads  # that compute a box
         self.where = tuple(map(self._where, self.stage.windows))
+        self._flanks = {flank.name: flank for flank in self.stage.flanks}
         self.code = setting.compile(self.stage.program, self._layouts())
 
     # ------------------------------------------------------------ arrays
@@ -77,7 +79,7 @@ class Scheduler:
         for window, where in zip(self.stage.windows, self.where, strict=True):
             array = direct_array(self.setting.inputs[window.array]) if where == "direct" else None
             layouts.append("contiguous" if array is None else _layout(array, window.axis))
-        layouts += ["contiguous"] * len(self.stage.carries)
+        layouts += ["contiguous"] * (len(self.stage.carries) + len(self.stage.flanks))
         return tuple(layouts)
 
     def _is_staged(self, output: Output) -> bool:
@@ -114,7 +116,8 @@ class Scheduler:
             if extent <= unit:
                 return None
             # Boxes that overlap much are better as large as they can be.
-            less = extent * 3 // 4 if self._overlap(extent) > _OVERLAP else extent // 2
+            gently = self.stage.flanks or self._overlap(extent) > _OVERLAP
+            less = extent * 3 // 4 if gently else extent // 2
             extent = max(unit, less // unit * unit)
             return self.boxes(extent)
 
@@ -125,7 +128,9 @@ class Scheduler:
         assert self.draft is not None
         total = self.draft.total
         starts = np.arange(0, total, max(extent, 1), dtype=np.int64)
-        return self.boxes_between(starts, np.minimum(starts + extent, total))
+        first, last = self.draft.shortest()
+        starts = starts[(starts == 0) | ((starts >= first) & (total - starts >= last))]
+        return self.boxes_between(starts, np.append(starts[1:], total)[: len(starts)])
 
     def boxes_between(self, starts: Numbers, stops: Numbers) -> Boxes:
         """Boxes `start <= coordinate < stop`."""
@@ -216,15 +221,19 @@ class Scheduler:
         return min(unit, max(draft.total, 1))
 
     def useful_extent(self, total: int, unit: int) -> int:
+        """How long boxes should be: what they touch is not much, but more than they share."""
+        assert self.draft is not None
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
         wanted = self.setting.box_bytes or BOX_BYTES
         if self.is_buffered() or self.code.device is not None:
             # Enough boxes for reading, computing and writing to overlap.
             wanted = min(wanted, max(touched // _OVERLAPPING, _SMALLEST))
-        extent = total if touched <= wanted else total * wanted // touched
+        extent = total if touched <= wanted else max(total * wanted // touched, 1)
         while extent < total and self._overlap(extent) > _OVERLAP:
             extent *= 2
+        # What boxes take over, and leave, should be less than what they add.
+        extent = max(extent, min(_FLANKS * self.draft.shortest()[1], total))
         for window, where in zip(self.stage.windows, self.where, strict=True):
             extent = self._whole_chunks(window, where, extent, total, unit)
         return max(unit, min(extent, total) // unit * unit if extent < total else total)
@@ -234,7 +243,7 @@ class Scheduler:
         most = 1.0
         assert self.draft is not None
         members = map(self.draft.statement, self.draft.members)
-        if not any(isinstance(member.let.expr, fun.Loop) for member in members):
+        if not any(isinstance(m.let.expr, fun.Loop) and not m.leans for m in members):
             return most  # what overlaps is read again at most
         boxes = self.boxes(extent)
         for window in self.stage.windows:
@@ -270,6 +279,9 @@ class Scheduler:
         return rows * self._row_bytes(window.array, window.axis)
 
     def output_bytes(self, output: Output, boxes: Boxes, number: int, owned: bool) -> Any:
+        flank = self._flanks.get(output.carry)
+        if flank is not None:
+            return np.full(boxes.count, flank.bytes)
         if output.axis is None:
             type_ = self.stage.program.body.results[number].type
             is_array = isinstance(type_, fun.Array)

@@ -96,7 +96,7 @@ def _can_be_spread(scheduler: Scheduler) -> bool:
 def _has_free_boxes(scheduler: Scheduler) -> bool:
     """Whether boxes may be computed in any order, and each gives a part of every result."""
     stage = scheduler.stage
-    return not stage.carries and all(output.axis is not None for output in stage.outputs)
+    return not stage.in_order and all(output.axis is not None for output in stage.outputs)
 
 
 def _work(scheduler: Scheduler) -> float:

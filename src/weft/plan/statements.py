@@ -35,7 +35,8 @@ class Statement:
         a scatter: of its first dimension, since its results are not cut).
     extents : tuple of Size
     carried : bool
-        Boxes go one after another: a scan along its only dimension, a scatter.
+        Boxes go one after another: a scan along its only dimension, a scatter, a loop whose
+        boxes lean.
     """
 
     position: int
@@ -46,6 +47,10 @@ class Statement:
     carried: bool
     reads: Reads
     original_reads: Reads
+
+    @property
+    def leans(self) -> bool:
+        return self.carried and isinstance(self.let.expr, fun.Loop)
 
     @property
     def is_scatter(self) -> bool:
@@ -76,11 +81,13 @@ class Analysis:
     """
 
     def __init__(
-        self, program: fun.Program, sizes: Mapping[str, int], staged: Collection[str] = ()
-    ) -> None:
-        """`staged`: the parameters that are read box by box."""
+        self, program: fun.Program, sizes: Mapping[str, int], staged: Collection[str] = (),
+        leaning: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        """`staged`: the parameters that are read box by box. `leaning`: results of loops."""
         self.program = program
         self.staged = staged
+        self.leaning = leaning
         self.names = Names.of(program)
         self.sizes = dict(sizes)
         for derived in program.derived:
@@ -107,8 +114,9 @@ class Analysis:
     def _statement(self, position: int, let: fun.Let) -> Statement:
         cut = as_kernel(let, self.names) or let
         cut = unwrap(cut, self.staged, self.sizes, self.names)
-        dims, carried = _cuts(cut)
-        reads = Reads(cut, self.arrays)
+        leans = bool(cut.pattern) and cut.pattern[0].name in self.leaning
+        dims, carried = _cuts(cut, leans)
+        reads = Reads(cut, self.arrays, leans)
         original = reads if cut is let else Reads(let, self.arrays)
         return Statement(
             position, let, cut, tuple(name for name, _ in dims),
@@ -157,13 +165,20 @@ class Analysis:
             reads, fixed = statement.reads, {statement.dims[dim]: (low, high)}
             boxes = len(low)
         intervals = Intervals(reads, self.sizes, fixed)
-        return [
+        found = [
             (access, footprint(access, intervals, self.shapes[access.array], boxes))
             for access in reads.accesses
         ]
+        if dim is None or not statement.leans:
+            return found
+        # The first box begins where the arrays do.
+        return [
+            (access, ((np.where(low == 0, 0, first), last), *rest))
+            for access, ((first, last), *rest) in found
+        ]
 
 
-def _cuts(let: fun.Let) -> tuple[tuple[tuple[str, Size], ...], bool]:
+def _cuts(let: fun.Let, leans: bool) -> tuple[tuple[tuple[str, Size], ...], bool]:
     """The index variables along which a statement can be cut, with their extents.
 
     And whether its boxes must go one after another.
@@ -184,6 +199,6 @@ def _cuts(let: fun.Let) -> tuple[tuple[tuple[str, Size], ...], bool]:
             cut = cut_call(let)
             return (() if cut is None else cut.axes), False
         case fun.Loop():
-            rounds = cut_loop(let)
-            return (() if rounds is None else rounds.axes), False
+            rounds = cut_loop(let, leans)
+            return (() if rounds is None else rounds.axes), leans
     return tuple((dim.index.name, dim.extent) for dim in ranges), carried

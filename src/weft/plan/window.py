@@ -18,15 +18,17 @@ import numpy as np
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, derive
+from weft.fun.leaning import turns_of
 from weft.ops.dtypes import DType
 from weft.plan import carry
 from weft.plan.calls import cut_call
 from weft.plan.draft import Draft, ReadKey
-from weft.plan.loops import cut_loop, loop_on_box
-from weft.plan.nodes import Output, Stage, Window
+from weft.plan.leaning import flank_types, leaning_on_box, rows_of_box
+from weft.plan.loops import CutLoop, cut_loop, loop_on_box
+from weft.plan.nodes import Flank, Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Derived, Poly, Size
+from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly
 from weft.sizes.facts import SizeOperation
 
 _I64 = fun.Scalar(DType.I64)
@@ -131,6 +133,7 @@ class _Windower:
         self.boxes: list[str] = []
         self.derived: list[Derived] = []
         self.carries: list[tuple[fun.Var, str]] = []
+        self.flanks: list[tuple[fun.Var, Flank]] = []
         self.constants: dict[str, fun.Const] = {}
         self.tiles: dict[str, tuple[str, str]] = {}
         self.statements: list[fun.Let] = []
@@ -148,6 +151,7 @@ class _Windower:
             self._member(self.analysis.statements[position], draft.members[position])
         body = fun.Body(tuple(self.statements), tuple(atom for atom, _ in self.results))
         params = [var for var, _ in self.windows] + [var for var, _ in self.carries]
+        params += [var for var, _ in self.flanks]
         staged = fun.Program(
             program.name, tuple(params), body, program.sizes + tuple(self.boxes),
             (*program.derived, *self.derived), program.facts,
@@ -162,6 +166,7 @@ class _Windower:
                 for position, bounds in self.ranges.items()
             ),
             reason,
+            tuple(flank for _, flank in self.flanks),
         )
         return Windowed(stage, self.reads, self.ranges, self.constants, tiles=self.tiles)
 
@@ -299,11 +304,8 @@ class _Windower:
 
     def _loop(self, statement: Statement, dim: int, lower: Size, upper: Size) -> None:
         """An iterated stencil on a box: its rounds on a window with a margin."""
-        cut = cut_loop(statement.let)
+        cut = cut_loop(statement.let, statement.leans)
         assert cut is not None
-        margin, extent = cut.margins[dim], cut.stencil.shape[dim]
-        low = self._derive("max", lower - margin, ZERO, "low")
-        high = self._derive("min", upper + margin, extent, "high")
         loop = self._rewrite(statement.position, statement.let.expr)
         assert isinstance(loop, fun.Loop)
         found = []
@@ -311,6 +313,14 @@ class _Windower:
             place = self.places.get((statement.position, array.name, number))
             var = self.whole.get(array.name, array) if place is None else place.var
             found.append((var, ZERO if place is None else place.lower))
+        if statement.leans:
+            results = self._leaning(statement, loop, cut, found, (lower, upper))
+            self._found(results, dim, lower)
+            self._give(statement, dim, results)
+            return
+        margin, extent = cut.margins[dim], cut.stencil.shape[dim]
+        low = self._derive("max", lower - margin, ZERO, "low")
+        high = self._derive("min", upper + margin, extent, "high")
         only = self.places.get((statement.position, cut.reads[0][0].name, 0))
         if len(cut.reads) == 1 and only is not None and only.axis == dim:
             # The window of the only array has what the box needs, or more: it is read as it is.
@@ -322,6 +332,34 @@ class _Windower:
         results = dict(zip(statement.results, made, strict=True))
         self._found(results, dim, lower)
         self._give(statement, dim, results)
+
+    def _leaning(
+        self, statement: Statement, loop: fun.Loop, cut: CutLoop,
+        found: list[tuple[fun.Var, Size]], bounds: tuple[Size, Size],
+    ) -> dict[str, fun.Var]:  # fmt: skip
+        """An iterated stencil on a box that leans, with flanks that go from box to box."""
+        turns = turns_of(loop)
+        assert turns is not None
+        sizes = self.analysis.sizes
+        rows = rows_of_box(cut, bounds, self._derive)
+        fits = cut.margins[0] + cut.stencil.radius[0]
+        count = int(min(fits.evaluate(sizes), cut.stencil.shape[0].evaluate(sizes)))
+        flanks = []
+        for type_ in flank_types(loop, turns, rows.flank):
+            var = fun.Var(self.names.fresh("flank"), type_)
+            shape = (count, *(int(n.evaluate(sizes)) for n in type_.shape[1:]))
+            self.flanks.append((var, Flank(var.name, shape, type_.dtype.numpy)))
+            flanks.append(var)
+        together = as_poly(turns.rounds)
+        often = self._derive("floordiv", cut.stencil.rounds, together, "rounds")
+        left = int(cut.stencil.rounds.evaluate(sizes)) % turns.rounds
+        builder = Builder(self.names)
+        builder.place = statement.let.place
+        made, left_ = leaning_on_box(loop, cut, rows, found, flanks, (often, left), builder)
+        self.statements += builder.statements
+        for var, flank in zip(left_, flanks, strict=True):
+            self.results.append((var, Output("", carry=flank.name)))
+        return dict(zip(statement.results, made, strict=True))
 
     def _derive(self, operation: SizeOperation, left: Size, right: Size, base: str) -> Size:
         return derive(self.derived, self.names, operation, left, right, base)

@@ -120,6 +120,9 @@ class Pipeline:
             state[...] = first
             # Arrays are updated in place; a scalar might be written before it is read.
             found.append((state, state if first.ndim else np.empty_like(state), results[name]))
+        for flank in self.stage.flanks:
+            state = self.pool.empty(flank.shape, flank.dtype)
+            found.append((state, state, ""))  # all of it is read before any of it is written
         return found
 
     def _output(self, number: int, output: Output) -> Callable[[int], Array]:
@@ -127,6 +130,7 @@ class Pipeline:
         name = output.array
         if output.carry:
             names = [carry for carry, _ in self.stage.carries]
+            names += [flank.name for flank in self.stage.flanks]
             out = self.carried[names.index(output.carry)][1]
             return lambda box: out
         to = self.run_.destination(self.planned, output)
@@ -158,6 +162,8 @@ class Pipeline:
                 if threads is not None:
                     threads.shutdown(wait=True, cancel_futures=True)
         for state, _, name in self.carried:
+            if not name:
+                continue
             self.run_.memory[name] = state
             for sink in self.run_.destinations.get(name, ()):
                 if sink is not None:

@@ -1,0 +1,228 @@
+"""How many rounds of an iterated stencil each pass over its data does, and in which boxes.
+
+Boxes that overlap compute their margins again; boxes that lean (`plan.leaning`) compute nothing
+again, but keep flanks in memory and copy them. Both do the more the more rounds a pass has, and
+passes move all data. What is predicted to take the least time is chosen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Names
+from weft.fun.leaning import turns_of
+from weft.fun.stencils import Stencil
+from weft.plan.loops import cut_loop, lean_of, rows_that_fit
+from weft.plan.nodes import size_text
+from weft.records import dataclass
+
+_MARGINS = 4  # a box is so many times as long as its margins, or longer
+_BUFFERS = 2  # of a box's input and output, so that it is read, or written, beside another
+_OPERATIONS = 2e10  # that a core does in a second,
+_COPIED = 1e10  # and bytes that are copied in memory,
+_MOVED = 1e9  # and to or from files; to compare ways alone
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to do all rounds.
+
+    Attributes
+    ----------
+    leans : bool
+    passes : int
+        Over all data.
+    seconds : float
+        Predicted, for comparison with other ways.
+    again : float
+        What is computed again, as a part of what is computed once.
+    kept : int
+        Bytes of flanks.
+    """
+
+    leans: bool
+    passes: int
+    seconds: float
+    again: float = 0.0
+    kept: int = 0
+
+    def describe(self, rounds: int, margin: int) -> str:
+        """One phrase for `explain`; of a pass."""
+        if not self.leans:
+            return (
+                f"{rounds} rounds on each box, overlapped: up to {margin} indices beyond either "
+                "end are computed again, so that no flanks need be kept"
+            )
+        return (
+            f"{rounds} rounds on each box, leaning: nothing is computed twice; flanks of "
+            f"{size_text(self.kept)} are kept from one box for the next"
+        )
+
+    def instead(self) -> str:
+        """The same of a way that was not chosen."""
+        passes = f"{self.passes} pass{'es' * (self.passes > 1)}"
+        if self.leans:
+            return f"leaning boxes would take {passes} and keep {size_text(self.kept)} of flanks"
+        return f"overlapped boxes would take {passes} and compute {self.again:.0%} again"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The way of a loop, and the best of the other kind if there is one."""
+
+    way: Way
+    other: Way | None
+
+    def describe(self, rounds: int, margin: int) -> str:
+        """Why boxes are as they are, for `explain`."""
+        text = self.way.describe(rounds, margin)
+        return text if self.other is None else f"{text}; {self.other.instead()}"
+
+
+def in_phases(
+    program: fun.Program, sizes: Mapping[str, int], limit: int, threads: int, leaning: bool
+) -> tuple[fun.Program, dict[str, Choice]]:
+    """Iterated stencils of many rounds as several loops, one after another.
+
+    loop (v = x) for k from 0 to t { .. }
+        =>  let y = loop (v = x) for k from 0 to s { .. }
+            loop (v = y) for k from s to t { .. }
+
+    Removes: loops whose rounds are more than a box that fits `limit` bytes should do. Adds: for
+    each, the fewest loops that do not. Ensures the same bits.
+
+    Parameters
+    ----------
+    leaning : bool
+        Whether boxes may lean: one after another, in the host's memory.
+
+    Returns
+    -------
+    program : fun.Program
+    choices : dict of str to Choice
+        For the first result of each loop that can be cut.
+    """
+    names = Names.of(program)
+    statements: list[fun.Let] = []
+    choices: dict[str, Choice] = {}
+    for let in program.body.statements:
+        cut = cut_loop(let)
+        if cut is None or not isinstance(let.expr, fun.Loop):
+            statements.append(let)
+            continue
+        choice = choose(let.expr, cut.stencil, sizes, limit, threads, leaning)
+        made = _phases(let, let.expr, cut.stencil, sizes, choice.way.passes, names)
+        choices.update((phase.pattern[0].name, choice) for phase in made)
+        statements += made
+    return replace(program, body=fun.Body(tuple(statements), program.body.results)), choices
+
+
+def choose(
+    loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int, threads: int,
+    leaning: bool,
+) -> Choice:  # fmt: skip
+    """How the rounds of a stencil are done on data that do not fit."""
+    numbers = _Numbers(loop, stencil, sizes, limit, threads)
+    overlapped = numbers.overlapped()
+    leans = numbers.leaning() if leaning else None
+    if leans is not None and leans.seconds < overlapped.seconds:
+        return Choice(leans, overlapped)
+    return Choice(overlapped, leans)
+
+
+class _Numbers:
+    """What ways to do a loop are compared by."""
+
+    def __init__(
+        self, loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int, threads: int
+    ) -> None:
+        shape = [int(extent.evaluate(sizes)) for extent in stencil.shape]
+        self.sizes, self.limit, self.threads = sizes, limit, threads
+        self.loop, self.stencil = loop, stencil
+        self.extent, self.inner = shape[0], math.prod(shape[1:])
+        self.rounds = int(stencil.rounds.evaluate(sizes))
+        self.arrays = sum(param.type.dtype.itemsize for param in loop.params)
+        self.given = stencil.itemsize - 2 * self.arrays
+        computed = self.rounds * self.extent * self.inner * max(stencil.operations, 1)
+        self.once = computed / (_OPERATIONS * threads)
+
+    def overlapped(self) -> Way:
+        """In boxes that overlap, of which margins are a small part."""
+        reach, rounds = self.stencil.reach[0], self.rounds
+        rows = rows_that_fit(self.stencil, self.sizes, self.limit)
+        most = max(1, rows // (_MARGINS * 2 * max(reach, 1)))
+        passes = 1 if reach == 0 or rounds <= most else -(-rounds // most)
+        margin = -(-rounds // passes) * reach
+        again = margin / max(rows - 2 * margin, 1)
+        return Way(False, passes, self.once * (1 + again) + self._moving(passes), again)
+
+    def leaning(self) -> Way | None:
+        """In boxes that lean, by the number of passes that takes the least time."""
+        turns = turns_of(self.loop)
+        if turns is None or self.stencil.radius[0] == 0 or self.rounds == 0:
+            return None
+        spares = sum(self.loop.params[n].type.dtype.itemsize for n in turns.spares)
+        memory = self.arrays + spares + sum(v.type.dtype.itemsize for v in turns.temporaries)
+        each = int(lean_of(self.loop, self.stencil).evaluate(self.sizes)) // self.rounds
+        best: Way | None = None
+        passes = 1
+        while passes <= self.rounds:
+            way = self._leaning(-(-self.rounds // passes) * each, memory, passes)
+            if way is not None and (best is None or way.seconds < best.seconds):
+                best = way
+            elif best is not None:
+                break
+            passes += max(passes // 4, 1)
+        return best
+
+    def _leaning(self, lean: int, memory: int, passes: int) -> Way | None:
+        """With boxes that lean so far; None where there is no room for them."""
+        flank = lean + self.stencil.radius[0]
+        room = self.limit / max(self.inner, 1) - 2 * memory * flank
+        room -= _BUFFERS * (self.arrays * lean + self.given * flank)
+        rows = room / (memory + _BUFFERS * (2 * self.arrays + self.given))
+        if rows < max(lean // _MARGINS, 1) or 2 * flank > self.extent:
+            return None
+        copied = passes * self.extent * self.inner * 4 * memory * flank / rows
+        seconds = self.once + self._moving(passes) + copied / _COPIED
+        return Way(True, passes, seconds, kept=flank * memory * self.inner)
+
+    def _moving(self, passes: int) -> float:
+        """To bring all data in and out, and into buffers and out of them."""
+        count = passes * self.extent * self.inner * 2 * self.arrays
+        return count / _MOVED + 2 * count / _COPIED
+
+
+def _phases(
+    let: fun.Let, loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], count: int,
+    names: Names,
+) -> list[fun.Let]:  # fmt: skip
+    """A loop as so many, one after another."""
+    assert isinstance(loop.form, fun.For)
+    if count == 1:
+        return [let]
+    rounds = int(stencil.rounds.evaluate(sizes))
+    ends = [rounds * number // count for number in range(1, count)]
+    bounds = [loop.form.lower, *(loop.form.lower + end for end in ends), loop.form.upper]
+    found = []
+    begin = loop.initial
+    for number, (lower, upper) in enumerate(itertools.pairwise(bounds)):
+        last = number == count - 1
+        pattern = tuple(
+            var if last else fun.Var(names.fresh(var.name), var.type) for var in let.pattern
+        )
+        expr = loop
+        if not last:
+            copy = walk.Substitution(fresh=names.fresh).expr(loop)
+            assert isinstance(copy, fun.Loop)
+            expr = copy
+        assert isinstance(expr.form, fun.For)
+        form = replace(expr.form, lower=lower, upper=upper)
+        found.append(fun.Let(pattern, replace(expr, initial=begin, form=form), let.place))
+        begin = pattern
+    return found
