@@ -9,8 +9,9 @@ import pytest
 from weft.fun.parse import parse
 from weft.imp import nodes as imp
 from weft.imp.show import show
-from weft.lower import fetching
+from weft.lower import fetching, masks
 from weft.lower.fetching import Fetching
+from weft.lower.registers import Registers
 from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
 from weft.mem.short_circuit import short_circuit
@@ -53,6 +54,7 @@ def test_text(
     name: str, golden: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetching, "fetching", lambda: Fetching(1 << 13, 1))
+    monkeypatch.setattr(masks, "registers", lambda: Registers(32, 64))
     lowered, *_ = lower_program(short_circuit(introduce(parse(PROGRAMS[name]))), "entry")
     text = print_program(lowered, (2, 36))
     golden(show(lowered) + "\n" + text[text.index("struct closure") if name != "sum" else 0 :])

@@ -98,9 +98,9 @@ def lower_index(e: Emitter, access: fun.Index) -> imp.Expr:
         if condition is not None:
             at = e.depth
             value = imp.Select(condition, value, imp.Const(0, array.dtype))
-    for condition, constant in outside:
-        at = max(at, e.depth_of(condition))
-        value = imp.Select(condition, value, imp.Const(constant.value, constant.dtype))
+    for condition, otherwise in outside:
+        at = max(at, e.depth_of(condition), e.depth_of(otherwise))
+        value = imp.Select(condition, value, otherwise)
     return e.declare(value, depth=at)
 
 

@@ -7,37 +7,68 @@ from typing import assert_never
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
+from weft.lower import bounds
 from weft.lower.emitter import Emitter
+from weft.lower.unit import memory
 from weft.sizes import Poly, Size
 
 
 def resolve(
     e: Emitter, access: fun.Index
-) -> tuple[tuple[Size, ...], list[tuple[imp.Expr, fun.Const]]]:
-    """Indices inside the array; and, for each "constant" rule, when it is inside, and its value.
+) -> tuple[tuple[Size, ...], list[tuple[imp.Expr, imp.Expr]]]:
+    """Indices inside the array; and conditions for it, with what a read gives where they fail.
 
     Where the emitter is in the interior of the innermost dimension, rules on it are void;
-    those on outer dimensions are resolved where those indices vary.
+    those on outer dimensions are resolved where those indices vary. In a vector with masks,
+    indices are inside where the conditions hold.
     """
     if not any(access.boundary):
         return access.indices, []
     indices: list[Size] = []
-    outside: list[tuple[imp.Expr, fun.Const]] = []
+    outside: list[tuple[imp.Expr, imp.Expr]] = []
     for index, rule in zip(access.indices, access.boundary, strict=True):
         if rule is None or (e.interior and e.lane in index.variables()):
             indices.append(index)
             continue
+        masked = e.ends is not None and e.ends[0] in index.variables()
         value = e.named(index)
         lower, upper = e.named(rule.lower), e.named(rule.upper)
-        mapped = e.declare(_map(e, rule.kind, value, lower, upper), "b")
-        name = e.unit.fresh("boundary.")
-        e.bind(name, mapped)
-        indices.append(Poly.var(name))
+        if masked:
+            indices.append(index)
+        else:
+            mapped = e.declare(_map(e, rule.kind, value, lower, upper), "b")
+            name = e.unit.fresh("boundary.")
+            e.bind(name, mapped)
+            indices.append(Poly.var(name))
         if rule.kind == "constant":
             assert rule.value is not None
             within = machine("&&", machine(">=", value, lower), machine("<", value, upper))
-            outside.append((e.declare(within, "c"), rule.value))
+            constant = imp.Const(rule.value.value, rule.value.dtype)
+            outside.append((e.declare(within, "c"), constant))
+        elif masked:
+            first, last = _at_ends(e, access)
+            if not bounds.holds(e, index - rule.lower):
+                outside.insert(0, (e.declare(machine(">=", value, lower), "c"), first))
+            if not bounds.holds(e, rule.upper - 1 - index):
+                outside.insert(0, (e.declare(machine("<", value, upper), "c"), last))
     return tuple(indices), outside
+
+
+def _at_ends(e: Emitter, access: fun.Index) -> list[imp.Expr]:
+    """What the "edge" rules give at the first and the last element of a vector with masks."""
+    assert e.ends is not None
+    lane, *elements = ends = e.ends
+    here, found = e.scalars[lane], []
+    e.ends = None
+    for element in elements:
+        e.bind(lane, element)
+        indices, _ = resolve(e, access)
+        pointer, index = e.address(memory(access.array), indices)
+        depth = max(e.depth_of(index), e.floor, e.depths.get("@" + access.array.name, 0))
+        found.append(e.declare(imp.Load(pointer, index), depth=depth))
+    e.bind(lane, here)
+    e.ends = ends
+    return found
 
 
 def _map(

@@ -64,6 +64,8 @@ class Emitter:
         self.interior = False  # boundary rules on the innermost index are known not to apply
         self.true_inside: frozenset[str] = frozenset()  # comparisons that hold in the interior
         self.lane = ""  # the FUN name of the innermost index
+        # In a vector with masks: its index, and the first and last element that it is at.
+        self.ends: tuple[str, imp.Expr, imp.Expr] | None = None
         self.place: Place | None = None
 
     # ------------------------------------------------------------ statements

@@ -1,9 +1,9 @@
 """One row of a kernel: its innermost index over a range, in vector lanes.
 
 A row is split where boundary rules on its index begin and end to apply: the interior is a
-loop without branches. Where vector math is called, the row is done in blocks of 64 lanes,
-the last one as whole vectors with its indices clamped, so that every element goes through
-the same vector function.
+loop without branches, its ends are vectors with masks (`weft.lower.masks`) or single elements.
+Where vector math is called, the row is done in blocks of 64 lanes, the last one as whole vectors
+with its indices clamped, so that every element goes through the same vector function.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, shapes
+from weft.lower import bounds, masks, shapes
 from weft.lower.bodies import comparison, poly_of, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.vector_lanes import lanes
@@ -53,16 +53,57 @@ def lower_row(
         _simd(e, lane, lower, upper, body, store, interior=False, near=near)
         return
     first = e.declare(machine("min", upper, e.declare(machine("max", lower, cut[0]))))
+    width = masks.lanes(lane, body)
+    if width:
+        first = _whole_vectors_after(e, lower, first, upper, width)
     last = e.declare(machine("max", first, e.declare(machine("min", upper, cut[1]))))
+    if width:
+        whole = machine("&", e.declare(machine("-", last, first)), imp.integer(-width))
+        last = e.declare(machine("+", first, e.declare(whole)))
     side = e.unit.integer("side")
     with e.loop(side, imp.ZERO, imp.integer(2), hoist=True):
         begin = e.declare(imp.Select(machine("==", side, imp.ZERO), lower, last))
         end = e.declare(imp.Select(machine("==", side, imp.ZERO), first, upper))
         var = e.unit.integer("j")
-        with e.loop(var, begin, end, hoist=True):
-            e.bind(lane, var)
-            store(scalar_results(e, body))
+        with e.loop(var, begin, end, step=width or 1, hoist=True):
+            if width:
+                _masked(e, lane, var, end, width, body, store)
+            else:
+                e.bind(lane, var)
+                store(scalar_results(e, body))
     _simd(e, lane, first, last, body, store, interior=True, short=short, near=near)
+
+
+def _whole_vectors_after(
+    e: Emitter, lower: imp.Expr, first: imp.Expr, upper: imp.Expr, width: int
+) -> imp.Expr:
+    """The first element from `first` on, or `upper`, before which there are whole vectors."""
+    above = e.declare(machine("+", machine("-", first, lower), imp.integer(width - 1)))
+    whole = e.declare(machine("&", above, imp.integer(-width)))
+    return e.declare(machine("min", upper, e.declare(machine("+", lower, whole))))
+
+
+def _masked(
+    e: Emitter,
+    lane: str,
+    begin: imp.Var,
+    end: imp.Expr,
+    width: int,
+    body: fun.Body,
+    store: Store,
+) -> None:
+    """A vector from `begin` on, of which the lanes before `end` are done."""
+    until = e.declare(machine("min", end, e.declare(machine("+", begin, imp.integer(width)))))
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, imp.integer(width), width=width):
+        within = e.declare(machine("<", machine("+", begin, var), until))
+        e.ends = lane, begin, e.declare(machine("-", until, imp.ONE))
+        with e.level(hoist=True) as statements:
+            # The element belongs here, so that what depends on it is computed where it is one.
+            e.bind(lane, e.declare(machine("+", begin, var), depth=e.depth))
+            store(scalar_results(e, body))
+        e.ends = None
+        e.emit(imp.If(within, tuple(statements)))
 
 
 def _simd(
@@ -94,11 +135,12 @@ def simd(
     *,
     short: bool = False,
     wide: bool = False,
+    width: int = 0,
 ) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it.
 
     `wide`: vectors are as wide as they come, since its extent is a multiple of theirs, or since
-    lines that rows cross are in a core's own cache.
+    lines that rows cross are in a core's own cache. `width`: so many iterations run at once.
     """
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:
@@ -110,7 +152,7 @@ def simd(
         e.emit(imp.Declare(watch.worst, imp.Const(0, watch.worst.dtype), mutable=True))
         reductions.append(("max", watch.worst))
     body = tuple(statements)
-    count = 0 if wide else lanes(body, short)
+    count = 0 if wide else width or lanes(body, short)
     e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count))
     for watch in watched:
         limit = machine("max", watch.extent, imp.ONE)
