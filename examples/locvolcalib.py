@@ -40,8 +40,9 @@ def solve(side, middle, right):
         """Take row last - k, whose solution is known, out of the row above."""
         return value.at[last - 1 - k].subtract(ratio[last - 1 - k] * value[last - k])
 
-    first = side / middle, right.at[0].set(right[0] / middle[0])
-    ratio, value = wf.fori_loop(1, last + 1, eliminate, first)
+    ratio = wf.zeros_like(middle).at[0].set(side[0] / middle[0])
+    value = right.at[0].set(right[0] / middle[0])
+    ratio, value = wf.fori_loop(1, last + 1, eliminate, (ratio, value))
     return wf.fori_loop(0, last, substitute, value)
 
 

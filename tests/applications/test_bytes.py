@@ -144,16 +144,16 @@ def coefficients(
     """First values are made for one volatility, then copied; logarithms are in an array.
 
     In a step all coefficients along x are in a plane, and two vectors are made of those along y,
-    one of them copied for each column; a cell reads its coefficient along y. The last rows stay,
-    which C moves to the other grid.
+    one of them, of ratios, copied for each column; a cell reads its coefficient along y. The last
+    rows stay, which C moves to the other grid.
     """
     nx, ny, count, steps = len(x), len(y), len(strikes), len(t) - 1
     plane = nx * ny
-    first = (2 + ny - 2 * ny) * nx * count + nx, nx * count + nx + 4  # 4: the masks' ends
-    prices = ny * (nx + 1 + 3 * (nx - 1)) - ny * (1 + 3 * nx - 1), plane - ny
+    first = (2 + ny - 2 * ny) * nx * count + nx + 1, nx * count + nx + 4  # 4: the masks' ends
+    prices = ny * (1 + 3 * (nx - 1)) - ny * (1 + 3 * nx - 1), 0
     volatilities = nx * (ny + 4 * (ny - 1)) - nx * (2 * ny - 1), plane - nx
-    vectors = ny + 2 * plane, 2 * ny + plane
-    of_cells = (plane + nx) * count
+    vectors = ny + 2 * plane, 2 * ny + 1 + plane
+    of_cells = plane * count
     last = nx * count
     read = first[0] + steps * (prices[0] + volatilities[0] + vectors[0] + of_cells - last)
     written = first[1] + steps * (prices[1] + volatilities[1] + vectors[1] - last)
