@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -100,13 +101,14 @@ def library(text: str, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
         _directory.mkdir(exist_ok=True)
         path = _directory / f"{key}.so"
         if not path.exists():
-            source = path.with_suffix(".c")
+            source = path.with_suffix(f".{os.getpid()}.c")  # others may compile the same text
+            part = path.with_suffix(f".{os.getpid()}.part")
             source.write_text(text)
             strict = ["-Wall", "-Werror", "-Wno-unused", "-Wno-tautological-compare"]
-            command = ["gcc", *flags, *strict, "-o", f"{path}.part", str(source), "-lm"]
+            command = ["gcc", *flags, *strict, "-o", str(part), str(source), "-lm"]
             made = subprocess.run(command, capture_output=True, text=True, check=False)
             assert made.returncode == 0, made.stderr + "\n" + text
-            Path(f"{path}.part").rename(path)
+            part.rename(path)
         _libraries[key] = ctypes.CDLL(str(path))
     return _libraries[key]
 
