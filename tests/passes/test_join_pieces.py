@@ -97,3 +97,80 @@ def test_what_stays(step: Any) -> None:
     fused = optimise(wf.jit(program(step)).lower(RNG.random(20), 5).program)
     assert tiling.time_tiles(fused) == []
     assert tiling.tile_time(fused) == fused
+
+
+# ---------------------------------------------------------------- updates of parts
+
+
+def heat(u: Any, source: Any) -> None:
+    for _ in range(source.shape[0]):
+        u[1:-1, 1:-1] += 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2])
+
+
+def waves(u: Any, v: Any, source: Any) -> None:
+    for t in range(source.shape[0]):
+        v[0, :] = source[t]
+        v[1:, :] -= 0.5 * (u[1:, :] - u[:-1, :])
+        u[:, :-1] -= 0.3 * (v[:, 1:] - v[:, :-1])
+
+
+def walls(u: Any, source: Any) -> None:
+    """Lines that follow their neighbours, as walls through which nothing flows."""
+    for _ in range(source.shape[0]):
+        u[1:-1, 1:-1] = 0.5 * (u[2:, 1:-1] + u[1:-1, :-2])
+        u[:, 0] = u[:, 1]
+        u[-1, :] = u[-2, :] * 0.5
+
+
+def gaps(u: Any, source: Any) -> None:
+    for _ in range(source.shape[0]):
+        u[1:-1:2, :] = u[:-2:2, :] + u[2::2, :]
+
+
+def middle(u: Any, row: int, source: Any) -> None:
+    for t in range(source.shape[0]):
+        u[row, :] = source[t]
+        u[1:-1, :] = 0.5 * (u[2:, :] + u[:-2, :])
+
+
+def somewhere(u: Any, rows: Any, source: Any) -> None:
+    for t in range(source.shape[0]):
+        u[rows[0], :] = source[t]
+        u[1:-1, :] = 0.5 * (u[2:, :] + u[:-2, :])
+
+
+def loops_tiled(function: Any, *arguments: Any) -> int:
+    """Of the program as it would be tiled in time, checked and interpreted."""
+    fused = optimise(wf.kernel(function).trace(*arguments))
+    made = tiling.tile_time(fused)
+    check(made, after="tile_time")
+    loops = [let.expr for let in made.body.statements if isinstance(let.expr, fun.Loop)]
+    return sum(isinstance(loop.form, fun.For) and loop.form.tiled is not None for loop in loops)
+
+
+@pytest.mark.parametrize("size", [3, 4, 90])
+@pytest.mark.parametrize(
+    ("function", "arrays", "tiled"), [(heat, 1, 1), (waves, 2, 1), (walls, 1, 1), (gaps, 1, 0)]
+)
+def test_updates(function: Any, arrays: int, tiled: int, size: int) -> None:
+    arguments = [RNG.random((2 * size + 1, size)) for _ in range(arrays)]
+    arguments.append(RNG.random(5))
+    assert loops_tiled(function, *arguments) == tiled
+    expected, found, untiled = ([np.copy(a) for a in arguments] for _ in range(3))
+    function(*expected)
+    wf.kernel(function)(*found)
+    with wf.config(optimise="no-time-tiles"):
+        wf.kernel(function)(*untiled)
+    for one, other, third in zip(found, expected, untiled, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+        np.testing.assert_array_equal(one, third)
+
+
+def test_a_part_that_may_reach_beyond_its_array_is_still_checked() -> None:
+    u, source = RNG.random((9, 8)), RNG.random(3)
+    assert loops_tiled(middle, u, 4, source) == 1  # that it does not is asked of each call
+    with pytest.raises(wf.WeftError, match="out of bounds"):
+        wf.kernel(middle)(u, 9, source)
+    assert loops_tiled(somewhere, u, np.array([4]), source) == 0
+    with pytest.raises(wf.WeftError, match="outside axis 0"):
+        wf.kernel(somewhere)(u, np.array([9]), source)

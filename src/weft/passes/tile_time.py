@@ -13,9 +13,9 @@ Removes and adds nothing else. Requires a fused program, of which steps are one 
 can be. Ensures the same bits: each element is computed once, by the same operations.
 
 Which loops qualify: those over a range whose body is kernels over the shape of the arrays that it
-carries, and reads those at constant offsets. Arrays that a step puts together from pieces become
-one kernel first (`weft.passes.join_pieces`), if that makes it such a loop. A step that needs a
-global result is left alone.
+carries, and reads those at constant offsets. Arrays that a step puts together from pieces, or of
+which it writes parts, become one kernel first (`weft.passes.join_pieces`), if that makes it such
+a loop. A step that needs a global result is left alone.
 
 Whether it pays depends on sizes: `time_tiles` gives what to decide by, `when` decides.
 """
@@ -35,6 +35,7 @@ from weft.passes.join_pieces import join_pieces
 from weft.passes.remove_dead import remove_dead_in
 from weft.records import dataclass
 from weft.sizes import ZERO, Size, product
+from weft.sizes.prove import Prover
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,11 @@ def _stencil(
         return None
     leaning = straighten(loop, names)
     stencil = stencil_of(loop if leaning is None else leaning[0])
-    if stencil is None and any(isinstance(s.expr, fun.Concat) for s in loop.body.statements):
-        loop = replace(loop, body=remove_dead_in(join_pieces(loop.body, names)))
+    pieces = (fun.Concat, fun.Update)
+    if stencil is None and any(isinstance(s.expr, pieces) for s in loop.body.statements):
+        prover = Prover(program.facts, sizes=program.sizes, derived=program.derived)
+        joined = join_pieces(loop.body, names, prover)
+        loop = replace(loop, body=remove_dead_in(joined))
         stencil = stencil_of(loop)
     if stencil is None:
         return None
