@@ -30,6 +30,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_time_tiles, "LEVELS", (3, 4, 2))
     monkeypatch.setattr(gpu_time_tiles, "SOME", 1)
     monkeypatch.setattr(gpu_time_tiles, "MANY", 5)
+    monkeypatch.setattr(gpu_time_tiles, "ALIGNED", 2)
     for module in (gpu_time_tiles, time_tiles):
         monkeypatch.setattr(module, "FEW_LEVELS", 2)
         monkeypatch.setattr(module, "LINE", 5)

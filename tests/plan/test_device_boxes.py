@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from weft.plan import launches
-from weft.plan.device_boxes import Work, counts, seconds, slots_to_try
+from weft.plan.device_boxes import Work, counts, extent_of, seconds, slots_to_try
 from weft.plan.nodes import Rates
 from weft.sizes import Poly, as_poly
 
@@ -69,3 +69,12 @@ def test_launches_are_counted() -> None:
     unknown = launches.count((launches.Repeat("k", as_poly(0), Poly.var("read"), (one,)),), {})
     assert unknown > 1
     assert launches.count((launches.While((one,), "c", (one,)),), {}) == 2 * unknown
+
+
+def test_long_boxes_are_whole_lines() -> None:
+    """Short ones are what was asked for, as is one box for all."""
+    assert extent_of(1_000_000, 1, 7) == 142_912  # 142 858 and a part of a line
+    assert extent_of(1_000_000, 10, 7) == 143_360
+    assert extent_of(1_000_000, 1, 1) == 1_000_000
+    assert extent_of(5000, 1, 7) == 715
+    assert extent_of(0, 1, 3) == 1

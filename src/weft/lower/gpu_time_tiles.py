@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from weft.lower.gpu import Host
 
 LEVELS = (256, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
+ALIGNED = 64  # elements of a vector that chunks and blocks are multiples of: cache lines
 MANY = 64  # trapezoids, at most: enough to balance
 SOME = 8  # trapezoids that there are at least, or rounds of a phase are fewer
 
@@ -104,12 +105,30 @@ class _Tiles(Tiles):
     def chunks(self, lost: imp.Expr) -> imp.Expr:
         return self.e.named(self.chosen[1])
 
+    def border(self, number: imp.Expr, chunks: imp.Expr) -> imp.Expr:
+        """Of a vector a multiple of what is aligned, but the last one."""
+        at = super().border(number, chunks)
+        if self.rank > 1:
+            return at
+        at = self.e.declare(machine("&", at, imp.integer(-ALIGNED)))
+        return self.e.declare(imp.Select(machine("==", number, chunks), self.extents[0], at))
+
+    def block_length(self, span: imp.Expr, length: imp.Expr, number: imp.Expr) -> imp.Expr:
+        """All are as long: a short one costs as many rounds. Of a vector they are aligned."""
+        even = self.ceil(length, self.e.declare(machine("max", imp.ONE, number)))
+        if self.rank > 1:
+            return even
+        above = self.e.declare(machine("+", even, imp.integer(ALIGNED - 1)))
+        return self.e.declare(machine("&", above, imp.integer(-ALIGNED)))
+
 
 def _chunks(host: Host, loop: fun.Loop, stencil: Stencil, steps: Size) -> Size:
     """Even trapezoids, as `Tiles.chunks` finds them: each twice as long as what it loses."""
     extent = stencil.shape[0]
     lost = steps * (_kernels(loop) * stencil.radius[0])
-    least = versions.maximum(host, 2 * lost, as_poly(LINE if len(stencil.shape) == 1 else 1))
+    flat = len(stencil.shape) == 1
+    twice = 2 * lost + (ALIGNED if flat else 0)
+    least = versions.maximum(host, twice, as_poly(LINE if flat else 1))
     length = versions.maximum(host, least, versions.ceil(host, extent, MANY))
     return versions.maximum(host, versions.divide(host, extent, length), ONE)
 

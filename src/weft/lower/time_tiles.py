@@ -277,13 +277,9 @@ class Tiles:
     ) -> tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr]:
         """Where it begins and ends before its first level, and what each level adds to both."""
         e, chunks, slope = self.e, shape.chunks, shape.slope
-        start, end, outer_left, outer_right = self.edges
-        extent = e.declare(machine("-", end, start))
+        outer_left, outer_right = self.edges[2:]
         after = e.declare(machine("+", tile, imp.ONE))
-        lower, upper = (
-            e.declare(machine("+", start, machine("/", machine("*", number, extent), chunks)))
-            for number in (tile, after)
-        )
+        lower, upper = (self.border(number, chunks) for number in (tile, after))
         minus = e.declare(machine("-", imp.ZERO, slope))
         left, right = slope, minus
         if not self.wraps:
@@ -295,6 +291,16 @@ class Tiles:
             e.declare(imp.Select(odd, upper, lower), "begin"), upper,
             e.declare(imp.Select(odd, minus, left)), e.declare(imp.Select(odd, slope, right)),
         )  # fmt: skip
+
+    def border(self, number: imp.Expr, chunks: imp.Expr) -> imp.Expr:
+        """Where a chunk begins."""
+        e, (start, end, *_) = self.e, self.edges
+        extent = e.declare(machine("-", end, start))
+        return e.declare(machine("+", start, machine("/", machine("*", number, extent), chunks)))
+
+    def block_length(self, span: imp.Expr, length: imp.Expr, number: imp.Expr) -> imp.Expr:
+        """How long the blocks of a trapezoid are in the first dimension: `span` at most."""
+        return span
 
     def sweep(
         self, trapezoid: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr], first: imp.Expr,
@@ -316,8 +322,11 @@ class Tiles:
         ]
         blocks = [e.unit.integer("block") for _ in spans]
         with ExitStack() as loops:
+            spans = list(spans)
             for axis, (block, length, span) in enumerate(zip(blocks, lengths, spans, strict=True)):
                 number = self.ceil(e.declare(machine("max", imp.ZERO, length)), span)
+                if axis == 0:
+                    spans[0] = self.block_length(span, length, number)
                 loops.enter_context(e.loop(block, imp.ZERO, number))
                 if axis == 0:
                     e.emit(imp.Poll())

@@ -28,6 +28,8 @@ SLOTS = (1, 2, 3, 4)
 USUAL_SLOTS = 3
 """Boxes in flight where devices share them: one is copied in, one computed, one copied out."""
 
+_LINE = 64  # elements that are whole cache lines, of any dtype
+_MANY_LINES = 16  # of a box, which is hardly longer for the last of them
 _FINE = 256  # boxes, up to which numbers that are tried are close to each other
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
@@ -49,7 +51,7 @@ def quickest(
     """
     best: PlannedStage | None = None
     for count in counts(total, unit, _fewest(scheduler, device, total)):
-        boxes = scheduler.boxes(max(-(-total // (count * unit)), 1) * unit)
+        boxes = scheduler.boxes(extent_of(total, unit, count))
         launches = device.launches(scheduler.values(boxes))
         work = Work(boxes.count, *_copied(scheduler, boxes), launches)
         # What one box carries to the next, no two can have.
@@ -67,6 +69,16 @@ def quickest(
         raise scheduler.refusal(planned)
     scheduler.code.check(scheduler.values(best.boxes))
     return best
+
+
+def extent_of(total: int, unit: int, count: int) -> int:
+    """How long so many boxes are; long ones are whole cache lines, whatever lies in a line.
+
+    What lies behind an array of a box is then aligned as it is, and so are its vectors.
+    """
+    units = max(-(-total // (count * unit)), 1)
+    lines = -(-units // _LINE) * _LINE
+    return (lines if _MANY_LINES * _LINE <= lines < total // unit else units) * unit
 
 
 def _fewest(scheduler: Scheduler, device: DeviceCode, total: int) -> int:
