@@ -47,7 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 WINDOWS: dict[tuple[str, str], set[str]] = {
     # Compiled segments, plans and protocols are data that several rooms hand on; those that
     # hold them may evaluate the sizes in them.
-    ("runtime", "plan"): {"plan.segment", "plan.launches", "plan.protocols", "plan.nodes"},
+    ("runtime", "plan"): {
+        "plan.segment", "plan.launches", "plan.protocols", "plan.nodes", "plan.code"
+    },
     ("lower", "plan"): {"plan.segment", "plan.launches"},
     ("io", "plan"): {"plan.protocols"},
     ("transfer", "plan"): {"plan.footprint"},

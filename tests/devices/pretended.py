@@ -15,7 +15,7 @@ import numpy.typing as npt
 from weft.config import Settings
 from weft.launch import stage
 from weft.launch.stage import SegmentStage, processors, stage_code
-from weft.plan.nodes import Rates
+from weft.plan.code import Rates
 from weft.plan.setting import Processor
 
 Array = npt.NDArray[Any]

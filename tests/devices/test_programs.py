@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 
 import weft as wf
-from weft.plan.nodes import Rates
+from weft.plan.code import Rates
 
 COMMON: dict[str, Any] = {
     "deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck),

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from weft.plan import launches
+from weft.plan.code import Rates
 from weft.plan.device_boxes import Work, counts, extent_of, seconds, slots_to_try
-from weft.plan.nodes import Rates
 from weft.sizes import Poly, as_poly
 
 GPU = Rates(1e9, 1e9, 100e9, 1e-5, 1e-4, 2, True)

@@ -23,7 +23,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.launch.computation import Computation
 from weft.ops.dtypes import DType
-from weft.plan.nodes import DeviceCode, StageCode
+from weft.plan.code import DeviceCode, StageCode
 from weft.plan.segment import Layout
 from weft.plan.setting import Compile
 from weft.sizes import Poly, Size

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.plan.nodes import DeviceCode, Plan, StageCode
+from weft.plan.code import DeviceCode, StageCode
+from weft.plan.nodes import Plan
 from weft.plan.segment import Layout
 from weft.runtime.memory import host_pool
 from weft.sizes import ZERO, Size

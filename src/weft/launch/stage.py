@@ -30,7 +30,7 @@ from weft.mem.nodes import THREADS
 from weft.ops import routines
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
-from weft.plan.nodes import DeviceCode, Held, Pending, Rates, StageCode
+from weft.plan.code import DeviceCode, Held, Pending, Rates, StageCode
 from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
 from weft.records import dataclass

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.plan.nodes import Boxes, DeviceCode, PlannedStage, Rates
+from weft.plan.code import DeviceCode, Rates
+from weft.plan.nodes import Boxes, PlannedStage
 from weft.records import dataclass
 
 if TYPE_CHECKING:

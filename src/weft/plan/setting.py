@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
-from weft.plan.nodes import Input, StageCode
+from weft.plan.code import StageCode
+from weft.plan.nodes import Input
 from weft.plan.protocols import Sink, Source
 from weft.plan.segment import Layout
 from weft.records import dataclass

@@ -15,7 +15,8 @@ import numpy as np
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
-from weft.plan.nodes import Boxes, BoxesCode, Output, PlannedStage
+from weft.plan.code import BoxesCode
+from weft.plan.nodes import Boxes, Output, PlannedStage
 from weft.plan.protocols import FileSink
 from weft.plan.schedule import Scheduler
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 
-import numpy as np
-
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, derive
@@ -22,9 +20,11 @@ from weft.fun.leaning import turns_of
 from weft.ops.dtypes import DType
 from weft.plan import carry
 from weft.plan.calls import cut_call
+from weft.plan.clusters import clusters
 from weft.plan.draft import Draft, ReadKey
 from weft.plan.leaning import flank_types, leaning_on_box, rows_of_box
 from weft.plan.loops import CutLoop, cut_loop, loop_on_box
+from weft.plan.narrow import bind_first, pruned, shift, windowed_var, with_extent
 from weft.plan.nodes import Flank, Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
@@ -83,40 +83,6 @@ def window_uncut(
     Of a parameter of which only a part is read (`x[5:10]`), it takes the window.
     """
     return _Windower(Draft(analysis), needed).uncut_stage(positions, reason)
-
-
-def clusters(draft: Draft) -> list[tuple[str, int, list[ReadKey]]]:
-    """The reads of each array by the windows that they share.
-
-    Reads that move in step and near one another share a window; `x[:n/2] + x[n/2:]` has
-    two windows of x.
-    """
-    total = draft.total
-    unit = max(1, min(draft.unit(), total))
-    starts = np.array([0, total // 3 // unit * unit, total // 2 // unit * unit])
-    ranges = draft.evaluate(starts, np.minimum(starts + unit, total))
-    groups: dict[tuple[str, int, int], list[tuple[int, int, ReadKey]]] = {}
-    for key, (lower, upper) in ranges.reads.items():
-        if draft.analysis.producer.get(key[1]) in draft.members:
-            continue
-        seen = upper > lower
-        at = int(np.argmax(seen)) if seen.any() else 0
-        moved = int(lower[2] - lower[1]) if seen[1] and seen[2] else 0
-        groups.setdefault((key[1], draft.axes[key], moved), []).append(
-            (int(lower[at]), int(upper[at]), key)
-        )
-    found: list[tuple[str, int, list[ReadKey]]] = []
-    for (array, axis, _), members in groups.items():
-        near = max(64, draft.analysis.shapes[array][axis] // 64)
-        members.sort(key=lambda member: member[:2])
-        reach: int | None = None
-        for lower_bound, upper_bound, key in members:
-            if reach is None or lower_bound > reach + near:
-                found.append((array, axis, []))
-                reach = upper_bound
-            found[-1][2].append(key)
-            reach = max(reach, upper_bound)
-    return found
 
 
 class _Windower:
@@ -229,7 +195,7 @@ class _Windower:
         """A window parameter, and its size variables."""
         lower, upper = self._box(f"{array}_from"), self._box(f"{array}_to")
         type_ = self.analysis.types[array]
-        var = _windowed_var(fun.Var(name, type_), axis, Poly.var(upper) - Poly.var(lower))
+        var = windowed_var(fun.Var(name, type_), axis, Poly.var(upper) - Poly.var(lower))
         window = Window(name, array, axis, lower, upper)
         self.windows.append((var, window))
         return var, window
@@ -271,16 +237,16 @@ class _Windower:
             rewritten = self._rewrite(statement.position, statement.let.expr)
             shifted = fun.Var(self.names.fresh(index), _I64)
             moved = walk.Substitution({index: shifted}, {index: Poly.var(index) + lower})
-            expr = _with_extent(moved.expr(rewritten), dim, extent)
-            expr = _bind_first(expr, shifted, Poly.var(index) + lower)
+            expr = with_extent(moved.expr(rewritten), dim, extent)
+            expr = bind_first(expr, shifted, Poly.var(index) + lower)
         pattern = statement.let.pattern
         if not statement.is_scatter:
-            pattern = tuple(_windowed_var(var, dim, extent) for var in pattern)
+            pattern = tuple(windowed_var(var, dim, extent) for var in pattern)
             self._found({var.name: var for var in pattern}, dim, lower)
         kept = [var.name in self.needed or self._read_inside(var.name) for var in pattern]
         if isinstance(expr, fun.Kernel) and not all(kept):
             pattern = tuple(var for var, keep in zip(pattern, kept, strict=True) if keep)
-            expr = _pruned(expr, kept)
+            expr = pruned(expr, kept)
         if statement.carried:
             expr = self._carried(statement, expr, pattern, extent)
         else:
@@ -386,7 +352,7 @@ class _Windower:
             assert isinstance(array.type, fun.Array)
             dims = [fun.Span(ZERO, n) for n in array.type.shape]
             dims[axis] = fun.Span(start, extent)
-            part = _windowed_var(fun.Var(self.names.fresh(name), array.type), axis, extent)
+            part = windowed_var(fun.Var(self.names.fresh(name), array.type), axis, extent)
             self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
             arguments.append(part)
         return replace(call, arguments=tuple(arguments))
@@ -402,7 +368,7 @@ class _Windower:
                 if place is not None and place.axis is not None:
                     axis = place.axis
                     return fun.Index(
-                        place.var, _shift(indices, axis, place.lower),
+                        place.var, shift(indices, axis, place.lower),
                         tuple(
                             rule and replace(
                                 rule, lower=rule.lower - place.lower, upper=rule.upper - place.lower
@@ -511,43 +477,3 @@ class _Windower:
         choice = fun.If(some, fun.Body(tuple(lets), results), fun.Body((), carries))
         self.statements.append(fun.Let(out, choice, statement.let.place))
         return out
-
-
-def _shift(indices: tuple[Size, ...], axis: int, lower: Size) -> tuple[Size, ...]:
-    return (*indices[:axis], indices[axis] - lower, *indices[axis + 1 :])
-
-
-def _windowed_var(var: fun.Var, axis: int, extent: Size) -> fun.Var:
-    assert isinstance(var.type, fun.Array)
-    shape = (*var.type.shape[:axis], extent, *var.type.shape[axis + 1 :])
-    return fun.Var(var.name, replace(var.type, shape=shape))
-
-
-def _with_extent(expr: fun.Expr, dim: int, extent: Size) -> fun.Expr:
-    assert isinstance(expr, fun.Kernel | fun.Reduce | fun.Scan | fun.Scatter)
-    space = list(expr.space)
-    space[dim] = replace(space[dim], extent=extent)
-    return replace(expr, space=tuple(space))
-
-
-def _bind_first(expr: fun.Expr, var: fun.Var, value: Size) -> fun.Expr:
-    """`let var = value` at the beginning of the body, where it is used."""
-    assert isinstance(expr, fun.Kernel | fun.Reduce | fun.Scan | fun.Scatter)
-    if var.name not in walk.free_names(expr.body):
-        return expr
-    first = fun.Let((var,), fun.SizeValue(value))
-    return replace(expr, body=replace(expr.body, statements=(first, *expr.body.statements)))
-
-
-def _pruned(kernel: fun.Kernel, kept: list[bool]) -> fun.Kernel:
-    """The kernel with some of its results, and without what only the others needed."""
-    results = tuple(r for r, keep in zip(kernel.body.results, kept, strict=True) if keep)
-    used = {r.name for r in results if isinstance(r, fun.Var)}
-    statements: list[fun.Let] = []
-    for let in reversed(kernel.body.statements):
-        if any(var.name in used for var in let.pattern):
-            used |= walk.used_names(let.expr)
-            for var in let.pattern:
-                used |= {name for size in walk.type_sizes(var.type) for name in size.variables()}
-            statements.append(let)
-    return fun.Kernel(kernel.space, fun.Body(tuple(reversed(statements)), results))

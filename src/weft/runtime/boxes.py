@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.plan.nodes import BoxesCode, Output, PlannedStage, Window
+from weft.plan.code import BoxesCode
+from weft.plan.nodes import Output, PlannedStage, Window
 from weft.plan.protocols import FileSink, Source
 from weft.records import dataclass
 from weft.runtime import profile

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.plan.nodes import Held, Output, Pending, PlannedStage, Window
+from weft.plan.code import Held, Pending
+from weft.plan.nodes import Output, PlannedStage, Window
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
 

@@ -28,7 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import CompileError, DeviceError, MemoryLimitError, warn
-from weft.plan.nodes import Held, Output, PlannedStage, Share, Window
+from weft.plan.code import Held
+from weft.plan.nodes import Output, PlannedStage, Share, Window
 from weft.plan.protocols import Box, Sink, Source
 from weft.records import dataclass
 from weft.runtime import blas, profile

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from weft.errors import CompileError, MemoryLimitError, WeftError
 from weft.plan import launches
-from weft.plan.nodes import Rates
+from weft.plan.code import Rates
 from weft.plan.segment import Segment
 from weft.runtime import profile
 from weft.runtime.cache import key_of, open_cache

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from weft.errors import CompileError, UnsupportedError, WeftError
-from weft.plan.nodes import Rates
+from weft.plan.code import Rates
 from weft.plan.segment import Segment
 from weft.runtime.cache import key_of, open_cache
 from weft.runtime.devices.opencl_rates import measure

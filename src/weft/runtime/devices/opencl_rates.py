@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.plan.nodes import Rates
+from weft.plan.code import Rates
 
 if TYPE_CHECKING:
     from weft.runtime.devices.opencl import OpenClDevice

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import ArgumentError, InternalError, OutOfBoundsError
-from weft.plan.nodes import Held, Pending, Rates
+from weft.plan.code import Held, Pending, Rates
 from weft.plan.segment import Segment
 from weft.records import dataclass
 

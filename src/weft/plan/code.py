@@ -1,0 +1,169 @@
+"""What runs the boxes of a stage, on the host or on a device, as plans know it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.records import dataclass
+from weft.sizes import Derived, Size
+
+
+class Pending(Protocol):
+    """A box that a device may still be at work on."""
+
+    def wait(self) -> None:
+        """Return when its results are there, or raise what went wrong."""
+
+    def abandon(self) -> None:
+        """Return when its arrays are not in use any more, whatever went wrong."""
+
+
+class Held(Protocol):
+    """Arrays that stay on a device while boxes that all need them come and go."""
+
+    def release(self) -> None:
+        """Give their memory back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How quick a device is, as measured on it.
+
+    Attributes
+    ----------
+    copy_in, copy_out, memory : float
+        Bytes a second that one queue copies from the host, to it, and that kernels touch.
+    launch, box : float
+        Seconds of a launch, however small, and of a box besides its launches.
+    engines : int
+        Copies that run at once, each as quick as one alone.
+    beside : bool
+        Whether copies run beside kernels, and do not take processors from them.
+    """
+
+    copy_in: float
+    copy_out: float
+    memory: float
+    launch: float
+    box: float
+    engines: int
+    beside: bool
+
+
+class DeviceCode(Protocol):
+    """What runs boxes on a device with memory of its own, several at once.
+
+    Attributes
+    ----------
+    name : str
+        Of the device.
+    limit : int
+        Bytes that all boxes in flight may take there.
+    slots : int or None
+        Boxes that are to be in flight; None: as many as is quickest.
+    rates : Rates
+        What its time is predicted from.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limit(self) -> int: ...
+
+    @property
+    def slots(self) -> int | None: ...
+
+    @property
+    def rates(self) -> Rates: ...
+
+    def launches(self, values: Mapping[str, Any]) -> int:
+        """How many kernels a box launches."""
+
+    def memory(self, values: Mapping[str, Any]) -> Any:
+        """Bytes of a box besides its arguments, for sizes that are ints or one for each box."""
+
+    def hold(self, inputs: Mapping[int, npt.NDArray[Any]]) -> Held:
+        """Copy inputs, by their positions, that are the same for all boxes."""
+
+    def start(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[npt.NDArray[Any]],
+        outputs: Sequence[npt.NDArray[Any]],
+        held: Any,
+    ) -> Pending:
+        """Begin a box: copies in of what is not held (as `hold` gave it), kernels, copies out."""
+
+
+class StageCode(Protocol):
+    """What can run a stage on a box: compiled code, or an interpreter.
+
+    Attributes
+    ----------
+    integers : tuple of str
+        The names of the integers that `run` takes: sizes, derived sizes, "threads", and
+        strides in elements "<parameter>.stride<d>" where the layouts leave them free.
+    derived : tuple of Derived
+        How those are computed that its program did not know: sizes of its own memory.
+    workspace : Size or None
+        Bytes that one run needs besides its arguments (None: the planner estimates it).
+    kernels : tuple of str
+        One line for each kernel, for `explain`.
+    remarks : tuple of str
+        One line for each copy and each block of memory that remains, and why.
+    device : DeviceCode or None
+        What begins boxes on a device instead; None: `run` computes them in the host's memory.
+    """
+
+    @property
+    def device(self) -> DeviceCode | None: ...
+
+    @property
+    def integers(self) -> tuple[str, ...]: ...
+
+    @property
+    def derived(self) -> tuple[Derived, ...]: ...
+
+    @property
+    def workspace(self) -> Size | None: ...
+
+    @property
+    def kernels(self) -> tuple[str, ...]: ...
+
+    @property
+    def remarks(self) -> tuple[str, ...]: ...
+
+    def run(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[npt.NDArray[Any]],
+        outputs: Sequence[npt.NDArray[Any]],
+        workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
+    ) -> None:
+        """Compute one box. Scalars are arrays of rank 0; outputs are contiguous.
+
+        `cancel`: a flag that, set by another thread, ends it early.
+        """
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Raise `OutOfBoundsError` if an access that is known at launch is outside its array.
+
+        `values` holds an int, or one for each box, for every size variable.
+        """
+
+
+@runtime_checkable
+class BoxesCode(Protocol):
+    """Stage code of which many boxes run at once, each on one thread."""
+
+    def run_boxes(self, table: Any, cancel: Any) -> None:
+        """Compute boxes, and write what they give to files.
+
+        `table` is a `weft.runtime.boxes.Table`; `cancel` a flag that ends it early.
+        """
