@@ -64,7 +64,7 @@ def test_where_no_rule_applies_a_loop_has_none() -> None:
     x = np.zeros(100)
     text = PROGRAMS["line"]
     source = compiled(wf.jit(text).lower(x.reshape(10, 10)).program).source
-    (_, inner) = source.split("vectorize(assume_safety)")
+    *_, inner = source.split("vectorize(assume_safety)")
     inner = inner[: inner.index("}")]
     assert "?" not in inner
     assert inner.count("p0[") == 2

@@ -226,11 +226,12 @@ def test_large_results_ask_for_so_much_at_once(
     agree(STENCIL, [x], n=n, m=m)
 
 
-@pytest.mark.parametrize(("at_once", "lines"), [(1 << 14, 32), (1 << 9, 8)])
+@pytest.mark.parametrize(("at_once", "lines"), [(1 << 14, 4 * 32), (1 << 9, 8)])
 @pytest.mark.parametrize("layout", ["contiguous", "rows"])
 def test_columns_ask_for_later_rows(
     layout: str, at_once: int, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Four rows at once where rounds are jammed, or a few lines between the lanes."""
     monkeypatch.setattr(fetching, "fetching", lambda: Fetching(AHEAD, 1, at_once))
     n, m, pitch = 12, 512, 512 if layout == "contiguous" else 1024
     layouts, stride = ({}, {}) if pitch == m else ({"x": "rows"}, {"x.stride0": pitch})
