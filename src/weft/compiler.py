@@ -14,7 +14,7 @@ from dataclasses import replace
 from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.lower.gpu import compile_segment as lower_kernels
+from weft.lower.gpu.program import compile_segment as lower_kernels
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.choose_buffers import choose_buffers

@@ -11,7 +11,7 @@ from agreement.ways import assert_equal_bits
 from devices.harness import compiled, device, run
 
 import weft as wf
-from weft.lower import gpu_groups
+from weft.lower.gpu import groups as gpu_groups
 from weft.plan.launches import Branch, Launch
 
 EXTENTS = [1, 31, 32, 33, 255, 256, 2047, 2048, 2049, 6177, 65536 + 40]

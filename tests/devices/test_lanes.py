@@ -13,7 +13,7 @@ from devices.harness import compiled, device, run
 
 import weft as wf
 from weft.compiler import compile_segment
-from weft.lower.gpu_lanes import LANES
+from weft.lower.gpu.lanes import LANES
 from weft.plan.launches import PROCESSOR, Branch, Launch
 
 ROWS = [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5]

@@ -15,7 +15,7 @@ from weft.compiler import compile_segment
 from weft.fun.contractions import BLOCK
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
-from weft.lower import gpu_products
+from weft.lower.gpu import products as gpu_products
 from weft.plan.segment import Segment
 
 SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1)]

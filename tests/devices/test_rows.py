@@ -14,7 +14,7 @@ from lower.harness import sizes_of
 import weft as wf
 from weft.compiler import compile_segment
 from weft.fun.interpret import interpret
-from weft.lower import gpu_rows
+from weft.lower.gpu import rows as gpu_rows
 
 RNG = np.random.default_rng(5)
 

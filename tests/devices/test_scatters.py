@@ -14,7 +14,7 @@ from printers.nvrtc import compile_text
 from weft.compiler import compile_segment
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
-from weft.lower import gpu_scatters
+from weft.lower.gpu import scatters as gpu_scatters
 from weft.plan.segment import Segment
 
 OPERATIONS = {"add": "i64", "minimum": "i32", "maximum": "u64", "bitwise_and": "u32",

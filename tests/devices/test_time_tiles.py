@@ -17,7 +17,8 @@ from weft.compiler import compile_segment
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
-from weft.lower import gpu_time_tiles, time_tiles
+from weft.lower import time_tiles
+from weft.lower.gpu import time_tiles as gpu_time_tiles
 from weft.plan.launches import PROCESSOR, Branch, count
 from weft.plan.segment import Segment
 

@@ -18,25 +18,15 @@ from weft.fun.interpret import interpret
 from weft.fun.leaning import Lean, Leaning, straighten, turns_of
 from weft.fun.parse import parse
 from weft.fun.show import show
-from weft.lower import time_tiles
 from weft.passes.pipeline import optimise
 from weft.passes.tile_time import tile_time
 from weft.sizes import Poly
 
+pytestmark = pytest.mark.usefixtures("small_tiles")
+
 RNG = np.random.default_rng(3)
 TILED = "even and odd trapezoids"
 LEAN = ("low", "high", "left", "right")
-
-
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of a few elements, so that small arrays have many of them, and odd ones."""
-    monkeypatch.setattr(time_tiles, "LEVELS", (3, 4, 2))
-    monkeypatch.setattr(time_tiles, "FEW_LEVELS", 2)
-    monkeypatch.setattr(time_tiles, "LINE", 5)
-    monkeypatch.setattr(time_tiles, "ROW", (7, 6))
-    monkeypatch.setattr(time_tiles, "SECOND", 3)
-    monkeypatch.setattr(time_tiles, "block_bytes", lambda: (300, 700))
 
 
 def repeated(x: Any, n: Any) -> Any:

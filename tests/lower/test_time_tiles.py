@@ -18,7 +18,6 @@ from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.imp.check import check
 from weft.imp.interpret import interpret as interpret_imp
-from weft.lower import time_tiles
 from weft.lower.segment import integers, lower_program
 from weft.mem.parse import parse as parse_memory
 from weft.passes.pipeline import optimise
@@ -26,20 +25,11 @@ from weft.passes.tile_time import tile_time
 from weft.plan.segment import Segment
 from weft.sizes import as_poly
 
+pytestmark = pytest.mark.usefixtures("small_tiles")
+
 RNG = np.random.default_rng(0)
 RULES = ["keep", "edge", "reflect", "symmetric", "wrap", 2.5]
 TILED = "even and odd trapezoids"
-
-
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of a few elements, so that small arrays have many of them, and odd ones."""
-    monkeypatch.setattr(time_tiles, "LEVELS", (3, 4, 2))
-    monkeypatch.setattr(time_tiles, "FEW_LEVELS", 2)
-    monkeypatch.setattr(time_tiles, "LINE", 5)
-    monkeypatch.setattr(time_tiles, "ROW", (7, 6))
-    monkeypatch.setattr(time_tiles, "SECOND", 3)
-    monkeypatch.setattr(time_tiles, "block_bytes", lambda: (300, 700))
 
 
 def tiled(function: Any, *arguments: Any) -> fun.Program:

@@ -12,17 +12,15 @@ loop of its own over a part of a row, and a loop without rules where none applie
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels, shapes, versions
+from weft.lower import kernels, shapes
 from weft.lower.emitter import Emitter
+from weft.lower.gpu import versions
+from weft.lower.gpu.host import Host
 from weft.sizes import ONE, ZERO, as_poly, product
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 RUN = 4096
 """Elements that an item computes: a part of one row, or several short rows."""

@@ -21,22 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, operators, reductions, versions
+from weft.lower import kernels, operators, reductions
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
+from weft.lower.gpu import versions
+from weft.lower.gpu.host import Host
 from weft.lower.reductions import while_
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Poly
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 GROUP = 256
 _OWN = 8  # elements of an item

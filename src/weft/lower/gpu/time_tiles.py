@@ -13,21 +13,19 @@ element is computed once, by the same operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.fun.stencils import Stencil
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import shapes, time_tiling, versions
+from weft.lower import shapes, time_tiling
 from weft.lower.emitter import Emitter
+from weft.lower.gpu import versions
+from weft.lower.gpu.host import Host
 from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, block_bytes
 from weft.lower.time_tiling import TimeTiling
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Size, as_poly
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 LEVELS = (256, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
 ALIGNED = 64  # elements of a vector that chunks and blocks are multiples of: cache lines

@@ -28,25 +28,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import BLOCK, Contraction, Side, contraction, instead
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import bounds, kernels, register_tiles, versions
+from weft.lower import bounds, kernels, register_tiles
 from weft.lower.accumulation import Accumulation
 from weft.lower.bodies import apply_lambda, lower_body
 from weft.lower.emitter import Emitter
+from weft.lower.gpu import versions
+from weft.lower.gpu.host import Host
 from weft.lower.halves import Part, wanted
 from weft.lower.panels import in_sequence
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Size, product
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 _SIDE = 16  # items of a group along rows, and along columns
 _GROUP = _SIDE * _SIDE

@@ -5,13 +5,9 @@ A condition is 0 or 1, and the items of a kernel are multiplied by it: nothing i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from weft.lower.gpu.host import Host
 from weft.sizes import ONE, ZERO, Derived, Size, as_poly
 from weft.sizes.facts import SizeOperation
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 
 def ceil(host: Host, size: Size, unit: Size | int) -> Size:

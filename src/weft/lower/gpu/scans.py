@@ -9,18 +9,16 @@ begins with; then one scans each stream. Boxes hold whole tiles, and fold the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import gpu_items, reductions, scans
+from weft.lower import reductions, scans
 from weft.lower.emitter import Emitter, frozen
+from weft.lower.gpu import items
+from weft.lower.gpu.host import Host
 from weft.ops.dtypes import DType
 from weft.sizes import Derived, as_poly
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 _LINE = 8 * scans.STREAMS
 """Bytes of a tile's totals, of scalars of at most 8 bytes."""
@@ -50,7 +48,7 @@ def lower_long(host: Host, let: fun.Let) -> None:
         neutral = [scans.neutral(scan.operator, k) for k in range(len(let.pattern))]
         size = e.declare(machine("-", end, begin))
         with e.branch(machine(">", size, imp.ZERO)):
-            values = gpu_items.folded(e, scan, begin, size, neutral)
+            values = items.folded(e, scan, begin, size, neutral)
             _store(e, pointers(e), e.scalars[stream.index.name], values)
 
     def write(e: Emitter) -> None:
@@ -58,7 +56,7 @@ def lower_long(host: Host, let: fun.Let) -> None:
         number = e.scalars[stream.index.name]
         with e.branch(machine("<", begin, end)):
             initial = [e.declare(imp.Load(p, number), depth=e.depth) for p in pointers(e)]
-            gpu_items.scan_range(e, let, scan, begin, end, initial)
+            items.scan_range(e, let, scan, begin, end, initial)
 
     with host.e.index(scan.space[0].index.name, imp.ZERO, as_poly(0), extent):
         host.launch(let, "totals", (stream,), total)

@@ -3,7 +3,7 @@
 A round takes 2048 elements: neighbouring items compute neighbouring elements, into memory that
 the group shares; each item folds 32 of them from left to right; the 64 folds are combined by
 neighbours, level by level, which is what a binary counter makes of them
-(`weft.lower.gpu_items`). Rounds are pushed to a counter. So bits do not depend on which of both
+(`weft.lower.gpu.items`). Rounds are pushed to a counter. So bits do not depend on which of both
 forms runs: rows that are short, or many, are left to one item each.
 
     kernel (i < n) { let s = reduce[add] (j < m) { x[i, j] } in s }
@@ -15,20 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, reductions, shapes, versions
+from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter, frozen
+from weft.lower.gpu import versions
+from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
 from weft.sizes import ONE, ZERO, Poly, Size, product
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 GROUP = 64
 _FOLD = reductions.ROWS

@@ -18,21 +18,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import reduce as fold
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import bounds, kernels, operators, scans, scatters, shapes, versions
+from weft.lower import bounds, kernels, operators, scans, scatters, shapes
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
+from weft.lower.gpu import versions
+from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Size, as_poly, product
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 _GROUP = 256
 _SHARED_BYTES = 32768  # of a group's copies

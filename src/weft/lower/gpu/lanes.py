@@ -2,7 +2,7 @@
 
 Its compiler vectorises innermost loops alone (PoCL's does, and work items that contain loops are
 not innermost), so the innermost loop is over rows, whose states are small arrays. The tree is the
-one of `weft.lower.gpu_items`, with the same bits.
+one of `weft.lower.gpu.items`, with the same bits.
 
     kernel (i < n) { let s = reduce[add] (j < m) { x[j] * y[i] } in s }
     =>  an item for each 32 of n:  for each j { for lane < 32 { s[lane] += x[j] * y[base + lane] } }
@@ -15,21 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import holds
-from weft.lower import gpu_groups, kernels, reductions, versions
+from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.gpu import groups, versions
+from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, product
-
-if TYPE_CHECKING:
-    from weft.lower.gpu import Host
 
 LANES = 32
 
@@ -45,7 +43,7 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
         1 where it is left to one item for each index, since there are too few rows; 0 where it is
         not; None where the kernel is another, or never has as many rows, and nothing is launched.
     """
-    position = gpu_groups.reduction_of(kernel)
+    position = groups.reduction_of(kernel)
     if position is None or not host.is_sized(product(r.extent for r in kernel.space)):
         return None
     reduce = kernel.body.statements[position].expr

@@ -1,0 +1,155 @@
+"""FUNMEM to IMP for a device: kernels, and the steps by which the host launches them.
+
+Removes every FUNMEM expression; adds kernels whose work items are the indices of a parallel
+statement, and steps around them. Requires memory, with that of threads expanded
+(`weft.mem.expand`, interleaved). A `Kernel` and the rows of a `Scan` of the program's own
+statements become launches, also inside its loops and branches, which become the host's; what
+is inside of them is sequential, and so is what stands between them, in kernels of one item.
+
+    let y = kernel (i < n) { let t = x[i] * 2 in t }
+    =>  kernel map0 (item; n) { if (item < n) y[item] = x[item] * 2 },  launch map0 over n
+
+A scalar of the program's own statements lies in the workspace; the host reads those that
+decide what it launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.lower import copies, cpu, kernels, reductions, shapes
+from weft.lower.emitter import Emitter
+from weft.lower.gpu import (
+    control,
+    groups,
+    items,
+    lanes,
+    lookback,
+    products,
+    rows,
+    scans,
+    scatters,
+    time_tiles,
+)
+from weft.lower.gpu.host import Host
+from weft.lower.segment import describe
+from weft.mem.nodes import Program
+from weft.plan import launches
+from weft.plan.segment import Dialect, Segment
+from weft.sizes import Size
+
+_ARRAYS = (fun.Kernel, fun.Scan, fun.Scatter, fun.Concat, fun.Update, fun.LmadUpdate, fun.Copy)
+
+
+def compile_segment(
+    memory_program: Program,
+    name: str,
+    dialect: Dialect,
+    print_kernels: Callable[[Sequence[imp.Kernel]], str],
+) -> Segment:
+    """The segment of a program, as kernels.
+
+    Raises
+    ------
+    UnsupportedError
+        For dtypes that the dialect has not.
+    """
+    host = Host(memory_program, dialect, lower_statement)
+    host.program()
+    source = print_kernels(host.kernels)
+    segment = describe(memory_program, name, source, host.unit, host.unit.workspace)
+    return replace(segment, dialect=dialect, steps=tuple(host.steps))
+
+
+def lower_statement(host: Host, e: Emitter, let: fun.Let) -> None:
+    """One statement, of the program's own if `e` is the host's, else of a kernel."""
+    if e is not host.e or host.sequential:
+        items.lower_item(e, let)
+        return
+    match let.expr:
+        case fun.Apply() if let.pattern[0].name in host.switches:
+            host.define(let.pattern[0].name, host.switches[let.pattern[0].name])
+        case fun.SizeValue(size) if host.is_known(size):
+            e.definitions[let.pattern[0].name] = "is", (size,)
+            host.define(let.pattern[0].name, size)
+        case fun.Kernel() if products.suits(host, let.expr):
+            products.lower(host, let)
+        case fun.Kernel() as kernel:
+            _lower_kernel(host, let, kernel)
+        case fun.Reduce(space, reduced) if reduced < len(space):
+            outer, e.of_reduction = e.of_reduction, True
+            host.statement(e, reductions.as_kernel(e, let))
+            e.of_reduction = outer
+        case fun.Scan((dim,), body) if host.is_sized(dim.extent) and shapes.is_flat(body):
+            exact = lookback.suits(let.expr)
+            if not (exact and lookback.lower(host, let, let.expr)):
+                scans.lower_long(host, let)
+        case fun.Scan(space) as scan:
+            host.launch(
+                let, "scan", space[:-1],
+                lambda k: items.lower_scan(k, let, scan, space[-1:]),
+            )  # fmt: skip
+        case fun.Scatter() if scatters.suits(let.expr):
+            scatters.lower(host, let, let.expr)
+        case fun.If() if not _is_sequential(let):
+            control.lower_branch(host, let, let.expr)
+        case fun.Loop() if not _is_sequential(let):
+            _lower_loop(host, let, let.expr)
+        case fun.Reduce() | fun.Scatter() | fun.If() | fun.Loop():
+            with host.by_one_item():
+                items.lower_item(e, let)
+            host.computed(let)
+        case _:
+            cpu.lower_statement(e, let)
+            host.computed(let)
+
+
+def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
+    """A kernel by groups, or by items; on a processor by lanes or rows, where that suits it."""
+
+    def by_items(whether: Size | None) -> None:
+        if whether is not None:
+            inside = partial(kernels.lower_results, let=let, kernel=kernel)
+            host.launch(let, "map", kernel.space, inside, whether)
+
+    if host.dialect == "opencl":
+        with host.inside() as vectorised:
+            few = lanes.by_lanes(host, let, kernel)
+            by_items(few)
+            done = few is not None or rows.by_rows(host, let, kernel)
+        if done:
+            with host.inside() as otherwise:
+                by_items(groups.grouped(host, let, kernel))
+            both = tuple(vectorised), tuple(otherwise)
+            host.steps.append(launches.Branch(launches.PROCESSOR, *both))
+            return
+    by_items(groups.grouped(host, let, kernel))
+
+
+def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:
+    """A loop; on processors in tiles in time, where it asks for them."""
+    tiling = time_tiles.tiling(host, loop) if host.dialect == "opencl" else None
+    if tiling is None:
+        control.lower_loop(host, let, loop)
+        return
+    with host.inside() as in_tiles:
+        time_tiles.lower(host, let, tiling)
+    with host.inside() as by_rounds:
+        control.lower_loop(host, let, loop)
+    host.steps.append(launches.Branch(launches.PROCESSOR, tuple(in_tiles), tuple(by_rounds)))
+
+
+def _is_sequential(let: fun.Let) -> bool:
+    """Whether a loop or branch makes no arrays, so that one item may do it all."""
+    return not any(
+        isinstance(inner.expr, _ARRAYS) or (
+            isinstance(inner.expr, fun.Reshape | fun.Broadcast) and not copies.is_view(inner)
+        ) or isinstance(inner.expr, fun.Reduce)
+        for body in walk.bodies(let.expr)
+        for inner in walk.statements(body)
+    )  # fmt: skip
