@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from weft.imp.check import check
 from weft.lower import fetching, past_caches
 from weft.lower.fetching import Fetching
 from weft.lower.segment import integers, lower_program
+from weft.mem import nodes as mem
 from weft.mem.introduce import introduce
 
 AHEAD = 1 << 13
@@ -102,9 +104,12 @@ class Recorder(interpret._Run):
         super().statement(statement)
 
 
-def recorded(text: str, arguments: list[Any], results: int, layouts: Any, **sizes: int) -> Recorder:
+def recorded(
+    text: str, arguments: list[Any], results: int, layouts: Any,
+    with_memory: Callable[..., mem.Program] = introduce, **sizes: int,
+) -> Recorder:  # fmt: skip
     """The program run over arguments and `results` bytes of a result."""
-    memory = introduce(parse(text), layouts)
+    memory = with_memory(parse(text), layouts)
     lowered, _, workspace = lower_program(memory, "entry")
     check(lowered)
     sizes["threads"] = 1

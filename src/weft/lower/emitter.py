@@ -59,6 +59,7 @@ class Emitter:
         self.serial = False  # inside of something that is already run serially
         self.of_reduction = False  # a kernel is a reduction with kept dimensions
         self.tile_level = 0  # where a tile function begins; 0 outside of one
+        self.tile_ranges: frozenset[str] = frozenset()  # indices of what is outside of it
         self.thread: imp.Expr = imp.ZERO
         self.comparisons: dict[str, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}
         self.interior = False  # boundary rules on the innermost index are known not to apply

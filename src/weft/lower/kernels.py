@@ -9,7 +9,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, past_caches, rows, several_rows, shapes, strips
+from weft.lower import far_rows, merging, past_caches, rows, several_rows, shapes, strips
 from weft.lower.bodies import lower_body, side
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -50,6 +50,8 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                 if not nested:
                     past_caches.lower_row(e, let, space, lower, upper)
                     return
+                if space == kernel.space:
+                    far_rows.ask(e, let, kernel)
                 rows.lower_row(
                     e, lane, lower, upper, kernel.body, lambda values: store(e, let, values),
                     short=not extent.is_constant,
@@ -331,7 +333,7 @@ def parallel(
     tile, thread = e.unit.integer("tile"), imp.Var("thread", DType.I32)
     pointers, polynomials = dict(e.pointers), dict(e.polynomials)
     with e.level() as statements:
-        e.tile_level = e.depth
+        e.tile_level, e.tile_ranges = e.depth, frozenset(e.ranges)
         e.depths[tile.name] = e.depths[thread.name] = e.depth
         e.thread = thread
         yield tile

@@ -123,7 +123,6 @@ def streams(
     e: Emitter, body: fun.Body, lane: fun.Range, outer: str | None, rows: int = 1
 ) -> list[Stream]:
     """The streams of a body: of reads that differ by constants, the one furthest ahead."""
-    known = e.ranges.keys() | e.unit.sizes
     furthest: dict[tuple[fun.Var, tuple[Size, ...]], tuple[int, ...]] = {}
     for let in walk.statements(body):
         if not isinstance(let.expr, fun.Index):
@@ -136,16 +135,25 @@ def streams(
     found = []
     for (array, apart), constants in furthest.items():
         address = memory(array).index.apply(tuple(map(operator.add, apart, constants)))
-        name = lane.index.name
-        if not address.variables() <= known or address.degree(name) != 1:
-            continue
-        base, following = address.without(name), None
-        if address.coefficient(name) != ONE:
-            continue
-        if outer is not None:
-            if base.degree(outer) != 1:  # the same in every row: it stays in the cache
-                continue
-            if rows > 1 or base.coefficient(outer) != lane.extent:
-                following = base.substitute({outer: Poly.var(outer) + rows})
-        found.append(Stream(memory(array), base, following))
+        one = stream(e, memory(array), address, lane, outer, rows)
+        if one is not None:
+            found.append(one)
     return found if len(found) <= MOST else []
+
+
+def stream(
+    e: Emitter, array: MemArray, address: Size, lane: fun.Range, outer: str | None, rows: int = 1
+) -> Stream | None:
+    """The stream of elements at an address, if they lie one after another along the lane."""
+    name = lane.index.name
+    if not address.variables() <= e.ranges.keys() | e.unit.sizes or address.degree(name) != 1:
+        return None
+    base, following = address.without(name), None
+    if address.coefficient(name) != ONE:
+        return None
+    if outer is not None:
+        if base.degree(outer) != 1:  # the same in every row: it stays in the cache
+            return None
+        if rows > 1 or base.coefficient(outer) != lane.extent:
+            following = base.substitute({outer: Poly.var(outer) + rows})
+    return Stream(array, base, following)
