@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
 from devices.harness import compiled, device, run
+from printers.nvrtc import compile_text
 
 import weft as wf
+from weft.fun.parse import parse
 from weft.lower.gpu import groups as gpu_groups
-from weft.plan.launches import Branch, Launch
+from weft.lower.gpu import lanes
+from weft.plan.launches import Launch
+from weft.plan.segment import Segment
+from weft.runtime.devices.opencl_runs import OpenClRun
 
 EXTENTS = [1, 31, 32, 33, 255, 256, 2047, 2048, 2049, 6177, 65536 + 40]
 
@@ -32,26 +37,138 @@ def programs() -> dict[str, Any]:
     }
 
 
+def launched(on: Any, program: Any, segment: Segment, x: Any) -> tuple[set[str], list[Any]]:
+    """The kinds of the kernels that a run launches, and its results."""
+    kinds: set[str] = set()
+    launch = OpenClRun.launch
+
+    def noted(self: Any, step: Launch, items: int, blocks: list[Any]) -> None:
+        kinds.add(step.kernel.rstrip("0123456789"))
+        launch(self, step, items, blocks)
+
+    with mock.patch.object(OpenClRun, "launch", noted):
+        found = run(on, program, segment, [x], {})
+    return kinds, found
+
+
+def by_items(on: Any, program: Any, x: Any) -> list[Any]:
+    """The results of one item for each row."""
+    with (
+        mock.patch.object(gpu_groups, "_SHORT", 1 << 40),
+        mock.patch.object(gpu_groups, "_LONG", 1 << 40),
+        mock.patch.object(lanes, "LANES", 1 << 20),
+    ):
+        segment = compiled(program)
+    kinds, found = launched(on, program, segment, x)
+    assert kinds <= {"map", "rows", "task"}
+    return found
+
+
 @pytest.mark.parametrize("name", list(programs()))
 def test_groups_and_items_give_the_same_bits(name: str) -> None:
+    """Several rows a group, a row a group, and several groups a row."""
     on = device()
     function = wf.jit(programs()[name])
     rng = np.random.default_rng(8)
+    program = function.lower(rng.normal(size=(3, 50))).program
+    segment = compiled(program)
+    with mock.patch.multiple(gpu_groups, _PART=4096, _LONG=6177):
+        in_parts = compiled(program)
+    seen = set()
     for extent in EXTENTS:
-        x = rng.normal(size=(3, extent))
-        lowered = function.lower(x)
-        program = lowered.program
-        found = []
-        for short in (1, 1 << 40):  # rows for groups, and rows for items
-            with mock.patch.object(gpu_groups, "_SHORT", short):
-                segment = compiled(program)
-            before = on.statistics.launches
-            found.append(run(on, program, segment, [x], {}))
-            steps = [step for step in segment.steps if isinstance(step, Launch | Branch)]
-            names = [step.kernel for step in steps if isinstance(step, Launch)]
-            assert any(kernel.startswith("group") for kernel in names) == (extent > 1)
-            assert on.statistics.launches - before < len(steps) or extent == 1
-        assert_equal_bits(*found)
+        x = rng.normal(size=(67 if extent < 300 else 3, extent))
+        expected = by_items(on, program, x)
+        with mock.patch.object(on, "is_processor", False):
+            for made in (segment, in_parts):
+                kinds, found = launched(on, program, made, x)
+                seen |= kinds
+                assert_equal_bits(found, expected)
+                long = extent >= (6177 if made is in_parts else 65536)
+                form = "several" if extent <= 1024 else "part" if long else "group"
+                assert kinds & {"several", "group", "part"} == {form}
+    assert seen >= {"several", "group", "part", "join"}
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 64, 65, 4097])
+def test_rows_without_elements(rows: int) -> None:
+    on = device()
+    program = wf.jit(lambda x: x.sum(axis=1)).lower(np.zeros((3, 5))).program
+    segment = compiled(program)
+    with mock.patch.object(on, "is_processor", False):
+        for extent in (0, 1, 2):
+            (found,) = run(on, program, segment, [np.ones((rows, extent))], {})
+            np.testing.assert_array_equal(found, np.full(rows, extent))
+
+
+COLUMNS: dict[str, Any] = {
+    "sum": lambda x: (x.sum(axis=0),),
+    "argmin": lambda x: (wf.argmin(x, axis=0),),
+    "of planes": lambda x: (wf.mean(wf.stack([x, x * 2, x - 1]), axis=1),),
+    "composed": lambda x: wf.reduce(
+        lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), (1.0, 0.0), wf.tanh(x.T), x.T
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_columns_and_items_give_the_same_bits(name: str) -> None:
+    on = device()
+    rng = np.random.default_rng(3)
+    function = wf.jit(COLUMNS[name])
+    program = function.lower(rng.normal(size=(8, 9))).program
+    segment = compiled(program)
+    seen = set()
+    for columns in (3, 33, 96):
+        for extent in (1, 255, 256, 257, 2049):
+            x = rng.normal(size=(extent, columns))
+            expected = by_items(on, program, x)
+            with mock.patch.object(on, "is_processor", False):
+                kinds, found = launched(on, program, segment, x)
+            seen |= kinds
+            assert_equal_bits(found, expected)
+    assert "columns" in seen
+
+
+def test_tiles_of_columns_are_launched_beside_each_other() -> None:
+    """A tile of many columns is no work item's alone: its columns are items or groups."""
+    on = device()
+    total = wf.jit(lambda x: x.sum(axis=0))
+    x = np.random.default_rng(5).normal(size=(300, 1000))
+    text = total.lower(x).source("cuda")
+    assert "columns" in text
+    with wf.config(devices=[on.name]):
+        for gpu in (False, True):
+            with mock.patch.object(on, "is_processor", not gpu):
+                found = total(x)
+            np.testing.assert_allclose(found, x.sum(axis=0), rtol=1e-12)
+
+
+def test_a_row_that_depends_on_its_number() -> None:
+    """Triangles: columns of a group would not be as long, rows of a group are one."""
+    on = device()
+    text = """program triangle(x: f64[n, n]) sizes n {
+      let y: f64[n] = kernel (i < n) {
+        let s: f64 = reduce (; j < i) from -0.0_f64 { let v: f64 = x[j, i] in v }
+          with (l: f64, r: f64) { let t: f64 = add(l, r) in t }
+        in s
+      }
+      in y
+    }"""
+    program = parse(text)
+    segment = compiled(program)
+    assert "columns" not in segment.source
+    assert "lanes" not in segment.source
+    x = np.random.default_rng(6).normal(size=(300, 300))
+    with mock.patch.object(on, "is_processor", False):
+        (found,) = run(on, program, segment, [x], {"n": 300})
+    np.testing.assert_allclose(found, np.triu(x, 1).sum(axis=0), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*programs(), *COLUMNS])
+def test_kernels_as_cuda(name: str) -> None:
+    x = np.zeros((40, 50))
+    text = wf.jit((programs() | COLUMNS)[name]).lower(x).source("cuda")
+    assert compile_text(text).startswith(b"\x7fELF")
 
 
 def test_long_rows_are_launched_by_groups() -> None:

@@ -26,10 +26,12 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-@given(case=programs(), box=st.sampled_from([1, 200, 1 << 20]))
+@given(case=programs(), box=st.sampled_from([1, 200, 1 << 20]), is_processor=st.booleans())
 @settings(max_examples=8, **COMMON)
-def test_small_arrays(case: UserProgram, box: int) -> None:
-    _agree(case, box, 100)
+def test_small_arrays(case: UserProgram, box: int, is_processor: bool) -> None:
+    """With the forms of kernels for processors, and with those for GPUs."""
+    with mock.patch.object(device(), "is_processor", is_processor):
+        _agree(case, box, 100)
 
 
 @given(case=programs(large=True), box=st.sampled_from([20_000, 1 << 20]))

@@ -1,10 +1,15 @@
 """Reductions by groups of work items, in the tree that one item alone would follow.
 
-A round takes 2048 elements: neighbouring items compute neighbouring elements, into memory that
-the group shares; each item folds 32 of them from left to right; the 64 folds are combined by
-neighbours, level by level, which is what a binary counter makes of them
-(`weft.lower.gpu.items`). Rounds are pushed to a counter. So bits do not depend on which of both
-forms runs: rows that are short, or many, are left to one item each.
+Neighbouring items compute neighbouring elements, into memory that the group shares; each item
+folds 32 of them from left to right; the folds are combined by neighbours, level by level, which
+is what a binary counter makes of them (`weft.lower.gpu.items`). So bits do not depend on which
+form runs. The forms, by the sizes of a launch:
+
+- short rows: a group takes several, as many as have 64 chunks of 32 elements;
+- a group for each row, 2048 elements at a time, which are pushed to a counter;
+- few long rows: several groups for each, whose parts of 16384 elements another kernel combines;
+- columns side by side, several chunks of each at once (`weft.lower.gpu.columns`);
+- an item for each row: many rows of which neighbouring ones lie side by side.
 
     kernel (i < n) { let s = reduce[add] (j < m) { x[i, j] } in s }
     =>  64 items for each i:
@@ -13,8 +18,8 @@ forms runs: rows that are short, or many, are left to one item each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
@@ -22,19 +27,20 @@ from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body, scalar_results
-from weft.lower.emitter import Emitter, frozen
-from weft.lower.gpu import versions
+from weft.lower.emitter import Emitter
+from weft.lower.gpu import columns, neighbours, versions
 from weft.lower.gpu.host import Host
+from weft.lower.gpu.tiles import CHUNK, GROUP, SHARED_BYTES, TILE, Folds, Tile, Values
 from weft.lower.unit import memory
-from weft.sizes import ONE, ZERO, Poly, Size, product
+from weft.plan import launches
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
-GROUP = 64
-_FOLD = reductions.ROWS
-_ROUND = GROUP * _FOLD
-_PADDED = _ROUND + GROUP  # one element more for each fold: folds begin in different banks
-_SHARED_BYTES = 16  # of the scalars of one element, at most: 48 KiB are shared on any GPU
-_SHORT = 256  # elements: fewer are a row that one item reduces
+_SHORT = 256  # elements: fewer are a row that one item reduces, where it lies beside others
+_SEVERAL = TILE // 2  # elements, at most, of rows of which a group takes several
 _MANY = 4096  # rows that are work enough for items alone
+_PART = 8 * TILE  # elements of a part of a long row,
+_LONG = 4 * _PART  # and of a row that is done in parts,
+_FEW = 256  # if there are fewer of them
 
 
 def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
@@ -43,32 +49,34 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     Returns
     -------
     Size or None
-        1 where it is left to one item for each index: another kernel, short rows, or many; 0
-        where it is not; None where it never is.
+        1 where it is left to one item for each index: another kernel, or many rows that lie side
+        by side; 0 where it is not; None where it never is.
     """
     position = reduction_of(kernel)
     if position is None:
         return ONE
-    reduce = kernel.body.statements[position].expr
-    assert isinstance(reduce, fun.Reduce)
-    count = product(r.extent for r in kernel.space)
+    form = _Form(host, let, kernel, position)
+    count, extent = product(r.extent for r in kernel.space), form.reduce.space[0].extent
     host.know(count)
-    k = host.kernel_emitter()
-    item = host.unit.integer("item")
-    with ExitStack() as scopes:
-        for r in kernel.space:
-            scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        kernels.decode(k, kernel.space, k.declare(machine("/", item, imp.integer(GROUP)), "row"))
-        lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
-        _Group(k, lane, reduce).run(let, kernel, position)
-    if may_leave(k.levels[0]):
-        return ONE  # an item that leaves would be waited for
-    alone = 1 - _is_below(host, count, _MANY, ONE) * (
-        1 - _is_below(host, reduce.space[0].extent, _SHORT, ZERO)
+    long = 1 - _is_below(host, extent, _SHORT, ZERO)
+    few = _is_below(host, count, _MANY, ONE) * long
+    if form.walks:  # neighbouring rows lie apart: never by items, if not on a processor
+        gpu = ONE if host.dialect == "cuda" else 1 - Poly.var(launches.PROCESSOR)
+        whether = few + gpu - few * gpu
+        short = gpu * _is_below(host, extent, _SEVERAL + 1, ZERO)
+    else:
+        whether, short = few, ZERO
+    beside = form.walks is False and columns.suits(kernel, position)
+    parts = ZERO if beside or not (host.is_sized(count) and host.is_sized(extent)) else (
+        versions.below(host, count, _FEW) * (1 - versions.below(host, extent, _LONG))
     )
-    host.unit.kernels.append(kernels.describe("reduce by groups", kernel.space, let.pattern))
-    host.add(k, "group", item, count * GROUP * (1 - alone), GROUP)
-    return None if alone == ZERO else alone
+    if beside:
+        return columns.lower(host, let, kernel, position, whether)
+    if not form.by_group(whether * (1 - short) * (1 - parts)):
+        return ONE  # an item that leaves would be waited for
+    form.several(short)
+    form.in_parts(whether, parts)
+    return None if whether == ONE else 1 - whether
 
 
 def reduction_of(kernel: fun.Kernel) -> int | None:
@@ -82,7 +90,7 @@ def reduction_of(kernel: fun.Kernel) -> int | None:
                 and not shapes.is_unrolled(reduce)
                 and shapes.is_flat(reduce.body)
                 and shapes.is_flat(reduce.operator.body)
-                and sum(v.type.dtype.itemsize for v in let.pattern) <= _SHARED_BYTES
+                and sum(v.type.dtype.itemsize for v in let.pattern) <= SHARED_BYTES
             ):
                 found = position
             case fun.Apply() | fun.Cast() | fun.SizeValue() | fun.Index():
@@ -97,103 +105,190 @@ def _is_below(host: Host, size: Size, bound: int, otherwise: Size) -> Size:
     return versions.below(host, size, bound) if host.is_sized(size) else otherwise
 
 
-class _Group:
-    """What one item of a group does."""
+class _Form:
+    """A kernel whose statement at a position is a reduction: what the forms have in common."""
 
-    def __init__(self, e: Emitter, lane: imp.Expr, reduce: fun.Reduce) -> None:
-        self.e, self.lane, self.reduce = e, lane, reduce
+    def __init__(self, host: Host, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
+        self.host, self.let, self.kernel = host, let, kernel
+        statements = kernel.body.statements
+        self.before = fun.Body(statements[:position], ())
+        self.reduced = statements[position]
+        self.after = fun.Body(statements[position + 1 :], kernel.body.results)
+        assert isinstance(self.reduced.expr, fun.Reduce)
+        self.reduce = self.reduced.expr
+        self.dtypes = [var.type.dtype for var in self.reduced.pattern]
 
-    def run(self, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
-        """The body of a kernel whose statement at a position is the reduction."""
-        e, statements = self.e, kernel.body.statements
-        lower_body(e, fun.Body(statements[:position], ()))
-        reduced = statements[position]
-        dtypes = [var.type.dtype for var in reduced.pattern]
-        self.values = [e.shared(dtype, _PADDED) for dtype in dtypes]
-        self.folds = [e.shared(dtype, GROUP) for dtype in dtypes]
-        neutral = [e.atom(atom) for atom in self.reduce.neutral]
-        counter = reductions.Counter(e, self.reduce.operator, neutral)
-        extent = e.named(self.reduce.space[0].extent)
-        start = e.unit.integer("start")
-        with e.loop(start, imp.ZERO, extent, step=_ROUND):
-            left = e.declare(machine("-", extent, start))
-            size = e.declare(machine("min", left, imp.integer(_ROUND)))
-            self.compute(start, size)
-            e.emit(imp.Barrier())
-            self.fold(size)
-            e.emit(imp.Barrier())
-            self.combine(size)
-            with self.first():
-                counter.push(self.load(self.folds, imp.ZERO))
-        with self.first():
-            for var, value in zip(reduced.pattern, counter.total(), strict=True):
-                e.bind(var.name, value)
-            results = lower_body(e, fun.Body(statements[position + 1 :], kernel.body.results))
-            indices = tuple(Poly.var(r.index.name) for r in kernel.space)
-            for var, result in zip(let.pattern, results, strict=True):
-                e.store(memory(var), indices, e.atom(result))
+    @property
+    def walks(self) -> bool:
+        """Whether neighbouring rows lie apart where neighbours of one row do not."""
+        read = (*self.before.statements, *self.reduce.body.statements)
+        rows = neighbours.apart(read, self.kernel.space[-1].index.name)
+        return rows > neighbours.apart(read, self.reduce.space[0].index.name)
 
-    @contextmanager
-    def first(self) -> Iterator[None]:
-        """Inside, the first item of the group works alone."""
-        with self.e.branch(machine("==", self.lane, imp.ZERO)):
-            yield
+    # ------------------------------------------------------------ the forms
 
-    def compute(self, start: imp.Expr, size: imp.Expr) -> None:
-        """The elements of a round, neighbours by neighbouring items."""
-        e = self.e
-        base, (r,) = e.unit.integer("i"), self.reduce.space
-        with (
-            e.index(r.index.name, imp.ZERO, ZERO, r.extent),
-            e.loop(base, imp.ZERO, size, step=GROUP),
-        ):
-            at = e.declare(machine("+", base, self.lane))
-            with e.branch(machine("<", at, size)):
-                e.bind(r.index.name, e.declare(machine("+", start, at)))
-                self.store(self.values, _padded(at), scalar_results(e, self.reduce.body))
+    def by_group(self, whether: Size) -> bool:
+        """A group for each row; whether that can be done: not where an item may fail."""
 
-    def fold(self, size: imp.Expr) -> None:
-        """Each item's 32 elements, from left to right."""
-        e, fold = self.e, imp.integer(_FOLD)
-        begin = e.declare(machine("*", self.lane, fold))
-        with e.branch(machine("<", begin, size)):
-            end = e.declare(machine("min", size, machine("+", begin, fold)))
-            state = [
-                e.mutable(value.dtype, value) for value in self.load(self.values, _padded(begin))
-            ]
-            at = e.unit.integer("i")
-            with e.loop(at, machine("+", begin, imp.ONE), end), frozen(e, state) as now:
-                found = self.load(self.values, _padded(at))
-                after = reductions.combine(e, self.reduce.operator, now, found)
-                for slot, value in zip(state, after, strict=True):
-                    e.emit(imp.Assign(slot, value))
-            self.store(self.folds, self.lane, state)
+        def inside(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
+            kernels.decode(k, self.kernel.space, number)
+            lower_body(k, self.before)
+            tile = Tile(k, lane, self.dtypes, self.reduce.operator)
+            counter = self.fold(tile, imp.ZERO, k.named(self.reduce.space[0].extent))
+            with tile.first():
+                self.results(k, counter.total())
 
-    def combine(self, size: imp.Expr) -> None:
-        """Neighbouring folds, level by level."""
-        e = self.e
-        fold = imp.integer(_FOLD)
-        folds = e.declare(machine("/", machine("+", size, imp.integer(_FOLD - 1)), fold))
-        reach = 1
-        while reach < GROUP:
-            partner = e.declare(machine("+", self.lane, imp.integer(reach)))
-            is_left = machine("==", machine("%", self.lane, imp.integer(2 * reach)), imp.ZERO)
-            with e.branch(is_left), e.branch(machine("<", partner, folds)):
-                left, right = self.load(self.folds, self.lane), self.load(self.folds, partner)
-                after = reductions.combine(e, self.reduce.operator, left, right)
-                self.store(self.folds, self.lane, after)
-            e.emit(imp.Barrier())
-            reach *= 2
+        count = product(r.extent for r in self.kernel.space)
+        return self.launch("group", "reduce by groups", count, whether, inside)
 
-    def load(self, pointers: Sequence[imp.Pointer], at: imp.Expr) -> list[imp.Expr]:
-        return [self.e.declare(imp.Load(p, at), depth=self.e.depth) for p in pointers]
+    def several(self, whether: Size) -> None:
+        """Several rows for each group, whose length the launch knows."""
+        if whether == ZERO:
+            return
+        host, extent = self.host, self.reduce.space[0].extent
+        count = product(r.extent for r in self.kernel.space)
+        chunks = versions.maximum(host, versions.ceil(host, extent, CHUNK), ONE)
+        rows = versions.divide(host, as_poly(GROUP), chunks)
+        rows = versions.maximum(host, rows, ONE)  # for rows that are not short
 
-    def store(
-        self, pointers: Sequence[imp.Pointer], at: imp.Expr, values: Sequence[imp.Expr]
-    ) -> None:
-        for pointer, value in zip(pointers, values, strict=True):
-            self.e.emit(imp.Store(pointer, at, value))
+        def inside(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
+            first = k.declare(machine("*", number, k.named(rows)))
+            left = k.declare(machine("-", k.named(count), first))
+            mine = k.declare(machine("min", left, k.named(rows)))
+            length = k.named(extent)
+            tile = Tile(k, lane, self.dtypes, self.reduce.operator)
+            tile.of_rows(mine, length)
 
+            def row(at: imp.Expr) -> None:
+                kernels.decode(k, self.kernel.space, k.declare(machine("+", first, at)))
+                lower_body(k, self.before)
 
-def _padded(at: imp.Expr) -> imp.Expr:
-    return machine("+", at, machine("/", at, imp.integer(_FOLD)))
+            def element(at: imp.Expr) -> None:
+                row(k.declare(machine("/", at, length)))
+                k.bind(self.reduce.space[0].index.name, k.declare(machine("%", at, length)))
+                tile.keep(at, scalar_results(k, self.reduce.body))
+
+            self.tile(tile, element)
+            with k.branch(machine("<", lane, mine)):
+                row(lane)
+                found = tile.load(tile.folds, machine("*", lane, tile.chunks))
+                empty = k.declare(machine("==", length, imp.ZERO))
+                neutral = [k.atom(atom) for atom in self.reduce.neutral]
+                self.results(k, [
+                    imp.Select(empty, none, value)
+                    for none, value in zip(neutral, found, strict=True)
+                ])  # fmt: skip
+
+        groups = versions.ceil(host, count, rows)
+        self.launch("several", "reduce several rows by groups", groups, whether, inside)
+
+    def in_parts(self, few: Size, long: Size) -> None:
+        """Several groups for each row, and another for what they found."""
+        if few * long == ZERO:
+            return
+        host, space = self.host, self.kernel.space
+        count, extent = product(r.extent for r in space), self.reduce.space[0].extent
+        parts = versions.ceil(host, extent, _PART)
+        blocks = [
+            host.unit.region(long * versions.ceil(host, count * parts * d.itemsize, 64) * 64)
+            for d in self.dtypes
+        ]
+
+        def partial(k: Emitter) -> list[imp.Pointer]:
+            return [k.pointer(b, d) for b, d in zip(blocks, self.dtypes, strict=True)]
+
+        def part(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
+            kernels.decode(k, space, k.declare(machine("/", number, k.named(parts)), "row"))
+            lower_body(k, self.before)
+            begin = machine("*", machine("%", number, k.named(parts)), imp.integer(_PART))
+            begin = k.declare(begin)
+            end = k.declare(machine("+", begin, imp.integer(_PART)))
+            end = k.declare(machine("min", k.named(extent), end))
+            tile = Tile(k, lane, self.dtypes, self.reduce.operator)
+            counter = self.fold(tile, begin, end)
+            with tile.first():
+                tile.store(partial(k), number, counter.total())
+
+        def join(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
+            folds = Folds(k, lane, self.dtypes, self.reduce.operator)
+            counter = self.counter(k)
+            first = k.declare(machine("*", number, k.named(parts)))
+            start = k.unit.integer("start")
+            with k.loop(start, imp.ZERO, k.named(parts), step=GROUP):
+                folds.of_values(k.declare(machine("-", k.named(parts), start)))
+                with k.branch(folds.own):
+                    at = machine("+", machine("+", first, start), lane)
+                    folds.store(folds.folds, lane, folds.load(partial(k), at))
+                folds.barrier()
+                folds.join()
+                with folds.first():
+                    counter.push(folds.load(folds.folds, imp.ZERO))
+                folds.barrier()
+            with folds.first():
+                kernels.decode(k, space, number)
+                lower_body(k, self.before)
+                self.results(k, counter.total())
+
+        self.launch("part", "reduce parts by groups", count * parts, few * long, part)
+        self.launch("join", "combine parts by groups", count, few * long, join)
+
+    # ------------------------------------------------------------ what they are made of
+
+    def launch(
+        self, name: str, label: str, groups: Size, whether: Size,
+        inside: Callable[[Emitter, imp.Expr, imp.Expr], None],
+    ) -> bool:  # fmt: skip
+        """Launch so many groups, each item of which is given both numbers."""
+        host = self.host
+        k, item = host.kernel_emitter(), host.unit.integer("item")
+        with ExitStack() as scopes:
+            for r in self.kernel.space:
+                scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
+            number = k.declare(machine("/", item, imp.integer(GROUP)), "group")
+            lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
+            inside(k, number, lane)
+        if may_leave(k.levels[0]):
+            return False
+        host.unit.kernels.append(kernels.describe(label, self.kernel.space, self.let.pattern))
+        host.add(k, name, item, groups * GROUP * whether, GROUP)
+        return True
+
+    def counter(self, k: Emitter) -> reductions.Counter:
+        neutral = [k.atom(atom) for atom in self.reduce.neutral]
+        return reductions.Counter(k, self.reduce.operator, neutral)
+
+    def fold(self, tile: Tile, begin: imp.Expr, end: imp.Expr) -> reductions.Counter:
+        """The elements of a row from `begin` on, by the first item's counter."""
+        k, counter = tile.e, self.counter(tile.e)
+        start = k.unit.integer("start")
+        with k.loop(start, begin, end, step=TILE):
+            left = k.declare(machine("-", end, start))
+            tile.of_row(k.declare(machine("min", left, imp.integer(TILE))))
+
+            def element(at: imp.Expr) -> None:
+                k.bind(self.reduce.space[0].index.name, k.declare(machine("+", start, at)))
+                tile.keep(at, scalar_results(k, self.reduce.body))
+
+            self.tile(tile, element)
+            with tile.first():
+                counter.push(tile.load(tile.folds, imp.ZERO))
+        return counter
+
+    def tile(self, tile: Tile, element: Callable[[imp.Expr], None]) -> None:
+        """The elements of a tile computed and combined."""
+        (r,) = self.reduce.space
+        with tile.e.index(r.index.name, imp.ZERO, ZERO, r.extent):
+            tile.each(element)
+        tile.barrier()
+        tile.fold()
+        tile.barrier()
+        tile.join()
+
+    def results(self, k: Emitter, values: Values) -> None:
+        """What is made of the reduction, stored at the indices that are bound."""
+        for var, value in zip(self.reduced.pattern, values, strict=True):
+            k.bind(var.name, k.declare(value))
+        results = lower_body(k, self.after)
+        indices = tuple(Poly.var(r.index.name) for r in self.kernel.space)
+        for var, result in zip(self.let.pattern, results, strict=True):
+            k.store(memory(var), indices, k.atom(result))

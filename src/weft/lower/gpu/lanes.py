@@ -23,7 +23,7 @@ from weft.imp.walk import holds
 from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import groups, versions
+from weft.lower.gpu import groups, neighbours, versions
 from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
@@ -49,7 +49,12 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     reduce = kernel.body.statements[position].expr
     assert isinstance(reduce, fun.Reduce)
     *outer, last = kernel.space
-    if not _are_beside(kernel.body.statements[:position], reduce, kernel.space):
+    before = kernel.body.statements[:position]
+    varies = neighbours.depends(before, last.index.name)
+    if not (
+        _are_beside(before, reduce, kernel.space)
+        and varies.isdisjoint(reduce.space[0].extent.variables())
+    ):
         return None
     blocks = versions.ceil(host, last.extent, LANES)
     alone = versions.below(host, last.extent, LANES)
@@ -108,7 +113,11 @@ class _Lanes:
     def run(self, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
         """The body of a kernel whose statement at a position is the reduction."""
         e, statements = self.e, kernel.body.statements
-        self.before = fun.Body(statements[:position], ())
+        varies = neighbours.depends(statements[:position], self.index)
+        alike = [let for let in statements[:position] if let.pattern[0].name not in varies]
+        apart = [let for let in statements[:position] if let.pattern[0].name in varies]
+        lower_body(e, fun.Body(tuple(alike), ()))
+        self.before = fun.Body(tuple(apart), ())
         self.neutral = [e.atom(atom) for atom in self.reduce.neutral]
         dtypes = [value.dtype for value in self.neutral]
         self.state = [e.local(dtype, LANES, "lanes") for dtype in dtypes]

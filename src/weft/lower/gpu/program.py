@@ -38,6 +38,7 @@ from weft.lower.gpu import (
 )
 from weft.lower.gpu.host import Host
 from weft.lower.segment import describe
+from weft.lower.unit import memory
 from weft.mem.nodes import Program
 from weft.plan import launches
 from weft.plan.segment import Dialect, Segment
@@ -80,7 +81,7 @@ def lower_statement(host: Host, e: Emitter, let: fun.Let) -> None:
         case fun.Kernel() if products.suits(host, let.expr):
             products.lower(host, let)
         case fun.Kernel() as kernel:
-            _lower_kernel(host, let, kernel)
+            _lower_kernel(host, let, flatten(kernel))
         case fun.Reduce(space, reduced) if reduced < len(space):
             outer, e.of_reduction = e.of_reduction, True
             host.statement(e, reductions.as_kernel(e, let))
@@ -107,6 +108,30 @@ def lower_statement(host: Host, e: Emitter, let: fun.Let) -> None:
         case _:
             cpu.lower_statement(e, let)
             host.computed(let)
+
+
+def flatten(kernel: fun.Kernel) -> fun.Kernel:
+    """The kept dimensions of a reduction that is each index's result, as the kernel's own.
+
+    kernel (t < c) { let q: [n] = reduce (j < n, i < e) 1 { .. } in q }
+    =>  kernel (t < c, j < n) { let q = reduce (i < e) 1 { .. } in q }
+    """
+    *before, last = kernel.body.statements or (None,)
+    if last is None or last.pattern != kernel.body.results:
+        return kernel
+    match last.expr:
+        case fun.Reduce(space, reduced) as reduce if reduced < len(space) and all(
+            isinstance(var.type, fun.Scalar) for let in before if let for var in let.pattern
+        ):
+            kept = len(space) - reduced
+            inner = replace(reduce, space=space[kept:])
+            names = tuple(
+                fun.Var(var.name, fun.Scalar(memory(var).dtype)) for var in last.pattern
+            )
+            statements = (*(let for let in before if let), replace(last, pattern=names, expr=inner))
+            return fun.Kernel((*kernel.space, *space[:kept]), fun.Body(statements, names))
+        case _:
+            return kernel
 
 
 def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:

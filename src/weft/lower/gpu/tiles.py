@@ -1,0 +1,152 @@
+"""Tiles of rows in the memory of a group of work items: what reductions and scans have in common.
+
+A tile is 2048 elements of one row, or several rows that together are no more. Neighbouring
+items compute neighbouring elements. Then each of 64 items has a chunk of 32 elements, which
+lie in one row, and folds them from left to right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower import kernels, reductions
+from weft.lower.emitter import Emitter, frozen
+from weft.ops.dtypes import DType
+
+GROUP = 64
+CHUNK = reductions.ROWS
+TILE = GROUP * CHUNK
+SHARED_BYTES = 16  # of the scalars of one element, at most: 48 KiB are shared on any GPU
+_PADDED = TILE + GROUP  # one element more for each chunk: chunks begin in different banks
+
+Values = Sequence[imp.Expr]
+
+
+class Folds:
+    """A value for each item of a group, where all of them see it.
+
+    Attributes
+    ----------
+    chunk, chunks : imp.Expr
+        Which of how many values of a sequence the item's is; sequences lie one after another.
+    own : imp.Expr
+        Whether there is such a value.
+    folds : list of Pointer
+        The values, at the numbers of items.
+    """
+
+    def __init__(
+        self, e: Emitter, lane: imp.Expr, dtypes: Sequence[DType], operator: fun.Lambda
+    ) -> None:
+        self.e, self.lane, self.operator = e, lane, operator
+        self.folds = [e.shared(dtype, GROUP) for dtype in dtypes]
+        self.chunk: imp.Expr = lane
+
+    def of_values(self, size: imp.Expr) -> None:
+        """There is one sequence, of so many values."""
+        self.chunks = size
+        self.own = self.e.declare(machine("<", self.lane, size))
+
+    def join(self) -> None:
+        """The first value of each sequence becomes all of them, neighbours level by level."""
+        e = self.e
+        reach = 1
+        while reach < GROUP:
+            step = imp.integer(reach)
+            is_left = machine("==", machine("%", self.chunk, imp.integer(2 * reach)), imp.ZERO)
+            exists = machine("<", e.declare(machine("+", self.chunk, step)), self.chunks)
+            with e.branch(machine("&&", self.own, is_left)), e.branch(exists):
+                right = self.load(self.folds, machine("+", self.lane, step))
+                joined = self.combine(self.load(self.folds, self.lane), right)
+                self.store(self.folds, self.lane, joined)
+            self.barrier()
+            reach *= 2
+
+    def barrier(self) -> None:
+        self.e.emit(imp.Barrier())
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Inside, the first item of the group works alone."""
+        with self.e.branch(machine("==", self.lane, imp.ZERO)):
+            yield
+
+    def combine(self, left: Values, right: Values) -> list[imp.Expr]:
+        return reductions.combine(self.e, self.operator, left, right)
+
+    def load(self, pointers: Sequence[imp.Pointer], at: imp.Expr) -> list[imp.Expr]:
+        return [self.e.declare(imp.Load(p, at), depth=self.e.depth) for p in pointers]
+
+    def store(self, pointers: Sequence[imp.Pointer], at: imp.Expr, values: Values) -> None:
+        for pointer, value in zip(pointers, values, strict=True):
+            self.e.emit(imp.Store(pointer, at, value))
+
+
+class Tile(Folds):
+    """Elements of rows, and the folds of their chunks; `row` is the item's, of the tile's."""
+
+    def __init__(
+        self, e: Emitter, lane: imp.Expr, dtypes: Sequence[DType], operator: fun.Lambda
+    ) -> None:
+        super().__init__(e, lane, dtypes, operator)
+        self.values = [e.shared(dtype, _PADDED) for dtype in dtypes]
+        self.row: imp.Expr = imp.ZERO
+
+    def of_row(self, size: imp.Expr) -> None:
+        """The tile is so many elements of one row."""
+        e, chunk = self.e, imp.integer(CHUNK)
+        self.size = size
+        self.chunks = kernels.ceil(e, size, chunk)
+        self.begin = e.declare(machine("*", self.lane, chunk))
+        self.end = e.declare(machine("min", size, machine("+", self.begin, chunk)))
+        self.own = e.declare(machine("<", self.begin, size))
+
+    def of_rows(self, rows: imp.Expr, length: imp.Expr) -> None:
+        """The tile is so many rows, whole ones; the group has a chunk for each item at most."""
+        e, chunk = self.e, imp.integer(CHUNK)
+        self.size = e.declare(machine("*", rows, length))
+        chunks = kernels.ceil(e, length, chunk)
+        self.chunks = e.declare(machine("max", imp.ONE, chunks))
+        self.row = e.declare(machine("/", self.lane, self.chunks))
+        self.chunk = e.declare(machine("%", self.lane, self.chunks))
+        first = e.declare(machine("*", self.row, length))
+        begin = machine("+", first, machine("*", self.chunk, chunk))
+        self.begin = e.declare(begin)
+        end = e.declare(machine("+", first, length))
+        self.end = e.declare(machine("min", end, machine("+", self.begin, chunk)))
+        exists = machine("<", self.row, rows)
+        self.own = e.declare(machine("&&", exists, machine("<", self.begin, self.end)))
+
+    def each(self, do: Callable[[imp.Expr], None]) -> None:
+        """`do` for the elements of the tile, neighbours by neighbouring items."""
+        e, base = self.e, self.e.unit.integer("i")
+        with e.loop(base, imp.ZERO, self.size, step=GROUP):
+            at = e.declare(machine("+", base, self.lane))
+            with e.branch(machine("<", at, self.size)):
+                do(at)
+
+    def fold(self) -> None:
+        """Each item's elements, from left to right, without what stands before them."""
+        e = self.e
+        with e.branch(self.own):
+            state = [e.mutable(v.dtype, v) for v in self.element(self.begin)]
+            at = e.unit.integer("i")
+            with e.loop(at, machine("+", self.begin, imp.ONE), self.end), frozen(e, state) as now:
+                for slot, value in zip(state, self.combine(now, self.element(at)), strict=True):
+                    e.emit(imp.Assign(slot, value))
+            self.store(self.folds, self.lane, state)
+
+    def element(self, at: imp.Expr) -> list[imp.Expr]:
+        return self.load(self.values, padded(at))
+
+    def keep(self, at: imp.Expr, values: Values) -> None:
+        """The values of an element."""
+        self.store(self.values, padded(at), values)
+
+
+def padded(at: imp.Expr) -> imp.Expr:
+    return machine("+", at, machine("/", at, imp.integer(CHUNK)))
