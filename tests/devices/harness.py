@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from lower.harness import sizes_of
 
 from weft.compiler import compile_segment
 from weft.fun import nodes as fun
+from weft.plan.launches import Launch
 from weft.plan.segment import Segment
 from weft.runtime.devices.opencl import OpenClDevice, find
+from weft.runtime.devices.opencl_runs import OpenClRun
 from weft.runtime.incore import check_bounds, check_collisions, derive
 
 
@@ -52,3 +55,20 @@ def run(
     integers = [known[name] for name in segment.integers]
     on.load(segment).start(integers, inputs, results).wait()
     return results
+
+
+def launched(
+    on: OpenClDevice, program: fun.Program, segment: Segment, arguments: Sequence[Any],
+    sizes: dict[str, int],
+) -> tuple[set[str], list[Any]]:  # fmt: skip
+    """The kinds of the kernels that a run launches, and its results."""
+    kinds: set[str] = set()
+    launch = OpenClRun.launch
+
+    def noted(self: OpenClRun, step: Launch, items: int, blocks: list[Any]) -> None:
+        kinds.add(step.kernel.rstrip("0123456789"))
+        launch(self, step, items, blocks)
+
+    with mock.patch.object(OpenClRun, "launch", noted):
+        found = run(on, program, segment, arguments, sizes)
+    return kinds, found

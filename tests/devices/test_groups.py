@@ -8,16 +8,13 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, run
+from devices.harness import compiled, device, launched, run
 from printers.nvrtc import compile_text
 
 import weft as wf
 from weft.fun.parse import parse
 from weft.lower.gpu import groups as gpu_groups
 from weft.lower.gpu import lanes
-from weft.plan.launches import Launch
-from weft.plan.segment import Segment
-from weft.runtime.devices.opencl_runs import OpenClRun
 
 EXTENTS = [1, 31, 32, 33, 255, 256, 2047, 2048, 2049, 6177, 65536 + 40]
 
@@ -37,20 +34,6 @@ def programs() -> dict[str, Any]:
     }
 
 
-def launched(on: Any, program: Any, segment: Segment, x: Any) -> tuple[set[str], list[Any]]:
-    """The kinds of the kernels that a run launches, and its results."""
-    kinds: set[str] = set()
-    launch = OpenClRun.launch
-
-    def noted(self: Any, step: Launch, items: int, blocks: list[Any]) -> None:
-        kinds.add(step.kernel.rstrip("0123456789"))
-        launch(self, step, items, blocks)
-
-    with mock.patch.object(OpenClRun, "launch", noted):
-        found = run(on, program, segment, [x], {})
-    return kinds, found
-
-
 def by_items(on: Any, program: Any, x: Any) -> list[Any]:
     """The results of one item for each row."""
     with (
@@ -59,7 +42,7 @@ def by_items(on: Any, program: Any, x: Any) -> list[Any]:
         mock.patch.object(lanes, "LANES", 1 << 20),
     ):
         segment = compiled(program)
-    kinds, found = launched(on, program, segment, x)
+    kinds, found = launched(on, program, segment, [x], {})
     assert kinds <= {"map", "rows", "task"}
     return found
 
@@ -80,7 +63,7 @@ def test_groups_and_items_give_the_same_bits(name: str) -> None:
         expected = by_items(on, program, x)
         with mock.patch.object(on, "is_processor", False):
             for made in (segment, in_parts):
-                kinds, found = launched(on, program, made, x)
+                kinds, found = launched(on, program, made, [x], {})
                 seen |= kinds
                 assert_equal_bits(found, expected)
                 long = extent >= (6177 if made is in_parts else 65536)
@@ -123,7 +106,7 @@ def test_columns_and_items_give_the_same_bits(name: str) -> None:
             x = rng.normal(size=(extent, columns))
             expected = by_items(on, program, x)
             with mock.patch.object(on, "is_processor", False):
-                kinds, found = launched(on, program, segment, x)
+                kinds, found = launched(on, program, segment, [x], {})
             seen |= kinds
             assert_equal_bits(found, expected)
     assert "columns" in seen

@@ -1,5 +1,7 @@
 """Long scans by exact operators on a device, in one pass: decoupled look-back.
 
+A row of several is scanned as one alone: no group looks back past the begin of its row.
+
 A group takes the next tile of 2048 elements, by a ticket, so that it may wait for every tile
 before: the groups that took those have begun. It publishes its tile's total, then goes back over
 the tiles before, combining their totals, until one has published the total of all elements up
@@ -20,6 +22,7 @@ Technical Report NVR-2016-002 (2016), section 4.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from weft.fun import nodes as fun
@@ -34,7 +37,7 @@ from weft.lower.gpu.host import Host
 from weft.lower.reductions import while_
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
-from weft.sizes import ZERO, Poly
+from weft.sizes import ONE, ZERO, Poly, Size, product
 
 GROUP = 256
 _OWN = 8  # elements of an item
@@ -59,34 +62,46 @@ def suits(scan: fun.Scan) -> bool:
     return exact and all(isinstance(expr, fun.Apply | fun.Cast) for expr in exprs)
 
 
-def lower(host: Host, let: fun.Let, scan: fun.Scan) -> bool:
-    """Launch a scan that `suits`, over one dimension; not where an item could fail."""
-    extent = scan.space[0].extent
-    tiles = versions.ceil(host, extent, _TILE)
-    states = host.unit.region(versions.ceil(host, tiles + 1, 16) * 64)
-    region = versions.ceil(host, tiles, 8) * 64
+def lower(
+    host: Host, let: fun.Let, scan: fun.Scan, whether: Size = ONE, long: Size = ONE
+) -> bool:
+    """Launch a scan that `suits`, of rows, if it is `long` and `whether` it may be done so.
+
+    Both are 0 or 1. Not where an item could fail: then nothing is launched.
+    """
+    *outer, last = scan.space
+    parts = versions.ceil(host, last.extent, _TILE)
+    tiles = product(r.extent for r in outer) * parts
+    room = tiles * long
+    states = host.unit.region(versions.ceil(host, room + 1, 16) * 64)
+    region = versions.ceil(host, room, 8) * 64
     totals, prefixes = ([host.unit.region(region) for _ in let.pattern] for _ in range(2))
     k, item = host.kernel_emitter(), host.unit.integer("item")
-    with k.index(scan.space[0].index.name, imp.ZERO, ZERO, extent):
-        _Tile(k, let, scan, item).run(states, totals, prefixes)
+    with ExitStack() as scopes:
+        for r in scan.space:
+            scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        _Tile(k, let, scan, item, parts).run(states, totals, prefixes)
     if may_leave(k.levels[0]):
         return False
     clear, number = host.kernel_emitter(), host.unit.integer("item")
     state = clear.pointer(states, DType.I32)
     with clear.branch(machine("<=", number, clear.named(tiles))):
         clear.emit(imp.Store(state, number, imp.Const(0, DType.I32)))
-    host.add(clear, "clear", number, tiles + 1, GROUP)
+    host.add(clear, "clear", number, (tiles + 1) * long * whether, GROUP)
     label = kernels.describe("scan", scan.space, let.pattern)
     host.unit.kernels.append(f"{label}, in one pass")
-    host.add(k, "scan", item, tiles * GROUP, GROUP)
+    host.add(k, "scan", item, room * whether * GROUP, GROUP)
     return True
 
 
 class _Tile:
     """What one item of a group does for its tile."""
 
-    def __init__(self, k: Emitter, let: fun.Let, scan: fun.Scan, item: imp.Var) -> None:
-        self.k, self.let, self.scan = k, let, scan
+    def __init__(
+        self, k: Emitter, let: fun.Let, scan: fun.Scan, item: imp.Var, parts: Size
+    ) -> None:
+        self.k, self.let, self.scan, self.parts = k, let, scan, k.named(parts)
+        self.index = scan.space[-1].index.name
         self.dtypes = [var.type.dtype for var in let.pattern]
         self.lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
         self.values = [k.shared(dtype, _TILE + GROUP) for dtype in self.dtypes]
@@ -96,9 +111,15 @@ class _Tile:
     def run(self, states: str, totals: Sequence[str], prefixes: Sequence[str]) -> None:
         """The whole of it."""
         k = self.k
-        extent = k.named(self.scan.space[0].extent)
+        extent = k.named(self.scan.space[-1].extent)
         number = self.ticket(states)
-        self.start = k.declare(machine("*", number, imp.integer(_TILE)))
+        self.first: imp.Expr = imp.ZERO  # tile of the row
+        if outer := self.scan.space[:-1]:
+            row = k.declare(machine("/", number, self.parts), "row")
+            kernels.decode(k, outer, row)
+            self.first = k.declare(machine("*", row, self.parts))
+        part = k.declare(machine("-", number, self.first))
+        self.start = k.declare(machine("*", part, imp.integer(_TILE)))
         left = k.declare(machine("-", extent, self.start))
         self.size = k.declare(machine("min", left, imp.integer(_TILE)))
         self.begin = k.declare(machine("*", self.lane, imp.integer(_OWN)))
@@ -138,10 +159,10 @@ class _Tile:
 
     def compute(self) -> None:
         """The elements of the tile, neighbours by neighbouring items."""
-        k, name = self.k, self.scan.space[0].index.name
+        k = self.k
         at = k.unit.integer("i")
         with k.loop(at, self.lane, self.size, step=GROUP):
-            k.bind(name, k.declare(machine("+", self.start, at)))
+            k.bind(self.index, k.declare(machine("+", self.start, at)))
             self.store(self.values, _padded(at), scalar_results(k, self.scan.body))
 
     def fold(self) -> Sequence[imp.Pointer]:
@@ -189,7 +210,7 @@ class _Tile:
         last = k.declare(machine("-", machine("/", last, imp.integer(_OWN)), imp.ONE))
         total = self.load(scanned, last)
         before = [k.mutable(a.type.dtype, k.atom(a), "carry") for a in self.scan.initial]
-        with k.branch(machine(">", number, imp.ZERO)):
+        with k.branch(machine(">", number, self.first)):
             self.store(told[0], number, total)
             k.emit(imp.Publish(state, mine, _TOTAL))
             self.combine_back(number, state, told, before)
@@ -206,7 +227,7 @@ class _Tile:
         k = self.k
         at = k.mutable(DType.I64, number, "tile")
         first = k.mutable(DType.BOOL, imp.Const(True, DType.BOOL), "first")
-        with while_(k, machine(">", at, imp.ZERO)):
+        with while_(k, machine(">", at, self.first)):
             var = k.unit.var("state", DType.I32)
             k.emit(imp.Receive(var, state, at))
             k.depths[var.name] = k.depth
@@ -248,13 +269,14 @@ class _Tile:
 
     def write(self) -> None:
         """The tile's results, neighbours by neighbouring items."""
-        k, name = self.k, self.scan.space[0].index.name
+        k = self.k
+        indices = tuple(Poly.var(r.index.name) for r in self.scan.space)
         at = k.unit.integer("i")
         with k.loop(at, self.lane, self.size, step=GROUP):
-            k.bind(name, k.declare(machine("+", self.start, at)))
+            k.bind(self.index, k.declare(machine("+", self.start, at)))
             found = self.load(self.values, _padded(at))
             for var, value in zip(self.let.pattern, found, strict=True):
-                k.store(memory(var), (Poly.var(name),), value)
+                k.store(memory(var), indices, value)
 
     def combine(self, left: Sequence[imp.Expr], right: Sequence[imp.Expr]) -> list[imp.Expr]:
         return reductions.combine(self.k, self.scan.operator, left, right)

@@ -31,6 +31,7 @@ from weft.lower.gpu import (
     lanes,
     lookback,
     products,
+    row_scans,
     rows,
     scans,
     scatters,
@@ -90,11 +91,8 @@ def lower_statement(host: Host, e: Emitter, let: fun.Let) -> None:
             exact = lookback.suits(let.expr)
             if not (exact and lookback.lower(host, let, let.expr)):
                 scans.lower_long(host, let)
-        case fun.Scan(space) as scan:
-            host.launch(
-                let, "scan", space[:-1],
-                lambda k: items.lower_scan(k, let, scan, space[-1:]),
-            )  # fmt: skip
+        case fun.Scan() as scan:
+            row_scans.lower(host, let, scan)
         case fun.Scatter() if scatters.suits(let.expr):
             scatters.lower(host, let, let.expr)
         case fun.If() if not _is_sequential(let):
