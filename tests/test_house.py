@@ -16,7 +16,8 @@ COMPILER_AND_BELOW = FUN_AND_BELOW | {
 }  # fmt: skip
 EXECUTE_AND_BELOW = COMPILER_AND_BELOW | {"transfer", "runtime", "io", "execute"}
 USER_FACING = {
-    "array", "functions", "jit", "lowered", "kernel", "seq", "config", "launch", "progress"
+    "array", "functions", "linalg", "jit", "lowered", "kernel", "seq", "config", "launch",
+    "progress",
 }  # fmt: skip
 
 MAY_IMPORT: dict[str, set[str]] = {

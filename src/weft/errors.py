@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from numpy.linalg import LinAlgError
+
 from weft.records import dataclass
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -182,6 +184,10 @@ class DeviceError(WeftError, RuntimeError):
 
 class ImplicitComputeError(WeftError, RuntimeError):
     """A value was asked of a lazy array while `implicit_compute` is "raise"."""
+
+
+class LinearAlgebraError(WeftError, LinAlgError):
+    """A factorisation that a matrix does not have, as of a singular one."""
 
 
 class UnsupportedError(WeftError, NotImplementedError):

@@ -34,7 +34,7 @@ PROGRAMS = [
     Wrong(wrong.context, errors.UnsupportedError, "with in a kernel", "outside of the kernel"),
     Wrong(wrong.inner_function, errors.UnsupportedError, "def in a kernel", "outside"),
     Wrong(wrong.formatted, errors.UnsupportedError, "a formatted string", "outside"),
-    Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.linalg.svd", "dir(weft)"),
+    Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.fft.fft", "dir(weft)"),
     Wrong(wrong.unknown_method, errors.UnsupportedError, "tobytes", "weft.Array has"),
     Wrong(wrong.loop_else, errors.UnsupportedError, "an else after a loop", "and an if"),
     Wrong(wrong.attribute, errors.UnsupportedError, "an attribute", "elements of an array"),

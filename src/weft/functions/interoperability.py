@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,12 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
         call, given = _by_keyword(name, args, given)
         if call is not None:
             return own(*call, **given)
+    if function.__module__ == "numpy.linalg":
+        from weft import linalg
+
+        own = getattr(linalg, name, None)
+        if own is not None and set(given) <= set(inspect.signature(own).parameters):
+            return own(*args, **given)
     computed = map_leaves(_computed, (args, options))
     return function(*computed[0], **computed[1])
 

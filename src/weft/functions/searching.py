@@ -140,12 +140,30 @@ def library_call(
     UnsupportedError
         Inside a loop, branch or combinator: compiled code does not call back.
     """
-    node = make(operations.Call(routine, options), inputs, shape, dtype)
+    return _outside(make(operations.Call(routine, options), inputs, shape, dtype), routine)
+
+
+def library_calls(
+    routine: str, options: Any, inputs: tuple[Node, ...], types: tuple[tuple[Shape, DType], ...]
+) -> Node:
+    """A call of a library routine with several results, which are picked from the node.
+
+    Raises
+    ------
+    UnsupportedError
+        As `library_call`.
+    """
+    operation = operations.Call(routine, options)
+    return _outside(make(operation, inputs, (), None, types=types), routine)
+
+
+def _outside(node: Node, routine: str) -> Node:
     if node.scope is not None:
+        along = ", along an axis: wf.{0}(x, axis=...)" if "sort" in routine else ""
         raise UnsupportedError(
             f"{routine} inside a loop, branch or combinator",
             f"{routine} of whole arrays",
-            f"call it before or after, along an axis: wf.{routine}(x, axis=...)",
+            "call it before or after" + along.format(routine),
             place=user_place(),
         )
     return node

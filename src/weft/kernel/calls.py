@@ -150,6 +150,10 @@ def _numpy(
     name = getattr(function, "__name__", "")
     name = _RENAMED.get(name, name)
     has = getattr(functions, name, None) is not None or hasattr(Array, name)
+    if function.__module__ == "numpy.linalg":
+        from weft import linalg
+
+        has = name in linalg.__all__
     if not has or function.__module__ not in _PURE:
         frame.refuse(
             node, f"a call of {function.__module__}.{name}, which cannot be compiled",

@@ -64,8 +64,9 @@ def host_step(let: fun.Let) -> HostStep:
             )
             for var in let.pattern
         )
+        routine, options = routines.routine(expr.routine), dict(expr.options)
         with watched(arguments):
-            return routines.routine(expr.routine).run(*arguments, out=out, **dict(expr.options))
+            return routine.run(*arguments, out=out, place=let.place, **options)
 
     return HostStep(
         tuple(param.name for param in params), tuple(v.name for v in let.pattern), run, allocated

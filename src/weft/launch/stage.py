@@ -277,7 +277,8 @@ class CallStage:
             for a in call.arguments
         ]
         routine = routines.routine(call.routine)
-        routine.run(*arguments, out=tuple(outputs), **dict(call.options))
+        options: dict[str, Any] = dict(call.options)
+        routine.run(*arguments, out=tuple(outputs), place=self._let.place, **options)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """What is cut is inside what it is cut from."""

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import DTypeError, InternalError, ShapeError
+from weft.errors import DTypeError, InternalError, LinearAlgebraError, Place, ShapeError
 from weft.ops.dtypes import DType, from_numpy
+from weft.ops.factorisations import FACTORISATIONS
 from weft.records import dataclass
 
 ArrayType: TypeAlias = tuple[DType, tuple[Any, ...]]
@@ -49,15 +50,27 @@ class Routine:
         return self.rule(arguments, self._complete(options))
 
     def run(
-        self, *arrays: NDArray, out: tuple[NDArray, ...] | None = None, **options: Any
-    ) -> tuple[NDArray, ...]:
-        """The results, in the arrays of `out` where they are given (any strides)."""
+        self, *arrays: NDArray, out: tuple[NDArray, ...] | None = None,
+        place: Place | None = None, **options: Any,
+    ) -> tuple[NDArray, ...]:  # fmt: skip
+        """The results, in the arrays of `out` where they are given (any strides).
+
+        Raises
+        ------
+        LinearAlgebraError
+            For a matrix that has no such factorisation; it names the place.
+        """
         options = {**self._complete(options)}
         if out is None:
             types = tuple((from_numpy(array.dtype), array.shape) for array in arrays)
             results = self.rule(types, options)
             out = tuple(np.empty(shape, dtype.numpy) for dtype, shape in results)
-        self.execute(*arrays, out=out, **options)
+        try:
+            self.execute(*arrays, out=out, **options)
+        except LinearAlgebraError as error:
+            if place is not None:
+                error.move_to(place)
+            raise
         return out
 
     def _complete(self, options: Options) -> Options:
@@ -80,11 +93,12 @@ def _matmul_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[Ar
             f"matmul of shapes {_text(left)} and {_text(right)}",
             f"as many rows on the right as columns on the left ({left[-1]}, not {inner})",
         )
-    batch = _broadcast(left[:-2], right[:-2])
+    batch = broadcast(left[:-2], right[:-2])
     return ((dtype, (*batch, *rows, *columns)),)
 
 
-def _broadcast(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+def broadcast(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shape of batches of two shapes."""
     rank = max(len(left), len(right))
     left = (1,) * (rank - len(left)) + left
     right = (1,) * (rank - len(right)) + right
@@ -172,6 +186,7 @@ ROUTINES: dict[str, Routine] = {
         Routine("sort", _sort_rule, _sort, _SORTING),
         Routine("argsort", _argsort_rule, _argsort, _SORTING),
         Routine("searchsorted", _search_rule, _search, {"side": "left"}),
+        *(Routine(name, *parts) for name, parts in FACTORISATIONS.items()),
     )
 }
 
