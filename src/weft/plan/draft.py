@@ -89,6 +89,13 @@ class Draft:
         }
         return max(math.ceil(extents[p] * scale) for p, scale in self.targets.items())
 
+    @property
+    def earlier(self) -> set[str]:
+        """What earlier stages must have made: arrays and scalars."""
+        producer = self.analysis.producer
+        parts = {key[1] for key in self.axes if producer.get(key[1]) not in self.members}
+        return (parts | self.whole.keys()) & producer.keys()
+
     def statement(self, position: int) -> Statement:
         return self.analysis.statements[position]
 
@@ -194,7 +201,10 @@ class Draft:
                 and self._joins(producer, axis, statement)
             )
             if not local:
-                self.whole.setdefault(name, position)
+                if axis == 0 and name in analysis.ends:
+                    self.axes[position, name, access.node] = axis
+                else:
+                    self.whole.setdefault(name, position)
                 continue
             assert axis is not None
             assert producer is not None
@@ -231,6 +241,8 @@ class Draft:
             return False
         if isinstance(statement.let.expr, fun.Loop) and isinstance(reader.let.expr, fun.Loop):
             return False  # their margins would add up, which is why they are two
+        if any(name in self.analysis.ends for name in statement.results):
+            return False
         if any(name in self.whole for name in statement.results):
             return False  # it will exist in full anyway
         return self.members.get(producer, axis) == axis
@@ -284,9 +296,9 @@ class Draft:
             return None
         if any(self.members.get(p, dim) != dim for p, dim in other.members.items()):
             return None
-        if any(self._gives(name) for name in other.whole):
+        if any(self._gives(name) for name in other.earlier):
             return None
-        if any(other._gives(name) for name in self.whole):
+        if any(other._gives(name) for name in self.earlier):
             return None
         (factor,) = factors
         scales = dict(self.targets)

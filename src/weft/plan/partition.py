@@ -143,8 +143,7 @@ class _Partition:
         return drafts, demanded
 
     def _sources(self, draft: Draft) -> set[int]:
-        producer = self.analysis.producer
-        return {producer[name] for name in draft.whole if name in producer}
+        return {self.analysis.producer[name] for name in draft.earlier}
 
     def _with_free(self, position: int) -> tuple[set[int], set[int]]:
         """A resident statement with what is free and it reads, and the targets it needs."""

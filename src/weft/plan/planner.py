@@ -11,6 +11,7 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.plan.block_rounds import Blocked, block_rounds
 from weft.plan.lengthen import lengthen
 from weft.plan.loops import cut_loop
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
@@ -109,11 +110,15 @@ def plan_program(
     )  # fmt: skip
     alone = device_limit is None and not processors
     try:
-        made, stages = _make(program, sizes, setting, small, constants, least, alone)
-    except MemoryLimitError:
-        if not alone:
-            raise
-        made, stages = _make(program, sizes, setting, small, constants, least, False)
+        made, stages = _make(Blocked(program, dict(sizes)), setting, small, constants, least, alone)
+    except MemoryLimitError as error:
+        blocked = block_rounds(program, sizes, least)
+        if not alone and not blocked.ends:
+            raise _with_reasons(error, blocked) from None
+        try:
+            made, stages = _make(blocked, setting, small, constants, least, False)
+        except MemoryLimitError as second:
+            raise _with_reasons(second, blocked) from None
     peak = max((stage.peak_bytes for stage in stages), default=0) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
@@ -121,9 +126,16 @@ def plan_program(
     )  # fmt: skip
 
 
+def _with_reasons(error: MemoryLimitError, blocked: Blocked) -> MemoryLimitError:
+    """What did not fit, and why loops cannot be done a part of their rows after another."""
+    found = error.found
+    for reason, place in blocked.reasons:
+        found += f"; nor can the rounds of the loop{f' at {place}' if place else ''}: {reason}"
+    return MemoryLimitError(found, error.expected, error.advice, error.place)
+
+
 def _make(
-    program: fun.Program,
-    sizes: Mapping[str, int],
+    blocked: Blocked,
     setting: Setting,
     small: int,
     constants: dict[str, Any],
@@ -131,7 +143,8 @@ def _make(
     leaning: bool,
 ) -> tuple[_Maker, list[PlannedStage]]:
     """The stages, by the best cuts that fit; boxes of iterated stencils may lean."""
-    program, phases = in_phases(program, sizes, least, setting.threads, leaning)
+    sizes = blocked.sizes
+    program, phases = in_phases(blocked.program, sizes, least, setting.threads, leaning)
     leans = {name for name, choice in phases.items() if choice.way.leans}
 
     def addressable(name: str) -> bool:
@@ -143,7 +156,7 @@ def _make(
     whole: set[int] = set()
     spill = False
     while True:
-        analysis = Analysis(program, sizes, staged, leans)
+        analysis = Analysis(program, sizes, staged, leans, blocked.ends)
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(small, addressable, refused, apart, small_work, whole)
         groups = partition(analysis, preferences)
@@ -190,7 +203,7 @@ def _another_way(
     results = set(analysis.statements[target].results)
     found = False
     for other in groups:
-        if other.draft is None or not results & set(other.draft.whole):
+        if other.draft is None or not results & other.draft.earlier:
             continue
         for position in other.draft.targets:
             refused.add((position, other.draft.members[position]))
@@ -246,7 +259,7 @@ class _Maker:
         last: dict[str, int] = {}
         for number, group in enumerate(self.groups):
             if group.draft is not None:
-                used = set(group.draft.whole)
+                used = group.draft.whole.keys() | group.draft.earlier
                 for position in group.draft.members:
                     expr = group.draft.statement(position).let.expr
                     if isinstance(expr, fun.Scatter):
@@ -424,5 +437,7 @@ def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice])
             margin = int(loop.margins[draft.members[p]].evaluate(analysis.sizes))
             choice = phases[draft.statement(p).results[0]]
             cuts += f", {choice.describe(rounds, margin)}"
-    waits = sorted(name for name in draft.whole if name in analysis.producer)
+        cuts += "".join(f", {analysis.ends[n]}" for n in draft.statement(p).results[:1]
+                        if n in analysis.ends)
+    waits = sorted(draft.earlier)
     return f"cut {cuts}" + (f"; after all of {', '.join(waits)}" if waits else "")

@@ -82,10 +82,15 @@ class Analysis:
 
     def __init__(
         self, program: fun.Program, sizes: Mapping[str, int], staged: Collection[str] = (),
-        leaning: Collection[str] = (),
+        leaning: Collection[str] = (), ends: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`staged`: the parameters that are read box by box. `leaning`: results of loops."""
+        """What is known of a program besides its text.
+
+        `staged`: the parameters that are read box by box. `leaning`: results of loops. `ends`:
+        arrays that are made in full, not again by each that reads them, and a phrase for each.
+        """
         self.program = program
+        self.ends = ends or {}
         self.staged = staged
         self.leaning = leaning
         self.names = Names.of(program)
@@ -127,12 +132,13 @@ class Analysis:
     def free(self) -> frozenset[int]:
         """Statements that cost nothing, so that every stage has its own copy.
 
-        Layout changes, where they are views, and scalars computed from sizes and parameters.
+        Layout changes, where they are views, scalars computed from sizes and parameters, and
+        arrays of which no element matters yet.
         """
         found: set[int] = set()
         for statement in self.statements:
             expr = statement.original.expr
-            if statement.is_layout:
+            if statement.is_layout or isinstance(expr, fun.Empty):
                 found.add(statement.position)
             elif isinstance(expr, fun.Apply | fun.Cast | fun.SizeValue):
                 used = (self.producer.get(name) for name in walk.used_names(expr))
