@@ -32,7 +32,7 @@ from weft.plan.rows import Round, Row, row_of
 from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size
 
-_PART = 3  # of the limit, what rounds share and their pivots take
+_LARGE = 3  # a loop that carries less than this part of the limit is left as it is
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ class Blocked:
         Those of the program, and where blocks begin and end.
     ends : dict of str to str
         Arrays that a block gives, each with a phrase for `explain`.
+    axes : dict of str to int
+        The axis of each along which its boxes are.
     reasons : list of (str, Place or None)
         Why loops are not blocked.
     """
@@ -53,11 +55,17 @@ class Blocked:
     program: fun.Program
     sizes: dict[str, int]
     ends: dict[str, str] = field(default_factory=dict)
+    axes: dict[str, int] = field(default_factory=dict)
     reasons: list[tuple[str, Place | None]] = field(default_factory=list)
 
 
-def block_rounds(program: fun.Program, sizes: Mapping[str, int], limit: int) -> Blocked:
-    """The program with those loops blocked whose arrays take more than a part of the limit."""
+def block_rounds(
+    program: fun.Program, sizes: Mapping[str, int], limit: int, room: int
+) -> Blocked:
+    """The program with those loops blocked whose arrays take more than a part of the limit.
+
+    `room`: bytes that the pivots of a block, and what its rounds share, may take.
+    """
     names = Names.of(program)
     known = dict(sizes)
     for entry in program.derived:
@@ -65,11 +73,11 @@ def block_rounds(program: fun.Program, sizes: Mapping[str, int], limit: int) -> 
     found = Blocked(program, dict(sizes))
     builder = Builder(names)
     for let in program.body.statements:
-        if not isinstance(let.expr, fun.Loop) or _bytes(let.expr.params, known) * _PART < limit:
+        if not isinstance(let.expr, fun.Loop) or _bytes(let.expr.params, known) * _LARGE < limit:
             builder.statements.append(let)
             continue
         try:
-            _Blocks(_suited(let, names), known, limit, builder, found).emit()
+            builder.statements += _in_blocks(let, known, room, names, found)
         except Unsuited as unsuited:
             found.reasons.append((unsuited.reason, unsuited.place))
             builder.statements.append(let)
@@ -80,16 +88,24 @@ def block_rounds(program: fun.Program, sizes: Mapping[str, int], limit: int) -> 
     return found
 
 
-def _suited(let: fun.Let, names: Names) -> Rounds:
-    """What rounds do with rows along the first axis that suits."""
+def _in_blocks(
+    let: fun.Let, sizes: Mapping[str, int], room: int, names: Names, found: Blocked
+) -> list[fun.Let]:
+    """The blocks of a loop, of rows along the first axis that suits."""
     first: Unsuited | None = None
     assert isinstance(let.expr, fun.Loop)
     rank = max((len(walk.type_sizes(param.type)) for param in let.expr.params), default=0)
     for axis in range(max(rank, 1)):
         try:
-            return rounds_of(let, axis, names)
+            blocks = _Blocks(rounds_of(let, axis, names), sizes, room, Builder(names))
+            blocks.emit()
         except Unsuited as unsuited:
             first = first or unsuited
+            continue
+        found.sizes.update(blocks.numbers)
+        found.ends.update(blocks.ends)
+        found.axes.update(dict.fromkeys(blocks.ends, axis))
+        return blocks.builder.statements
     assert first is not None
     raise first
 
@@ -98,17 +114,18 @@ class _Blocks:
     """The blocks of one loop."""
 
     def __init__(
-        self, rounds: Rounds, sizes: Mapping[str, int], limit: int, builder: Builder,
-        found: Blocked,
-    ) -> None:  # fmt: skip
-        self.rounds, self.sizes, self.found = rounds, sizes, found
+        self, rounds: Rounds, sizes: Mapping[str, int], room: int, builder: Builder
+    ) -> None:
+        self.rounds, self.sizes = rounds, sizes
+        self.numbers: dict[str, int] = {}  # of rounds, by the size variables that stand for them
+        self.ends: dict[str, str] = {}
         self.builder, self.names = builder, builder.names
         self.loop, self.index = rounds.loop, rounds.form.index.name
         self.rows = [p for p in self.loop.params if p.name in rounds.along]
         self.others = [p for p in self.loop.params if p.name not in rounds.along]
         self.recorded, self.kept = self._recorded()
         self.step, self.first, self.spread = self._pivots()
-        self.count = self._count(limit)
+        self.count = self._count(room)
 
     # ------------------------------------------------------------ what there is to do
 
@@ -147,7 +164,7 @@ class _Blocks:
         most = max(offset.constant for offset in offsets)
         return steps.pop().constant, starts[0] + least, most - least
 
-    def _count(self, limit: int) -> int:
+    def _count(self, room: int) -> int:
         """How many blocks: the fewest whose pivots, and what their rounds share, fit."""
         if not self.rounds.pivots and not self.recorded:
             return 1
@@ -161,7 +178,7 @@ class _Blocks:
             except KeyError:
                 reason = "how much its rounds share depends on data"
                 raise Unsuited(reason, self.rounds.let.place) from None
-        room = limit // _PART - panel * (self.spread + 1 - abs(self.step))
+        room -= panel * (self.spread + 1 - abs(self.step))
         width = max(min(room // max(each, 1), total), 1)
         return -(-total // width)
 
@@ -215,12 +232,12 @@ class _Blocks:
             for param in self.rows:
                 result = state[param.name]
                 assert isinstance(result, fun.Var)
-                self.found.ends[result.name] = text
+                self.ends[result.name] = text
 
     def _size(self, base: str, value: int) -> Size:
         """A size variable for a number, so that all blocks are one program."""
         name = self.names.fresh(base)
-        self.found.sizes[name] = value
+        self.numbers[name] = value
         return Poly.var(name)
 
 
@@ -239,7 +256,7 @@ class _Block:
 
     def check(self, first: int, width: int) -> None:
         """Refuse rows outside the array, which a round may take under a condition alone."""
-        known = {**self.blocks.sizes, **self.blocks.found.sizes}
+        known = {**self.blocks.sizes, **self.blocks.numbers}
         base, count = int(self.base.evaluate(known)), int(self.count.evaluate(known))
         if width and count and not 0 <= base <= base + count <= self.rounds.extent.evaluate(known):
             reason = "the rows that its rounds take may lie outside the array"

@@ -30,6 +30,7 @@ ALLOWANCE = 24 << 20
 """Bytes that a run may take besides arrays: code, stacks, Python objects."""
 
 _SMALL = 4 << 20
+_ROOM = (2 / 3, 1 / 4)  # of the limit, for what blocks of rounds share: the first that fits
 _SPILLED = 1 << 20  # bytes of an array that is worth a scratch file
 _SCALAR = 16  # bytes of the largest scalar
 
@@ -112,18 +113,38 @@ def plan_program(
     try:
         made, stages = _make(Blocked(program, dict(sizes)), setting, small, constants, least, alone)
     except MemoryLimitError as error:
-        blocked = block_rounds(program, sizes, least)
-        if not alone and not blocked.ends:
-            raise _with_reasons(error, blocked) from None
-        try:
-            made, stages = _make(blocked, setting, small, constants, least, False)
-        except MemoryLimitError as second:
-            raise _with_reasons(second, blocked) from None
+        made, stages = _make_blocked(
+            program, sizes, setting, small, constants, least, alone, error
+        )
     peak = max((stage.peak_bytes for stage in stages), default=0) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
         made.constants, threads,
     )  # fmt: skip
+
+
+def _make_blocked(
+    program: fun.Program,
+    sizes: Mapping[str, int],
+    setting: Setting,
+    small: int,
+    constants: dict[str, Any],
+    least: int,
+    alone: bool,
+    error: MemoryLimitError,
+) -> tuple[_Maker, list[PlannedStage]]:
+    """The stages of a program that does not fit, as `error` says, as its loops stand."""
+    for part in _ROOM:
+        blocked = block_rounds(program, sizes, least, int(max(least, 0) * part))
+        if not alone and not blocked.ends:
+            raise _with_reasons(error, blocked) from None
+        try:
+            return _make(blocked, setting, small, constants, least, alone and bool(blocked.ends))
+        except MemoryLimitError as failure:
+            last = _with_reasons(failure, blocked)
+        if not blocked.ends:
+            break
+    raise last from None
 
 
 def _with_reasons(error: MemoryLimitError, blocked: Blocked) -> MemoryLimitError:
@@ -151,10 +172,17 @@ def _make(
         return direct_array(setting.inputs[name]) is not None
 
     staged = [p.name for p in program.params if not addressable(p.name)]
-    refused: set[Choice] = set()
+    along_rows = {
+        (position, dim)
+        for position, let in enumerate(program.body.statements)
+        for var in let.pattern if var.name in blocked.axes
+        for dim in range(len(walk.type_sizes(var.type))) if dim != blocked.axes[var.name]
+    }  # fmt: skip
+    refused: set[Choice] = set(along_rows)
     apart: set[int] = set()
     whole: set[int] = set()
-    spill = False
+    # Each block of rounds gives the next a whole array: two, which do not fit, or there were none.
+    spill = leaning and bool(blocked.ends)
     while True:
         analysis = Analysis(program, sizes, staged, leans, blocked.ends)
         small_work = SMALL_WORK if setting.processors else math.inf
@@ -172,7 +200,7 @@ def _make(
             if spill:
                 raise failure.error from None
             spill = True  # with every cut possible again, now that memory is not what it costs
-            refused.clear()
+            refused = set(along_rows)
             apart.clear()
 
 
@@ -423,9 +451,10 @@ def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice])
     """Why a stage is as it is, in words."""
     if group.draft is None:
         uncut = [p for p in group.resident if not analysis.statements[p].dims]
-        if not uncut:
+        names = [analysis.statements[p].results[0] for p in uncut if p not in analysis.free]
+        if not names:
             return "small: runs whole"
-        return f"{analysis.statements[uncut[0]].results[0]} needs all of its input"
+        return f"{names[0]} needs all of its input"
     draft = group.draft
     cuts = ", ".join(
         f"{draft.statement(p).results[0]} along axis {draft.members[p]}" for p in draft.targets

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from weft.errors import MemoryLimitError, Place
 from weft.fun import nodes as fun
 from weft.plan import draft as drafts
+from weft.plan.canonical import canonical
 from weft.plan.device_boxes import quickest
 from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
@@ -63,7 +64,10 @@ class Scheduler:
         self.threads = setting.threads  # that compute a box
         self.where = tuple(map(self._where, self.stage.windows))
         self._flanks = {flank.name: flank for flank in self.stage.flanks}
-        self.code = setting.compile(self.stage.program, self._layouts())
+        self.program, self._names = self.stage.program, dict[str, str]()
+        if analysis.ends:  # many stages may be the same but for names
+            self.program, self._names = canonical(self.stage.program)
+        self.code = setting.compile(self.program, self._layouts())
 
     # ------------------------------------------------------------ arrays
 
@@ -410,6 +414,7 @@ class Scheduler:
     def values(self, boxes: Boxes) -> dict[str, Any]:
         """Every size that the code knows: an int, or one for each box."""
         values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
+        values.update((new, values[name]) for new, name in self._names.items())
         values["threads"] = self.threads
         for entry in self.code.derived:
             if entry.name not in values:
@@ -418,12 +423,13 @@ class Scheduler:
 
     def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
         known = self.values(boxes)
-        for window, where in zip(self.stage.windows, self.where, strict=True):
+        windows = zip(self.stage.windows, self.program.params, self.where, strict=False)
+        for window, param, where in windows:
             if where == "direct":
                 array = direct_array(self.setting.inputs[window.array])
                 assert array is not None
                 for dim, stride in enumerate(array.strides):
-                    known[f"{window.name}.stride{dim}"] = stride // array.itemsize
+                    known[f"{param.name}.stride{dim}"] = stride // array.itemsize
         table = np.zeros((boxes.count, len(self.code.integers)), np.int64)
         for column, name in enumerate(self.code.integers):
             table[:, column] = known[name]
