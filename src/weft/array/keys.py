@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array.lazy import Array
 from weft.array.making import node_of
-from weft.errors import OutOfBoundsError, TracingError, user_place
+from weft.errors import OutOfBoundsError, TracingError, UnsupportedError, user_place
 from weft.frontend import indexing, layout
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, Shape
@@ -29,7 +29,7 @@ def resolved(key: Any, shape: Shape) -> Any:
             covered = len(shape) - axis - sum(map(_covered, key[number + 1 :]))
         axis += covered
         if isinstance(entry, slice):
-            entries.append(slice(_bound(entry.start), _bound(entry.stop), entry.step))
+            entries.append(slice(_bound(entry.start), _bound(entry.stop), _step(entry.step)))
             continue
         if isinstance(entry, list):
             entry = np.asarray(entry) if entry else np.zeros(0, np.int64)
@@ -72,6 +72,18 @@ def _require_fit(mask: Node, shape: Shape) -> None:
 def _bound(value: Any) -> Any:
     """A bound of a slice; scalars that are being traced stay what they are."""
     return value._node if isinstance(value, Array) and value._node.abstract else value
+
+
+def _step(value: Any) -> Any:
+    """A step of a slice, which is part of the program."""
+    if isinstance(value, Array) and value._node.abstract:
+        raise UnsupportedError(
+            "a slice whose step is computed",
+            "a step that is known before the function runs",
+            "a loop: for k in range(start, stop, step)",
+            place=user_place(),
+        )
+    return value
 
 
 def _mask_indices(mask: Array) -> list[Any]:

@@ -155,6 +155,11 @@ def fractional_range(a):
         a[i] = 1
 
 
+def computed_step(a):
+    for i in range(1, a.shape[0]):
+        a[::i] = 0.0  # here: a[::i]
+
+
 def unknown_step(a, step):
     for i in range(0, a.shape[0], step[0]):  # here: for
         a[i] = 1
