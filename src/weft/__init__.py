@@ -20,6 +20,7 @@ from weft.functions import (
     sorting,
     statistical,
     stencils,
+    summation,
 )  # fmt: skip
 from weft.functions.combinators import *  # noqa: F403
 from weft.functions.control import *  # noqa: F403
@@ -36,6 +37,7 @@ from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
 from weft.functions.statistical import *  # noqa: F403
 from weft.functions.stencils import *  # noqa: F403
+from weft.functions.summation import *  # noqa: F403
 from weft.jit import jit
 from weft.kernel import (
     boolean,
@@ -77,6 +79,7 @@ __all__ += searching.__all__
 __all__ += sorting.__all__
 __all__ += statistical.__all__
 __all__ += stencils.__all__
+__all__ += summation.__all__
 
 
 def __dir__() -> list[str]:

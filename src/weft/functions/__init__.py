@@ -16,6 +16,7 @@ from weft.functions import (
     sorting,
     statistical,
     stencils,
+    summation,
 )  # fmt: skip
 from weft.functions.combinators import *  # noqa: F403
 from weft.functions.control import *  # noqa: F403
@@ -31,6 +32,7 @@ from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
 from weft.functions.statistical import *  # noqa: F403
 from weft.functions.stencils import *  # noqa: F403
+from weft.functions.summation import *  # noqa: F403
 
 __array_api_version__ = "2025.12"
 
@@ -49,3 +51,4 @@ __all__ += searching.__all__
 __all__ += sorting.__all__
 __all__ += statistical.__all__
 __all__ += stencils.__all__
+__all__ += summation.__all__

@@ -63,6 +63,8 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
     given = {name: value for name, value in options.items() if not _is_default(name, value)}
     name = function.__name__
     name = _RENAMED.get(name, name)
+    if name == "einsum":
+        given.pop("optimize", None)
     lazy = function.__module__ == "numpy" and set(given) <= _LAZY_OPTIONS
     if lazy and name in _METHODS and args and isinstance(args[0], Array):
         return getattr(args[0], name)(*args[1:], **given)
@@ -105,6 +107,8 @@ def _by_keyword(
     if name == "squeeze" and len(args) == 1 and not options:
         ones = tuple(k for k, n in enumerate(args[0].shape) if n == 1)
         return (args[0], ones), options
+    if name == "einsum" and not isinstance(args[0], str):
+        return None, options
     if name == "where" and len(args) != 3:
         return None, options
     if name in ("moveaxis", "where", "clip"):
