@@ -3,11 +3,13 @@
 Devices of one core each: parts of the CPU, and an OpenCL device with one compute unit where
 there is one. Beside the ratio of the times stands the ratio that the processor time gives, were
 the machine idle and the work balanced: (devices) x (processor time alone) / (together). Where both
-differ, either others used the processors, or the boxes were badly balanced.
+differ, either others used the processors, or the boxes were badly balanced. All are medians: the
+least time of one core is that of a moment when the other one left it the clock or the caches.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -118,12 +120,13 @@ def measured(name: str, devices: tuple[str, ...], scale: float, rounds: int) -> 
     contenders = {device: on(device, (device,)) for device in devices}
     contenders["together"] = on("together", devices)
     alone = alternate(contenders, rounds)
-    best = {key: min(s for s in times if s is not None) for key, times in alone.seconds.items()}
-    used = {key: min(seconds) for key, seconds in processor.items()}
-    fastest = min(devices, key=best.__getitem__)
+    typical = {key: alone.median(key) for key in contenders}
+    used = {key: statistics.median(seconds[-rounds:]) for key, seconds in processor.items()}
+    fastest = min(devices, key=typical.__getitem__)
     rate = sum(used[fastest] / used[device] for device in devices)
     share = sum(used[device] for device in devices) / len(devices) / used["together"]
+    ratio = 1 / alone.ratio("together", fastest)
     return [
-        name, " ".join(devices), f"{best[fastest]:.4f}", f"{best['together']:.4f}",
-        f"{best[fastest] / best['together']:.2f}", f"{rate * share:.2f}", f"{WANTED[name]:.1f}",
+        name, " ".join(devices), f"{typical[fastest]:.4f}", f"{typical['together']:.4f}",
+        f"{ratio:.2f}", f"{rate * share:.2f}", f"{WANTED[name]:.1f}",
     ]  # fmt: skip

@@ -139,6 +139,19 @@ def test_arguments_are_not_copied() -> None:
     assert all(shared)
 
 
+@pytest.mark.parametrize(("rows", "extent", "once"), [(512, 512, True), (60_000, 64, False)])
+def test_products_pack_what_is_whole_once_for_each_device(
+    rows: int, extent: int, once: bool
+) -> None:
+    """Where that takes long beside the rest; else there are boxes to balance with."""
+    a, b = RNG.integers(-9, 9, (rows, extent)) * 1.0, RNG.integers(-9, 9, (extent, extent)) * 1.0
+    with wf.config(devices=TWO), wf.profile() as measured:
+        found = wf.jit(lambda a, b: a @ b)(a, b)
+    np.testing.assert_array_equal(found, a @ b)
+    boxes = [event for event in measured.events if event.queue.endswith("compute")]
+    assert len(boxes) == 2 if once else len(boxes) > 2
+
+
 def test_a_part_computes_with_as_many_threads_as_it_has_cores() -> None:
     counts: set[int | None] = set()
     run = SegmentStage.run

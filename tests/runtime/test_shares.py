@@ -206,3 +206,29 @@ def test_guided_extents() -> None:
     assert guided(3, 2, 10, 10_000) == 10
     assert guided(1000, 4, 100, 50) == 48  # not more than the most, in whole units
     assert guided(1000, 8, 100, 5) == 8
+
+
+def test_boxes_at_the_end_take_some_milliseconds() -> None:
+    """However large the stage: the slower a device, the smaller its boxes, down to the least."""
+    for rate, expected in ((1e6, 2048), (3e5, 1024), (1.0, 8)):
+        left = Left(two(), [(0, 1 << 16)], 1, 8, usual=4096)
+        taken, _ = run(left, (rate, rate))
+        assert taken[0][0][1] - taken[0][0][0] >= 4096  # its rate is not known yet
+        assert min(b - a for boxes in taken for a, b in boxes) == expected
+
+
+def test_who_waits_for_the_end_is_not_woken_by_every_box() -> None:
+    left = Left(two(), [(0, 100)], 1, 10)
+    with mock.patch.object(left._ending, "notify_all") as told:
+        while (box := left.take(0)) is not None:
+            assert not told.called
+            left.done(0, box)
+        assert told.called
+    assert left.wait()
+
+
+def test_a_call_that_packs_much_is_made_once_by_each_device() -> None:
+    halves = Left([share(largest=2000), share(largest=2000)], [(0, 4000)], 1, 2048, at_once=1.0)
+    assert [halves.take(k) for k in (0, 1)] == [(0, 2000), (2000, 4000)]
+    many = Left(two(), [(0, 40_000)], 1, 2048, at_once=1.0)
+    assert many.take(0) == (0, 18_432)  # 9 of the least

@@ -217,6 +217,8 @@ class PlannedStage:
         The devices that the boxes are spread over; empty where `code` computes them all.
     unit, least : int
         What bounds of boxes are multiples of, and the least that is worth a box of its own.
+    usual : int
+        The least that a device takes before it is known how quick it is.
     at_once : float
         How much of what would be its part of what is left a device takes as its next box.
     abreast : int
@@ -251,6 +253,7 @@ class PlannedStage:
     shares: tuple[Share, ...] = ()
     unit: int = 1
     least: int = 1
+    usual: int = 1
     seconds: float = 0.0
     serial_seconds: float = 0.0
     at_once: float = 0.5

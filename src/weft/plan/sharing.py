@@ -26,9 +26,11 @@ SMALL_WORK = 1 << 21
 """Scalar operations that are not worth spreading."""
 
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
-_LEAST_PARTS = 32  # for each device, that the boxes at the end are as small as
-_AT_ONCE = 0.5  # how much of what would be its part a device takes
-_CALL_PARTS, _CALL_AT_ONCE = 8, 0.9  # of library calls, which are even, and slow if small
+_USUAL_PARTS = 32  # for each device, that boxes are as small as while its rate is unknown
+_AT_ONCE, _CALL_AT_ONCE = 0.5, 1.0  # of its part that a device takes; library calls are even
+_WORTH = 32  # times as long as what a box does anew of what all boxes do, at least
+_PACKED = 4e9  # bytes that a core packs in a second: what a library call does anew
+_CALLED = 6e10  # operations that a core does in a second in library calls
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 _OPERATIONS, _BYTES = 2e10, 1e10  # that a core does, and moves, in a second; for `explain` alone
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
@@ -154,11 +156,25 @@ class _Sharing:
         )
         self.at_once = _CALL_AT_ONCE if self.is_call else _AT_ONCE
         self.least = self._least()
+        self.usual = max(self.least, self.total // (_USUAL_PARTS * len(members)))
 
     def _least(self) -> int:
-        parts = (_CALL_PARTS if self.is_call else _LEAST_PARTS) * len(self.members)
-        parts = min(parts, int(_work(self.first) / _LEAST_WORK))
-        return max(self.unit, self.total // max(parts, 1) // self.unit * self.unit)
+        """The least extent that is worth a box, however little is left."""
+        worth = max(_LEAST_WORK / _work(self.first), _WORTH * self._anew())
+        return max(self.unit, -(-int(self.total * min(worth, 1.0)) // self.unit) * self.unit)
+
+    def _anew(self) -> float:
+        """What every call of a library packs, whatever its extent, as a part of all work.
+
+        A product of some rows of a matrix packs all of the other one.
+        """
+        if not self.is_call:
+            return 0.0
+        scheduler = self.first
+        whole = scheduler.boxes(self.total)
+        windows = (w for w in scheduler.stage.windows if w.axis is None)
+        packed = sum(int(scheduler.window_bytes(w, whole).max(initial=0)) for w in windows)
+        return packed / _PACKED * _CALLED / _work(scheduler)
 
     def fits(self) -> bool:
         """Choose extents and slots; False where fewer than two devices can take part."""
@@ -212,6 +228,7 @@ class _Sharing:
             shares=tuple(map(self._share, self.members)),
             unit=self.unit,
             least=self.least,
+            usual=self.usual,
             at_once=self.at_once,
             seconds=serial / len(self.members),
             serial_seconds=serial,
@@ -226,10 +243,11 @@ class _Sharing:
     def _expected(self) -> Boxes:
         """The boxes that devices of one speed would take in turn."""
         most = max(member.extent for member in self.members)
+        step = max(self.least, self.usual // self.least * self.least)
         starts = [0]
         while starts[-1] < self.total:
             left = self.total - starts[-1]
-            extent = guided(left * self.at_once / len(self.members), self.unit, self.least, most)
+            extent = guided(left * self.at_once / len(self.members), self.unit, step, most)
             starts.append(min(starts[-1] + extent, self.total))
         edges = np.array(starts, np.int64)
         return self.first.boxes_between(edges[:-1], edges[1:])

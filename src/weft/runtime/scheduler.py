@@ -100,7 +100,8 @@ class SharedStage:
             On Ctrl-C, once nothing runs any more.
         """
         planned = self.planned
-        left = Left(planned.shares, parts, planned.unit, planned.least, planned.at_once)
+        given = planned.unit, planned.least, planned.at_once, planned.usual
+        left = Left(planned.shares, parts, *given)
         devices = [_Device(self, k, share, left) for k, share in enumerate(planned.shares)]
         threads = [
             threading.Thread(target=device.run, name=f"weft-{device.share.device}", daemon=True)

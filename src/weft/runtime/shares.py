@@ -21,7 +21,7 @@ from weft.records import dataclass
 
 _PROBE = 128  # the part of the whole that is the first box of a device, of unlike ones
 _FADING = 0.5  # the weight of what a device did before its last box in what it is measured by
-_SLOW = 0.7  # of the mean throughput: devices below it take smaller boxes at the end
+_LEAST_SECONDS = 2e-3  # of a box at the end: ten times what it costs to take one
 _WAIT = 0.1  # seconds between two looks at whether an interrupt is to be handled
 
 Interval = tuple[int, int]
@@ -75,16 +75,19 @@ class Left:
         What is to be done.
     unit, least : int
         What bounds are multiples of (the end excepted), and the least that is worth a box.
+    usual : int
+        The least that a device takes before it is known how quick it is.
     at_once : float
         How much of what would be its part of what is left a device takes.
     """
 
     def __init__(
         self, shares: Sequence[Share], parts: Sequence[Interval], unit: int, least: int,
-        at_once: float = 0.5,
+        at_once: float = 0.5, usual: int = 1,
     ) -> None:  # fmt: skip
         self.unit = unit
         self.least = least
+        self.usual = usual
         self.at_once = at_once
         self.devices = [
             _Device(share, share.largest, rate=share.measured.rate) for share in shares
@@ -93,7 +96,9 @@ class Left:
         self.total = max(sum(stop - start for start, stop in parts), 1)
         self.error: BaseException | None = None
         self.finished = 0  # coordinates
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # for devices that wait for a box
+        self._ending = threading.Condition(lock)  # for who waits for the end
         self._deal(parts)
 
     def _deal(self, parts: Sequence[Interval]) -> None:
@@ -138,7 +143,7 @@ class Left:
         able = [other for other in self.devices if other.failure is None]
         if self.alike or len(able) == 1:
             wanted = waiting * self.at_once / len(able)
-            return guided(wanted, self.unit, self.least, device.largest)
+            return guided(wanted, self.unit, self._step(device), device.largest)
         rate = device.rate
         if not rate:  # a first small box tells
             probe = max(self.total // _PROBE // self.unit, 1) * self.unit
@@ -149,11 +154,19 @@ class Left:
         ):
             return 0  # the others will have done all before this one had done its least
         part = rate / rates
-        least = self.least
-        while least * _SLOW > self.least * part * len(able) and least // 2 >= self.unit:
-            least = least // 2 // self.unit * self.unit  # halves, so that boxes come again
+        step = self._step(device)
+        while step > self.total * part and step // 2 >= self.unit:
+            step = step // 2 // self.unit * self.unit  # a slow one would be the last to end
         wanted = waiting * part * self.at_once / device.share.slots
-        return guided(wanted, self.unit, least, device.largest)
+        return guided(wanted, self.unit, step, device.largest)
+
+    def _step(self, device: _Device) -> int:
+        """The least that a device takes: some milliseconds' worth, once its rate is known."""
+        wanted = device.rate * _LEAST_SECONDS if device.rate else self.usual
+        step = self.least
+        while step < wanted:
+            step *= 2  # few steps there are, so that boxes come again
+        return step
 
     def _cut(self, device: _Device, extent: int) -> Interval:
         """A box of at most an extent: from the front of its own part, or the back of another."""
@@ -180,7 +193,7 @@ class Left:
             device.measure(box[1] - box[0])
             device.end()
             self.finished += box[1] - box[0]
-            self._changed.notify_all()
+            self._tell()
 
     def give_back(self, number: int, box: Interval, smaller: bool = False) -> bool:
         """A device could not do a box; `smaller`: it had too little memory for it.
@@ -207,22 +220,28 @@ class Left:
             self.devices[number].failure = self.devices[number].failure or failure
             if all(device.failure is not None for device in self.devices):
                 self.error = self.error or failure
-            self._changed.notify_all()
+            self._tell()
 
     def stop(self, error: BaseException) -> None:
         """Nothing more is to be done."""
         with self._changed:
             self.error = self.error or error
-            self._changed.notify_all()
+            self._tell()
 
     # ------------------------------------------------------------ waiting for the end
 
     def wait(self) -> bool:
-        """Wait for a change, briefly; True once all is done, or nothing more will be."""
-        with self._changed:
+        """Wait for the end, briefly; True once all is done, or nothing more will be."""
+        with self._ending:
             if not self._ended():
-                self._changed.wait(_WAIT)
+                self._ending.wait(_WAIT)
             return self._ended()
+
+    def _tell(self) -> None:
+        """Those who wait look again; who waits for the end is not woken before."""
+        self._changed.notify_all()
+        if self._ended():
+            self._ending.notify_all()
 
     def _ended(self) -> bool:
         return self.error is not None or self.finished >= self.total
