@@ -22,6 +22,12 @@ PROGRAMS: dict[str, tuple[Callable[[wf.Array], wf.Array], Callable[[np.ndarray],
     "less row means": (
         lambda x: x - x.mean(axis=1, keepdims=True), lambda x: x - x.mean(axis=1, keepdims=True),
     ),
+    "rows sorted": (lambda x: wf.sort(x, axis=1), lambda x: np.sort(x, axis=1)),
+    "columns sorted": (lambda x: wf.sort(x, axis=0), lambda x: np.sort(x, axis=0)),
+    "order of columns": (
+        lambda x: wf.argsort(x, axis=0, descending=True), lambda x: np.argsort(-x, axis=0),
+    ),
+    "product with its transpose": (lambda x: wf.einsum("ij,ik->jk", x, x), lambda x: x.T @ x),
 }  # fmt: skip
 
 

@@ -29,10 +29,15 @@ def _sorted(routine: str, x: Any, axis: int, descending: bool, stable: bool) -> 
         raise DTypeError("sorting of complex numbers", "real ones", place=user_place())
     if not node.shape:
         raise ShapeError("sorting of a scalar", "one dimension or more", place=user_place())
-    along = one_axis(axis, len(node.shape))
-    options = (("axis", along), ("descending", bool(descending)), ("stable", bool(stable)))
+    rank = len(node.shape)
+    along = one_axis(axis, rank)
+    # Rows are sorted, so that whatever the axis, boxes of them can be.
+    order = [k for k in range(rank) if k != along] + [along]
+    turned = layout.permute(node, order)
+    options = (("axis", rank - 1), ("descending", bool(descending)), ("stable", bool(stable)))
     dtype = node.dtype if routine == "sort" else DType.I64
-    return Array(library_call(routine, options, (node,), node.shape, dtype))
+    found = library_call(routine, options, (turned,), turned.shape, dtype)
+    return Array(layout.permute(found, [order.index(k) for k in range(rank)]))
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
