@@ -134,6 +134,7 @@ class Artifacts:
         self.text = show(program, places=True)
         self._choices: Choices | None = None
         self._fused: fun.Program | None = None
+        self._streamed: dict[Decided, fun.Program] = {}
 
     @property
     def fused(self) -> fun.Program:
@@ -163,6 +164,12 @@ class Artifacts:
         from weft.compiler import finish
 
         return finish(self.fused, self.choices, decided, contiguous)
+
+    def streamed(self, decided: Decided) -> fun.Program:
+        """The optimised program as the planner takes it."""
+        if decided not in self._streamed:
+            self._streamed[decided] = self.finished(decided, None)
+        return self._streamed[decided]
 
     def artifact(
         self,

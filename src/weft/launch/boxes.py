@@ -21,7 +21,7 @@ from weft.fun import nodes as fun
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, host_threads, target
 from weft.ops.dtypes import DType
-from weft.plan.protocols import Sink, Source
+from weft.plan.protocols import FileSink, Sink, Source
 from weft.runtime.memory import host_pool
 
 # The compiler, the planner and files are imported when they are first needed, so that
@@ -35,6 +35,7 @@ Value: TypeAlias = Any
 
 _WORTH_BOXES = 2 << 20  # bytes of inputs that may be quicker in boxes
 _PLANS = 16  # of a computation, that are kept
+_KEPT_BOXES = 1 << 12  # of a plan that is: what is known of each takes memory
 
 
 def addressable(computation: Computation, inputs: Sequence[Any]) -> list[NDArray] | None:
@@ -149,38 +150,55 @@ def plan_of(
     for name in current.devices:
         device_limit(name, current)  # from now on, also if the plan is one that was kept
     spread = processors(current)
-    key = _plan_key(computation, sizes, inputs, sinks, current, spread)
+    key = _plan_key(sizes, inputs, sinks, current, spread)
     plan = computation.plans.get(key) if key is not None else None
     if plan is None:
         planned_for = inputs if key is None else [_without_memory(value) for value in inputs]
         plan = _planned(computation, sizes, planned_for, sinks, current, spread)
-        if key is not None:
+        if key is not None and sum(stage.boxes.count for stage in plan.stages) <= _KEPT_BOXES:
             while len(computation.plans) >= _PLANS:
                 computation.plans.pop(next(iter(computation.plans)))
-            computation.plans[key] = plan
+            computation.plans[key] = replace(plan, inputs={}, sinks=())
     named = zip(computation.program.params, inputs, strict=True)
-    return replace(plan, inputs={p.name: _as_array(v, p.type.dtype) for p, v in named})
+    given = {p.name: _as_array(v, p.type.dtype) for p, v in named}
+    return replace(plan, inputs=given, sinks=tuple(sinks))
 
 
 def _plan_key(
-    computation: Computation,
     sizes: Mapping[str, int],
     inputs: Sequence[Any],
     sinks: Sequence[Sink | None],
     current: Settings,
     spread: Sequence[Processor],
 ) -> Any:
-    """What decides about a plan of arrays in memory on other devices; None for another.
+    """What decides about a plan: how data lies, but none of it; None for one that is not kept.
 
     A call that is repeated is not planned again, which would take longer than many a call.
+    (Where boxes are chosen while a plan runs, on other devices, it holds on to its files.)
     """
-    if current.devices == (CPU,) or any(sink is not None for sink in sinks):
+    in_files = any(isinstance(value, Source) for value in inputs)
+    in_files |= any(sink is not None for sink in sinks)
+    if current.devices != (CPU,) and in_files:
         return None
-    if any(isinstance(value, Source) for value in inputs):
-        return None
-    lie = tuple(getattr(value, "strides", None) for value in inputs)
+    current = replace(current, progress=False)
     devices = tuple((p.device, p.kind, p.threads, p.limit) for p in spread)
-    return tuple(sizes.items()), lie, current, devices
+    return (
+        tuple(sizes.items()), tuple(map(_input_key, inputs)), tuple(map(_sink_key, sinks)),
+        current, current.limit, host_threads(current), devices,
+    )  # fmt: skip
+
+
+def _input_key(value: Any) -> Any:
+    array = value.direct() if isinstance(value, Source) else value
+    chunks = value.chunks if isinstance(value, Source) else None
+    return getattr(array, "strides", None), array is None, chunks
+
+
+def _sink_key(sink: Sink | None) -> Any:
+    if sink is None:
+        return None
+    is_file = isinstance(sink, FileSink) and sink.file() is not None
+    return sink.direct() is not None, is_file, sink.chunks
 
 
 def _without_memory(value: Any) -> Any:

@@ -76,7 +76,7 @@ class Computation:
         used = walk.free_names(program.body)
         self.is_read = tuple(param.name in used for param in program.params)  # not its shape alone
         self.results = program.body.results
-        self.plans: dict[Any, Any] = {}  # for several devices; see `weft.execute`
+        self.plans: dict[Any, Any] = {}  # in boxes; see `weft.launch.boxes`
         self.transfers: dict[Any, Any] = {}  # to a device, packed; see `weft.launch.packed`
         self.is_packed = False
         self.on_host_too = False  # what a device's memory is too small for: see `weft.launch.apart`
@@ -276,7 +276,7 @@ class Computation:
         )
         if spread:
             decided = whole_columns(choices, decided, values)
-        return self.artifacts.finished(decided, None)
+        return self.artifacts.streamed(decided)
 
     def is_small(self, sizes: Mapping[str, int], limit: int) -> bool:
         """Whether no array of the program takes `limit` bytes or more."""

@@ -41,6 +41,8 @@ DEPTH = 3
 
 _OVERLAPPING = 16  # boxes, where there are buffers
 _SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
+_ALONE = 128 << 20  # of a box for each thread, where nothing is done beside it but its tiles
+_ALONE_WORKSPACE = 1 << 20  # bytes, for each thread, that such boxes may take
 _OVERLAP = 1.125  # of windows: more, and boxes are larger than would do otherwise
 _FLANKS = 4  # boxes that lean are so many times as long as they lean, where there is memory
 _PAGE = 4096
@@ -229,11 +231,18 @@ class Scheduler:
         assert self.draft is not None
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
-        wanted = self.setting.box_bytes or BOX_BYTES
+        def extent_of(wanted: int) -> int:
+            return total if touched <= wanted else max(total * wanted // touched, 1)
+
+        extent = extent_of(self.setting.box_bytes or BOX_BYTES)
         if self.is_buffered() or self.code.device is not None:
             # Enough boxes for reading, computing and writing to overlap.
-            wanted = min(wanted, max(touched // _OVERLAPPING, _SMALLEST))
-        extent = total if touched <= wanted else max(total * wanted // touched, 1)
+            extent = min(extent, extent_of(max(touched // _OVERLAPPING, _SMALLEST)))
+        elif self.setting.box_bytes is None:
+            # Threads wait for one another after each.
+            alone = extent_of(_ALONE * self.threads)
+            if self._workspace(self.boxes(alone)) <= _ALONE_WORKSPACE * self.threads:
+                extent = max(extent, alone)
         while extent < total and self._overlap(extent) > _OVERLAP:
             extent *= 2
         # What boxes take over, and leave, should be less than what they add.
