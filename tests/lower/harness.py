@@ -149,7 +149,8 @@ class Launch:
                 values.setdefault(f"{slot.name}.stride{d}", stride // array.itemsize)
         for check in segment.checks:
             if all(size.evaluate(values) > 0 for size in check.nonempty):
-                low, high = check.lower.evaluate(values), check.upper.evaluate(values)
+                low = max(limit.evaluate(values) for limit in check.lower)
+                high = min(limit.evaluate(values) for limit in check.upper)
                 if low < 0 or high >= check.extent.evaluate(values):
                     raise IndexFailureError(check.array, check.axis, "launch")
         self.results = [

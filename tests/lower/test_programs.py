@@ -236,6 +236,28 @@ def test_affine_bounds_are_checked_at_launch() -> None:
         run(segment, [x, np.int64(0)], {"n": 100, "k": 98})
 
 
+LESSER = """program lesser(y: f32[m]) sizes n, m, k {
+  let a: i64 = size n
+  let b: i64 = size k
+  let e: i64 = minimum(a, b)
+  let s: f32 = reduce (; i < e) from 0.0_f32 { let v: f32 = y[i] in v }
+    with (p: f32, q: f32) { let r: f32 = add(p, q) in r }
+  in s }"""
+
+
+def test_an_index_has_several_limits() -> None:
+    """One of them inside the array is enough."""
+    program = parse(LESSER)
+    segment = compiled(program)
+    assert [len(check.upper) for check in segment.checks] == [2]
+    assert not segment.failures
+    y = RNG.random(100, np.float32)
+    for n, k in ((100, 300), (300, 100), (70, 90)):
+        agree(program, [y], segment=segment, n=n, m=100, k=k)
+    with pytest.raises(IndexFailureError):
+        run(segment, [y], {"n": 101, "m": 100, "k": 300})
+
+
 @pytest.mark.parametrize("layout", ["rows", "strided"])
 def test_layouts(layout: str) -> None:
     program = parse(SOFTMAX)

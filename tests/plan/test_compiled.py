@@ -64,6 +64,27 @@ def test_bits_do_not_depend_on_boxes() -> None:
     np.testing.assert_allclose(found[0][1][4], np.cumsum(y), rtol=1e-9, atol=1e-9)
 
 
+def test_accesses_of_tiles_are_proved_before_boxes_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last tile may be shorter; no index is looked at in a loop, nor is one refused."""
+    program = split_reductions(read(ROUNDED), always)
+    made: list[Any] = []
+    code = stage_code
+
+    def kept(*arguments: Any) -> Any:
+        made.append(code(*arguments))
+        return made[-1]
+
+    random = np.random.default_rng(6)
+    for n, m, k in ((9000, 257, 5 * 65536 + 77), (70, 4096, 3000)):
+        x, y = random.standard_normal((n, m)), random.standard_normal(k)
+        plan = plan_program(
+            program, {"n": n, "m": m, "k": k}, {"x": x, "y": y}, [None] * 6, 1 << 40, 2,
+            kept, allowance=0, box_bytes=1 << 18, small=64,
+        )  # fmt: skip
+        np.testing.assert_allclose(execute(plan)[1], x.sum(axis=0), rtol=1e-9, atol=1e-9)
+    assert all(not stage.segment.failures for stage in made)
+
+
 PAIRS = """program pairs(a: f64[n, l], b: f64[m, l]) sizes n, m, l {
   let c: f64[n, m] = kernel (i < n, j < m) {
     let g: bool = less_equal(j, i)

@@ -72,6 +72,24 @@ def test_does_not_prove(poly: str, facts: str, ranges: str) -> None:
     assert not prover(facts, ranges).nonnegative(parse_poly(poly))
 
 
+TILES = (
+    Derived("t", "max", Poly.var("k") - 3, parse_poly("1")),
+    Derived("tiles", "floordiv", parse_poly("n + t - 1"), Poly.var("t")),
+)
+
+
+def test_quotients_by_sizes() -> None:
+    """The last of the tiles that cover an extent begins inside it."""
+    known = prover("tiles - box0.lo - 1 >= 0", derived=TILES)
+    assert known.nonnegative(parse_poly("n - t*tiles + t - 1"))
+    assert known.nonnegative(parse_poly("n - t*box0.lo - 1"))
+    assert not known.nonnegative(parse_poly("n - t*box0.lo - 2"))
+    assert not known.nonnegative(parse_poly("n - t*box0.lo - t"))
+    maybe_zero = Derived("t", "mod", parse_poly("n"), parse_poly("2"))
+    unknown = prover("tiles - box0.lo - 1 >= 0", derived=(maybe_zero, TILES[1]))
+    assert not unknown.nonnegative(parse_poly("n - t*box0.lo - 1"))
+
+
 def test_relations() -> None:
     known = prover("n - m == 0; k - n - 1 >= 0")
     n, m, k = map(Poly.var, "nmk")

@@ -127,15 +127,17 @@ def check(e: Emitter, access: fun.Index) -> list[tuple[int, Size, Size]]:
     return dynamic
 
 
-def _tightest(e: Emitter, index: Size, *, largest: bool) -> Size | None:
-    """Of the limits of an index that hold only sizes, one that no other is known to improve."""
-    best: Size | None = None
+def _tightest(e: Emitter, index: Size, *, largest: bool) -> tuple[Size, ...]:
+    """The limits of an index that hold only sizes, and that no other is known to improve."""
+
+    def improves(limit: Size, other: Size) -> bool:
+        return e.unit.nonnegative(other - limit if largest else limit - other)
+
+    best: list[Size] = []
     for limit in extremes(e, index, largest=largest):
-        if not limit.variables() <= e.unit.sizes:
-            continue
-        if best is None or e.unit.nonnegative(best - limit if largest else limit - best):
-            best = limit
-    return best
+        if limit.variables() <= e.unit.sizes and not any(improves(b, limit) for b in best):
+            best = [*(other for other in best if not improves(limit, other)), limit]
+    return tuple(best)
 
 
 def launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> bool:
@@ -144,7 +146,7 @@ def launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -
         return False
     low = _tightest(e, index, largest=False)
     high = _tightest(e, index, largest=True)
-    if low is None or high is None:
+    if not low or not high:
         return False
     nonempty = counts(e)
     if not all(p.variables() <= e.unit.sizes for p in (extent, *nonempty)):

@@ -36,8 +36,8 @@ class Placed:
 class Bounds:
     """An access for the launch to prove: see `plan.segment.BoundsCheck`."""
 
-    lower: Size
-    upper: Size
+    lower: tuple[Size, ...]
+    upper: tuple[Size, ...]
     extent: Size
     nonempty: tuple[Size, ...]
     array: str

@@ -28,7 +28,8 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
         "workspace": str(segment.workspace),
         "checks": [
             [
-                str(check.lower), str(check.upper), str(check.extent),
+                [str(limit) for limit in check.lower], [str(limit) for limit in check.upper],
+                str(check.extent),
                 [str(extent) for extent in check.nonempty], check.array, check.axis,
                 _from_place(check.place),
             ]
@@ -130,7 +131,7 @@ def _to_slot(found: list[Any]) -> Slot:
 def _to_check(found: list[Any]) -> BoundsCheck:
     lower, upper, extent, nonempty, array, axis, place = found
     return BoundsCheck(
-        parse_poly(lower), parse_poly(upper), parse_poly(extent),
+        tuple(map(parse_poly, lower)), tuple(map(parse_poly, upper)), parse_poly(extent),
         tuple(map(parse_poly, nonempty)), array, axis, _to_place(place),
     )  # fmt: skip
 

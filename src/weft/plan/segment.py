@@ -39,11 +39,12 @@ class Slot:
 class BoundsCheck:
     """An affine access, proved at launch: 0 <= lower and upper < extent.
 
-    Empty ranges (where `nonempty` is not all positive) access nothing.
+    Its indices are at least each of `lower` and at most each of `upper`, so one of either will
+    do. Empty ranges (where `nonempty` is not all positive) access nothing.
     """
 
-    lower: Size
-    upper: Size
+    lower: tuple[Size, ...]
+    upper: tuple[Size, ...]
     extent: Size
     nonempty: tuple[Size, ...]
     array: str

@@ -10,7 +10,7 @@ i + lo); only where an array is read is the window's beginning subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 
 from weft.fun import nodes as fun
@@ -29,7 +29,7 @@ from weft.plan.nodes import Flank, Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly
-from weft.sizes.facts import SizeOperation
+from weft.sizes.facts import Fact, SizeOperation
 
 _I64 = fun.Scalar(DType.I64)
 _BOOL = fun.Scalar(DType.BOOL)
@@ -120,7 +120,7 @@ class _Windower:
         params += [var for var, _ in self.flanks]
         staged = fun.Program(
             program.name, tuple(params), body, program.sizes + tuple(self.boxes),
-            (*program.derived, *self.derived), program.facts,
+            (*program.derived, *self.derived), (*program.facts, *self._facts()),
         )  # fmt: skip
         stage = Stage(
             staged,
@@ -135,6 +135,14 @@ class _Windower:
             tuple(flank for _, flank in self.flanks),
         )
         return Windowed(stage, self.reads, self.ranges, self.constants, tiles=self.tiles)
+
+    def _facts(self) -> Iterator[Fact]:
+        """Boxes are parts of what there is."""
+        for position, (lower, upper) in self.ranges.items():
+            dim = self.draft.members[position]
+            extent = self.analysis.statements[position].extents[dim]
+            yield Fact(">=0", Poly.var(upper) - Poly.var(lower))
+            yield Fact(">=0", extent - Poly.var(upper))
 
     def uncut_stage(self, positions: Sequence[int], reason: str) -> Windowed:
         analysis, program = self.analysis, self.analysis.program

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -114,9 +115,12 @@ def check_bounds(checks: Sequence[BoundsCheck], values: Mapping[str, Any]) -> No
         used = np.asarray(True)
         for count in check.nonempty:
             used = used & (np.asarray(count.evaluate(values)) > 0)
-        lower, upper, extent = np.broadcast_arrays(
-            *(size.evaluate(values) for size in (check.lower, check.upper, check.extent)), used
-        )[:3]
+        limits = (
+            reduce(np.maximum, (limit.evaluate(values) for limit in check.lower)),
+            reduce(np.minimum, (limit.evaluate(values) for limit in check.upper)),
+            check.extent.evaluate(values),
+        )
+        lower, upper, extent = np.broadcast_arrays(*limits, used)[:3]
         outside = used & ((lower < 0) | (upper >= extent))
         if outside.any():
             first = np.unravel_index(int(outside.argmax()), outside.shape)

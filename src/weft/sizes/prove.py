@@ -145,6 +145,7 @@ class Prover:
         self._lowest: dict[str, int] | None = None
         self._points: list[dict[str, int]] | None = None
         self._about: dict[str, list[tuple[int, Poly]]] | None = None
+        self._scaled: dict[str, list[tuple[Poly, Poly]]] = {}
 
     def _copy(self) -> Self:
         new = object.__new__(type(self))
@@ -200,6 +201,9 @@ class Prover:
                 self._add(value * right + (right - 1) - left)
                 if self.nonnegative(left):
                     self._add(value)
+            case "floordiv" if self.positive(right):
+                self._add(left - value * right)
+                self._add(value * right + (right - 1) - left)
             case "mod" if right.is_constant and right.constant > 0:
                 self._add(value)
                 self._add(right - 1 - value)
@@ -225,17 +229,24 @@ class Prover:
             self._reset()
 
     def _prepare(self) -> None:
-        """Constant lower bounds of variables, and for each variable its bounds d*v + g."""
-        self._lowest, self._about = {}, {}
+        """Constant lower bounds of variables, and for each variable its bounds d*v + g.
+
+        Those whose d is no constant are kept apart: they prove what has the same factor.
+        """
+        self._lowest, self._about, self._scaled = {}, {}, {}
         for bound in self._bounds:
             for name in bound.variables():
                 factor = bound.coefficient(name)
-                if bound.degree(name) == 1 and factor.is_constant:
-                    rest = bound.without(name)
-                    self._about.setdefault(name, []).append((factor.constant, rest))
-                    if factor.constant > 0 and rest.is_constant:
-                        low = -(rest.constant // factor.constant)  # ceil(-rest / factor)
-                        self._lowest[name] = max(low, self._lowest.get(name, low))
+                if bound.degree(name) != 1:
+                    continue
+                rest = bound.without(name)
+                if not factor.is_constant:
+                    self._scaled.setdefault(name, []).append((factor, rest))
+                    continue
+                self._about.setdefault(name, []).append((factor.constant, rest))
+                if factor.constant > 0 and rest.is_constant:
+                    low = -(rest.constant // factor.constant)  # ceil(-rest / factor)
+                    self._lowest[name] = max(low, self._lowest.get(name, low))
 
     # ------------------------------------------------------------ proofs
 
@@ -290,8 +301,13 @@ class Prover:
         assert self._about is not None
         least: int | None = None
         greatest: int | None = None
-        for factor, rest in self._about[name]:
-            if point.keys() >= rest.variables():
+        scaled = [
+            (multiple.evaluate(point), rest)
+            for multiple, rest in self._scaled.get(name, ())
+            if point.keys() >= multiple.variables()
+        ]
+        for factor, rest in (*self._about[name], *scaled):
+            if factor and point.keys() >= rest.variables():
                 value = rest.evaluate(point)
                 if factor > 0:
                     low = -(value // factor)
@@ -318,10 +334,14 @@ class Prover:
 
     def _eliminate(self, poly: Poly, name: str, depth: int, seen: dict[Poly, int]) -> bool:
         assert self._about is not None
-        bounds = self._about.get(name)
-        if not bounds or poly.degree(name) != 1:
+        bounds = self._about.get(name, ())
+        if poly.degree(name) != 1:
             return False
         factor, rest = poly.coefficient(name), poly.without(name)
+        for multiple, other in self._scaled.get(name, ()):
+            # poly = bound + rest - other
+            if multiple == factor and self._prove(rest - other, depth - 1, seen):
+                return True
         sign = self._sign(factor, depth, seen)
         for scale, other in bounds:
             if scale * sign <= 0:

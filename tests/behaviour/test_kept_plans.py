@@ -1,0 +1,102 @@
+"""Plans of boxes that are kept: for calls on other data that lies alike, and for no others."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import execute
+from weft.launch import boxes
+
+ROWS, COLUMNS = 6000, 300
+LIMIT = 40 << 20
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The plans that are made."""
+    made: list[Any] = []
+    plan = boxes._planned
+
+    def counted(*arguments: Any) -> Any:
+        made.append(plan(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(boxes, "_planned", counted)
+    monkeypatch.setattr(execute, "_computations", {})
+    return made
+
+
+def source(folder: Path, name: str, order: str = "C") -> tuple[np.ndarray, Path]:
+    data = np.random.default_rng(len(name)).random((ROWS, COLUMNS), np.float32)
+    np.save(folder / name, np.asarray(data, order=order))  # type: ignore[call-overload]
+    return data, folder / name
+
+
+def store(path: Path, target: Path, limit: int = LIMIT, factor: float = 3.0) -> None:
+    x = wf.open(path)
+    with wf.config(memory_limit=limit):
+        wf.store((x - wf.mean(x, axis=0)) * factor, target, mode="w")
+
+
+def expected(x: np.ndarray) -> np.ndarray:
+    return (x - x.mean(axis=0, dtype=np.float64)) * 3
+
+
+def test_another_file_is_not_planned_again(planned: list[Any], tmp_path: Path) -> None:
+    for name in ("a.npy", "other.npy"):
+        x, path = source(tmp_path, name)
+        store(path, tmp_path / f"to-{name}")
+        np.testing.assert_allclose(np.load(tmp_path / f"to-{name}"), expected(x), atol=1e-4)
+    assert len(planned) == 1
+
+
+@pytest.mark.parametrize("change", ["limit", "order", "target", "length"])
+def test_what_lies_otherwise_is_planned_anew(
+    change: str, planned: list[Any], tmp_path: Path
+) -> None:
+    x, path = source(tmp_path, "x.npy")
+    store(path, tmp_path / "y.npy")
+    target, limit = tmp_path / "y.npy", LIMIT
+    if change == "limit":
+        limit += 1 << 20
+    elif change == "order":
+        x, path = source(tmp_path, "column-major.npy", "F")
+    elif change == "target":
+        pytest.importorskip("zarr")
+        target = tmp_path / "y.zarr"
+    else:
+        x = x[: ROWS // 2]
+        np.save(path, x)
+    store(path, target, limit)
+    assert len(planned) == 2
+    np.testing.assert_allclose(np.asarray(wf.open(target)), expected(x), atol=1e-4)
+
+
+def test_a_kept_plan_holds_no_data(planned: list[Any], tmp_path: Path) -> None:
+    x, _ = source(tmp_path, "x.npy")
+    held = weakref.ref(x)
+    with wf.config(memory_limit=LIMIT):
+        wf.store(wf.asarray(x) * 2, tmp_path / "y.npy", mode="w")
+    assert len(planned) == 1
+    planned.clear()
+    del x
+    gc.collect()
+    assert held() is None
+
+
+def test_without_buffers_boxes_are_few(planned: list[Any], tmp_path: Path) -> None:
+    data = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (1 << 17, 256))
+    x, total = wf.open(tmp_path / "x.npy"), np.empty(256, np.float32)
+    with wf.config(memory_limit=LIMIT, threads=2):
+        wf.store(wf.sum(x, axis=0), total)
+    (plan,) = planned
+    assert data.nbytes == 1 << 27
+    assert plan.stages[0].boxes.count == 1
+    assert not total.any()
