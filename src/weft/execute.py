@@ -238,9 +238,9 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
     ----------
     outputs : sequence of Node
     sinks : sequence of (Sink or None), optional
-        Where results go; if not given, to memory, or where that is too small, to targets as
-        `weft.store` takes them.
+        Where results go; if not given, to memory, or where that is too small, to plain files.
     """
+    from weft.io.held import overlap
     from weft.io.nowhere import Nowhere
 
     computation, walk = computation_of(outputs)
@@ -251,7 +251,8 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
     ]
     with _Places(computation, outputs, walk):
         if sinks is not None:
-            return plan_of(computation, walk.values, inputs, sinks, current)
+            direct = [None if sink is None or overlap([sink], inputs) else sink for sink in sinks]
+            return plan_of(computation, walk.values, inputs, direct, current)
         if sum(map(_bytes, outputs)) > current.limit:
             return plan_of(computation, walk.values, inputs, nowhere, current)
         try:

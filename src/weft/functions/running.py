@@ -18,6 +18,8 @@ from weft.frontend.graph import Node
 if TYPE_CHECKING:
     from weft.io.sinks import Mode
     from weft.plan.explain import Explanation
+    from weft.plan.nodes import Plan
+    from weft.plan.protocols import Sink
 
 Progress: TypeAlias = builtins.bool | Callable[[int, int], None]
 
@@ -113,6 +115,18 @@ def store(
     from weft.io.sinks import open_sink
     from weft.progress import progress_bar
 
+    nodes, sinks = _opened(open_sink, sources, targets, regions, chunks, mode, resume)
+    with ExitStack() as stack:
+        wanted = settings().progress if progress is None else progress
+        report = stack.enter_context(progress_bar("store")) if wanted is True else wanted or None
+        execute.store(nodes, sinks, report)
+
+
+def _opened(
+    opened: Callable[..., Sink], sources: Any, targets: Any, regions: Any,
+    chunks: tuple[int, ...] | None, mode: Mode, resume: builtins.bool,
+) -> tuple[list[Node], list[Sink]]:  # fmt: skip
+    """What `store` is asked to write, and where to; all of it is there, or nothing is open."""
     one = not isinstance(sources, list | tuple)
     given = [sources] if one else list(sources)
     places = [targets] if one else _matching(targets, len(given), "targets")
@@ -123,15 +137,12 @@ def store(
         for array, target, region in zip(arrays, places, parts, strict=True):
             shape = tuple(int(n) for n in array.shape)
             extents = _chunks(chunks, len(shape))
-            sinks.append(open_sink(target, shape, array.dtype, extents, mode, resume, region))
+            sinks.append(opened(target, shape, array.dtype, extents, mode, resume, region))
     except BaseException:
         for sink in sinks:
             sink.abort()
         raise
-    with ExitStack() as stack:
-        wanted = settings().progress if progress is None else progress
-        report = stack.enter_context(progress_bar("store")) if wanted is True else wanted or None
-        execute.store([array._node for array in arrays], sinks, report)
+    return [array._node for array in arrays], sinks
 
 
 def _chunks(chunks: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | None:
@@ -164,6 +175,7 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
     ----------
     function : callable or weft.Array
         A function, compiled or not, of the arguments; a kernel; or lazy arrays themselves.
+        With `weft.store` and its arguments, how these would be stored: nothing is written.
     *arguments, **named
         As the function takes them; NumPy arrays are taken as lazy ones.
 
@@ -174,6 +186,8 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
     """
     from weft.plan.explain import Explanation
 
+    if function is store:
+        return Explanation(_plan_store(*arguments, **named))
     plan_call = getattr(function, "plan_call", None)
     if plan_call is not None:  # a kernel, which writes its arguments
         return Explanation(plan_call(*arguments, **named))
@@ -195,6 +209,17 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
             place=user_place(),
         )  # fmt: skip
     return Explanation(execute.plan_nodes(nodes))
+
+
+def _plan_store(
+    sources: Any, targets: Any, *, regions: Any = None, chunks: tuple[int, ...] | None = None,
+    mode: Mode = "x", resume: builtins.bool = False, progress: Any = None,
+) -> Plan:  # fmt: skip
+    """The plan that `store` of the same arguments would follow."""
+    from weft.io.nowhere import planned_sink
+
+    nodes, sinks = _opened(planned_sink, sources, targets, regions, chunks, mode, resume)
+    return execute.plan_nodes(nodes, sinks)
 
 
 def _nodes(results: Any) -> list[Node]:

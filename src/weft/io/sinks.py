@@ -66,7 +66,7 @@ def open_sink(
     if region is None:
         return _open_whole(target, shape, dtype, chunks, mode, resume, component)
     full = _existing_shape(target, component)
-    box = _region_box(region, full)
+    box = region_box(region, full)
     if tuple(side.stop - side.start for side in box) != shape:
         raise ShapeError(
             f"the region {region} of a target of shape {full}", f"one of shape {shape}"
@@ -164,7 +164,7 @@ def _existing_shape(target: Any, component: str | None) -> tuple[int, ...]:
     return tuple(int(extent) for extent in target.shape)
 
 
-def _region_box(region: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
+def region_box(region: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
     if not isinstance(region, tuple):
         region = (region,)
     if len(region) > len(shape):
