@@ -276,3 +276,19 @@ def test_errors_pickle() -> None:
     again = pickle.loads(pickle.dumps(caught.value))
     assert type(again) is type(caught.value)
     assert str(again) == str(caught.value)
+
+
+def test_lazy_results_are_written_into_numpys_arrays() -> None:
+    a = np.arange(4.0)
+    a += wf.asarray(a) * 2  # the lazy operand is computed before anything is written
+    np.testing.assert_array_equal(a, [0, 3, 6, 9])
+    out = np.zeros((2, 4), np.float32)
+    assert np.multiply(wf.ones((2, 4)), a, out=out) is out
+    np.testing.assert_array_equal(out, [a, a])
+    with pytest.raises(TypeError, match="Cannot cast"):
+        np.add(wf.ones(4), 1, out=np.zeros(4, np.int64))
+    with pytest.raises(ValueError, match="could not broadcast"):
+        np.add(wf.ones(4), 1, out=np.zeros(3))
+    lazy = wf.zeros(4)
+    with pytest.raises(TypeError, match="NotImplemented"):
+        np.add(a, 1, out=lazy)

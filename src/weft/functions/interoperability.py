@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,9 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
 
     name = function.__name__
     name = _RENAMED.get(name, name)
-    if options.get("out") is not None:
-        return NotImplemented
+    out = options.pop("out", None)
+    if out is not None:
+        return _written(out, lambda: ufunc(function, method, inputs, options))
     if method == "__call__" and not options:
         own = getattr(functions, name, None)
         if own is not None:
@@ -51,6 +53,14 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
         return getattr(functions, name)(spread, right)
     computed = map_leaves(_computed, (inputs, options))
     return getattr(function, method)(*computed[0], **computed[1])
+
+
+def _written(out: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """A result in the NumPy array that is to hold it, as of `array += lazy`."""
+    if len(out) != 1 or not isinstance(out[0], np.ndarray):
+        return NotImplemented
+    np.copyto(out[0], np.asarray(make()), casting="same_kind")
+    return out[0]
 
 
 def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
