@@ -41,7 +41,7 @@ def costs_of(results: Sequence[wf.Array], optimise: str = "") -> Costs:
         else:
             step = host_step(piece.let)
             known = derive(sizes, program.derived)
-            found = step.run([values[name] for name in step.params], known, None)
+            found = step.bind(known)([values[name] for name in step.params], None)
             values.update(zip(step.results, found, strict=True))
     return total
 

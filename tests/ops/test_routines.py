@@ -48,6 +48,52 @@ def test_matmul_refuses_what_does_not_fit() -> None:
         rule(((DType.F32, (2, 2, 3)), (DType.F32, (4, 3, 5))), {})
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128, np.int32])
+@pytest.mark.parametrize("part", ["all", "lower", "upper"])
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_update(dtype: Any, part: str, twice: bool, turned: bool) -> None:
+    generator = np.random.default_rng(5)
+    left, right, old = ((generator.random(shape) * 9).astype(dtype)
+                        for shape in ((5, 3), (3, 5), (5, 5)))  # fmt: skip
+    left, right = (left, np.asfortranarray(right)) if turned else (left, right)
+    twice = twice and part != "all"
+    inside = {"all": np.ones, "lower": np.tri, "upper": lambda s: np.tri(s).T}
+    mask = np.ones((5, 5)) if part == "all" else inside[part](5)
+    for given in ((left, right), (left, left.T)):
+        product = given[0] @ given[1]
+        product = product + product.T if twice else product
+        for factors in ((2, 3), (2,), (0, 3), (2, 0)):
+            scalars = [np.asarray(factor, dtype) for factor in factors]
+            value = factors[0] * product + (factors[1] * old if len(factors) > 1 else 0)
+            got = run("update", old, *given, *scalars, part=part, twice=twice)
+            np.testing.assert_allclose(got, np.where(mask, value, old), rtol=1e-5)
+
+
+def test_update_in_place_by_the_library() -> None:
+    """NumPy's wheels have a BLAS whose routines are found; a matrix by rows is done there."""
+    left, right, target = np.ones((4, 3)), np.ones((3, 4)), np.zeros((4, 6))[:, 1:5]
+    bind = routine("update").bind
+    assert bind is not None
+    one = np.asarray(1.0)
+    found = bind(target, left, right, one, one, out=(target,))
+    assert found is not None
+    assert found.bound.steps == (3, 4, 6)
+    assert bind(target, left, right[:, ::2], one, one, out=(target,)) is None
+    assert bind(target, left, right, one, one, part="lower", out=(target,)) is None
+    assert bind(target, left, left.T, one, one, part="lower", out=(target,)) is not None
+    assert bind(target.copy("F"), left, right, one, one, out=(target,)) is None
+
+
+def test_update_refuses_what_does_not_fit() -> None:
+    rule = routine("update").result_types
+    square, scalar = (DType.F64, (4, 4)), (DType.F64, ())
+    with pytest.raises(ShapeError, match="one type and shape"):
+        rule((square, (DType.F64, (3, 2)), (DType.F64, (2, 4)), scalar), {})
+    with pytest.raises(DTypeError, match="factors"):
+        rule((square, square, square, (DType.F32, ())), {})
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort_and_argsort(axis: int, descending: bool) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+import weft as wf
 from weft.fun.parse import parse
 from weft.plan.donations import donations, updated
 from weft.plan.seams import cut_at_calls
@@ -64,3 +69,37 @@ def test_a_loop_updates_what_it_begins_with() -> None:
     assert updated(program.body, result) == "a"
     made = parse(f"{HEAD} let k: f64[n, n] = broadcast 1.0 (n, n)\n in k}}")
     assert updated(made.body, made.body.results[0]) is None
+
+
+def test_what_holds_one_result_holds_no_other() -> None:
+    body = f"{UPDATE} let v: f64[n, n] = call matmul(b, b)\n"
+    assert of(f"{body} in v, u", a=1) == [{}, {"a": 0}]
+    assert of(f"{body} in v, u", a=0) == [{}, {}]
+    assert of(f"{UPDATE}{CALL}{AGAIN} in c, v", a=0) == [{}, {}, {"u": 0}]
+
+
+def test_an_argument_that_is_overwritten_and_a_changed_copy_of_it() -> None:
+    def both(a: Any, b: Any) -> Any:
+        changed = a.copy()
+        changed[0, 0] = 2.0
+        a[:] = b @ b
+        return changed
+
+    a, b = np.arange(36.0).reshape(6, 6), np.ones((6, 6))
+    expected = both(other := a.copy(), b)
+    np.testing.assert_array_equal(wf.kernel(both)(a, b), expected)
+    np.testing.assert_array_equal(a, other)
+
+
+def test_what_a_library_routine_updates() -> None:
+    call = " let u: f64[n, n] = call update(a, b, b, 1.0)\n"
+    assert of(f"{call} in u", a=0) == [{"a": 0}]
+    assert of(f"{call} in u") == [{}]
+    assert of(f"{call} in u", b=0) == [{}]
+    assert of(f"{call} in u, a", a=1) == [{}]  # `a` is to hold another result
+    itself = call.replace("b, b", "a, b")
+    assert of(f"{itself} in u", a=0) == [{}]
+    made = " let z: f64[n, n] = update b[0, 0] = 1.0\n" + call.replace("(a", "(z")
+    assert of(f"{made} in u") == [{}, {"z": 0}]
+    seen = " let t: f64[n, n] = permute a (1, 0)\n" + call.replace("b, b", "t, b")
+    assert of(f"{seen} in u", a=0)[-1] == {}

@@ -98,13 +98,13 @@ def contraction(kernel: fun.Kernel) -> Contraction | None:
     inside = {v.name for inner in reduce.body.statements for v in inner.pattern}
     if (walk.free_names(reduce.body) & bound) - inside - own - {reduce.space[0].index.name}:
         return None
-    fact = None if branch is None else _half_plane(kernel, branch, let in branch.then.statements)
+    fact = None if branch is None else half_plane(kernel, branch, let in branch.then.statements)
     if branch is not None and fact is None:
         return None
     return _parts(kernel, let, fact)
 
 
-def _half_plane(kernel: fun.Kernel, branch: fun.If, holds: bool) -> Size | None:
+def half_plane(kernel: fun.Kernel, branch: fun.If, holds: bool) -> Size | None:
     """What is >= 0 where a condition holds, or does not, moving by 1 with rows and columns."""
     row, column = (r.index.name for r in kernel.space[-2:])
     known = {r.index.name: Poly.var(r.index.name) for r in kernel.space}

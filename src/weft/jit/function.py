@@ -47,7 +47,7 @@ from weft.sizes import Fact
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_FEW = 4096  # exact shapes remembered for each function
+FEW = 4096  # exact shapes remembered for each function
 
 
 class Jitted:
@@ -194,7 +194,7 @@ class Jitted:
                 else:
                     scalars.append((place, source.number, params[place].type.dtype.numpy))
             ready = Ready(variant, sizes, tuple(scalars), tuple(arrays), template)
-            if len(self._exact) >= _FEW:
+            if len(self._exact) >= FEW:
                 self._exact.clear()
             self._exact[key] = ready
             return ready

@@ -9,9 +9,9 @@ from weft.launch.device import (
     host_threads,
     target,
 )
-from weft.launch.direct import Direct, direct
+from weft.launch.direct import Direct, DirectUpdate, direct, direct_update
 
 __all__ = [
-    "CPU", "INTERPRETER", "Computation", "Direct", "device_limit", "direct", "have_compiler",
-    "host_threads", "target",
+    "CPU", "INTERPRETER", "Computation", "Direct", "DirectUpdate", "device_limit", "direct",
+    "direct_update", "have_compiler", "host_threads", "target",
 ]  # fmt: skip

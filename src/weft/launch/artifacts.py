@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -159,11 +160,14 @@ class Artifacts:
 
         return choices(self.fused)
 
-    def finished(self, decided: Decided, contiguous: frozenset[str] | None) -> fun.Program:
+    def finished(
+        self, decided: Decided, contiguous: frozenset[str] | None,
+        fused: fun.Program | None = None,
+    ) -> fun.Program:  # fmt: skip
         """The optimised program, as decided."""
         from weft.compiler import finish
 
-        return finish(self.fused, self.choices, decided, contiguous)
+        return finish(fused or self.fused, self.choices, decided, contiguous)
 
     def streamed(self, decided: Decided) -> fun.Program:
         """The optimised program as the planner takes it."""
@@ -197,7 +201,12 @@ class Artifacts:
         donated: Mapping[str, int],
     ) -> Artifact:  # fmt: skip
         contiguous = frozenset(p.name for p in self.program.params if p.name not in layouts)
-        program = self.finished(decided, contiguous)
+        fused = self.fused
+        if dialect == "c" and "no-blas" not in optimise.split():
+            from weft.passes.updates import updates
+
+            fused = updates(fused, donated)
+        program = self.finished(decided, contiguous, fused)
         pieces = cut_at_calls(program)
         over: Sequence[Mapping[str, int]] = [{}] * len(pieces)
         if donated:
@@ -228,6 +237,8 @@ def _compiled(
     piece: Piece, layouts: Mapping[str, Layout], optimise: str, dialect: Dialect,
     donated: Mapping[str, int],
 ) -> ArtifactPiece:  # fmt: skip
+    if isinstance(piece, CallPiece):
+        return replace(piece, over=next(iter(donated), None))
     if not isinstance(piece, CompiledPiece):
         return piece
     from weft.compiler import compile_segment

@@ -121,7 +121,7 @@ class Computation:
         if where != CPU:
             find(where, current)  # under its limit
         try:
-            donated = self._donated(inputs, out) if where == CPU else {}
+            donated = self.donated(inputs, out) if where == CPU else {}
             ready, inputs = self.ready(sizes, inputs, threads, current.optimise, where, donated)
         except _NoCodeError:
             return _given(self.interpret(sizes, inputs), out)
@@ -137,8 +137,7 @@ class Computation:
             if ready.plain:
                 return values
             return self._results(ready, values, held)
-        read = [array for array, yes in zip(inputs, self.is_read, strict=True) if yes]
-        targets = _targets(ready, read, out)
+        targets = self.targets(ready, inputs, out)
         values = steps.call(held, host_pool(), threads, targets or None)
         return _given(self._results(ready, values, held), out)
 
@@ -176,7 +175,7 @@ class Computation:
             )
         return found, inputs
 
-    def _donated(
+    def donated(
         self, inputs: Sequence[NDArray], out: Sequence[NDArray | None] | None
     ) -> dict[str, int]:
         """Parameters that may be overwritten: the results that replace them go there too."""
@@ -189,6 +188,24 @@ class Computation:
             for name, number in self.replaced.items()
             if out[number] is held[name] and (copied or _is_orderly(held[name]))
         }
+
+    def targets(
+        self, ready: Ready, inputs: Sequence[NDArray], out: Sequence[NDArray | None]
+    ) -> dict[str, NDArray]:
+        """Results that can be written straight to the caller's arrays, apart from what is read."""
+        read = [array for array, yes in zip(inputs, self.is_read, strict=True) if yes]
+        targets: dict[str, NDArray] = {}
+        for name, given in zip(ready.artifact.results, out, strict=True):
+            if (
+                given is not None
+                and isinstance(name, str)
+                and name not in ready.artifact.roots
+                and name not in targets
+                and given.flags.carray
+                and not any(np.may_share_memory(given, array) for array in read)
+            ):
+                targets[name] = given
+        return targets
 
     def every_artifact(self) -> Iterator[Artifact]:
         """The program compiled to C for all that a launch may decide, as far as that is few.
@@ -328,23 +345,6 @@ def _copied(value: NDArray) -> NDArray:
     return copy
 
 
-def _targets(
-    ready: Ready, inputs: Sequence[NDArray], out: Sequence[NDArray | None]
-) -> dict[str, NDArray]:
-    """Results that can be written straight to the caller's arrays, apart from what is read."""
-    targets: dict[str, NDArray] = {}
-    for name, given in zip(ready.artifact.results, out, strict=True):
-        if (
-            given is not None
-            and isinstance(name, str)
-            and name not in ready.artifact.roots
-            and name not in targets
-            and given.flags.carray
-            and not any(np.may_share_memory(given, array) for array in inputs)
-        ):
-            targets[name] = given
-    return targets
-
 
 def _segment_step(piece: SegmentPiece, where: str) -> SegmentStep:
     loaded = cache(lambda: load(piece.segment, where, settings()))
@@ -361,7 +361,11 @@ def _step(piece: ArtifactPiece, where: str) -> Step:
                 return step
             version = SegmentPiece(segment.better.segment, params, results)
             return replace(step, better=cache(lambda: _segment_step(version, where)))
-        case CallPiece(let) | ViewPiece(let):
+        case CallPiece(let, over):
+            from weft.launch.host import host_step
+
+            return host_step(let, over)
+        case ViewPiece(let):
             from weft.launch.host import host_step
 
             return host_step(let)

@@ -1,4 +1,4 @@
-"""A repeated call that is one compiled segment, by the shortest way.
+"""Repeated calls by the shortest way: of one compiled segment, and of what writes arguments.
 
 Data that streamed through the caches has left little of the interpreter's own in them: the
 next call then pays some ten microseconds for each function that it goes through, which a call
@@ -7,15 +7,21 @@ of a few milliseconds on all cores feels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from weft.config import Settings, settings
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, have_compiler, host_threads
+from weft.launch.host import LibraryCall
+from weft.ops.blas import Bound
 from weft.records import dataclass
-from weft.runtime.incore import Launch, run_launch
+from weft.runtime.address import address_of
+from weft.runtime.incore import HostCall, InCore, Launch, run_launch
 from weft.runtime.memory import host_pool
+from weft.runtime.watch import is_mapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +72,182 @@ def direct(
         return None
     places = tuple(computation.names.index(name) for name in launch.step.params)
     return Direct(current, threads, launch, places)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectUpdate:
+    """What a call that writes arrays has found out for others of the same shapes and dtypes.
+
+    Attributes
+    ----------
+    settings : Settings
+    threads : int
+    written : tuple of int
+        Which inputs results replace, in the order of the results.
+    run : callable
+        (inputs, their addresses) -> whether that could be done.
+    """
+
+    settings: Settings
+    threads: int
+    written: tuple[int, ...]
+    run: Callable[[Sequence[Any], Sequence[int]], bool]
+
+    def call(self, inputs: Sequence[Any]) -> bool:
+        """Whether the call could be done so: not where settings are others, or arrays overlap."""
+        current = settings()
+        if current is not self.settings and current != self.settings:
+            return False
+        if host_threads(current) != self.threads:
+            return False
+        addresses = _apart(inputs, self.written)
+        return addresses is not None and self.run(inputs, addresses)
+
+
+def _apart(inputs: Sequence[Any], written: Sequence[int]) -> list[int] | None:
+    """The addresses of arrays; None where one is not row-major and writable, or some overlap.
+
+    Those that are written must overlap no others.
+    """
+    begins = []
+    for array in inputs:
+        if not array.flags.carray:
+            return None
+        begins.append(address_of(array))
+    for number in written:
+        begin = begins[number]
+        end = begin + inputs[number].nbytes
+        for other, start in enumerate(begins):
+            if start < end and begin < start + inputs[other].nbytes and other != number:
+                return None
+    return begins
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps whose results replace inputs.
+
+    Attributes
+    ----------
+    steps : InCore
+    names : tuple of str
+        Of the inputs.
+    written : tuple of int
+    targets : tuple of (str, int)
+        Results that are written to the inputs that they replace.
+    """
+
+    steps: InCore
+    names: tuple[str, ...]
+    written: tuple[int, ...]
+    targets: tuple[tuple[str, int], ...]
+
+    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> bool:
+        held = dict(zip(self.names, inputs, strict=True))
+        targets = {name: inputs[number] for name, number in self.targets}
+        values = self.steps.call(held, host_pool(), int(self.steps.values["threads"]), targets)
+        for number, value in zip(self.written, values, strict=True):
+            if value is not inputs[number]:
+                np.copyto(inputs[number], value, casting="no")
+        return True
+
+    def product(self, inputs: Sequence[Any]) -> _Product | None:
+        """The steps as one call of BLAS on views of the inputs, where they are that."""
+        held = dict(zip(self.names, inputs, strict=True))
+        targets = {name: inputs[number] for name, number in self.targets}
+        *views, last = self.steps.steps
+        if not isinstance(last, HostCall) or not isinstance(last.run, LibraryCall):
+            return None
+        if last.run.routine.bind is None or len(self.written) != 1:
+            return None
+        for view in views:
+            if not isinstance(view, HostCall) or isinstance(view.run, LibraryCall):
+                return None
+            (held[view.step.results[0]],) = view.run([held[n] for n in view.step.params], None)
+        arguments, out = last.run.arguments([held[name] for name in last.step.params], targets)
+        if out[0] is not inputs[self.written[0]]:
+            return None
+        found = last.run.routine.bind(*arguments, out=out, **last.run.options)
+        if found is None:
+            return None
+        factors = [_within(array, inputs) for array in found.factors]
+        scalars = [
+            (None, value)
+            if not isinstance(value, np.ndarray)
+            else next(((n, None) for n, array in enumerate(inputs) if array is value), None)
+            or (None, value.item())
+            for value in (found.alpha, found.beta)
+        ]
+        known = tuple(place for place in factors if place is not None)
+        if len(known) < len(factors):
+            return None
+        return _Product(found.bound, scalars[0], known, scalars[1], self.written[0])
+
+
+def _within(array: Any, inputs: Sequence[Any]) -> tuple[int, int] | None:
+    """Of which input an array is a view, and how many bytes behind its first element it begins."""
+    address = address_of(array)
+    for number, whole in enumerate(inputs):
+        first = address_of(whole)
+        if first <= address < first + whole.nbytes:
+            return number, address - first
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """One call of BLAS on views of inputs.
+
+    Attributes
+    ----------
+    bound : Bound
+    alpha, beta : (int or None, float or None)
+        Which input a factor is, or its value.
+    factors : tuple of (int, int)
+        The inputs of which they are views, and at how many bytes they begin.
+    target : int
+    """
+
+    bound: Bound
+    alpha: tuple[int | None, float | None]
+    factors: tuple[tuple[int, int], ...]
+    beta: tuple[int | None, float | None]
+    target: int
+
+    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> bool:
+        for array in inputs:
+            if array.base is not None and is_mapped(array):
+                return False
+        (scale, alpha), (kept, beta) = self.alpha, self.beta
+        if scale is not None:
+            alpha = inputs[scale].item()
+        if kept is not None:
+            beta = inputs[kept].item()
+        assert alpha is not None
+        factors = [addresses[number] + offset for number, offset in self.factors]
+        return self.bound.call(alpha, factors, beta, addresses[self.target])
+
+
+def direct_update(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    written: Sequence[int],
+) -> DirectUpdate | None:  # fmt: skip
+    """For a call that has run; None where others cannot be done the short way.
+
+    `written` are the inputs that results replace, in the order of the results.
+    """
+    current = settings()
+    if current.devices != (CPU,) or not have_compiler() or _apart(inputs, written) is None:
+        return None
+    if not all(array.dtype.isnative for array in inputs):
+        return None
+    threads = host_threads(current)
+    out = [inputs[number] for number in written]
+    donated = computation.donated(inputs, out)
+    ready, _ = computation.ready(sizes, inputs, threads, current.optimise, CPU, donated)
+    if not ready.plain or ready.steps.peak_bytes > current.limit:
+        return None
+    numbers = dict(zip(ready.steps.results, written, strict=True))
+    targets = tuple((name, numbers[name]) for name in computation.targets(ready, inputs, out))
+    steps = _Steps(ready.steps, computation.names, tuple(written), targets)
+    return DirectUpdate(current, threads, tuple(written), (steps.product(inputs) or steps).run)

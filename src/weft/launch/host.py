@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.access import span_slice
 from weft.ops import routines
-from weft.runtime.incore import HostStep
+from weft.runtime.incore import HostRun, HostStep
 from weft.runtime.memory import host_pool
 from weft.runtime.watch import watched
 from weft.sizes import Size
@@ -23,58 +23,97 @@ NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
 
 
-def host_step(let: fun.Let) -> HostStep:
-    """A library call, or a view, as NumPy does it."""
+def host_step(let: fun.Let, over: str | None = None) -> HostStep:
+    """A library call, or a view, as NumPy does it; `over`: what the result takes the memory of."""
     names = tuple(sorted(walk.used_names(let.expr)))
     expr = let.expr
     variables = {a.name: a for a in walk.operands(expr)[0] if isinstance(a, fun.Var)}
-    params = tuple(variables[name] for name in names if name in variables)
-
+    params = tuple(name for name in names if name in variables)
+    results = tuple(var.name for var in let.pattern)
+    if isinstance(expr, fun.Call):
+        return HostStep(
+            params, results, lambda sizes: LibraryCall(let, params, over, sizes),
+            lambda sizes: _allocated(let, sizes), over,
+        )  # fmt: skip
     constant = None
     if isinstance(expr, fun.Broadcast) and isinstance(expr.array, fun.Const):
         constant = np.asarray(expr.array.value, expr.array.dtype.numpy)
 
-    def allocated(sizes: Mapping[str, int]) -> int:
-        if not isinstance(expr, fun.Call):
-            return 0
-        return sum(
-            math.prod(extent.evaluate(sizes) for extent in walk.type_sizes(var.type))
-            * var.type.dtype.itemsize
-            for var in let.pattern
-        )
+    def bind(sizes: Mapping[str, int]) -> HostRun:
+        turn = _turn(expr, sizes)
+        return lambda values, given: (turn(values[0] if values else constant),)
 
-    def run(
-        values: Sequence[Value], sizes: Mapping[str, int], given: Mapping[str, NDArray] | None
-    ) -> Sequence[Value]:
-        if not isinstance(expr, fun.Call):
-            return (view(expr, values[0] if values else constant, sizes),)
-        held = dict(zip((param.name for param in params), values, strict=True))
-        arguments = [
-            held[atom.name]
+    return HostStep(params, results, bind, lambda sizes: 0)
+
+
+def _allocated(let: fun.Let, sizes: Mapping[str, int]) -> int:
+    return sum(math.prod(_shape(var, sizes)) * var.type.dtype.itemsize for var in let.pattern)
+
+
+def _shape(var: fun.Var, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(extent.evaluate(sizes) for extent in walk.type_sizes(var.type))
+
+
+class LibraryCall:
+    """A library call for some sizes.
+
+    Parameters
+    ----------
+    let : fun.Let
+    params : tuple of str
+        What it is called with.
+    over : str or None
+        What the result takes the memory of.
+    sizes : mapping of str to int
+    """
+
+    def __init__(
+        self, let: fun.Let, params: tuple[str, ...], over: str | None, sizes: Mapping[str, int]
+    ) -> None:
+        call = let.expr
+        assert isinstance(call, fun.Call)
+        self.routine = routines.routine(call.routine)
+        self.options: dict[str, Any] = dict(call.options)
+        self._place = let.place
+        self._places = [
+            params.index(atom.name)
             if isinstance(atom, fun.Var)
             else np.asarray(atom.value, atom.dtype.numpy)
-            for atom in expr.arguments
+            for atom in call.arguments
         ]
-        out = tuple(
-            given[var.name]
-            if given and var.name in given
-            else host_pool().empty(
-                tuple(extent.evaluate(sizes) for extent in walk.type_sizes(var.type)),
-                var.type.dtype.numpy,
-            )
-            for var in let.pattern
-        )
-        routine, options = routines.routine(expr.routine), dict(expr.options)
-        with watched(arguments):
-            return routine.run(*arguments, out=out, place=let.place, **options)
+        self._kinds = [(var.name, _shape(var, sizes), var.type.dtype.numpy) for var in let.pattern]
+        self._over = None if over is None else params.index(over)
 
-    return HostStep(
-        tuple(param.name for param in params), tuple(v.name for v in let.pattern), run, allocated
-    )
+    def arguments(
+        self, values: Sequence[Value], given: Mapping[str, NDArray] | None
+    ) -> tuple[list[NDArray], tuple[NDArray, ...]]:
+        """What the routine takes, and where it writes to."""
+        arguments = [values[place] if isinstance(place, int) else place for place in self._places]
+        out = tuple(
+            given[name]
+            if given and name in given
+            else host_pool().empty(shape, dtype)
+            if self._over is None
+            else values[self._over]
+            for name, shape, dtype in self._kinds
+        )
+        return arguments, out
+
+    def __call__(
+        self, values: Sequence[Value], given: Mapping[str, NDArray] | None
+    ) -> Sequence[Value]:
+        arguments, out = self.arguments(values, given)
+        with watched(arguments):
+            return self.routine.run(*arguments, out=out, place=self._place, **self.options)
 
 
 def view(expr: fun.Expr, value: Value, sizes: Mapping[str, int]) -> Value:
     """A layout change of an array in memory: a view where NumPy has one."""
+    return _turn(expr, sizes)(value)
+
+
+def _turn(expr: fun.Expr, sizes: Mapping[str, int]) -> Callable[[Value], Value]:
+    """A layout change for these sizes."""
 
     def number(size: Size) -> int:
         return size.evaluate(sizes)
@@ -87,17 +126,19 @@ def view(expr: fun.Expr, value: Value, sizes: Mapping[str, int]) -> Value:
                 else number(dim)
                 for dim in dims
             )
-            return value[index]
+            return lambda value: value[index]
         case fun.Permute(_, axes):
-            return value.transpose(axes)
+            return lambda value: value.transpose(axes)
         case fun.Reshape(_, shape):
-            return value.reshape(tuple(map(number, shape)))
+            extents = tuple(map(number, shape))
+            return lambda value: value.reshape(extents)
         case fun.Broadcast(_, shape):
-            return np.broadcast_to(value, tuple(map(number, shape)))
+            wide = tuple(map(number, shape))
+            return lambda value: np.broadcast_to(value, wide)
         case fun.LmadSlice(_, offset, dims):
             places: NDArray = np.asarray(number(offset))
             for extent, stride in dims:
                 places = places[..., None] + number(stride) * np.arange(number(extent))
-            return value[places]
+            return lambda value: value[places]
         case _:
             raise InternalError(f"{type(expr).__name__} is not a layout change")

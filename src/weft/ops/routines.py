@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import DTypeError, InternalError, LinearAlgebraError, Place, ShapeError
+from weft.ops import blas
 from weft.ops.dtypes import DType, from_numpy
 from weft.ops.factorisations import FACTORISATIONS
 from weft.records import dataclass
@@ -22,6 +23,26 @@ ArrayType: TypeAlias = tuple[DType, tuple[Any, ...]]
 
 Options: TypeAlias = Mapping[str, Any]
 NDArray: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A call of BLAS for arrays that lie in some way.
+
+    Attributes
+    ----------
+    bound : Bound
+    alpha, beta : ndarray, float or None
+        What the product and the target are scaled by: an argument, a number, or nothing.
+    factors : tuple of ndarray
+    target : ndarray
+    """
+
+    bound: blas.Bound
+    alpha: NDArray | float
+    factors: tuple[NDArray, ...]
+    beta: NDArray | None
+    target: NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +57,19 @@ class Routine:
         (*arrays, out, **options) writes each result into the array of `out`.
     defaults : Mapping
         The options that it takes, with their defaults.
+    updates : bool
+        The result is an update of the first argument, and may be given its memory.
+    bind : callable or None
+        (*arrays, out, **options) -> what of BLAS does it for arrays that lie so, and the
+        arrays, scalars among them, that it takes (`weft.ops.blas.Bound.call`); or None.
     """
 
     name: str
     rule: Callable[[tuple[ArrayType, ...], Options], tuple[ArrayType, ...]]
     execute: Callable[..., None]
     defaults: Options
+    updates: bool = False
+    bind: Callable[..., Product | None] | None = None
 
     def result_types(
         self, arguments: tuple[ArrayType, ...], options: Options
@@ -119,6 +147,85 @@ def _matmul(left: NDArray, right: NDArray, *, out: tuple[NDArray, ...]) -> None:
         np.matmul(left, right, out=out[0])
 
 
+def _bind_matmul(left: NDArray, right: NDArray, *, out: tuple[NDArray, ...]) -> Product | None:
+    (target,) = out
+    # What NumPy calls gemv or syrk for is left to it.
+    if not left.ndim == right.ndim == 2 or min(*target.shape, left.shape[1]) < 2:
+        return None
+    if np.may_share_memory(left, right):
+        return None
+    found = blas.bound(target, left, right, "all", False)
+    return None if found is None else Product(found, 1.0, (left, right), None, target)
+
+
+def _bind_update(
+    old: NDArray,
+    left: NDArray,
+    right: NDArray,
+    alpha: NDArray,
+    beta: NDArray | None = None,
+    *,
+    part: str = "all",
+    twice: bool = False,
+    out: tuple[NDArray, ...],
+) -> Product | None:
+    (target,) = out
+    found = blas.bound(target, left, right, part, twice) if target is old else None
+    return None if found is None else Product(found, alpha, (left, right), beta, target)
+
+
+def _update_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    old, left, right, *scalars = arguments
+    ((dtype, shape),) = _matmul_rule((left, right), options)
+    if len(shape) != 2 or old != (dtype, shape):
+        raise ShapeError(
+            f"an update of {old[0].numpy} {_text(old[1])} by a product of {dtype.numpy} "
+            f"{_text(shape)}", "one type and shape, of two dimensions",
+        )  # fmt: skip
+    if any(scalar != (dtype, ()) for scalar in scalars) or len(scalars) not in (1, 2):
+        raise DTypeError("factors of an update that are not one or two scalars of its dtype", "")
+    return (old,)
+
+
+def _update(
+    old: NDArray,
+    left: NDArray,
+    right: NDArray,
+    alpha: NDArray,
+    beta: NDArray | None = None,
+    *,
+    part: str,
+    twice: bool,
+    out: tuple[NDArray, ...],
+) -> None:
+    """In a part of the matrix, alpha * (left @ right) + beta * old; elsewhere old.
+
+    Without beta the part is overwritten. `twice`: the product and its transpose.
+    """
+    (target,) = out
+    if target is not old:
+        target[...] = old
+    factors = alpha.item(), None if beta is None else beta.item()
+    if blas.update(target, left, right, *factors, part, twice):
+        return
+    with np.errstate(invalid="ignore", over="ignore"):
+        _update_part(target, left @ right, alpha, beta, part, twice)
+
+
+def _update_part(
+    target: NDArray, product: NDArray, alpha: NDArray, beta: NDArray | None, part: str,
+    twice: bool,
+) -> None:  # fmt: skip
+    value = alpha * (product + product.T if twice else product)
+    if beta is not None:
+        value += beta * target
+    if part != "all":
+        whole = np.ones(value.shape, bool)
+        np.copyto(target, value, where=np.tril(whole) if part == "lower" else np.triu(whole))
+    else:
+        target[...] = value
+
+
 def _sort_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
     ((dtype, shape),) = arguments
     _check_axis(options["axis"], len(shape))
@@ -182,7 +289,10 @@ _SORTING = {"axis": -1, "descending": False, "stable": True}
 ROUTINES: dict[str, Routine] = {
     routine.name: routine
     for routine in (
-        Routine("matmul", _matmul_rule, _matmul, {}),
+        Routine("matmul", _matmul_rule, _matmul, {}, bind=_bind_matmul),
+        Routine(
+            "update", _update_rule, _update, {"part": "all", "twice": False}, True, _bind_update
+        ),
         Routine("sort", _sort_rule, _sort, _SORTING),
         Routine("argsort", _argsort_rule, _argsort, _SORTING),
         Routine("searchsorted", _search_rule, _search, {"side": "left"}),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.ops.routines import routine
 from weft.plan.seams import CallPiece, CompiledPiece, Piece, ViewPiece
 
 
@@ -30,23 +31,31 @@ def donations(
         Those that do not lie row-major: what goes there is taken by no other piece.
     """
     seen = {name for piece in pieces if isinstance(piece, ViewPiece) for name in _uses(piece)}
-    needed = seen | {atom.name for atom in program.body.results if isinstance(atom, fun.Var)}
+    results = {atom.name for atom in program.body.results if isinstance(atom, fun.Var)}
     wanted = {
         result.name: name
         for name, number in donated.items()
         if isinstance(result := program.body.results[number], fun.Var)
     }
     made = {name for piece in pieces for name in _makes(piece)}
-    free = (made | donated.keys()) - needed
+    free = (made | donated.keys()) - seen - results
     taken: set[str] = set()
+    ends = {name: name for name in results}  # the result that comes to lie where a value does
     found: list[dict[str, int]] = []
     for piece in reversed(pieces):
         own: dict[str, int] = {}
         if isinstance(piece, CompiledPiece):
             own = _of_piece(piece, free, wanted)
-            for name in own.keys() & set(windows):
-                if piece.results[own[name]] in taken:
-                    del own[name]
+        elif isinstance(piece, CallPiece) and (over := _overwritten(piece)) in free:
+            own = {over: 0}
+        for name, number in list(own.items()):
+            made_there = _makes(piece)[number]
+            end = ends.get(made_there)
+            is_others = name in donated and end is not None and wanted.get(end) != name
+            if is_others or (name in windows and made_there in taken):
+                del own[name]
+            elif end is not None:
+                ends[name] = end
         found.append(own)
         free -= _uses(piece)
         taken |= _uses(piece)
@@ -67,6 +76,16 @@ def _of_piece(
                 found[name] = number
                 break
     return found
+
+
+def _overwritten(piece: CallPiece) -> str:
+    """What a library routine can update in place; empty for none."""
+    call = piece.let.expr
+    assert isinstance(call, fun.Call)
+    if not routine(call.routine).updates:
+        return ""
+    first, *others = call.arguments
+    return first.name if isinstance(first, fun.Var) and first not in others else ""
 
 
 def updated(body: fun.Body, result: fun.Var) -> str | None:

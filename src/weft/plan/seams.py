@@ -20,9 +20,10 @@ class CompiledPiece:
 
 @dataclass(frozen=True, slots=True)
 class CallPiece:
-    """One library call on the host."""
+    """One library call on the host; `over` is the array whose memory its result takes, if any."""
 
     let: fun.Let
+    over: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

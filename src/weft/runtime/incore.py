@@ -46,24 +46,25 @@ class SegmentStep:
     better: Callable[[], SegmentStep] | None = None
 
 
+HostRun: TypeAlias = Callable[[Sequence[Value], Mapping[str, NDArray] | None], Sequence[Value]]
+"""(values, out) -> results; `out` are arrays that results may be written to, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """A library call or a view: `run(values, sizes, out)` gives the named results.
+    """A library call or a view: `bind(sizes)` gives what makes the named results.
 
-    `out` are arrays that a call may write its results to, by name; `bytes(sizes)` is what it
-    allocates.
+    `bytes(sizes)` is what it allocates, unless its result takes the memory of `over`.
     """
 
     params: tuple[str, ...]
     results: tuple[str, ...]
-    run: Callable[
-        [Sequence[Value], Mapping[str, int], Mapping[str, NDArray] | None], Sequence[Value]
-    ]
+    bind: Callable[[Mapping[str, int]], HostRun]
     bytes: Callable[[Mapping[str, int]], int]
+    over: str | None = None
 
 
 Step: TypeAlias = SegmentStep | HostStep
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,14 @@ class Launch:
     integers: tuple[int, ...]
     results: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     workspace: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """A `HostStep` for one set of sizes."""
+
+    step: HostStep
+    run: HostRun
 
 
 def layout_of(array: NDArray) -> Layout | None:
@@ -191,8 +200,10 @@ class InCore:
     ) -> None:
         self.values = values
         self.results = tuple(results)
-        self.steps: tuple[Launch | HostStep, ...] = tuple(
-            prepare_launch(step, values) if isinstance(step, SegmentStep) else step
+        self.steps: tuple[Launch | HostCall, ...] = tuple(
+            prepare_launch(step, values)
+            if isinstance(step, SegmentStep)
+            else HostCall(step, step.bind(values))
             for step in steps
         )
         self.dead_after = self._last_uses()
@@ -209,8 +220,8 @@ class InCore:
         """For each step, the values that nothing after it needs."""
         needed = set(self.results)
         dead: list[tuple[str, ...]] = []
-        for step in reversed(self.steps):
-            names = step.step if isinstance(step, Launch) else step
+        for launch in reversed(self.steps):
+            names = launch.step
             dead.append(tuple({*names.params, *names.results} - needed))
             needed.update(names.params)
         dead.reverse()
@@ -220,17 +231,19 @@ class InCore:
         """Bytes allocated at most: results of steps until their last use, and workspace."""
         held: dict[str, int] = {}
         peak = 0
-        for step, dead in zip(self.steps, self.dead_after, strict=True):
-            if isinstance(step, Launch):
-                names = step.step.results
-                for name, (shape, dtype) in zip(names, step.results, strict=True):
+        for launch, dead in zip(self.steps, self.dead_after, strict=True):
+            step, names, workspace = launch.step, launch.step.results, 0
+            if isinstance(launch, Launch):
+                for name, (shape, dtype) in zip(names, launch.results, strict=True):
                     held[name] = math.prod(shape) * dtype.itemsize
-                for result, param in step.step.segment.donated:
-                    held[names[result]] = held.pop(step.step.params[param], 0)
-                peak = max(peak, sum(held.values()) + step.workspace)
+                for result, param in launch.step.segment.donated:
+                    held[names[result]] = held.pop(step.params[param], 0)
+                workspace = launch.workspace
+            elif launch.step.over is not None:
+                held[names[0]] = held.pop(launch.step.over, 0)
             else:
-                held[step.results[0]] = step.bytes(self.values)
-                peak = max(peak, sum(held.values()))
+                held[names[0]] = launch.step.bytes(self.values)
+            peak = max(peak, sum(held.values()) + workspace)
             for name in dead:
                 held.pop(name, None)
         return peak
@@ -259,17 +272,15 @@ class InCore:
             names = self.single.step.params
             return run_launch(self.single, [inputs[name] for name in names], pool, threads)
         held: dict[str, Value] = dict(inputs)
-        for step, dead in zip(self.steps, self.dead_after, strict=True):
+        for launch, dead in zip(self.steps, self.dead_after, strict=True):
             results: Sequence[Value]
-            if isinstance(step, Launch):
-                made = step.step.results
-                results = run_launch(
-                    step, [held[name] for name in step.step.params], pool, threads,
-                    [out.get(name) for name in made] if out else None,
-                )  # fmt: skip
+            made = launch.step.results
+            values = [held[name] for name in launch.step.params]
+            if isinstance(launch, Launch):
+                places = [out.get(name) for name in made] if out else None
+                results = run_launch(launch, values, pool, threads, places)
             else:
-                made = step.results
-                results = step.run([held[name] for name in step.params], self.values, out)
+                results = launch.run(values, out)
             held.update(zip(made, results, strict=True))
             for name in dead:
                 held.pop(name, None)

@@ -54,6 +54,11 @@ def _watched(spans: list[tuple[int, int]]) -> Iterator[None]:
         )
 
 
+def is_mapped(array: Any) -> bool:
+    """Whether an array lies in a mapped file."""
+    return _mapped_span(array) is not None
+
+
 def _mapped_span(array: Any) -> tuple[int, int] | None:
     """The addresses that an array reads of a mapped file; None where it is memory."""
     base = getattr(array, "base", None)

@@ -1,0 +1,169 @@
+"""Updates of matrices by products, by the BLAS that NumPy has loaded.
+
+NumPy's own functions give products as new arrays. The library's routines add them to what is
+there, scaled, and to one triangle alone (Dongarra and others, "A Set of Level 3 Basic Linear
+Algebra Subprograms", 1990: gemm, syrk, syr2k).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.records import dataclass
+
+NDArray = npt.NDArray[Any]
+
+ROW_MAJOR = 101
+UPPER, LOWER = 121, 122
+PLAIN, TRANSPOSED = 111, 112
+
+_LETTERS = {"f": "s", "d": "d"}  # NumPy's for a dtype, and BLAS's
+_SCALARS = {"s": ctypes.c_float, "d": ctypes.c_double}
+_NAMES = ("scipy_cblas_{}64_", "cblas_{}64_", "scipy_cblas_{}", "cblas_{}")
+_MOST = 2**31  # extents from here on need a library of 64-bit integers
+
+
+@functools.cache
+def _routine(letter: str, name: str) -> tuple[Callable[..., None], bool] | None:
+    """A routine, and whether it takes 64-bit integers; None where NumPy's library has none."""
+    if sys.maxsize < 2**32 or sys.byteorder != "little" or sys.platform == "darwin":
+        return None
+    try:
+        core: Any = np._core  # type: ignore[attr-defined]
+        library = ctypes.CDLL(core._multiarray_umath.__file__)
+    except (AttributeError, OSError):
+        return None
+    for spelling in _NAMES:
+        function = getattr(library, spelling.format(letter + name), None)
+        if function is not None:
+            # A register's or a stack place's low half is what a 32-bit integer is read from.
+            function.argtypes, function.restype = _signature(name, _SCALARS[letter]), None
+            return function, "64" in spelling
+    return None
+
+
+def _signature(name: str, scalar: Any) -> list[Any]:
+    flag, size, matrix = ctypes.c_int, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int64)
+    second = () if name == "syrk" else matrix
+    sizes = [size] * (3 if name == "gemm" else 2)
+    return [flag, flag, flag, *sizes, scalar, *matrix, *second, scalar, *matrix]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A routine for matrices of some shapes that lie in some way: addresses are what is left.
+
+    Attributes
+    ----------
+    function : callable
+    flags : tuple of int
+        All that comes before the first number.
+    steps : tuple of int
+        How far rows or columns are apart: of the factors, and of the target.
+    """
+
+    function: Callable[..., None]
+    flags: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def call(self, alpha: float, factors: Sequence[int], beta: float | None, target: int) -> bool:
+        """Add alpha * product to beta * target; False where nothing was done.
+
+        That is where a factor is 0, which the library takes for what makes zeros even of NaN.
+        With a beta of None the target is not read.
+        """
+        if alpha == 0 or beta == 0:
+            return False
+        *given, last = self.steps
+        pairs = [value for pair in zip(factors, given, strict=False) for value in pair]
+        self.function(*self.flags, alpha, *pairs, 0.0 if beta is None else beta, target, last)
+        return True
+
+
+def bound(
+    target: NDArray, left: NDArray, right: NDArray, part: str, twice: bool
+) -> Bound | None:
+    """The routine that adds left @ right to a part of a matrix; None where there is none.
+
+    Parameters
+    ----------
+    target : ndarray
+        It shares no memory with the factors.
+    left, right : ndarray
+        Matrices of `target`'s dtype.
+    part : {"all", "lower", "upper"}
+        What is written; the triangles have the diagonal, and are of squares.
+    twice : bool
+        Of a triangle: what is added is the product and its transpose.
+    """
+    lie = [_lie(array) for array in (target, left, right if part == "all" else right.T)]
+    found = [place for place in lie if place is not None]
+    letter = _LETTERS.get(target.dtype.char)
+    if len(found) < 3 or found[0][0] != PLAIN or letter is None or not target.size:
+        return None
+    flags = tuple(flag for flag, _ in found[1:])
+    if part == "all":
+        name, sizes = "gemm", (*target.shape, left.shape[1])
+    else:
+        name, sizes = "syr2k" if twice else "syrk", left.shape
+        if flags[0] != flags[1] or not (twice or _mirrored(left, right)):
+            return None
+        flags = (UPPER if part == "upper" else LOWER, flags[0])
+    routine = _routine(letter, name)
+    if routine is None or not (routine[1] or max(*target.shape, *left.shape) < _MOST):
+        return None
+    first, second, last = found[1][1], found[2][1], found[0][1]
+    steps = (first, last) if name == "syrk" else (first, second, last)
+    return Bound(routine[0], (ROW_MAJOR, *flags, *sizes), steps)
+
+
+def update(
+    target: NDArray, left: NDArray, right: NDArray, alpha: float, beta: float | None, part: str,
+    twice: bool,
+) -> bool:  # fmt: skip
+    """As `bound`, at once, with copies of what lies otherwise; False where it cannot be."""
+    lie = _lie(target)
+    if lie is None or lie[0] != PLAIN:
+        rows = np.ascontiguousarray(target)
+        done = update(rows, left, right, alpha, beta, part, twice)
+        if done:
+            target[...] = rows
+        return done
+    found = bound(target, left, right, part, twice)
+    if found is None and (part == "all" or twice):
+        left, right = np.ascontiguousarray(left), np.ascontiguousarray(right.T).T
+        if part == "all":
+            right = np.ascontiguousarray(right)
+        found = bound(target, left, right, part, twice)
+    return found is not None and found.call(
+        alpha, (left.ctypes.data, right.ctypes.data), beta, target.ctypes.data
+    )
+
+
+def _lie(array: NDArray) -> tuple[int, int] | None:
+    """How a matrix lies: by rows or by columns, and how far these are apart."""
+    rows, columns = array.shape
+    steps = [stride // array.itemsize for stride in array.strides]
+    if not array.flags.aligned or any(stride % array.itemsize for stride in array.strides):
+        return None
+    if (steps[1] == 1 or columns <= 1) and (steps[0] >= max(columns, 1) or rows <= 1):
+        return PLAIN, max(steps[0], columns, 1) if rows > 1 else max(columns, 1)
+    if steps[0] == 1 and steps[1] >= max(rows, 1):
+        return TRANSPOSED, steps[1]
+    return None
+
+
+def _mirrored(left: NDArray, right: NDArray) -> bool:
+    """Whether the one is the other's transpose: the same memory."""
+    return (
+        left.shape == right.shape[::-1]
+        and left.strides == right.strides[::-1]
+        and left.__array_interface__["data"] == right.__array_interface__["data"]
+    )
