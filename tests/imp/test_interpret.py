@@ -102,8 +102,8 @@ def test_a_block_on_its_way_past_the_caches(near: bool) -> None:
     program = imp.Program(
         "entry", 1, (), (
             imp.View(far, 0, imp.ZERO),
-            imp.Local(local, 4),
-            imp.Choose(to, imp.Const(near, DType.BOOL), local, far, imp.ONE),
+            imp.Local(local, 18),
+            imp.Choose(to, imp.Const(near, DType.BOOL), local, far, imp.ONE, in_line=True),
             imp.Store(to, imp.ZERO, imp.integer(7)),
             imp.Store(to, imp.ONE, imp.integer(8)),
             imp.If(imp.Const(near, DType.BOOL), (imp.Flush(far, imp.ONE, local, two),)),
@@ -113,6 +113,45 @@ def test_a_block_on_its_way_past_the_caches(near: bool) -> None:
     memory = np.zeros(4, np.int64)
     interpret(program, [memory.view(np.uint8)], [])
     assert memory.tolist() == [0, 7, 8, 0]
+
+
+@pytest.mark.parametrize("start", [0, 3, 8, 13])
+@pytest.mark.parametrize("length", [1, 8, 9, 23, 40])
+def test_blocks_one_after_another_keep_what_is_left_of_a_line(start: int, length: int) -> None:
+    """Blocks of 10 elements, through one local array: what is in memory is what was stored."""
+    far, local, to = (imp.Pointer(name, DType.I64) for name in ("p", "near", "to"))
+    begin, i = imp.Var("begin", DType.I64), imp.Var("i", DType.I64)
+    end = imp.machine("min", imp.machine("+", begin, imp.integer(10)), imp.integer(length))
+    count = imp.machine("-", end, begin)
+    at = imp.machine("+", begin, imp.integer(start))
+    value = imp.machine("+", begin, i)
+    ends = imp.machine("==", begin, imp.ZERO), imp.machine("==", end, imp.integer(length))
+    block = (
+        imp.Choose(to, imp.Const(True, DType.BOOL), local, far, at, in_line=True),
+        imp.For(i, imp.ZERO, count, (imp.Store(to, i, value),)),
+        imp.Flush(far, at, local, count, *ends),
+    )
+    loop = imp.For(begin, imp.ZERO, imp.integer(length), block, step=10)
+    program = imp.Program("entry", 1, (), (imp.View(far, 0, imp.ZERO), imp.Local(local, 26), loop))
+    check(program)
+    expected = np.full(64, -1, np.int64)
+    expected[start : start + length] = np.arange(length)
+    memory = np.full(64, -1, np.int64)
+    interpret(program, [memory.view(np.uint8)], [])
+    assert memory.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("in_line", [True, False])
+def test_the_checker_wants_a_local_array_to_lie_in_line(in_line: bool) -> None:
+    far, other, to = (imp.Pointer(name, DType.I64) for name in ("p", "q", "to"))
+    views = tuple(imp.View(pointer, 0, imp.ZERO) for pointer in (far, other))
+    choose = imp.Choose(to, imp.Const(True, DType.BOOL), other, far, imp.ZERO, in_line=in_line)
+    program = imp.Program("entry", 1, (), (*views, choose))
+    if not in_line:
+        check(program)
+        return
+    with pytest.raises(InternalError, match="q is not a local array"):
+        check(program)
 
 
 def test_the_checker_wants_a_local_array_to_flush() -> None:

@@ -126,20 +126,24 @@ class _Checker:
                 self.point(pointer)
             case imp.Shared() | imp.Barrier() | imp.Atomic() | imp.Ticket() | imp.Receive():
                 self.require(False, "groups of items are a device's")
-            case imp.Choose(pointer, condition, near, far, index):
+            case imp.Choose(pointer, condition, near, far, index, in_line):
+                local = not in_line or near.name in self.locals
+                self.require(local, f"{near.name} is not a local array")
                 self.expr(condition, DType.BOOL)
                 self.require(pointer.dtype is near.dtype is far.dtype, f"{pointer.name}: dtypes")
                 self.use(near)
                 self.use(far)
                 self.expr(index, DType.I64)
                 self.point(pointer)
-            case imp.Flush(pointer, index, near, count):
+            case imp.Flush(pointer, index, near, count, first, last):
                 self.require(near.name in self.locals, f"{near.name} is not a local array")
                 self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")
                 self.use(near)
                 self.use(pointer)
                 self.expr(index, DType.I64)
                 self.expr(count, DType.I64)
+                self.expr(first, DType.BOOL)
+                self.expr(last, DType.BOOL)
             case imp.Prefetch(pointer, index):
                 self.use(pointer)
                 self.expr(index, DType.I64)

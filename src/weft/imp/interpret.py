@@ -19,6 +19,9 @@ from weft.ops.dtypes import DType
 Memory = npt.NDArray[np.uint8]
 
 
+LINE = 64  # bytes of a cache line
+
+
 class _Break(Exception):  # noqa: N818
     pass
 
@@ -117,14 +120,15 @@ class _Run:
                 self.pointers[pointer.name] = np.empty(extent, pointer.dtype.numpy)
             case imp.Shared() | imp.Barrier() | imp.Atomic() | imp.Ticket() | imp.Receive():
                 raise InternalError("imp: groups of items are a device's")
-            case imp.Choose(pointer, condition, near, far, index):
+            case imp.Choose(pointer, condition, near, far, index, in_line):
                 chosen = self.pointers[near.name]
                 if not self.expr(condition):
                     chosen = self.pointers[far.name][self.integer(index) :]
+                elif in_line:
+                    chosen = chosen[self.integer(index) % (LINE // near.dtype.itemsize) :]
                 self.pointers[pointer.name] = chosen
-            case imp.Flush(pointer, index, near, count):
-                at, length = self.integer(index), self.integer(count)
-                self.pointers[pointer.name][at : at + length] = self.pointers[near.name][:length]
+            case imp.Flush():
+                self.flush(statement)
             case imp.Prefetch(_, index):
                 self.integer(index)
             case imp.If(condition, then, otherwise):
@@ -164,6 +168,23 @@ class _Run:
                 self.pointers[pointer.name][self.inside(pointer, index)] = 1
             case _:
                 assert_never(statement)
+
+    def flush(self, flush: imp.Flush) -> None:
+        """As the machine does, as if the memory began with a line."""
+        at, count = self.integer(flush.index), self.integer(flush.count)
+        line = LINE // flush.near.dtype.itemsize
+        shift = at % line
+        near, far = self.pointers[flush.near.name], self.pointers[flush.pointer.name][at - shift :]
+        end, done = shift + count, 0
+        if shift and self.expr(flush.first):
+            done = min(line, end)
+            far[shift:done] = near[shift:done]
+        whole = max(done, end // line * line)
+        far[done:whole] = near[done:whole]
+        if self.expr(flush.last):
+            far[whole:end] = near[whole:end]
+        elif whole < end:
+            near[:line] = near[whole : whole + line]
 
     def parallel(self, parallel: imp.Parallel) -> None:
         scalars = dict(self.scalars)

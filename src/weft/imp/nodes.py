@@ -8,9 +8,10 @@
               | "local" pointer "[" integer "]"         -- a small array of the running thread
               | "shared" pointer "[" integer "]"        -- of the items of a group, on a device
               | "barrier"                               -- among them
-              | "choose" pointer "=" expr "?" pointer ":" pointer "+" expr
+              | "choose" pointer "=" expr "?" pointer ["in" "line"] ":" pointer "+" expr
               | "prefetch" pointer "[" expr "]"          -- a hint: read soon
-              | "flush" pointer "[" expr "]" "=" pointer "," expr  -- elements, past the caches
+              | "flush" pointer "[" expr "]" "=" pointer "," expr ["first" expr] ["last" expr]
+                                                        -- so many elements, past the caches
               | "if" expr block ["else" block]
               | "for" var "from" expr "to" expr ["step" integer] ["simd" [lanes]]
                 ["unroll" integer] block
@@ -196,27 +197,36 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """`pointer` to `near[0]` and on where the condition holds, else to `far[index]` and on."""
+    """`pointer` to `near[0]` and on where the condition holds, else to `far[index]` and on.
+
+    `in_line`: into `near` as far from the beginning of a cache line as `far[index]` is.
+    """
 
     pointer: Pointer
     condition: Expr
     near: Pointer
     far: Pointer
     index: Expr
+    in_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """The first `count` elements of a local array written to `pointer[index]` and on.
+    """`count` elements of a local array, chosen `in_line`, written to `pointer[index]` and on.
 
     Written by non-temporal stores where the machine has them: the lines are not read
     before, and are not in the cache after. Other threads see them when the tile has ended.
+    Blocks that lie one after another go by the same local array: what one leaves of a line
+    stays there for the next, so that parts of lines are written where the `first` begins and
+    the `last` ends alone. All but the last are a line long, and the array is two longer.
     """
 
     pointer: Pointer
     index: Expr
     near: Pointer
     count: Expr
+    first: Expr = Const(True, DType.BOOL)
+    last: Expr = Const(True, DType.BOOL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from weft.imp import nodes as imp
+from weft.ops.dtypes import DType
 
 INDENT = "  "
 
@@ -68,11 +69,16 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line(f"shared {pointer.name}: {pointer.dtype}[{extent}]")
         case imp.Barrier():
             line("barrier")
-        case imp.Choose(pointer, condition, near, far, index):
-            chosen = f"{show_expr(condition)} ? {near.name} : {far.name} + {show_expr(index)}"
+        case imp.Choose(pointer, condition, near, far, index, in_line):
+            where = f"{near.name} in line" if in_line else near.name
+            chosen = f"{show_expr(condition)} ? {where} : {far.name} + {show_expr(index)}"
             line(f"choose {pointer.name}: {pointer.dtype} = {chosen}")
-        case imp.Flush(pointer, index, near, count):
-            line(f"flush {pointer.name}[{show_expr(index)}] = {near.name}, {show_expr(count)}")
+        case imp.Flush(pointer, index, near, count, first, last):
+            flushed = f"{near.name}, {show_expr(count)}"
+            for word, end in (("first", first), ("last", last)):
+                if end != imp.Const(True, DType.BOOL):
+                    flushed += f" {word} {show_expr(end)}"
+            line(f"flush {pointer.name}[{show_expr(index)}] = {flushed}")
         case imp.Prefetch(pointer, index):
             line(f"prefetch {pointer.name}[{show_expr(index)}]")
         case imp.If(condition, then, otherwise):

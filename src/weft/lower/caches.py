@@ -15,10 +15,14 @@ _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Bytes of a core's own cache (of the second level), and its share of the last one."""
+    """Bytes of a core's own cache (of the second level), and its share of the last one.
+
+    `ways`: how many lines a set of the first one holds.
+    """
 
     own: int = 1 << 19
     share: int = 1 << 21
+    ways: int = 8
 
     def blocks(self) -> tuple[int, int]:
         """Bytes of blocks that a core sweeps many times: in planes, and in solids.
@@ -43,7 +47,20 @@ def read_caches(folder: Path) -> Caches:
         return Caches()
     own, _ = found[2]
     size, users = found[max(found)]
-    return Caches(own, max(own, size // users))
+    return Caches(own, max(own, size // users), _ways(folder))
+
+
+def _ways(folder: Path) -> int:
+    """How many lines a set of the first cache of data holds."""
+    for entry in sorted(folder.glob("index*")):
+        try:
+            names = ("type", "level", "ways_of_associativity")
+            kind, level, ways = [(entry / name).read_text().strip() for name in names]
+            if kind != "Instruction" and level == "1" and int(ways) > 0:
+                return int(ways)
+        except (OSError, ValueError):
+            continue
+    return Caches().ways
 
 
 def _entries(folder: Path) -> Iterator[tuple[int, int, int]]:

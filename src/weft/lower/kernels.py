@@ -9,7 +9,16 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import far_rows, merging, past_caches, rows, several_rows, shapes, strips
+from weft.lower import (
+    far_rows,
+    merging,
+    past_caches,
+    rows,
+    several_rows,
+    shapes,
+    stencil_rows,
+    strips,
+)
 from weft.lower.bodies import lower_body, side
 from weft.lower.emitter import Emitter
 from weft.lower.unit import memory
@@ -21,6 +30,9 @@ TILE = 1 << 16  # operations in a tile: at least so many, to be worth waking a t
 SEVERAL = 1 << 18  # at least so many where a thread has several, to hide what a tile costs;
 LARGE = 1 << 22  # and at most so many, to balance, and to stop soon when asked to
 SHARES = 16  # tiles for each thread, where they are neither small nor large
+
+Row = Callable[[imp.Expr, imp.Expr], None]
+Several = tuple[int, Row]
 
 
 def lower_kernel(e: Emitter, let: fun.Let) -> None:
@@ -75,9 +87,42 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             label = describe("map", kernel.space, let.pattern)
             least = strips.COLUMNS if in_strips and not free else 1
             most = BLOCK if flat and _crosses(outer, lane, addresses) else 0
-            parallel_rows(e, outer, extent, weight, label, row, least=least, most=most)
+            parallel_rows(
+                e, outer, extent, weight, label, row,
+                least=least, most=most, several=_side_by_side(e, let, space) if flat else None,
+            )  # fmt: skip
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
+
+
+def _side_by_side(e: Emitter, let: fun.Let, space: tuple[fun.Range, ...]) -> Several | None:
+    """How many rows of a straight-line kernel are done at once, and what does them."""
+    kernel = let.expr
+    assert isinstance(kernel, fun.Kernel)
+    together = stencil_rows.count(kernel, space)
+    if together == 1:
+        return None
+    name = space[-2].index.name
+    bodies = stencil_rows.bodies(kernel, name, together)
+
+    def rows_(lower: imp.Expr, upper: imp.Expr) -> None:
+        with _with_followers(e, name, together):
+            past_caches.lower_rows(e, let, space, lower, upper, bodies)
+
+    return together, rows_
+
+
+@contextmanager
+def _with_followers(e: Emitter, name: str, together: int) -> Iterator[None]:
+    """Inside, the index has so many values at once: the one that it is bound to is the first.
+
+    What the launch has to check for them it checks for each by itself.
+    """
+    (first, last), checks = e.ranges[name], dict(e.unit.checks)
+    e.ranges[name] = first, last - (together - 1)
+    yield
+    e.ranges[name] = first, last
+    e.unit.checks = checks
 
 
 def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]) -> None:
@@ -91,16 +136,21 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
     def store_here(values: list[imp.Expr]) -> None:
         store(e, let, values)
 
+    together = stencil_rows.count(kernel, kernel.space) if flat else 1
+    if together > 1:
+        *outer, rows_ = outer
     with ExitStack() as scopes:
         for r in kernel.space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        for dim, (lower, upper) in zip(outer, box[:-1], strict=True):
+        for dim, (lower, upper) in zip(outer, box, strict=False):
             index = e.unit.integer("i")
             scopes.enter_context(e.loop(index, lower, upper, hoist=True))
             e.bind(dim.index.name, index)
         first, last = box[-1]
         last = e.declare(machine("max", first, last))  # a row may be empty, but no less
-        if flat:
+        if together > 1:
+            _part_of_rows(e, let, rows_.index.name, box[-2], (first, last), together)
+        elif flat:
             lower_part(e, let, lane.index.name, (first, last))
         elif in_strips:
             strips.lower_row(e, lane.index.name, first, last, kernel.body, store_here)
@@ -111,6 +161,36 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
                 lower_results(e, let, kernel)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
+
+
+def _part_of_rows(
+    e: Emitter,
+    let: fun.Let,
+    name: str,
+    rows_: tuple[imp.Expr, imp.Expr],
+    part: tuple[imp.Expr, imp.Expr],
+    together: int,
+) -> None:
+    """`lower_part` of each row, so many at once."""
+    kernel = let.expr
+    assert isinstance(kernel, fun.Kernel)
+    lane = kernel.space[-1].index.name
+    bodies = stencil_rows.bodies(kernel, name, together)
+    arrays = [memory(var) for var in let.pattern]
+
+    def store(values: list[imp.Expr]) -> None:
+        targets = ((array, indices) for _, indices in bodies for array in arrays)
+        for (array, indices), value in zip(targets, values, strict=True):
+            e.store(array, indices, value)
+
+    def several(lower: imp.Expr, upper: imp.Expr) -> None:
+        with _with_followers(e, name, together):
+            rows.lower_rows(e, lane, lower, upper, [b for b, _ in bodies], store, near=True)
+
+    def row(lower: imp.Expr, upper: imp.Expr) -> None:
+        lower_part(e, let, lane, (lower, upper))
+
+    run(e, name, rows_, part, row, (together, several))
 
 
 def lower_part(
@@ -254,6 +334,7 @@ def parallel_rows(
     most: int = 0,
     around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
     ordered: bool = False,
+    several: Several | None = None,
 ) -> None:
     """`row(lower, upper)` for every row of the outer space, cut into tiles.
 
@@ -261,7 +342,8 @@ def parallel_rows(
     not left to the amount of work and the number of threads.
     Parts have `least` elements if there are as many for each thread, and no more than `most`,
     if that is given. `around` stands around
-    what each tile does; tiles that are `ordered` may await earlier ones.
+    what each tile does; tiles that are `ordered` may await earlier ones. `several`: how many
+    rows that follow each other along the last outer index may be done at once, and what does them.
     """
     length = e.named(extent)
     count = e.named(product(r.extent for r in outer))
@@ -300,10 +382,59 @@ def parallel_rows(
             return
         first = e.declare(machine("*", e.declare(machine("/", tile, last)), group))
         end = e.declare(machine("min", count, e.declare(machine("+", first, group))))
+        if several is not None:
+            _each_run(e, outer, first, end, (lower, upper), row, several)
+            return
         var = e.unit.integer("row")
         with e.loop(var, first, end, hoist=True):
             decode(e, outer, var)
             row(lower, upper)
+
+
+def _each_run(
+    e: Emitter,
+    outer: tuple[fun.Range, ...],
+    first: imp.Expr,
+    end: imp.Expr,
+    part: tuple[imp.Expr, imp.Expr],
+    row: Row,
+    several: Several,
+) -> None:
+    """The rows first <= number < end, several at once where they follow each other."""
+    name, extent = outer[-1].index.name, e.named(outer[-1].extent)
+    if len(outer) == 1:
+        run(e, name, (first, end), part, row, several)
+        return
+    plane = e.unit.integer("plane")
+    length = e.declare(machine("max", imp.ONE, extent))
+    last = e.declare(ceil(e, end, length))
+    with e.loop(plane, e.declare(machine("/", first, length)), last, hoist=True):
+        decode(e, outer[:-1], plane)
+        before = e.declare(machine("*", plane, length))
+        begin = e.declare(machine("max", imp.ZERO, e.declare(machine("-", first, before))))
+        until = e.declare(machine("min", length, e.declare(machine("-", end, before))))
+        run(e, name, (begin, until), part, row, several)
+
+
+def run(
+    e: Emitter,
+    name: str,
+    rows_: tuple[imp.Expr, imp.Expr],
+    part: tuple[imp.Expr, imp.Expr],
+    row: Row,
+    several: Several,
+) -> None:
+    """A part of each row begin <= name < end, several at once, and what is left one by one."""
+    begin, end = rows_
+    together, side_by_side = several
+    length = e.declare(machine("max", imp.ZERO, e.declare(machine("-", end, begin))))
+    whole = e.declare(machine("&", length, imp.integer(-together)))
+    middle = e.declare(machine("+", begin, whole))
+    for lower, upper, step, do in ((begin, middle, together, side_by_side), (middle, end, 1, row)):
+        var = e.unit.integer("row")
+        with e.loop(var, lower, upper, step=step, hoist=True):
+            e.bind(name, var)
+            do(*part)
 
 
 def _tile_work(e: Emitter, count: imp.Expr, length: imp.Expr, work: imp.Expr) -> imp.Expr:

@@ -2,8 +2,8 @@
 
 A store to a line that is not in a cache reads the line first, and what is larger than the
 caches is no longer in them when it is read next. Such a result is computed in blocks of
-2 KiB, each in an array of the thread, and written from there by non-temporal stores: a map
-of one array then moves two thirds of the bytes. Whether a result is large is known
+2 KiB, each in an array of the thread, and written from there by non-temporal stores, line by
+line: a map of one array then moves two thirds of the bytes. Whether a result is large is known
 at launch; one that is not is computed in place, a row at a time.
 """
 
@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import rows
+from weft.lower import fetching, rows
 from weft.lower.emitter import Emitter
-from weft.lower.prefetch import Prefetcher
+from weft.lower.prefetch import LINE, Prefetcher
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.sizes import ONE, Poly, Size, as_poly, product
@@ -32,51 +32,81 @@ def lower_row(
     """A flat kernel's results for lower <= lane < upper, where the lane is the space's last."""
     kernel = let.expr
     assert isinstance(kernel, fun.Kernel)
-    lane = space[-1].index.name
     indices = tuple(Poly.var(r.index.name) for r in kernel.space)
+    lower_rows(e, let, space, lower, upper, [(kernel.body, indices)])
+
+
+def lower_rows(
+    e: Emitter,
+    let: fun.Let,
+    space: tuple[fun.Range, ...],
+    lower: imp.Expr,
+    upper: imp.Expr,
+    several: Sequence[tuple[fun.Body, tuple[Size, ...]]],
+) -> None:
+    """Rows of a flat kernel side by side: of each its body, and the indices of its results."""
+    kernel = let.expr
+    assert isinstance(kernel, fun.Kernel)
+    lane = space[-1].index.name
     arrays = [memory(var) for var in let.pattern]
-    if not any(in_sequence(array, indices, lane) for array in arrays):
+    targets = [(array, indices) for _, indices in several for array in arrays]
+    bodies = [body for body, _ in several]
+    if not any(in_sequence(array, indices, lane) for array, indices in targets):
 
         def directly(values: list[imp.Expr]) -> None:
-            for array, value in zip(arrays, values, strict=True):
+            for (array, indices), value in zip(targets, values, strict=True):
                 e.store(array, indices, value)
 
-        rows.lower_row(e, lane, lower, upper, kernel.body, directly)
+        rows.lower_rows(e, lane, lower, upper, bodies, directly)
         return
-    elements = BLOCK // max(array.dtype.itemsize for array in arrays)
+    elements = BLOCK // len(several) // max(array.dtype.itemsize for array in arrays)
     width = imp.integer(elements)
     length = e.declare(machine("-", upper, lower))
     long = e.declare(machine(">=", length, width))
     large = e.declare(machine("&&", is_large(e, kernel.space, arrays), long))
-    outer = space[-2].index.name if len(space) > 1 else None
-    prefetcher = Prefetcher(e, kernel.body, space[-1], outer)
+    prefetcher = _prefetcher(e, kernel.body, space, len(several))
+    blocks = [
+        Block(e, array, large, elements) if in_sequence(array, indices, lane) else None
+        for array, indices in targets
+    ]
     with in_blocks(e, lower, upper, large, width) as (begin, end):
         e.bind(lane, begin)
-        blocks = [
-            Block(e, array, indices, large, elements) if in_sequence(array, indices, lane) else None
-            for array in arrays
-        ]
+        for block, (_, indices) in zip(blocks, targets, strict=True):
+            if block is not None:
+                block.begin(indices)
 
         def store(values: list[imp.Expr]) -> None:
             at = machine("-", e.scalars[lane], begin)
-            for array, block, value in zip(arrays, blocks, values, strict=True):
+            for block, (array, indices), value in zip(blocks, targets, values, strict=True):
                 if block is None:
                     e.store(array, indices, value)
                 else:
                     e.emit(imp.Store(block.pointer, at, value))
 
-        asked = prefetcher.at_once(elements)
+        asked = elements if prefetcher is None else prefetcher.at_once(elements)
         parts: AbstractContextManager[tuple[imp.Expr, imp.Expr]] = nullcontext((begin, end))
         if asked < elements:
             parts = in_blocks(e, begin, end, large, imp.integer(asked))
         with parts as (first, last):
-            with e.branch(large):
-                prefetcher.part(first, asked)
-            rows.lower_row(e, lane, first, last, kernel.body, store)
+            if prefetcher is not None:
+                with e.branch(large):
+                    prefetcher.part(first, asked)
+            rows.lower_rows(e, lane, first, last, bodies, store)
         with e.branch(large):
+            count = e.declare(machine("-", end, begin))
+            ends = machine("==", begin, lower), machine("==", end, upper)
             for block in blocks:
                 if block is not None:
-                    block.flush(e.declare(machine("-", end, begin)))
+                    block.flush(count, *ends)
+
+
+def _prefetcher(
+    e: Emitter, body: fun.Body, space: tuple[fun.Range, ...], rows: int
+) -> Prefetcher | None:
+    """What asks for memory ahead; nothing where the processor follows so many rows by itself."""
+    if 1 < fetching.fetching().runs <= rows:
+        return None
+    return Prefetcher(e, body, space[-1], space[-2].index.name if len(space) > 1 else None)
 
 
 @contextmanager
@@ -108,22 +138,23 @@ def in_sequence(array: MemArray, indices: tuple[Size, ...], lane: str) -> bool:
 
 
 class Block:
-    """A block of a result, from the indices that are bound now: in place, or on its way."""
+    """Where a block of a result is stored: in place, or in an array on its way past the caches.
 
-    def __init__(
-        self,
-        e: Emitter,
-        array: MemArray,
-        indices: tuple[Size, ...],
-        large: imp.Expr,
-        elements: int,
-    ) -> None:
-        self.e = e
-        self.far, index = e.address(array, indices)
+    Made before the loop over blocks, since what one leaves of a line is kept for the next.
+    """
+
+    def __init__(self, e: Emitter, array: MemArray, large: imp.Expr, elements: int) -> None:
+        self.e, self.array, self.large = e, array, large
+        self.near = e.local(array.dtype, elements + 2 * LINE // array.dtype.itemsize, "near")
+
+    def begin(self, indices: tuple[Size, ...]) -> None:
+        """The next block begins where the indices are now."""
+        e = self.e
+        self.far, index = e.address(self.array, indices)
         self.index = e.declare(index)
-        self.near = e.local(array.dtype, elements, "near")
-        self.pointer = e.unit.pointer("to", array.dtype)
-        e.emit(imp.Choose(self.pointer, large, self.near, self.far, self.index))
+        self.pointer = e.unit.pointer("to", self.array.dtype)
+        e.emit(imp.Choose(self.pointer, self.large, self.near, self.far, self.index, in_line=True))
 
-    def flush(self, count: imp.Expr) -> None:
-        self.e.emit(imp.Flush(self.far, self.index, self.near, count))
+    def flush(self, count: imp.Expr, first: imp.Expr, last: imp.Expr) -> None:
+        """So many elements go on; which blocks are the first and the last of those in a row."""
+        self.e.emit(imp.Flush(self.far, self.index, self.near, count, first, last))

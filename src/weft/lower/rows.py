@@ -8,13 +8,14 @@ with its indices clamped, so that every element goes through the same vector fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
+from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
 from weft.lower import bounds, masks, shapes
 from weft.lower.bodies import comparison, poly_of, scalar_results
@@ -45,12 +46,31 @@ def lower_row(
     `short`: the row is of a kernel inside of another, and may be a few vectors long.
     `near`: what it reads and writes is in a core's own cache.
     """
+    lower_rows(e, lane, lower, upper, (body,), store, short=short, near=near)
+
+
+def lower_rows(
+    e: Emitter,
+    lane: str,
+    lower: imp.Expr,
+    upper: imp.Expr,
+    bodies: Sequence[fun.Body],
+    store: Store,
+    *,
+    short: bool = False,
+    near: bool = False,
+) -> None:
+    """Flat bodies side by side for lower <= lane < upper; `store` writes all of their results.
+
+    Of several, each obeys the same rules along the lane, and calls no vector math.
+    """
+    body = bodies[0]
     cut = interior(e, lane, body)
     if shapes.has_vector_math(body):
         _blocks(e, lane, lower, upper, cut, body, store)
         return
     if cut is None:
-        _simd(e, lane, lower, upper, body, store, interior=False, near=near)
+        _simd(e, lane, lower, upper, bodies, store, interior=False, near=near)
         return
     first = e.declare(machine("min", upper, e.declare(machine("max", lower, cut[0]))))
     width = masks.lanes(lane, body)
@@ -67,11 +87,15 @@ def lower_row(
         var = e.unit.integer("j")
         with e.loop(var, begin, end, step=width or 1, hoist=True):
             if width:
-                _masked(e, lane, var, end, width, body, store)
+                _masked(e, lane, var, end, width, bodies, store)
             else:
                 e.bind(lane, var)
-                store(scalar_results(e, body))
-    _simd(e, lane, first, last, body, store, interior=True, short=short, near=near)
+                store(_results(e, bodies))
+    _simd(e, lane, first, last, bodies, store, interior=True, short=short, near=near)
+
+
+def _results(e: Emitter, bodies: Sequence[fun.Body]) -> list[imp.Expr]:
+    return [value for body in bodies for value in scalar_results(e, body)]
 
 
 def _whole_vectors_after(
@@ -89,7 +113,7 @@ def _masked(
     begin: imp.Var,
     end: imp.Expr,
     width: int,
-    body: fun.Body,
+    bodies: Sequence[fun.Body],
     store: Store,
 ) -> None:
     """A vector from `begin` on, of which the lanes before `end` are done."""
@@ -101,7 +125,7 @@ def _masked(
         with e.level(hoist=True) as statements:
             # The element belongs here, so that what depends on it is computed where it is one.
             e.bind(lane, e.declare(machine("+", begin, var), depth=e.depth))
-            store(scalar_results(e, body))
+            store(_results(e, bodies))
         e.ends = None
         e.emit(imp.If(within, tuple(statements)))
 
@@ -111,7 +135,7 @@ def _simd(
     lane: str,
     lower: imp.Expr,
     upper: imp.Expr,
-    body: fun.Body,
+    bodies: Sequence[fun.Body],
     store: Store,
     *,
     interior: bool,
@@ -119,10 +143,10 @@ def _simd(
     near: bool = False,
 ) -> None:
     var = e.unit.integer("j")
-    with simd(e, var, lower, upper, short=short, wide=near):
+    with simd(e, var, lower, upper, short=short, wide=near, shared=len(bodies) > 1):
         e.interior, e.lane = interior, lane
         e.bind(lane, var)
-        store(scalar_results(e, body))
+        store(_results(e, bodies))
 
 
 @contextmanager
@@ -136,11 +160,13 @@ def simd(
     short: bool = False,
     wide: bool = False,
     width: int = 0,
+    shared: bool = False,
 ) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it.
 
     `wide`: vectors are as wide as they come, since its extent is a multiple of theirs, or since
     lines that rows cross are in a core's own cache. `width`: so many iterations run at once.
+    `shared`: of what it does, some reads the same elements.
     """
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:
@@ -151,7 +177,7 @@ def simd(
     for watch in watched:
         e.emit(imp.Declare(watch.worst, imp.Const(0, watch.worst.dtype), mutable=True))
         reductions.append(("max", watch.worst))
-    body = tuple(statements)
+    body = eliminate_loads(tuple(statements)) if shared else tuple(statements)
     count = 0 if wide else width or lanes(body, short)
     e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count))
     for watch in watched:
@@ -196,7 +222,7 @@ def _blocks(
         first = e.declare(machine("+", lower, start))
         last = e.declare(machine("+", lower, whole(e.declare(machine("max", imp.ZERO, until)))))
         last = e.declare(machine("max", first, last))
-    _simd(e, lane, first, last, body, store, interior=cut is not None)
+    _simd(e, lane, first, last, (body,), store, interior=cut is not None)
 
     def careful(begin: imp.Expr, end: imp.Expr) -> None:
         block = e.unit.integer("j")

@@ -278,14 +278,15 @@ class _Tile:
         e = self.e
         indices = tuple(Poly.var(r.index.name) for r in self.scan_.space)
         width = imp.integer(BLOCK)
+        arrays = [memory(var) for var in self.let.pattern]
+        blocks = [
+            [past_caches.Block(e, array, self.large, BLOCK) for array in arrays] for _ in starts
+        ]
         with past_caches.in_blocks(e, lower, upper, self.large, width) as (begin, end):
-            blocks = []
-            for start in starts:
+            for start, block in zip(starts, blocks, strict=True):
                 e.bind(self.name, e.declare(machine("+", start, begin)))
-                blocks.append([
-                    past_caches.Block(e, memory(var), indices, self.large, BLOCK)
-                    for var in self.let.pattern
-                ])  # fmt: skip
+                for result in block:
+                    result.begin(indices)
             with e.loop(step, begin, end):
                 at = e.declare(machine("-", step, begin))
                 for start, carry, block in zip(starts, state, blocks, strict=True):
@@ -293,8 +294,10 @@ class _Tile:
                     for result, value in zip(block, advance(e, self.scan_, carry), strict=True):
                         e.emit(imp.Store(result.pointer, at, value))
             with e.branch(self.large):
+                count = e.declare(machine("-", end, begin))
+                ends = machine("==", begin, lower), machine("==", end, upper)
                 for result in (result for block in blocks for result in block):
-                    result.flush(e.declare(machine("-", end, begin)))
+                    result.flush(count, *ends)
 
 
 def advance(e: Emitter, scan: fun.Scan, carry: Sequence[imp.Var]) -> Sequence[imp.Expr]:

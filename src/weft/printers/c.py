@@ -74,18 +74,24 @@ _FLUSH = """#if defined(__clang__)
 #define weft_past_caches(to, value) (*(weft_half *)(to) = (value))
 #endif
 typedef float weft_half __attribute__((vector_size(32), may_alias));
-typedef float weft_anywhere __attribute__((vector_size(32), may_alias, aligned(1)));
-static inline void weft_flush(char *to, const char *from, int64_t size) {
-    int64_t at = -(int64_t)to & 63; /* parts of lines are left to the cache */
-    at = at < size ? at : size;
-    if (at)
-        __builtin_memcpy(to, from, at);
-    for (; at + 64 <= size; at += 64) {
-        weft_past_caches(to + at, *(const weft_anywhere *)(from + at));
-        weft_past_caches(to + at + 32, *(const weft_anywhere *)(from + at + 32));
+/* `from` lies in its line as `to` does. What is left of a line stays for the next block: a part
+ * of a line that is stored waits for the rest of it, and what is stored later waits behind it. */
+static inline void weft_flush(char *to, char *from, int64_t size, int first, int last) {
+    const int64_t begin = (int64_t)to & 63, end = begin + size;
+    int64_t at = 0;
+    to -= begin;
+    if (first && begin) {
+        at = end < 64 ? end : 64;
+        __builtin_memcpy(to + begin, from + begin, at - begin);
     }
-    if (at < size)
-        __builtin_memcpy(to + at, from + at, size - at);
+    for (; at + 64 <= end; at += 64) {
+        weft_past_caches(to + at, *(const weft_half *)(from + at));
+        weft_past_caches(to + at + 32, *(const weft_half *)(from + at + 32));
+    }
+    if (at < end && last)
+        __builtin_memcpy(to + at, from + at, end - at);
+    else if (at < end)
+        __builtin_memcpy(from, from + at, 64);
 }
 """
 
@@ -111,15 +117,21 @@ class CPrinter(Printer):
         restrict = "" if pointer.name in self.shared else "restrict "
         return f"{self.type(pointer.dtype)} *{restrict}const {pointer.name}"
 
+    def local_array(self, type_: str, name: str, extent: int) -> None:
+        self.line(f"{type_} {name}[{extent}] __attribute__((aligned(64)));")
+
     def choose(self, choose: imp.Choose) -> None:
         pointer = choose.pointer
         self.shared.add(pointer.name)
         far = f"{self.name(choose.far)} + {self.expr(choose.index)}"
-        chosen = f"{self.expr(choose.condition)} ? {self.name(choose.near)} : {far}"
+        near = self.name(choose.near)
+        if choose.in_line:
+            near = f"(void *)((char *){near} + ((int64_t)({far}) & 63))"
+        chosen = f"{self.expr(choose.condition)} ? {near} : {far}"
         self.line(f"{self.pointer(pointer)} = {chosen};")
 
-    def flush(self, to: str, source: str, size: str) -> None:
-        self.line(f"weft_flush((char *)({to}), (const char *){source}, {size});")
+    def flush(self, to: str, source: str, size: str, ends: str) -> None:
+        self.line(f"weft_flush((char *)({to}), (char *){source}, {size}, {ends});")
 
     def prefetch(self, address: str) -> None:
         self.line(f"__builtin_prefetch({address});")

@@ -155,7 +155,7 @@ class Printer:
                 self.view(statement)
             case imp.Local(pointer, extent):
                 self.frame.declared.add(pointer.name)
-                self.line(f"{self.type(pointer.dtype)} {pointer.name}[{extent}];")
+                self.local_array(self.type(pointer.dtype), pointer.name, extent)
             case imp.Shared(pointer, extent):
                 self.frame.declared.add(pointer.name)
                 self.shared_array(self.type(pointer.dtype), pointer.name, extent)
@@ -164,10 +164,11 @@ class Printer:
             case imp.Choose():
                 self.frame.declared.add(statement.pointer.name)
                 self.choose(statement)
-            case imp.Flush(pointer, index, near, count):
+            case imp.Flush(pointer, index, near, count, first, last):
                 to = f"{self.name(pointer)} + {self.expr(index)}"
                 size = f"{self.expr(count)} * {pointer.dtype.itemsize}"
-                self.flush(to, self.name(near), size)
+                ends = f"{self.expr(first)}, {self.expr(last)}"
+                self.flush(to, self.name(near), size, ends)
             case imp.Prefetch(pointer, index):
                 self.prefetch(f"{self.name(pointer)} + {self.expr(index)}")
             case imp.If(condition, then, otherwise):
@@ -236,7 +237,7 @@ class Printer:
     def choose(self, choose: imp.Choose) -> None:
         raise NotImplementedError
 
-    def flush(self, to: str, source: str, size: str) -> None:
+    def flush(self, to: str, source: str, size: str, ends: str) -> None:
         raise NotImplementedError
 
     def prefetch(self, address: str) -> None:
@@ -247,6 +248,9 @@ class Printer:
 
     def shared_array(self, type_: str, name: str, extent: int) -> None:
         raise NotImplementedError
+
+    def local_array(self, type_: str, name: str, extent: int) -> None:
+        self.line(f"{type_} {name}[{extent}];")
 
     def barrier(self) -> None:
         raise NotImplementedError
