@@ -13,7 +13,7 @@ from weft.fun.parse import parse
 from weft.imp import interpret
 from weft.imp import nodes as imp
 from weft.imp.check import check
-from weft.lower import fetching, past_caches
+from weft.lower import fetching, past_caches, stencil_rows
 from weft.lower.fetching import Fetching
 from weft.lower.segment import integers, lower_program
 from weft.mem import nodes as mem
@@ -205,6 +205,7 @@ def test_rows_side_by_side_go_on_in_the_next_ones(
 
 def test_of_a_stencil_the_row_furthest_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past_caches, "LARGE", 1 << 12)
+    monkeypatch.setattr(stencil_rows, "TOGETHER", ())
     n, m = 4, 1024
     run = recorded(STENCIL, [np.zeros((n, m), np.float32)], 4 * n * m, {}, n=n, m=m)
     x = pointer_of(run, 0)
@@ -214,12 +215,33 @@ def test_of_a_stencil_the_row_furthest_ahead(monkeypatch: pytest.MonkeyPatch) ->
     agree(STENCIL, [np.random.default_rng(1).random((n, m), np.float32)], n=n, m=m)
 
 
+@pytest.mark.parametrize("runs", [1, 2, 4])
+def test_rows_of_a_stencil_side_by_side_ask_for_those_after_them(
+    runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each for its own; for none where the processor follows so many rows by itself."""
+    monkeypatch.setattr(past_caches, "LARGE", 1 << 12)
+    monkeypatch.setattr(stencil_rows, "TOGETHER", (2,))
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(1 << 11, runs))
+    n, m = 8, 1024
+    x = np.random.default_rng(1).random((n, m), np.float32)
+    run = recorded(STENCIL, [x], 4 * n * m, {}, n=n, m=m)
+    asked = run.asked.get(pointer_of(run, 0), [])
+    if runs == 2:
+        assert not asked
+        return
+    assert min(asked) == (1 << 11) // 4 // 2 + m
+    assert len(asked) == n * m // 16
+    assert set(range(3 * m, n * m, 16)) <= set(asked)
+
+
 @pytest.mark.parametrize(("at_once", "lines"), [(1 << 14, 32), (1 << 9, 8), (1, 4)])
 def test_large_results_ask_for_so_much_at_once(
     at_once: int, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for no less than a block of lanes; a row's last part is shorter."""
     monkeypatch.setattr(past_caches, "LARGE", 1 << 12)
+    monkeypatch.setattr(stencil_rows, "TOGETHER", ())
     monkeypatch.setattr(fetching, "fetching", lambda: Fetching(1 << 11, 4, at_once))
     n, m = 4, 1043
     x = np.random.default_rng(1).random((n, m), np.float32)

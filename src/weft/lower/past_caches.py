@@ -64,7 +64,7 @@ def lower_rows(
     length = e.declare(machine("-", upper, lower))
     long = e.declare(machine(">=", length, width))
     large = e.declare(machine("&&", is_large(e, kernel.space, arrays), long))
-    prefetcher = _prefetcher(e, kernel.body, space, len(several))
+    prefetchers = _prefetchers(e, bodies, space)
     blocks = [
         Block(e, array, large, elements) if in_sequence(array, indices, lane) else None
         for array, indices in targets
@@ -83,14 +83,14 @@ def lower_rows(
                 else:
                     e.emit(imp.Store(block.pointer, at, value))
 
-        asked = elements if prefetcher is None else prefetcher.at_once(elements)
+        asked = min((one.at_once(elements) for one in prefetchers), default=elements)
         parts: AbstractContextManager[tuple[imp.Expr, imp.Expr]] = nullcontext((begin, end))
         if asked < elements:
             parts = in_blocks(e, begin, end, large, imp.integer(asked))
         with parts as (first, last):
-            if prefetcher is not None:
-                with e.branch(large):
-                    prefetcher.part(first, asked)
+            with e.branch(large):
+                for one in prefetchers:
+                    one.part(first, asked)
             rows.lower_rows(e, lane, first, last, bodies, store)
         with e.branch(large):
             count = e.declare(machine("-", end, begin))
@@ -100,13 +100,14 @@ def lower_rows(
                     block.flush(count, *ends)
 
 
-def _prefetcher(
-    e: Emitter, body: fun.Body, space: tuple[fun.Range, ...], rows: int
-) -> Prefetcher | None:
-    """What asks for memory ahead; nothing where the processor follows so many rows by itself."""
-    if 1 < fetching.fetching().runs <= rows:
-        return None
-    return Prefetcher(e, body, space[-1], space[-2].index.name if len(space) > 1 else None)
+def _prefetchers(
+    e: Emitter, bodies: Sequence[fun.Body], space: tuple[fun.Range, ...]
+) -> list[Prefetcher]:
+    """What asks for memory ahead; none where the processor follows so many rows by itself."""
+    if 1 < fetching.fetching().runs <= len(bodies):
+        return []
+    outer = space[-2].index.name if len(space) > 1 else None
+    return [Prefetcher(e, body, space[-1], outer, len(bodies)) for body in bodies]
 
 
 @contextmanager

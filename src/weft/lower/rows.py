@@ -177,7 +177,9 @@ def simd(
     for watch in watched:
         e.emit(imp.Declare(watch.worst, imp.Const(0, watch.worst.dtype), mutable=True))
         reductions.append(("max", watch.worst))
-    body = eliminate_loads(tuple(statements)) if shared else tuple(statements)
+    body = tuple(statements)
+    if shared and not watched:
+        body = eliminate_loads(body)
     count = 0 if wide else width or lanes(body, short)
     e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count))
     for watch in watched:
