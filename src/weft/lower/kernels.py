@@ -106,23 +106,13 @@ def _side_by_side(e: Emitter, let: fun.Let, space: tuple[fun.Range, ...]) -> Sev
     bodies = stencil_rows.bodies(kernel, name, together)
 
     def rows_(lower: imp.Expr, upper: imp.Expr) -> None:
-        with _with_followers(e, name, together):
-            past_caches.lower_rows(e, let, space, lower, upper, bodies)
+        (first, last), checks = e.ranges[name], dict(e.unit.checks)
+        e.ranges[name] = first, last - (together - 1)  # each has its followers
+        past_caches.lower_rows(e, let, space, lower, upper, bodies)
+        e.ranges[name] = first, last
+        e.unit.checks = checks  # those of a row by itself say as much
 
     return together, rows_
-
-
-@contextmanager
-def _with_followers(e: Emitter, name: str, together: int) -> Iterator[None]:
-    """Inside, the index has so many values at once: the one that it is bound to is the first.
-
-    What the launch has to check for them it checks for each by itself.
-    """
-    (first, last), checks = e.ranges[name], dict(e.unit.checks)
-    e.ranges[name] = first, last - (together - 1)
-    yield
-    e.ranges[name] = first, last
-    e.unit.checks = checks
 
 
 def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]) -> None:
@@ -136,21 +126,16 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
     def store_here(values: list[imp.Expr]) -> None:
         store(e, let, values)
 
-    together = stencil_rows.count(kernel, kernel.space) if flat else 1
-    if together > 1:
-        *outer, rows_ = outer
     with ExitStack() as scopes:
         for r in kernel.space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        for dim, (lower, upper) in zip(outer, box, strict=False):
+        for dim, (lower, upper) in zip(outer, box[:-1], strict=True):
             index = e.unit.integer("i")
             scopes.enter_context(e.loop(index, lower, upper, hoist=True))
             e.bind(dim.index.name, index)
         first, last = box[-1]
         last = e.declare(machine("max", first, last))  # a row may be empty, but no less
-        if together > 1:
-            _part_of_rows(e, let, rows_.index.name, box[-2], (first, last), together)
-        elif flat:
+        if flat:
             lower_part(e, let, lane.index.name, (first, last))
         elif in_strips:
             strips.lower_row(e, lane.index.name, first, last, kernel.body, store_here)
@@ -161,36 +146,6 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
                 lower_results(e, let, kernel)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
-
-
-def _part_of_rows(
-    e: Emitter,
-    let: fun.Let,
-    name: str,
-    rows_: tuple[imp.Expr, imp.Expr],
-    part: tuple[imp.Expr, imp.Expr],
-    together: int,
-) -> None:
-    """`lower_part` of each row, so many at once."""
-    kernel = let.expr
-    assert isinstance(kernel, fun.Kernel)
-    lane = kernel.space[-1].index.name
-    bodies = stencil_rows.bodies(kernel, name, together)
-    arrays = [memory(var) for var in let.pattern]
-
-    def store(values: list[imp.Expr]) -> None:
-        targets = ((array, indices) for _, indices in bodies for array in arrays)
-        for (array, indices), value in zip(targets, values, strict=True):
-            e.store(array, indices, value)
-
-    def several(lower: imp.Expr, upper: imp.Expr) -> None:
-        with _with_followers(e, name, together):
-            rows.lower_rows(e, lane, lower, upper, [b for b, _ in bodies], store, near=True)
-
-    def row(lower: imp.Expr, upper: imp.Expr) -> None:
-        lower_part(e, let, lane, (lower, upper))
-
-    run(e, name, rows_, part, row, (together, several))
 
 
 def lower_part(
@@ -403,7 +358,7 @@ def _each_run(
     """The rows first <= number < end, several at once where they follow each other."""
     name, extent = outer[-1].index.name, e.named(outer[-1].extent)
     if len(outer) == 1:
-        run(e, name, (first, end), part, row, several)
+        _run(e, name, (first, end), part, row, several)
         return
     plane = e.unit.integer("plane")
     length = e.declare(machine("max", imp.ONE, extent))
@@ -413,10 +368,10 @@ def _each_run(
         before = e.declare(machine("*", plane, length))
         begin = e.declare(machine("max", imp.ZERO, e.declare(machine("-", first, before))))
         until = e.declare(machine("min", length, e.declare(machine("-", end, before))))
-        run(e, name, (begin, until), part, row, several)
+        _run(e, name, (begin, until), part, row, several)
 
 
-def run(
+def _run(
     e: Emitter,
     name: str,
     rows_: tuple[imp.Expr, imp.Expr],
