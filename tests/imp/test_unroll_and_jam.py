@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from weft.imp.show import show
 from weft.imp.unroll_and_jam import LARGEST, unroll_and_jam
 from weft.ops.dtypes import DType
 
-A, ROUND, J, L, K, M, N = (imp.Var(name, DType.I64) for name in "aijlkmn")
+A, B, E, ROUND, J, L, K, M, N = (imp.Var(name, DType.I64) for name in "abeijlkmn")
 P, Q, S = (imp.Pointer(name, DType.F64) for name in "pqs")
 T, X, Y = (imp.Var(name, DType.F64) for name in "txy")
 WIDTH = 8
@@ -49,6 +50,27 @@ def rows(
     return imp.Program("sums", 2, (N, M), made)
 
 
+def parts(
+    body: tuple[imp.Stmt, ...] | None = None, *, upper: imp.Expr = M, begin: imp.Expr = B,
+    end: imp.Expr | None = None, between: tuple[imp.Stmt, ...] = (), step: int = 2,
+) -> imp.Program:  # fmt: skip
+    """As `rows`, the lanes in parts of two, between which memory is asked for."""
+    program = rows(body)
+    last = machine("+", B, imp.integer(2))
+    made = []
+    for statement in program.body:
+        if isinstance(statement, imp.For) and statement.var == ROUND:
+            *before, lanes = statement.body
+            assert isinstance(lanes, imp.For)
+            lanes = replace(lanes, lower=begin, upper=E)
+            ends = imp.Declare(E, machine("min", M, last) if end is None else end)
+            asked = imp.Prefetch(P, machine("+", K, B))
+            loop = imp.For(B, imp.ZERO, upper, (ends, asked, *between, lanes), step)
+            statement = replace(statement, body=(*before, loop))
+        made.append(statement)
+    return replace(program, body=tuple(made))
+
+
 def run(program: imp.Program, n: int, m: int) -> bytes:
     p, q = np.random.default_rng(n).random((n, m)), np.zeros(m)
     workspace = np.full(4096, 255, np.uint8)
@@ -65,6 +87,11 @@ ACCEPTED: dict[str, imp.Program] = {
     "loops of prefetches before": rows(
         before=(imp.For(A, imp.ZERO, M, (imp.Prefetch(P, machine("+", K, A)),)),)
     ),
+    "lanes in parts": parts(),
+    "parts of two lanes": parts(
+        end=machine("+", B, imp.integer(2)), upper=machine("-", M, imp.ONE)
+    ),
+    "parts that begin elsewhere": parts(added(machine("+", L, imp.integer(3)))),
 }
 
 
@@ -92,6 +119,18 @@ REJECTED: dict[str, imp.Program] = {
         before=(imp.Declare(imp.Var("z", DType.F64), imp.Load(S, imp.ZERO)),)
     ),
     "something that is not read": rows((*added()[1:2], imp.Store(S, L, X))),
+    "parts whose number a round decides": parts(upper=ROUND),
+    "parts that meet": parts(end=machine("min", M, machine("+", B, imp.integer(3)))),
+    "parts that are longer than their step": parts(step=1),
+    "parts that begin before": parts(begin=imp.ZERO),
+    "parts that end anywhere": parts(end=M),
+    "a part that ends where a round says": parts(
+        end=machine("min", ROUND, machine("+", B, imp.integer(2)))
+    ),
+    "a place that a part decides": parts(added(machine("+", L, B))),
+    "a read of it between parts": parts(
+        between=(imp.Declare(imp.Var("z", DType.F64), imp.Load(S, imp.ZERO)),)
+    ),
     "lanes that are reduced": rows(reductions=(("max", imp.Var("worst", DType.I64)),)),
     "a value that changes": rows((imp.Declare(Y, None, mutable=True), *added()[:2])),
     "more than registers hold": rows(
@@ -109,3 +148,8 @@ def test_text(golden: Any) -> None:
     """Four rounds: five loads and a store, which would be eight loads and four stores."""
     text = show(unroll_and_jam(ACCEPTED["prefetches before"]))
     golden(text)
+
+
+def test_text_of_parts(golden: Any) -> None:
+    """Each part asks for what four rounds read, and does them."""
+    golden(show(unroll_and_jam(ACCEPTED["lanes in parts"])))

@@ -253,12 +253,12 @@ def test_large_results_ask_for_so_much_at_once(
     agree(STENCIL, [x], n=n, m=m)
 
 
-@pytest.mark.parametrize(("at_once", "lines"), [(1 << 14, 4 * 32), (1 << 9, 8)])
+@pytest.mark.parametrize(("at_once", "lines"), [(1 << 14, 4 * 32), (1 << 9, 4 * 8)])
 @pytest.mark.parametrize("layout", ["contiguous", "rows"])
 def test_columns_ask_for_later_rows(
     layout: str, at_once: int, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four rows at once where rounds are jammed, or a few lines between the lanes."""
+    """Four rows at once, whose rounds are jammed: whole ones, or a few lines of each at a time."""
     monkeypatch.setattr(fetching, "fetching", lambda: Fetching(AHEAD, 1, at_once))
     n, m, pitch = 12, 512, 512 if layout == "contiguous" else 1024
     layouts, stride = ({}, {}) if pitch == m else ({"x": "rows"}, {"x.stride0": pitch})
@@ -266,7 +266,7 @@ def test_columns_ask_for_later_rows(
     run = recorded(COLUMNS, [x], 4 * m, layouts, n=n, m=m, **stride)
     rows = range(AHEAD // 4 // m, n + AHEAD // 4 // m)
     wanted = [row * pitch + column for row in rows for column in range(0, m, 16)]
-    assert run.asked[pointer_of(run, 0)] == wanted
+    assert sorted(run.asked[pointer_of(run, 0)]) == wanted
     assert run.longest == lines
 
 

@@ -12,18 +12,19 @@
 Removes: sweeps over what each round reads and writes again: `weft.imp.eliminate_loads` keeps it in
     registers between the rounds that are jammed. The sums of columns are the example: a round
     reads a row, and the sums so far.
-Requires: a checked program.
+Requires: a checked program. The simd loop may be done in parts, between which memory is asked for.
 Ensures: the same operations on each element, in the same order, so the same bits. A loop is left
     alone unless all that it writes is reached in no other way (an array of the thread's own, or
     a view that is `alone`), and each element of it in one lane only, the same in all rounds:
-    then the lanes have nothing to do with each other. (F. Allen and J. Cocke, "A catalogue of
-    optimizing transformations", 1971; S. Carr and K. Kennedy, "Improving the ratio of memory
-    operations to floating-point operations in loops", ACM TOPLAS 16, 1994.)
+    then the lanes have nothing to do with each other. Parts have no lane in common. (F. Allen
+    and J. Cocke, "A catalogue of optimizing transformations", 1971; S. Carr and K. Kennedy,
+    "Improving the ratio of memory operations to floating-point operations in loops", ACM
+    TOPLAS 16, 1994.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from weft.imp import nodes as imp
 from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
 from weft.imp.walk import inside, mentions
+from weft.records import dataclass
 
 ROUNDS = 4
 LARGEST = 24  # statements of a simd loop: of more, registers hold what one round needs
@@ -51,7 +53,7 @@ def _block(statements: tuple[imp.Stmt, ...], alone: frozenset[str]) -> tuple[imp
     found: list[imp.Stmt] = []
     for statement in statements:
         if isinstance(statement, imp.For) and (row := _row(statement, alone)) is not None:
-            found += _jammed(statement, *row)
+            found += _jammed(statement, row)
         else:
             found.append(_within(statement, alone))
     return tuple(found)
@@ -70,28 +72,58 @@ def _within(statement: imp.Stmt, alone: frozenset[str]) -> imp.Stmt:
 # ---------------------------------------------------------------- what is jammed
 
 
-def _row(loop: imp.For, alone: frozenset[str]) -> tuple[tuple[imp.Stmt, ...], imp.For] | None:
-    """What a round does before its one simd loop, and that, if rounds may be jammed."""
-    *before, simd = loop.body or (imp.Break(),)
-    if loop.step != 1 or loop.simd or loop.unroll != 1 or not isinstance(simd, imp.For):
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a round does: its one simd loop, which may be done in `parts`, and what comes before."""
+
+    before: tuple[imp.Stmt, ...]
+    parts: imp.For | None
+    between: tuple[imp.Stmt, ...]
+    simd: imp.For
+
+
+def _row(loop: imp.For, alone: frozenset[str]) -> _Row | None:
+    """What a round does, if rounds may be jammed."""
+    *before, last = loop.body or (imp.Break(),)
+    if loop.step != 1 or loop.simd or loop.unroll != 1 or not isinstance(last, imp.For):
+        return None
+    parts = None if last.simd or last.unroll != 1 else last
+    *between, simd = (last,) if parts is None else parts.body or (imp.Break(),)
+    if not isinstance(simd, imp.For):
         return None
     if not simd.simd or simd.reductions or simd.step != 1 or len(simd.body) > LARGEST:
         return None
     if not all(isinstance(end, imp.Const | imp.Var) for end in (loop.lower, loop.upper)):
         return None
-    if not all(map(_asks_or_names, before)):
+    if not all(map(_asks_or_names, (*before, *between))):
         return None
     if not all(_is_plain(s) or isinstance(s, imp.Store) for s in simd.body):
         return None
     stored = {s.pointer for s in simd.body if isinstance(s, imp.Store)}
     if not stored or not all(pointer.name in alone for pointer in stored):
         return None
-    if any(node.pointer in stored for node in inside(tuple(before)) if isinstance(node, imp.Load)):
+    loads = (n for n in inside((*before, *between)) if isinstance(n, imp.Load))
+    if any(node.pointer in stored for node in loads):
         return None
-    values = _Values(loop.var, simd.var, (*before, *simd.body))
-    if values.varies((simd.lower, simd.upper)) or not _own_lanes(simd, stored, values):
+    values = _Values(loop.var, simd.var, parts, (*before, *between, *simd.body))
+    if values.varies((simd.lower, simd.upper), {loop.var.name, simd.var.name}):
         return None
-    return tuple(before), simd
+    if parts is not None and not _are_apart(parts, simd, values):
+        return None
+    if not _own_lanes(simd, stored, values):
+        return None
+    return _Row(tuple(before), parts, tuple(between), simd)
+
+
+def _are_apart(parts: imp.For, simd: imp.For, values: _Values) -> bool:
+    """Whether each lane is in one part, the same in all rounds: b <= lane < min(_, b + step)."""
+    if values.varies((parts.lower, parts.upper)) or values.resolved(simd.lower) != parts.var:
+        return False
+    end = machine("+", parts.var, imp.integer(parts.step))
+    upper = values.resolved(simd.upper)
+    if isinstance(upper, imp.Machine) and upper.operator == "min":
+        return end in (upper.left, upper.right)
+    return bool(upper == end)
 
 
 def _is_plain(statement: imp.Stmt) -> bool:
@@ -112,8 +144,11 @@ def _asks_or_names(statement: imp.Stmt) -> bool:
 class _Values:
     """What the names that a round declares stand for."""
 
-    def __init__(self, round_: imp.Var, lane: imp.Var, body: tuple[imp.Stmt, ...]) -> None:
-        self.round, self.lane = round_.name, lane.name
+    def __init__(
+        self, round_: imp.Var, lane: imp.Var, parts: imp.For | None, body: tuple[imp.Stmt, ...]
+    ) -> None:
+        self.lane = lane.name
+        self.varying = {round_.name, lane.name} | (set() if parts is None else {parts.var.name})
         self.known = {s.var.name: s.value for s in body if isinstance(s, imp.Declare)}
 
     def resolved(self, value: Any) -> Any:
@@ -127,15 +162,15 @@ class _Values:
             case _:
                 return value
 
-    def varies(self, value: Any) -> bool:
-        """Whether a value may differ between rounds, or between lanes."""
+    def varies(self, value: Any, by: Collection[str] = ()) -> bool:
+        """Whether a value may differ between rounds, parts or lanes, or those that `by` names."""
+        names = by or self.varying
         return any(
-            name in (self.round, self.lane) or self.varies(self.known.get(name))
-            for name in mentions(value)
+            name in names or self.varies(self.known.get(name), names) for name in mentions(value)
         )
 
     def is_lane(self, index: imp.Expr) -> bool:
-        """Whether an index is the lane's, moved by what is the same in all rounds and lanes."""
+        """Whether an index is the lane's, moved by what is the same in all rounds and parts."""
         match index:
             case imp.Var(name):
                 return name == self.lane
@@ -171,24 +206,30 @@ def _own_lanes(simd: imp.For, stored: set[imp.Pointer], values: _Values) -> bool
 # ---------------------------------------------------------------- jamming
 
 
-def _jammed(loop: imp.For, before: tuple[imp.Stmt, ...], simd: imp.For) -> Iterator[imp.Stmt]:
-    name = loop.var.name
+def _jammed(loop: imp.For, row: _Row) -> Iterator[imp.Stmt]:
+    name, simd, parts = loop.var.name, row.simd, row.parts
     whole, first = (replace(loop.var, name=f"{name}_{word}") for word in ("whole", "first"))
     rounds = machine("/", machine("-", loop.upper, loop.lower), imp.integer(ROUNDS))
     end = machine("+", loop.lower, machine("*", rounds, imp.integer(ROUNDS)))
     yield imp.Declare(whole, end)
-    lane = f"{simd.var.name}_jammed"
+    inner_vars = [simd.var] if parts is None else [simd.var, parts.var]
+    shared = {var.name: f"{var.name}_jammed" for var in inner_vars}
     starts: list[imp.Stmt] = []
+    between: list[imp.Stmt] = []
     body: list[imp.Stmt] = []
     for number in range(ROUNDS):
-        own = _Renaming(f"_{number}", {name: f"{name}_{number}", simd.var.name: lane})
+        own = _Renaming(f"_{number}", {name: f"{name}_{number}", **shared})
         starts.append(imp.Declare(own(loop.var), machine("+", first, imp.integer(number))))
-        starts += own(before)
+        starts += own(row.before)
+        between += own(row.between)
         ends = {"lower": own(simd.lower), "upper": own(simd.upper)}
         body += own(simd.body)
     alone = {s.pointer.name for s in body if isinstance(s, imp.Store)}
     known = eliminate_loads(tuple(body), alone)
-    inner = replace(simd, var=replace(simd.var, name=lane), body=known, **ends)
+    inner: imp.For = replace(simd, var=own(simd.var), body=known, **ends)
+    if parts is not None:
+        bounds = {"lower": own(parts.lower), "upper": own(parts.upper)}
+        inner = replace(parts, var=own(parts.var), body=(*between, inner), **bounds)
     yield replace(loop, var=first, upper=whole, step=ROUNDS, body=(*starts, inner))
     yield replace(loop, lower=whole)
 
