@@ -112,3 +112,30 @@ def test_kernels_as_cuda(operation: str, dtype: str) -> None:
     segment = compile_segment(parse(text_of(operation, dtype)), {}, "", "cuda")
     assert "__shared__" in segment.source
     assert compile_text(segment.source).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+@pytest.mark.parametrize("dtype", ["i64", "u64"])
+def test_without_atomics_on_64_bits(operation: str, dtype: str) -> None:
+    """Sums and bits by halves, extremes by one item."""
+    on = device()
+    assert on.has_long_atomics, "PoCL has them"
+    text = text_of(operation, dtype)
+    program = parse(text)
+    kind = program.params[0].type.dtype.numpy
+    segment = compiled(program)
+    random, limits = np.random.default_rng(7), np.iinfo(kind)
+    with (
+        mock.patch.object(on, "has_long_atomics", False), mock.patch.dict(on._loaded, clear=True),
+        mock.patch.object(on, "build", wraps=on.build) as build,
+    ):  # fmt: skip
+        for m, n in ((3, 5003), (5000, 9001)):
+            k = random.integers(0, m, n)
+            v = random.integers(limits.min, limits.max, n, kind)
+            v[::3] = -1 if dtype == "i64" else limits.max  # carries
+            d = random.integers(limits.min, limits.max, m, kind)
+            (expected,) = interpret(program, [d, k, v], {"m": m, "n": n})
+            before = on.statistics.launches
+            np.testing.assert_array_equal(launched(segment, [d, k, v], m, n, text), expected)
+            assert on.statistics.launches > before
+        assert build.call_count == 1

@@ -28,6 +28,9 @@ WORKSPACE = -1
 PROCESSOR = "is_processor"
 """The integer that every device defines: 1 if it is a CPU, else 0."""
 
+LONG_EXTREMES = "has_long_extremes"
+"""Another: 1 if its items can take extremes of 64 bits atomically, else 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

@@ -27,8 +27,34 @@ _SEEN = {
 """Functions that processors have instructions for, and how many arguments they take."""
 
 
-_LONG_ATOMICS = """#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable"""
+LONG_ATOMICS = "WEFT_LONG_ATOMICS"
+"""Defined for devices that have both extensions of atomic operations on 64 bits."""
+
+_HALVES = "volatile space uint *const half_ = (volatile space uint *)(at)"
+_LONG_ATOMICS = [f"#ifdef {LONG_ATOMICS}", """\
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
+#define weft_atom_add(space, at, value) atom_add(at, value)
+#define weft_atom_and(space, at, value) atom_and(at, value)
+#define weft_atom_or(space, at, value) atom_or(at, value)
+#define weft_atom_xor(space, at, value) atom_xor(at, value)
+#define weft_atom_min(space, at, value) atom_min(at, value)
+#define weft_atom_max(space, at, value) atom_max(at, value)
+#else""", *(
+    f"#define weft_atom_{name}(space, at, value) do {{ {_HALVES}; const ulong v_ = (value); "
+    f"atomic_{name}(half_, (uint)v_); atomic_{name}(half_ + 1, (uint)(v_ >> 32)); }} while (0)"
+    for name in ("and", "or", "xor")
+), f"""\
+#define weft_atom_add(space, at, value) do {{ {_HALVES}; const ulong v_ = (value); \\
+    const uint low_ = (uint)v_, sum_ = atomic_add(half_, low_) + low_; \\
+    atomic_add(half_ + 1, (uint)(v_ >> 32) + (sum_ < low_)); }} while (0)
+#define weft_atom_min(space, at, value) (void)(value)  // never launched
+#define weft_atom_max(space, at, value) (void)(value)
+#endif"""]
+"""Sums and bits of 64 bits by halves, the carry as a sum of its own, where nothing else is there.
+
+Nobody reads a sum before all that is added to it has been. Extremes have no such form.
+"""
 _OPERATIONS = {
     "add": "add", "minimum": "min", "maximum": "max",
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
@@ -49,17 +75,19 @@ class OpenClPrinter(KernelPrinter):
 
     def atomic(self, operation: str, pointer: imp.Pointer, address: str, value: str) -> None:
         space = "local" if pointer.name in self.groups else "global"
-        type_ = self.type(pointer.dtype)
-        prefix = "atom" if pointer.dtype.itemsize == 8 else "atomic"
-        at = f"(volatile {space} {type_} *)({address})"
-        self.line(f"{prefix}_{_OPERATIONS[operation]}({at}, {value});")
+        at = f"(volatile {space} {self.type(pointer.dtype)} *)({address})"
+        name = _OPERATIONS[operation]
+        if pointer.dtype.itemsize == 8:
+            self.line(f"weft_atom_{name}({space}, {at}, {value});")
+        else:
+            self.line(f"atomic_{name}({at}, {value});")
 
 
 def print_kernels(kernels: Sequence[imp.Kernel]) -> str:
     """The OpenCL C text of kernels."""
     text = print_with(OpenClPrinter(), kernels, "")
     has_double = "double" in text
-    long_atomics = [_LONG_ATOMICS] if "atom_" in text else []
+    long_atomics = _LONG_ATOMICS if "weft_atom_" in text else []
     lines = [_DOUBLE] * has_double + long_atomics + [_HEADER, *_instructions(text, has_double)]
     return "\n".join([*lines, text.removeprefix("\n")])
 

@@ -30,6 +30,7 @@ from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
+from weft.plan import launches
 from weft.sizes import ONE, ZERO, Size, as_poly, product
 
 _GROUP = 256
@@ -58,7 +59,30 @@ def _operations(operator: fun.Lambda) -> list[str]:
 
 
 def lower(host: Host, let: fun.Let, scatter: fun.Scatter) -> None:
-    """A scatter that `suits`, in both forms."""
+    """A scatter that `suits`; by one item on a device that lacks its atomic operations."""
+    if host.dialect == "cuda" or not _has_long_extremes(scatter):
+        _atomically(host, let, scatter)
+        return
+    with host.inside() as atomically:
+        _atomically(host, let, scatter)
+    with host.inside() as by_one_item, host.by_one_item():
+        host.statement(host.e, let)
+    both = tuple(atomically), tuple(by_one_item)
+    host.steps.append(launches.Branch(launches.LONG_EXTREMES, *both))
+
+
+def _has_long_extremes(scatter: fun.Scatter) -> bool:
+    assert scatter.operator is not None
+    return any(
+        operation in ("minimum", "maximum") and param.type.dtype.itemsize == 8
+        for operation, param in zip(
+            _operations(scatter.operator), scatter.operator.params, strict=False
+        )
+    )
+
+
+def _atomically(host: Host, let: fun.Let, scatter: fun.Scatter) -> None:
+    """Both forms, of which a launch takes one."""
     shape = memory(let.pattern[0]).shape
     extents = [r.extent for r in scatter.space]
     host.know(*extents, *shape)

@@ -23,6 +23,7 @@ from weft.runtime.devices.runs import Memory, failure, in_short
 from weft.runtime.memory import format_bytes
 
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
+_LONG_ATOMICS = ("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
 
 
@@ -77,6 +78,7 @@ class OpenClDevice(Memory):
         self.device = device
         kind = "CPU" if device.type & cl.device_type.CPU else "GPU"
         self.is_processor = kind == "CPU"
+        self.has_long_atomics = all(name in device.extensions for name in _LONG_ATOMICS)
         self.items = device.max_compute_units * _ITEMS_OF_UNIT[kind]
         self.memory = int(device.global_mem_size)
         super().__init__(name, self.memory * 4 // 5)
@@ -127,6 +129,8 @@ class OpenClDevice(Memory):
                 'compute it on the CPU: wf.config(devices=["cpu"])',
             )
         options = ["-cl-std=CL1.2", "-w"]
+        if self.has_long_atomics:
+            options.append("-DWEFT_LONG_ATOMICS")  # see `weft.printers.opencl`
         rounding = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         if device.single_fp_config & rounding:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")

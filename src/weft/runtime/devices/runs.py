@@ -41,10 +41,13 @@ class Memory(ABC):
         What the driver raises.
     is_processor : bool
         Whether it is a CPU, whose compiler vectorises innermost loops.
+    has_long_atomics : bool
+        Whether its items have atomic operations on 64 bits.
     """
 
     failures: tuple[type[BaseException], ...]
     is_processor = False
+    has_long_atomics = True
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
@@ -222,6 +225,7 @@ class Run(ABC, Generic[DeviceT]):
         self.segment = segment
         self.values = dict(zip(segment.integers, map(int, integers), strict=True))
         self.values[launches.PROCESSOR] = int(device.is_processor)
+        self.values[launches.LONG_EXTREMES] = int(device.has_long_atomics)
         self.inputs = [row_major(array) for array in inputs]
         self.results = results
         self.landed = [a if a.flags.c_contiguous else np.empty(a.shape, a.dtype) for a in results]
