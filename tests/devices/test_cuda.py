@@ -45,6 +45,17 @@ def test_programs(on: CudaDevice) -> None:
     assert on.describe().startswith("cuda:0: Pretended GPU")
 
 
+def test_boxes_go_through_page_locked_memory(on: CudaDevice) -> None:
+    """Elements of columns are brought there one by one: nothing is packed before."""
+    x = np.random.default_rng(1).normal(size=(64, 4000))
+    running = wf.jit(lambda a: wf.cumulative_sum(a, axis=0))
+    with wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}):
+        found = running(x)
+    np.testing.assert_allclose(found, np.cumsum(x, axis=0), rtol=1e-9, atol=1e-9)
+    assert on.statistics.copies_in > 2
+    assert on.statistics.bytes_packed == 0
+
+
 def test_boxes_under_a_cap(on: CudaDevice) -> None:
     x = np.random.default_rng(1).normal(size=40_000).astype(np.float32)
     table = np.arange(50, dtype=np.float32)

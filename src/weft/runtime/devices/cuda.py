@@ -149,14 +149,18 @@ class CudaDevice(Memory):
         except self.failures as error:
             raise self.error("making a stream", error) from error
 
+    def takes(self, array: NDArray) -> bool:
+        """Any array: copies go through page-locked memory, to which elements come one by one."""
+        return bool(array.dtype.isnative)
+
     def error(self, what: str, error: BaseException) -> WeftError:
         """What a failed call becomes."""
         return failure(self.name, what, error, out_of_memory=_OUT_OF_MEMORY in str(error))
 
 
-def _bytes_of(array: NDArray) -> NDArray:
-    """A contiguous array, byte by byte."""
-    return array.reshape(-1).view(np.uint8)
+def _like(staged: NDArray, array: NDArray) -> NDArray:
+    """Page-locked bytes as a row-major array of another's type."""
+    return staged.view(array.dtype).reshape(array.shape)
 
 
 class Slot(Buffers[CudaDevice]):
@@ -188,7 +192,7 @@ class Slot(Buffers[CudaDevice]):
     def copy_in(self, buffer: Any, array: NDArray, number: int) -> None:
         """Queue a copy to the GPU."""
         staged, view = self.staging(number, array.nbytes)
-        np.copyto(view, _bytes_of(array))
+        np.copyto(_like(view, array), array)
         self.part(buffer, 0, array.nbytes).copy_from(staged, stream=self.stream)
 
     def release(self) -> None:
@@ -269,7 +273,7 @@ class CudaRun(Run[CudaDevice]):
         slot = self.slot
         staged, view = slot.staging(number, array.nbytes)
         slot.part(buffer, offset, array.nbytes).copy_to(staged, stream=slot.stream)
-        self.landings.append((view, _bytes_of(array)))
+        self.landings.append((_like(view, array), array))
 
     def read(self, step: launches.Read, buffer: Any, offset: int) -> NDArray:
         value = np.zeros(1, np.dtype(step.dtype))

@@ -19,11 +19,13 @@ from weft.plan.segment import Segment
 from weft.runtime.cache import key_of, open_cache
 from weft.runtime.devices.opencl_rates import measure
 from weft.runtime.devices.opencl_runs import OpenClSegment, Slot
+from weft.runtime.devices.protocol import NDArray, rows_of
 from weft.runtime.devices.runs import Memory, failure, in_short
 from weft.runtime.memory import format_bytes
 
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
 _LONG_ATOMICS = ("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
+_LEAST_ROW = 512  # bytes of rows that are worth a copy each
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
 
 
@@ -83,6 +85,7 @@ class OpenClDevice(Memory):
         self.memory = int(device.global_mem_size)
         super().__init__(name, self.memory * 4 // 5)
         self.slots: int | None = None
+        self.copies_boxes = True  # until its driver refuses one
         self._loaded: dict[str, OpenClSegment] = {}
         self._context: Any = None
         self._rates: Rates | None = None
@@ -161,6 +164,15 @@ class OpenClDevice(Memory):
         return program
 
     # ------------------------------------------------------------ memory and queues
+
+    def takes(self, array: NDArray) -> bool:
+        """Arrays whose rows are long enough to be copied one by one need no packing."""
+        if super().takes(array):
+            return True
+        if not self.copies_boxes or array.nbytes < _LEAST_ROW:
+            return False
+        rows = rows_of(array)
+        return rows is not None and rows.bytes >= _LEAST_ROW
 
     def make_buffer(self, count: int) -> Any:
         """A buffer of so many bytes, from the driver."""

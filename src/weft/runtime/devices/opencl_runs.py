@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from weft.plan import launches
 from weft.plan.segment import Segment
 from weft.runtime import profile
+from weft.runtime.devices.protocol import row_major, rows_of
 from weft.runtime.devices.runs import Buffers, HeldInputs, Run, begin
 
 if TYPE_CHECKING:
@@ -62,7 +64,48 @@ class Slot(Buffers["OpenClDevice"]):
 
     def copy_in(self, buffer: Any, array: NDArray, number: int) -> Any:
         """Queue a copy to the device."""
-        return self.device.cl.enqueue_copy(self.queue, buffer, array, is_blocking=False)
+        if array.flags.c_contiguous:
+            return self.device.cl.enqueue_copy(self.queue, buffer, array, is_blocking=False)
+        event = self._copy_box("in", buffer, array)
+        if event is None:
+            packed = row_major(array)
+            self.device.statistics.bytes_packed += packed.nbytes
+            event = self.device.cl.enqueue_copy(self.queue, buffer, packed, is_blocking=False)
+            event.wait()  # nobody keeps what is packed
+        return event
+
+    def copy_out(self, array: NDArray, buffer: Any) -> Any:
+        """Queue a copy from the device."""
+        if array.flags.c_contiguous:
+            return self.device.cl.enqueue_copy(self.queue, array, buffer, is_blocking=False)
+        event = self._copy_box("out", buffer, array)
+        if event is None:
+            packed = np.empty(array.shape, array.dtype)
+            event = self.device.cl.enqueue_copy(self.queue, packed, buffer, is_blocking=True)
+            self.device.statistics.bytes_packed += packed.nbytes
+            np.copyto(array, packed)
+        return event
+
+    def _copy_box(self, way: str, buffer: Any, array: NDArray) -> Any:
+        """Queue a copy of rows that lie apart on the host; None where the driver refuses it."""
+        cl, rows = self.device.cl, rows_of(array)
+        assert rows is not None
+        region = (rows.bytes, rows.count, rows.planes)
+        span = (rows.planes - 1) * rows.plane_pitch + (rows.count - 1) * rows.pitch + rows.bytes
+        memory: Any = (ctypes.c_uint8 * span).from_address(array.ctypes.data)
+        host = np.ndarray((span,), np.uint8, memory)
+        ends = (buffer, host) if way == "in" else (host, buffer)
+        try:
+            event = cl.enqueue_copy(
+                self.queue, *ends, buffer_origin=(0, 0, 0), host_origin=(0, 0, 0), region=region,
+                buffer_pitches=(rows.bytes, rows.bytes * rows.count),
+                host_pitches=(rows.pitch, rows.plane_pitch), is_blocking=False,
+            )  # fmt: skip
+        except (cl.LogicError, cl.RuntimeError):
+            self.device.copies_boxes = False
+            return None
+        self.device.statistics.boxes += 1
+        return event
 
     def release_buffer(self, buffer: Any) -> None:
         buffer.release()
@@ -87,8 +130,7 @@ class OpenClRun(Run["OpenClDevice"]):
         if way == "in":
             event = self.slot.copy_in(buffer, array, number)
         else:
-            cl = self.device.cl
-            event = cl.enqueue_copy(self.slot.queue, array, buffer, is_blocking=False)
+            event = self.slot.copy_out(array, buffer)
         self.events.append((f"copy {way} {name}", f"{self.device.name} {way}", event, array.nbytes))
 
     def launch(self, step: launches.Launch, items: int, blocks: list[Any]) -> None:

@@ -29,6 +29,10 @@ class Statistics:
     Attributes
     ----------
     launches, copies_in, copies_out, bytes_in, bytes_out : int
+    boxes : int
+        Copies, among those, of parts of larger arrays as they lie there.
+    bytes_packed : int
+        Of arrays that the host has packed, or unpacked, for a copy.
     peak_bytes : int
         The most memory ever in use.
     """
@@ -38,6 +42,8 @@ class Statistics:
     copies_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    boxes: int = 0
+    bytes_packed: int = 0
     peak_bytes: int = 0
 
 
@@ -126,6 +132,47 @@ def raise_failure(segment: Segment, code: int, index: int, extent: int) -> NoRet
         f"0 <= index < {extent}",
         place=failure.place,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An array as rows of neighbouring bytes, the same way apart, in planes that are.
+
+    `count`, `pitch` and `planes`, `plane_pitch` are 1 and the size of what is inside where there
+    is one row or plane.
+    """
+
+    bytes: int
+    count: int
+    pitch: int
+    planes: int
+    plane_pitch: int
+
+
+def rows_of(array: NDArray) -> Rows | None:
+    """How an array lies in a larger one; None where it is no box of rows in planes.
+
+    Neighbouring dimensions that lie one after another are one. A plane's pitch has to be a
+    multiple of a row's, which OpenCL demands.
+    """
+    if not array.size or not array.dtype.isnative:
+        return None
+    dims = [(array.itemsize, 1)]  # extent and stride, the innermost first: that of bytes
+    for extent, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
+        inner, step = dims[-1]
+        if extent == 1:
+            continue
+        if stride == inner * step:
+            dims[-1] = inner * extent, step
+        else:
+            dims.append((extent, stride))
+    (count, _), *outer = dims
+    (rows, pitch), (planes, plane_pitch) = [*outer, (1, 0), (1, 0)][:2]
+    pitch = pitch if outer else count
+    plane_pitch = plane_pitch if len(outer) > 1 else rows * pitch
+    if len(outer) > 2 or pitch < count or plane_pitch < rows * pitch or plane_pitch % pitch:
+        return None
+    return Rows(count, rows, pitch, planes, plane_pitch)
 
 
 def row_major(array: NDArray) -> NDArray:

@@ -57,6 +57,19 @@ class Memory(ABC):
         self._used = 0
         self._free_slots: list[Any] = []
 
+    def takes(self, array: NDArray) -> bool:
+        """Whether it copies the array as it lies, and back to there."""
+        return bool(array.flags.c_contiguous and array.dtype.isnative and array.flags.aligned)
+
+    def packed(self, array: NDArray) -> NDArray:
+        """The array as the device takes it: itself, or row-major."""
+        if self.takes(array):
+            return array
+        found = row_major(array)
+        if found is not array:
+            self.statistics.bytes_packed += found.nbytes
+        return found
+
     @abstractmethod
     def make_buffer(self, count: int) -> Any:
         """A buffer of so many bytes, from the driver."""
@@ -187,7 +200,7 @@ class HeldInputs:
         self.device = device
         self.buffers: dict[int, Any] = {}
         self._slot = device.take_slot()
-        arrays = {number: row_major(array) for number, array in inputs.items()}
+        arrays = {number: device.packed(array) for number, array in inputs.items()}
         names = [segment.params[number].name for number in arrays]
         try:
             buffers = self._slot.fit([array.nbytes for array in arrays.values()], names)
@@ -226,9 +239,11 @@ class Run(ABC, Generic[DeviceT]):
         self.values = dict(zip(segment.integers, map(int, integers), strict=True))
         self.values[launches.PROCESSOR] = int(device.is_processor)
         self.values[launches.LONG_EXTREMES] = int(device.has_long_atomics)
-        self.inputs = [row_major(array) for array in inputs]
+        self.inputs = [
+            array if number in held else device.packed(array) for number, array in enumerate(inputs)
+        ]
         self.results = results
-        self.landed = [a if a.flags.c_contiguous else np.empty(a.shape, a.dtype) for a in results]
+        self.landed = [a if device.takes(a) else np.empty(a.shape, a.dtype) for a in results]
         self.slot = device.take_slot()
         self.stage = "allocation"
         self.last: Any = None
@@ -368,6 +383,7 @@ class Run(ABC, Generic[DeviceT]):
             for array, landed in zip(self.results, self.landed, strict=True):
                 if landed is not array:
                     np.copyto(array, landed)
+                    self.device.statistics.bytes_packed += array.nbytes
             self.record()
         except self.device.failures as error:
             raise self.device.error(self.stage, error) from error
