@@ -22,6 +22,7 @@ from weft.mem.expand import expand
 from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
+from weft.mem.permute_layouts import permute_layouts
 from weft.mem.short_circuit import versions
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
@@ -109,6 +110,8 @@ def with_versions(
     found = (made,) if "no-short-circuit" in without else versions(made)
     if dialect == "c" and "no-short-circuit" not in without:
         found = tuple(map(choose_buffers, found))  # other dialects know no pointers that change
+    if dialect != "c" and "no-permute-layouts" not in without:
+        found = tuple(map(permute_layouts, found))
     return found if "no-merge" in without else tuple(map(merge_blocks, found))
 
 

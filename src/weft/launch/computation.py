@@ -22,6 +22,7 @@ from weft.launch.device import (
     find,
     have_compiler,
     host_threads,
+    left_out,
     load,
     on_own_cores,
 )
@@ -243,7 +244,8 @@ class Computation:
         self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, where: str,
         donated: Mapping[str, int],
     ) -> tuple[Artifact, tuple[Step, ...]]:  # fmt: skip
-        artifact = self.artifacts.artifact(decided, layouts, optimise, dialect_of(where), donated)
+        without = left_out(where, optimise)
+        artifact = self.artifacts.artifact(decided, layouts, without, dialect_of(where), donated)
         if where != CPU and _needs_c(artifact) and not have_compiler():
             raise _NoCodeError
         try:

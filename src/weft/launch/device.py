@@ -101,6 +101,16 @@ def dialect_of(name: str) -> Dialect:
     return "c"
 
 
+def left_out(name: str, optimise: str) -> str:
+    """The passes to leave out for a device: an OpenCL device that is a processor has caches."""
+    if dialect_of(name) != "opencl":
+        return optimise
+    from weft.runtime.devices.others import others
+
+    is_processor = any(found.is_processor for found in others() if found.name == name)
+    return f"{optimise} no-permute-layouts" if is_processor else optimise
+
+
 def find(name: str, current: Settings) -> Device:
     """The device of a name, other than the CPU, under the limit and with the slots of settings."""
     from weft.runtime.devices.others import others

@@ -21,6 +21,7 @@ from weft.launch.device import (
     find,
     have_compiler,
     host_threads,
+    left_out,
     load,
     targets,
     threads_of,
@@ -312,7 +313,7 @@ def stage_code(
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
     if "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
-    segment = segment_of(program, named, current.optimise, dialect_of(where))
+    segment = segment_of(program, named, left_out(where, current.optimise), dialect_of(where))
     if segment.dialect == "c" and not have_compiler():
         return InterpretedStage(program)
     loaded = load(segment, where, current)

@@ -103,13 +103,14 @@ _UNKNOWN = 16  # rounds of a loop whose number only running it tells
 def count(steps: Steps, values: Mapping[str, Any]) -> int:
     """How many launches the steps make, about.
 
-    A branch whose condition is no value makes those of its longer side.
+    A kernel whose items are known to be none is not launched. A branch whose condition is no
+    value makes the launches of its longer side.
     """
     total = 0
     for step in steps:
         match step:
-            case Launch():
-                total += 1
+            case Launch(_, items):
+                total += _has(items, values)
             case Repeat(_, lower, upper, inner):
                 total += max(_rounds(lower, upper, values), 0) * count(inner, values)
             case While(before, _, inner):
@@ -120,6 +121,13 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
             case Define() | Read():
                 pass
     return total
+
+
+def _has(items: Size, values: Mapping[str, Any]) -> bool:
+    try:
+        return bool(np.max(items.evaluate(values)) > 0)
+    except KeyError:  # a number that is read while it runs
+        return True
 
 
 def _rounds(lower: Size, upper: Size, values: Mapping[str, Any]) -> int:

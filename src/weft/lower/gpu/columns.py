@@ -21,9 +21,10 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter, frozen
-from weft.lower.gpu import neighbours, versions
+from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
+from weft.mem import neighbours
 from weft.sizes import ONE, ZERO, Poly, Size, product
 
 _WIDTH = 32  # columns of a group

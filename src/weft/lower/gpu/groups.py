@@ -28,10 +28,11 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import columns, neighbours, versions
+from weft.lower.gpu import columns, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.tiles import CHUNK, GROUP, SHARED_BYTES, TILE, Folds, Tile, Values
 from weft.lower.unit import memory
+from weft.mem import neighbours
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 

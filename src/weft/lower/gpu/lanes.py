@@ -23,9 +23,10 @@ from weft.imp.walk import holds
 from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import groups, neighbours, versions
+from weft.lower.gpu import groups, versions
 from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
+from weft.mem import neighbours
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, product
 

@@ -30,10 +30,11 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
-from weft.lower.gpu import items, lookback, neighbours, versions
+from weft.lower.gpu import items, lookback, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.tiles import CHUNK, GROUP, SHARED_BYTES, TILE, Tile, Values
 from weft.lower.unit import memory
+from weft.mem import neighbours
 from weft.ops.dtypes import DType
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product

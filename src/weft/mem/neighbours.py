@@ -7,34 +7,38 @@ once; elements that lie apart come one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
-from weft.sizes import ONE, ZERO, Poly
+from weft.sizes import ONE, ZERO, Size
+
+Access: TypeAlias = tuple[MemArray, tuple[Size, ...]]
 
 
-def apart(
-    body: Iterable[fun.Let], name: str, written: Iterable[tuple[MemArray, tuple[Poly, ...]]] = ()
-) -> int:
+def reads(body: Iterable[fun.Let]) -> list[Access]:
+    """The elements that statements read, by their indices."""
+    return [
+        (let.expr.array.type, let.expr.indices)
+        for let in walk.statements(fun.Body(tuple(body), ()))
+        if isinstance(let.expr, fun.Index) and isinstance(let.expr.array.type, MemArray)
+    ]
+
+
+def apart(body: Iterable[fun.Let], name: str, written: Iterable[Access] = ()) -> int:
     """How many accesses meet elements that lie apart where the index `name` is one more.
 
     Parameters
     ----------
     body : statements
-        Their reads count, but those at indices that were loaded: nobody knows those.
+        Their reads count. (Of indices that were loaded nobody knows where they lead.)
     name : str
     written : pairs of array and indices
         What is stored besides.
     """
     found = 0
-    accesses = [
-        (memory(let.expr.array), let.expr.indices)
-        for let in walk.statements(fun.Body(tuple(body), ()))
-        if isinstance(let.expr, fun.Index)
-    ]
-    for array, indices in (*accesses, *written):
+    for array, indices in (*reads(body), *written):
         at = array.index.apply(indices)
         if at.degree(name) > 1 or at.coefficient(name) not in (ZERO, ONE, -ONE):
             found += 1
