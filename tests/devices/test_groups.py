@@ -15,6 +15,9 @@ import weft as wf
 from weft.fun.parse import parse
 from weft.lower.gpu import groups as gpu_groups
 from weft.lower.gpu import lanes
+from weft.passes import split_reductions
+from weft.plan.launches import PROCESSOR, count
+from weft.runtime.incore import derive
 
 EXTENTS = [1, 31, 32, 33, 255, 256, 2047, 2048, 2049, 6177, 65536 + 40]
 
@@ -124,6 +127,52 @@ def test_tiles_of_columns_are_launched_beside_each_other() -> None:
             with mock.patch.object(on, "is_processor", not gpu):
                 found = total(x)
             np.testing.assert_allclose(found, x.sum(axis=0), rtol=1e-12)
+
+
+def test_the_planner_counts_what_is_launched() -> None:
+    """Of the forms of a kernel, those that the sizes choose."""
+    on = device()
+    program = wf.jit(lambda x: wf.sqrt(x.sum(axis=1))).lower(np.zeros((3, 50))).program
+    segment = compiled(program)
+    for rows, extent in ((3, 5), (3, 2000), (3, 70_000), (5000, 40)):
+        known = derive({"n0": rows, "n1": extent, "threads": on.items}, segment.derived)
+        for is_processor in (True, False):
+            with mock.patch.object(on, "is_processor", is_processor):
+                before = on.statistics.launches
+                run(on, program, segment, [np.zeros((rows, extent))], {})
+                made = on.statistics.launches - before
+            assert count(segment.steps, {**known, PROCESSOR: is_processor}) == made
+
+
+@pytest.mark.parametrize("name", ["sum", "composed", "place"])
+def test_results_of_tiles_are_combined_by_a_group(name: str) -> None:
+    """Where the counter is one item's on a processor, with the same bits."""
+    on = device()
+    function = wf.jit({
+        "sum": lambda x: (wf.sum(x), wf.mean(x) * 2),
+        "composed": lambda x: wf.reduce(
+            lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), (1.0, 0.0), wf.tanh(x), x
+        ),
+        "place": lambda x: (wf.argmax(x),),
+    }[name])  # fmt: skip
+    rng = np.random.default_rng(8)
+    with mock.patch.object(split_reductions, "TILE", 2048):
+        (program,) = function.lower(rng.normal(size=10))._pieces()
+        segment = compiled(program)
+        text = function.lower(rng.normal(size=10)).source("cuda")
+    assert compile_text(text).startswith(b"\x7fELF")
+    for extent in (0, 1, 2048, 2049, 63 * 2048, 64 * 2048 + 1, 131 * 2048):
+        if name == "place" and not extent:
+            continue
+        x = rng.normal(size=extent)
+        kinds, by_item = launched(on, program, segment, [x], {})
+        assert "count" not in kinds
+        with mock.patch.object(on, "is_processor", False):
+            kinds, by_group = launched(on, program, segment, [x], {})
+        assert "count" in kinds
+        assert_equal_bits(by_group, by_item)
+        if name == "sum":
+            np.testing.assert_allclose(by_group[0], x.sum(), rtol=1e-9, atol=1e-9)
 
 
 def test_a_row_that_depends_on_its_number() -> None:

@@ -28,7 +28,7 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import columns, versions
+from weft.lower.gpu import columns, items, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.tiles import CHUNK, GROUP, SHARED_BYTES, TILE, Folds, Tile, Values
 from weft.lower.unit import memory
@@ -78,6 +78,53 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     form.several(short)
     form.in_parts(whether, parts)
     return None if whether == ONE else 1 - whether
+
+
+def counted(host: Host, let: fun.Let, reduce: fun.Reduce) -> bool:
+    """Launch one group for the results of tiles (`weft.passes.split_reductions`), if it may do it.
+
+    On a processor one item pushes them, one after another, to a counter.
+    """
+    flat = shapes.is_flat(reduce.body) and shapes.is_flat(reduce.operator.body)
+    dtypes = [var.type.dtype for var in let.pattern]
+    if not flat or sum(dtype.itemsize for dtype in dtypes) > SHARED_BYTES:
+        return False
+    (r,) = reduce.space
+    host.know(r.extent)
+    slots = [host.slot(dtype) for dtype in dtypes]
+    k, lane = host.kernel_emitter(), host.unit.integer("item")
+    with k.index(r.index.name, imp.ZERO, ZERO, r.extent):
+        folds = Folds(k, lane, dtypes, reduce.operator)
+        neutral = [k.atom(atom) for atom in reduce.neutral]
+        counter = reductions.Counter(k, reduce.operator, neutral)
+
+        def value(at: imp.Expr) -> Values:
+            k.bind(r.index.name, at)
+            return scalar_results(k, reduce.body)
+
+        folds.count(counter, k.named(r.extent), value)
+        with folds.first():
+            for slot, total in zip(slots, counter.total(), strict=True):
+                pointer = k.pointer(host.slots[slot.name], slot.dtype)
+                k.emit(imp.Store(pointer, imp.ZERO, total))
+    if may_leave(k.levels[0]):
+        return False
+    with host.inside() as by_group:
+        host.unit.kernels.append(kernels.describe("combine tiles", reduce.space, let.pattern))
+        host.add(k, "count", lane, as_poly(GROUP), GROUP)
+    if host.dialect == "cuda":
+        host.steps += by_group
+    else:
+        with host.inside() as by_item:
+            with host.by_one_item():
+                items.lower_item(host.e, let)
+            for var, slot in zip(let.pattern, slots, strict=True):
+                host.set(host.slots[slot.name], slot.dtype, host.e.scalars[var.name])
+        both = tuple(by_item), tuple(by_group)
+        host.steps.append(launches.Branch(launches.PROCESSOR, *both))
+    for var, slot in zip(let.pattern, slots, strict=True):
+        host.e.bind(var.name, slot)
+    return True
 
 
 def reduction_of(kernel: fun.Kernel) -> int | None:
@@ -214,17 +261,10 @@ class _Form:
             folds = Folds(k, lane, self.dtypes, self.reduce.operator)
             counter = self.counter(k)
             first = k.declare(machine("*", number, k.named(parts)))
-            start = k.unit.integer("start")
-            with k.loop(start, imp.ZERO, k.named(parts), step=GROUP):
-                folds.of_values(k.declare(machine("-", k.named(parts), start)))
-                with k.branch(folds.own):
-                    at = machine("+", machine("+", first, start), lane)
-                    folds.store(folds.folds, lane, folds.load(partial(k), at))
-                folds.barrier()
-                folds.join()
-                with folds.first():
-                    counter.push(folds.load(folds.folds, imp.ZERO))
-                folds.barrier()
+            folds.count(
+                counter, k.named(parts),
+                lambda at: folds.load(partial(k), k.declare(machine("+", first, at))),
+            )  # fmt: skip
             with folds.first():
                 kernels.decode(k, space, number)
                 lower_body(k, self.before)

@@ -87,6 +87,8 @@ def lower_statement(host: Host, e: Emitter, let: fun.Let) -> None:
             outer, e.of_reduction = e.of_reduction, True
             host.statement(e, reductions.as_kernel(e, let))
             e.of_reduction = outer
+        case fun.Reduce((_,), 1, counter=True) as reduce if groups.counted(host, let, reduce):
+            pass
         case fun.Scan((dim,), body) if host.is_sized(dim.extent) and shapes.is_flat(body):
             exact = lookback.suits(let.expr)
             if not (exact and lookback.lower(host, let, let.expr)):

@@ -66,6 +66,22 @@ class Folds:
             self.barrier()
             reach *= 2
 
+    def count(
+        self, counter: reductions.Counter, size: imp.Expr, value: Callable[[imp.Expr], Values]
+    ) -> None:
+        """So many values pushed to the first item's counter, one of each item at a time."""
+        e, start = self.e, self.e.unit.integer("start")
+        with e.loop(start, imp.ZERO, size, step=GROUP):
+            self.of_values(e.declare(machine("-", size, start)))
+            with e.branch(self.own):
+                values = value(e.declare(machine("+", start, self.lane)))
+                self.store(self.folds, self.lane, values)
+            self.barrier()
+            self.join()
+            with self.first():
+                counter.push(self.load(self.folds, imp.ZERO))
+            self.barrier()
+
     def barrier(self) -> None:
         self.e.emit(imp.Barrier())
 
