@@ -212,8 +212,9 @@ class _Form:
                 lower_body(k, self.before)
 
             def element(at: imp.Expr) -> None:
-                row(k.declare(machine("/", at, length)))
-                k.bind(self.reduce.space[0].index.name, k.declare(machine("%", at, length)))
+                number, place = tile.place(at)
+                row(number)
+                k.bind(self.reduce.space[0].index.name, place)
                 tile.keep(at, scalar_results(k, self.reduce.body))
 
             self.tile(tile, element)

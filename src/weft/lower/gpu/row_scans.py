@@ -151,9 +151,9 @@ class _Rows:
             tile.of_rows(k.declare(machine("min", left, k.named(rows))), length)
 
             def bind(at: imp.Expr) -> None:
-                row = machine("+", first, k.declare(machine("/", at, length)))
-                kernels.decode(k, self.outer, k.declare(row))
-                k.bind(self.last.index.name, k.declare(machine("%", at, length)))
+                row, place = tile.place(at)
+                kernels.decode(k, self.outer, k.declare(machine("+", first, row)))
+                k.bind(self.last.index.name, place)
 
             with tile.first_of_row():
                 tile.store(tile.carry, tile.row, tile.initial())
