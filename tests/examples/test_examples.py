@@ -184,3 +184,12 @@ def test_five_point(dtype: str) -> None:
     expected[1:-1, 1:-1] += a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]
     expected[1:-1, 1:-1] *= np.asarray(0.2, dtype)
     np.testing.assert_allclose(load("five_point").main(20, dtype), expected, rtol=1e-5)
+
+
+def test_gauss_jordan(tmp_path: Path) -> None:
+    for pivoting in (False, True):
+        found, most = load("gauss_jordan").main(tmp_path, 800, 3, "28 MiB", pivoting)
+        assert most <= 28 << 20
+        system = np.load(tmp_path / "system.npy")
+        assert system.nbytes > 4 << 20  # what the limit leaves for arrays
+        np.testing.assert_allclose(system[:, :800] @ found, system[:, 800:], atol=1e-8)

@@ -216,6 +216,16 @@ def _shrinking_slices(a: Any) -> Any:
     return result
 
 
+def _eliminated(a: Any) -> Any:
+    result = a.copy()
+    for k in range(4):
+        result[k] /= result[k, k]
+        factors = result[:, k].copy()
+        factors[k] = 0.0
+        result -= np.outer(factors, result[k])
+    return result
+
+
 def _growing_blocks(a: Any, b: Any) -> Any:
     result = a.copy()
     for k in range(len(result)):
@@ -312,6 +322,7 @@ EXAMPLES: dict[str, Example] = {
         "growing_slices": _growing_slices,
         "shrinking_slices": _shrinking_slices,
         "growing_blocks": _growing_blocks,
+        "eliminate": _eliminated,
         "triangle": _triangle,
         "ragged_scan": _triangle_rows,
         "ragged_reshape": lambda a: np.array([(i + 1) * i * 2.0 for i in range(len(a))]),

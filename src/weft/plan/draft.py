@@ -201,7 +201,7 @@ class Draft:
                 and self._joins(producer, axis, statement)
             )
             if not local:
-                if axis == 0 and name in analysis.ends:
+                if axis is not None and name in analysis.ends:
                     self.axes[position, name, access.node] = axis
                 else:
                     self.whole.setdefault(name, position)

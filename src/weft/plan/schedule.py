@@ -83,10 +83,20 @@ class Scheduler:
     def _layouts(self) -> tuple[Layout, ...]:
         layouts: list[Layout] = []
         for window, where in zip(self.stage.windows, self.where, strict=True):
-            array = direct_array(self.setting.inputs[window.array]) if where == "direct" else None
-            layouts.append("contiguous" if array is None else _layout(array, window.axis))
+            if where == "direct":
+                array = direct_array(self.setting.inputs[window.array])
+                assert array is not None
+                layouts.append(_layout(array, window.axis))
+            else:
+                layouts.append("rows" if self._is_part_of_rows(window, where) else "contiguous")
         layouts += ["contiguous"] * (len(self.stage.carries) + len(self.stage.flanks))
         return tuple(layouts)
+
+    def _is_part_of_rows(self, window: Window, where: Where) -> bool:
+        """Whether a window of an array in memory, which lies row by row, is in pieces."""
+        if where != "resident" or window.axis is None:
+            return False
+        return math.prod(self.analysis.shapes[window.array][: window.axis]) > 1
 
     def _is_staged(self, output: Output) -> bool:
         """Whether boxes of an output are computed into a buffer of their own."""
@@ -439,6 +449,10 @@ class Scheduler:
                 assert array is not None
                 for dim, stride in enumerate(array.strides):
                     known[f"{param.name}.stride{dim}"] = stride // array.itemsize
+            elif self._is_part_of_rows(window, where):
+                shape = self.analysis.shapes[window.array]
+                for dim in range(len(shape)):
+                    known[f"{param.name}.stride{dim}"] = math.prod(shape[dim + 1 :])
         table = np.zeros((boxes.count, len(self.code.integers)), np.int64)
         for column, name in enumerate(self.code.integers):
             table[:, column] = known[name]
