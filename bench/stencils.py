@@ -186,7 +186,7 @@ def disk(scale: float, rounds: int, chosen: list[str], directory: str | None) ->
     """Many steps from a file to a file, under a limit; beside Numba with all in memory."""
     import weft as wf
 
-    shape = (int(DISK[0] * scale), DISK[1])
+    shape = (int(DISK[0] * scale**0.5), int(DISK[1] * scale**0.5))  # as many rows in a box
     limit = int((DISK_LIMIT - PROGRAM) * scale) + PROGRAM
     program = wf.jit(lambda x, n: wf.iterate(step("plate"), x, n))
     with tempfile.TemporaryDirectory(dir=directory) as folder:
