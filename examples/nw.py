@@ -20,15 +20,15 @@ def block_scores(penalty, left, above, similar):
     To leave out a letter costs the same in every place: with these costs given back (`ramp`), the
     best way along a row is a running maximum.
     """
-    ramp = penalty * wf.arange(similar.shape[0] + 1, dtype=similar.dtype)
+    ramp = penalty * wf.arange(similar.shape[0] + 1, dtype=similar.dtype)[1:]
 
     def row(above, beside):
         start, similar = beside
         best = wf.maximum(above[:-1] + (similar + penalty), above[1:] - penalty)
-        scores = wf.associative_scan("max", wf.concat([start[None], best]))
-        return scores, scores[1:] - ramp[1:]
+        scores = wf.associative_scan("max", best, init=start)
+        return wf.concat([start[None], scores]), scores - ramp
 
-    _, rows = wf.scan(row, wf.concat([left[:1], above]) + ramp, (left[1:], similar))
+    _, rows = wf.scan(row, wf.concat([left[:1], above + ramp]), (left[1:], similar))
     return rows
 
 
@@ -44,7 +44,7 @@ def align(similarity, penalty, size=16):
     wf.assume(n == count * size + 1)
     similar = similarity.reshape(-1)
     border = -penalty * wf.arange(n, dtype=similarity.dtype)
-    scores = wf.zeros((n, n), dtype=similarity.dtype).at[0].set(border).at[:, 0].set(border)
+    scores = wf.empty((n, n), dtype=similarity.dtype).at[0].set(border).at[1:, 0].set(border[1:])
 
     def diagonal(scores, corner, blocks):
         """The blocks of an anti-diagonal; `corner` is left of and above the uppermost one."""

@@ -74,16 +74,16 @@ def needleman_wunsch(size: int, similarity: Any, penalty: int) -> Moved:
     return (4 * cells + cells // size) * WORD, (2 * n + 2 * cells) * WORD
 
 
-def running_maxima(size: int, similarity: Any, penalty: int) -> Moved:
-    """Rows of a block are scans, of one element more, in memory of the thread's.
+def rows_above(size: int, similarity: Any, penalty: int) -> Moved:
+    """The row above is one of the thread's, with the element left of it.
 
-    Before them stands the row above, with the corner, moved twice; and all scores are zeros at
-    first, of which the border is moved from an array of its own.
+    So the first of a block is moved there, and each further one's left element is written to it.
+    The border's column is read from its row, where their common element is written once.
     """
     n = len(similarity)
     blocks = ((n - 1) // size) ** 2
-    read = 2 * n + blocks * (2 * (size + 1) + size * (size + 1))
-    written = n * n + n + blocks * (2 * (size + 1) + size * (size + 2))
+    read = n - 1 + blocks * (1 + size)
+    written = -1 + blocks * (1 + size + size)
     return read * WORD, written * WORD
 
 
@@ -183,7 +183,7 @@ COUNTED: dict[str, Callable[..., Moved]] = {
 """What C moves."""
 
 DIFFERENCES: dict[Callable[..., Moved], Callable[..., Moved]] = {
-    srad: sums, lud: products, needleman_wunsch: running_maxima, nearest: winning_distances,
+    srad: sums, lud: products, needleman_wunsch: rows_above, nearest: winning_distances,
     european: noise, calls: coefficients,
 }  # fmt: skip
 """What Weft moves beyond that."""

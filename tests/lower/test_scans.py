@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lower.harness import agree, compiled
+from lower.harness import IndexFailureError, agree, compiled, run
 
 from weft.fun.parse import parse
 
@@ -99,3 +99,44 @@ def test_short_rows_inside_of_kernels_need_no_totals(extent: int) -> None:
     assert ("total" in segment.source) == (extent >= 4096)
     x = np.random.default_rng(extent).normal(size=(3, extent))
     agree(program, [x], segment=segment, n=3, rtol=1e-9)
+
+
+COMPUTED = """program computed(x: f64[r, n], at: i64[EXTENT]) sizes r, n {
+  let y: f64[r, EXTENT] = kernel (i < r) {
+    let z: f64[EXTENT] = scan KIND (j < EXTENT) from 1.0 {
+      let k: i64 = at[j]
+      let a: f64 = x[i, k]
+      let b: f64 = x[i, j]
+      let c: f64 = subtract(a, b)
+      in c
+    } with (l: f64, m: f64) { let t: f64 = add(l, m) in t }
+    in z
+  }
+  in y
+}"""
+
+
+@pytest.mark.parametrize("kind", ["", "exclusive"])
+@pytest.mark.parametrize("extent", [1, 63, 65, 1500, "n"])
+def test_elements_are_computed_in_lanes_before_they_are_combined(
+    extent: int | str, kind: str
+) -> None:
+    """In blocks where there are many; bits are those of one after another."""
+    program = parse(COMPUTED.replace("EXTENT", str(extent)).replace("KIND", kind))
+    segment = compiled(program)
+    rng = np.random.default_rng(9)
+    for n in [extent] if isinstance(extent, int) else [1, 64, 130]:
+        x, at = rng.normal(size=(3, n)), rng.integers(0, n, n)
+        (found,) = agree(program, [x, at], segment=segment, r=3, n=n, rtol=1e-12)
+        summed = np.cumsum(np.hstack([np.ones((3, 1)), x[:, at] - x]), axis=1)
+        assert np.array_equal(found, summed[:, :-1] if kind else summed[:, 1:])
+    assert ("double value0[" in segment.source) == isinstance(extent, int)  # not n
+
+
+def test_an_index_outside_is_found_there() -> None:
+    text = COMPUTED.replace("EXTENT", "65").replace("KIND", "")
+    at = np.zeros(65, np.int64)
+    at[64] = 65
+    with pytest.raises(IndexFailureError) as failure:
+        run(compiled(parse(text)), [np.zeros((3, 65)), at], {"r": 3, "n": 65})
+    assert failure.value.args == ("x", 1, 65, 65)

@@ -23,6 +23,8 @@ class Emitter(Values):
                 return (b.scalar(self.size(node.sizes[0])),)
             case operations.Elementwise() | operations.Cast() | operations.Iota():
                 return (self._elementwise(node, b),)
+            case operations.Empty(dtype):
+                return (b.let(fun.Empty(dtype, self.shape(node)), self.type(node)),)
             case operations.Element(boundary):
                 return (self._element(node, b, boundary),)
             case (

@@ -3,7 +3,7 @@
     node      = operation, inputs, sizes, lambdas, shape, dtype
     lambda    = params, results            -- a sub-graph, called by an operation
     operation = Leaf | Constant | SizeScalar | Param | Pick                -- where values come from
-              | Elementwise | Cast | Iota | Element                        -- scalar by scalar
+              | Elementwise | Cast | Iota | Empty | Element                -- scalar by scalar
               | Slice | Permute | Reshape | Broadcast | LmadSlice          -- layout changes
               | Gather | Generate | Reduce | Scan | Scatter | Concat       -- data parallelism
               | Update | LmadUpdate | Call | If | For | While              -- the rest

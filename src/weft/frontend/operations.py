@@ -67,6 +67,13 @@ class Iota:
 
 
 @dataclass(frozen=True, slots=True)
+class Empty:
+    """Elements of no value yet; sizes: the shape."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Element:
     """One element of inputs[0] at the scalar indices inputs[1:].
 
@@ -232,7 +239,7 @@ class While:
 
 Operation: TypeAlias = (
     Leaf | Constant | SizeScalar | Param | Pick
-    | Elementwise | Cast | Iota | Element
+    | Elementwise | Cast | Iota | Empty | Element
     | Slice | Permute | Reshape | Broadcast | LmadSlice
     | Gather | Generate | Reduce | Scan | Scatter | Concat
     | Update | LmadUpdate | Call | If | For | While

@@ -64,8 +64,18 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
-    """An array whose values do not matter (zeros)."""
-    return zeros(shape, dtype=dtype, device=device)
+    """An array of no values yet: what is read before it is written is whatever is there.
+
+    Where all of it is written (`x.at[i].set(v)`, in loops too), nothing is filled before.
+    """
+    check_device(device)
+    return Array(_unfilled(shape_of(shape), dtype_of(dtype, DType.F64)))
+
+
+def _unfilled(shape: tuple[Extent, ...], dtype: DType) -> Node:
+    if not shape:
+        return graph.scalar_constant(0, dtype)
+    return make(operations.Empty(dtype), (), shape, dtype, sizes=shape)
 
 
 def _like(x: Any, value: Any, dtype: Any, device: Any) -> Array:
@@ -86,8 +96,10 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
-    """An array of the shape and dtype of `x` whose values do not matter (zeros)."""
-    return _like(x, 0, dtype, device)
+    """An array of the shape and dtype of `x`, of no values yet, as `empty`."""
+    check_device(device)
+    node = array_node(x)
+    return Array(_unfilled(node.shape, dtype_of(dtype, node.dtype)))
 
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:

@@ -172,7 +172,9 @@ class Artifacts:
     def streamed(self, decided: Decided) -> fun.Program:
         """The optimised program as the planner takes it."""
         if decided not in self._streamed:
-            self._streamed[decided] = self.finished(decided, None)
+            from weft.passes.fill import fill
+
+            self._streamed[decided] = fill(self.finished(decided, None))
         return self._streamed[decided]
 
     def artifact(

@@ -284,7 +284,8 @@ class Computation:
 
         `spread`: for several devices.
 
-        Its loops stay as they are: the planner's stages come before tiles in the cache.
+        Its loops stay as they are: the planner's stages come before tiles in the cache. It has no
+        empty arrays, which would have to be whole.
         """
         values = {**sizes, "threads": threads}
         choices = self.artifacts.choices

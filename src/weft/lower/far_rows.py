@@ -25,8 +25,8 @@ PAGE = 4096  # bytes
 LONGEST = 1024  # bytes of a row: along longer ones a processor fetches ahead by itself
 
 
-def ask(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
-    """Asks for the rows of a kernel inside of a tile that it comes to some rounds later.
+def ask(e: Emitter, let: fun.Let, kernel: fun.Kernel | fun.Scan) -> None:
+    """Asks for the rows of a kernel or scan inside of a tile that it comes to some rounds later.
 
     Where more than one loop stands around the rows they may be the same ones again, which are
     in the cache: then for none.
@@ -48,7 +48,9 @@ def ask(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
             _row(e, found, outer, lane.extent.constant)
 
 
-def _written(e: Emitter, let: fun.Let, kernel: fun.Kernel, outer: str) -> list[Stream]:
+def _written(
+    e: Emitter, let: fun.Let, kernel: fun.Kernel | fun.Scan, outer: str
+) -> list[Stream]:
     """Lines that are written have to be there too."""
     indices = tuple(Poly.var(r.index.name) for r in kernel.space)
     arrays = [memory(var) for var in let.pattern]

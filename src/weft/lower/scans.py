@@ -21,7 +21,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, kernels, operators, past_caches, reductions, shapes
+from weft.lower import bounds, far_rows, kernels, operators, past_caches, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.rows import simd
@@ -80,10 +80,14 @@ def _serial(
         carry = [e.mutable(value.dtype, value, "carry") for value in initial]
         if not shapes.is_flat(scan.body) or _one_stream(e, last.extent):
             serial, e.serial = e.serial, True
-            var = e.unit.integer("i")
-            with e.loop(var, imp.ZERO, extent):
-                e.bind(last.index.name, var)
-                _store(e, let, scan, advance(e, scan, carry))
+            if _computes(scan.body):
+                far_rows.ask(e, let, scan)
+                _blocks(e, let, scan, carry)
+            else:
+                var = e.unit.integer("i")
+                with e.loop(var, imp.ZERO, extent):
+                    e.bind(last.index.name, var)
+                    _store(e, let, scan, advance(e, scan, carry))
             e.serial = serial
             return
         start = e.unit.integer("i")
@@ -98,6 +102,37 @@ def _serial(
             tile.scan()
 
     kernels.nest(e, outer, row)
+
+
+def _computes(body: fun.Body) -> bool:
+    """Whether its elements, which need none before them, are worth vector lanes."""
+    applied = any(isinstance(let.expr, fun.Apply) for let in walk.statements(body))
+    return applied and shapes.is_flat(body) and not shapes.has_vector_math(body)
+
+
+def _blocks(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) -> None:
+    """Elements of a block side by side in vector lanes, then combined one after another.
+
+    for i { carry = max(carry, f(x[i])); y[i] = carry }
+        =>  for simd l { v[l] = f(x[l]) } for l { carry = max(carry, v[l]); y[l] = carry }
+    """
+    last = scan.space[-1]
+    known = last.extent.is_constant and 0 < last.extent.constant <= COLUMNS
+    width = last.extent.constant if known else BLOCK
+    values = [e.local(atom.type.dtype, width, "value") for atom in scan.body.results]
+    extent, start, var = e.named(last.extent), e.unit.integer("j"), e.unit.integer("l")
+    with e.loop(start, imp.ZERO, extent, step=width):
+        count: imp.Expr = imp.integer(width)
+        if not known:
+            count = e.declare(machine("min", count, e.declare(machine("-", extent, start))))
+        with simd(e, var, imp.ZERO, count):
+            e.bind(last.index.name, e.declare(machine("+", start, var)))
+            for pointer, value in zip(values, scalar_results(e, scan.body), strict=True):
+                e.emit(imp.Store(pointer, var, value))
+        with e.loop(var, imp.ZERO, count):
+            e.bind(last.index.name, e.declare(machine("+", start, var)))
+            element = [e.declare(imp.Load(pointer, var), depth=e.depth) for pointer in values]
+            _store(e, let, scan, combined(e, scan, carry, element))
 
 
 def _one_stream(e: Emitter, extent: Size) -> bool:
@@ -302,7 +337,13 @@ class _Tile:
 
 def advance(e: Emitter, scan: fun.Scan, carry: Sequence[imp.Var]) -> Sequence[imp.Expr]:
     """One element combined into the carry: the result there, from before or after."""
-    values = scalar_results(e, scan.body)
+    return combined(e, scan, carry, scalar_results(e, scan.body))
+
+
+def combined(
+    e: Emitter, scan: fun.Scan, carry: Sequence[imp.Var], values: Sequence[imp.Expr]
+) -> Sequence[imp.Expr]:
+    """Values combined into the carry: the result there, from before or after."""
     with frozen(e, carry) as before:
         after = reductions.combine(e, scan.operator, before, values)
         for var, value in zip(carry, after, strict=True):
