@@ -33,6 +33,13 @@ def in_rows(x: Any) -> Any:
     return wf.map(lambda r: empty.at[:half].set(r[:half]).at[half:].set(r[half:] * 3), x)
 
 
+@wf.jit
+def in_two_columns(x: Any) -> Any:
+    half = x.shape[1] // 2
+    y = wf.empty_like(x)
+    return y.at[:, :half].set(x[:, :half]).at[:, half:].set(x[:, half:] * 3)
+
+
 def doubled(x: Any) -> Any:
     return np.concatenate([x[:5], x[5:] * 2])
 
@@ -59,10 +66,10 @@ def test_nothing_is_filled() -> None:
 
 
 def test_streamed_it_is_made_box_by_box(tmp_path: Path) -> None:
-    x = np.arange(4e6)
+    x = np.arange(4e6).reshape(-1, 8)
     with wf.config(memory_limit="40 MiB"):  # and the array is of 32, the program of 24
-        wf.store(in_two_parts(wf.asarray(x)), tmp_path / "y.npy")
-    assert np.array_equal(np.load(tmp_path / "y.npy"), doubled(x))
+        wf.store(in_two_columns(wf.asarray(x)), tmp_path / "y.npy")
+    assert np.array_equal(np.load(tmp_path / "y.npy"), tripled(x))
 
 
 def test_two_are_two() -> None:
