@@ -27,6 +27,7 @@ from weft.mem.short_circuit import versions
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
+from weft.passes.reduce_ahead import ReduceAhead, reductions_ahead
 from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
 from weft.plan.decisions import Choices, Decided, Extents
@@ -48,8 +49,9 @@ def choices(fused: fun.Program) -> Choices:
             if (extents[0] * extents[1]).variables() <= known:
                 reductions[unless_rows(let.expr)][extents] = None
     tiles = tuple((tile.rounds, tile.bytes) for tile in time_tiles(fused))
+    ahead = tuple((found.rows, found.length) for found in reductions_ahead(fused))
     splits, columns = map(tuple, reductions.values())
-    return Choices(fused.derived, nests, splits, tiles, columns)
+    return Choices(fused.derived, nests, splits, tiles, columns, ahead)
 
 
 def finish(
@@ -64,9 +66,13 @@ def finish(
 
     whole = {e for e, yes in zip(given.columns, decided.columns, strict=True) if yes}
     tiled = {e for e, yes in zip(given.tiles, decided.tiles, strict=True) if yes}
+    ahead = {e for e, yes in zip(given.ahead, decided.ahead, strict=True) if yes}
 
     def should_tile(tile: TimeTile) -> bool:
         return (tile.rounds, tile.bytes) in tiled
+
+    def should_reduce(found: ReduceAhead) -> bool:
+        return (found.rows, found.length) in ahead
 
     def should_split(reduce: fun.Reduce) -> bool:
         if unless_rows(reduce):
@@ -80,6 +86,7 @@ def finish(
             contiguous,
             should_split,
             should_tile if tiled else None,
+            should_reduce if ahead else None,
         ),
     )
 

@@ -18,7 +18,7 @@ Progress: TypeAlias = bool | Callable[[int, int], None]
 MOST_SLOTS = 128
 
 _CPU = "cpu"
-_OPTIMISATIONS = ("short-circuit", "merge", "time-tiles", "blas")
+_OPTIMISATIONS = ("short-circuit", "merge", "time-tiles", "reduce-ahead", "blas")
 
 
 @dataclass(frozen=True, slots=True)

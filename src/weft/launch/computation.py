@@ -290,7 +290,7 @@ class Computation:
         values = {**sizes, "threads": threads}
         choices = self.artifacts.choices
         decided = (
-            decide(choices, values, "no-time-tiles")
+            decide(choices, values, "no-time-tiles no-reduce-ahead")
             if where == CPU
             else for_device(choices, values, "no-time-tiles")
         )

@@ -24,7 +24,7 @@ Whether it pays depends on sizes: many rows, each small enough for a core's cach
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -88,6 +88,22 @@ def nest(program: fun.Program, when: When = lambda _: True) -> fun.Program:
             if node.needs & numbers:
                 node.needs = (node.needs - numbers) | {first}
     return replace(program, body=fun.Body(tuple(in_order(nodes)), program.body.results))
+
+
+def by_rows(lets: Sequence[fun.Let], depth: int, names: Names) -> fun.Let:
+    """Statements that share their first `depth` dimensions, as one kernel over these.
+
+    Each reads what earlier ones give at its own row only.
+    """
+    exprs = [let.expr for let in lets if isinstance(let.expr, fun.Kernel | fun.Reduce | fun.Scan)]
+    space = exprs[0].space[:depth]
+    rows = _Rows(depth, names)
+    statements: list[fun.Let] = []
+    for let, expr in zip(lets, exprs, strict=True):
+        statements += rows.member(let, expr, space)
+    pattern = tuple(var for let in lets for var in let.pattern)
+    body = fun.Body(tuple(statements), tuple(rows.rows[var.name] for var in pattern))
+    return fun.Let(pattern, fun.Kernel(space, body), lets[0].place)
 
 
 def _uses(program: fun.Program) -> dict[str, set[int]]:

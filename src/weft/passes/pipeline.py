@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.passes import nest as nesting
+from weft.passes import reduce_ahead as ahead
 from weft.passes import split_reductions as splitting
 from weft.passes import tile_time as tiling
 from weft.passes.chain_rows import chain_rows
@@ -42,12 +43,15 @@ class Decisions:
         Which reductions are split into tiles (`unless_rows`, `always`); None for none.
     tile : callable or None
         Which loops of `time_tiles` are tiled in time; None for none.
+    ahead : callable or None
+        Which of `reductions_ahead` the round before does; None for none.
     """
 
     nest: nesting.When | None = None
     contiguous: frozenset[str] | None = None
     split: splitting.When | None = None
     tile: tiling.When | None = None
+    ahead: ahead.When | None = None
 
 
 FUSION: list[tuple[Pass, str]] = [
@@ -75,6 +79,9 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     if decisions.contiguous is not None:
         merge = partial(collapse, contiguous=decisions.contiguous)
         steps.append((merge, "after nesting, which needs rows apart"))
+    if decisions.ahead is not None:
+        reduce = partial(ahead.reduce_ahead, when=decisions.ahead)
+        steps.append((reduce, "after nesting, which takes what is not in loops"))
     if decisions.split is not None:
         split = partial(splitting.split_reductions, when=decisions.split)
         steps.append((split, "last, since a reduction in two steps is hard to fuse"))

@@ -17,6 +17,7 @@ _TILED_BYTES = 64 << 10  # of arrays of a step that are worth tiles in time
 _FEW_ROUNDS = 4
 _FEW_CHOICES = 3
 _MANY_COLUMNS = 4096  # that are enough for boxes of them
+_AHEAD = range(128, 65537)  # elements of a row that is reduced while it is in a core's own cache
 
 Extents: TypeAlias = tuple[Size, Size]
 
@@ -37,6 +38,8 @@ class Choices:
         Loops that can be tiled in time.
     columns : tuple of (columns, elements of a column)
         Reductions of columns, which are split into tiles unless it is decided otherwise.
+    ahead : tuple of (rows, elements of a row)
+        Reductions in loops that the round before can do (only of rows of more than 64 elements).
     """
 
     derived: tuple[Derived, ...]
@@ -44,27 +47,29 @@ class Choices:
     splits: tuple[Extents, ...]
     tiles: tuple[Extents, ...] = ()
     columns: tuple[Extents, ...] = ()
+    ahead: tuple[Extents, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One answer to `Choices`: a flag for each nest, each split, each loop; columns left whole."""
+    """One answer to `Choices`: a flag for each of its pairs; columns left whole."""
 
     nests: tuple[bool, ...] = ()
     splits: tuple[bool, ...] = ()
     tiles: tuple[bool, ...] = ()
     columns: tuple[bool, ...] = ()
+    ahead: tuple[bool, ...] = ()
 
     def __str__(self) -> str:
-        flags = (*self.nests, False, *self.splits, False, *self.tiles, False, *self.columns)
-        return "".join("y" if flag else "n" for flag in flags)
+        groups = (self.nests, self.splits, self.tiles, self.columns, self.ahead)
+        return "n".join("".join("y" if flag else "n" for flag in group) for group in groups)
 
 
 def nothing(given: Choices) -> Decided:
     """Neither nests nor tiles."""
     return Decided(
         (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles),
-        (False,) * len(given.columns),
+        (False,) * len(given.columns), (False,) * len(given.ahead),
     )  # fmt: skip
 
 
@@ -77,7 +82,7 @@ def every_decision(given: Choices) -> Iterator[Decided]:
     flags = [list(product((False, True), repeat=len(group))) for group in groups]
     for nests, splits, tiles in product(*flags):
         if any((*nests, *splits, *tiles)):
-            yield Decided(nests, splits, tiles, (False,) * len(given.columns))
+            yield replace(nothing(given), nests=nests, splits=splits, tiles=tiles)
 
 
 def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -> Decided:
@@ -111,10 +116,12 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
     """Nest where there are many rows that fit a core's cache; split rows that are few and long.
 
     Loops of many rounds over arrays that are not tiny are tiled in time, unless `optimise`
-    (see `weft.config`) says "no-time-tiles".
+    (see `weft.config`) says "no-time-tiles". What they reduce is reduced by the round before where
+    there are many rows, neither short nor long, unless it says "no-reduce-ahead".
     """
-    if not given.nests and not given.splits and not given.tiles and not given.columns:
+    if not any((given.nests, given.splits, given.tiles, given.columns, given.ahead)):
         return Decided()
+    without = optimise.split()
     enough = _ROWS_PER_THREAD * values["threads"]
     known = _known(given, values)
     return Decided(
@@ -129,8 +136,12 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
         tuple(
             rounds.evaluate(known) >= _FEW_ROUNDS and step.evaluate(known) >= _TILED_BYTES
             for rounds, step in given.tiles
-        ) if "no-time-tiles" not in optimise.split() else (False,) * len(given.tiles),
+        ) if "no-time-tiles" not in without else (False,) * len(given.tiles),
         (False,) * len(given.columns),
+        tuple(
+            rows.evaluate(known) >= enough and length.evaluate(known) in _AHEAD
+            for rows, length in given.ahead
+        ) if "no-reduce-ahead" not in without else (False,) * len(given.ahead),
     )
 
 
