@@ -102,7 +102,8 @@ def store(
     mode : {"x", "w", "r+"}
         Fail where a file exists; replace it; write into it.
     resume : bool
-        Go on where an interrupted run stopped (chunked targets).
+        Go on where an interrupted run stopped (chunked targets). Where each box needs what the
+        one before it left (running sums, iterated stencils that lean), all boxes run again.
     progress : bool or callable, optional
         True for a bar; or a function of (bytes done, bytes in all). By default as
         `wf.config(progress=...)` says.
