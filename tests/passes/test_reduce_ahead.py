@@ -217,6 +217,19 @@ def spread(x: Any, n: Any) -> Any:
     return wf.iterate(lambda x: 0.5 * x + wf.max(x) - wf.min(x * x), x, n)
 
 
+def composed(x: Any, n: Any) -> Any:
+    """Affine functions one after another: an operator that does not commute."""
+
+    def compose(f: Any, g: Any) -> Any:
+        return f[0] * g[0], f[1] * g[0] + g[1]
+
+    def step(x: Any) -> Any:
+        slope, offset = wf.reduce(compose, (1.0, 0.0), 1 - x / 7000, x, axis=(0, 1))
+        return 0.5 * x + slope + 1e-3 * offset
+
+    return wf.iterate(step, x, n)
+
+
 def converged(x: Any, n: Any) -> Any:
     return wf.while_loop(
         lambda x: wf.max(x) > 1.5, lambda x: 0.5 * x + 0.5 * wf.sum(x) / (2 * wf.sum(x)), x
@@ -233,10 +246,12 @@ def ahead(program: Any, shape: tuple[int, ...]) -> tuple[bool, ...]:
 
 
 @pytest.mark.parametrize("shape", [(100, 128), (64, 1000), (40, 2500), (8, 9, 200), (33, 131)])
-@pytest.mark.parametrize("program", [normalised, spread, converged])
+@pytest.mark.parametrize("program", [normalised, spread, composed, converged])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_bits(program: Any, shape: tuple[int, ...], threads: int) -> None:
     """The tree is that of the reduction alone."""
+    if program is composed and len(shape) > 2:
+        pytest.skip("reduces two dimensions")
     assert ahead(program, shape) == (True,)
     x = RNG.random(shape) * 3 + 1
     with wf.config(interpret_below=0, threads=threads):
