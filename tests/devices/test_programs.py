@@ -254,6 +254,27 @@ def test_data_that_fits_goes_in_boxes_where_that_is_predicted_quicker() -> None:
     assert launched[1:] == [1, 1]
 
 
+def test_long_computation_is_predicted_to_take_long() -> None:
+    """Two launches of a time tile, whose rounds are many: what is moved says nothing."""
+    on = device()
+    assert 1e8 < on.rates.operations < 1e15
+    x = np.zeros(1 << 20, np.float32)
+    step = wf.jit(
+        lambda a, n: wf.fori_loop(0, n, lambda k, y: (y + 1) * np.float32(0.5), a),
+        static_argnames=("n",),
+    )
+    predicted = []
+    for rounds in (1000, 100_000):
+        with (
+            mock.patch.object(on, "_rates", replace(on.rates, operations=1e9)),
+            wf.config(devices=[on.name], memory_limit={on.name: "2 MiB"}),
+        ):
+            plan = step.explain(wf.asarray(x), n=rounds).plan
+        predicted.append(sum(stage.seconds for stage in plan.stages))
+    assert predicted[0] > 2 * x.size * 1000 / 1e9  # an addition and a multiplication each
+    assert 50 * predicted[0] < predicted[1] < 200 * predicted[0]
+
+
 def test_plans_that_are_kept_run_under_their_own_limit() -> None:
     on = device()
     x = np.random.default_rng(11).normal(size=1 << 20).astype(np.float32)
@@ -329,6 +350,10 @@ def test_a_product_of_matrices_goes_in_panels_of_rows_and_columns() -> None:
             before = on.statistics.bytes_in
             found = product(a, b)
             text = str(product.explain(wf.asarray(a), wf.asarray(b)))
+            with mock.patch("weft.plan.planner.plan_program") as planning:
+                again = product(a.copy(), 2 * b)  # panels of one shape have one plan
+            assert not planning.called
+    assert_equal_bits([again], [2 * whole])
     np.testing.assert_allclose(whole, a @ b, rtol=1e-12, atol=1e-12)
     assert_equal_bits([found], [whole])
     assert 0 < on.statistics.peak_bytes <= cap

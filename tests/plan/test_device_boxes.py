@@ -43,6 +43,18 @@ def test_launches_that_each_box_repeats_make_boxes_fewer() -> None:
     assert best(GPU, replace(work, bytes_in=1000, bytes_out=1000), 3) == 1  # nothing to hide
 
 
+def test_kernels_that_compute_much_take_as_long_as_that() -> None:
+    """However little they move; what they move counts where that takes longer."""
+    work = Work(8, 8 * MIB, 8 * MIB, 2, 4e12)
+    for rates in (GPU, CPU):
+        able = replace(rates, operations=1e12)
+        for slots in (1, 3):
+            assert 4.0 <= seconds(work, able, slots) < 4.6
+            moving = replace(work, operations=1e6)
+            assert seconds(moving, able, slots) == seconds(moving, rates, slots) < 0.1
+    assert best(replace(CPU, operations=1e12), work, 3) == best(CPU, work, 3)
+
+
 def test_numbers_of_boxes_that_are_tried() -> None:
     assert list(counts(10, 1, 1)) == [1, 2, 3, 4, 5, 6, 7, 8, 10]
     assert list(counts(100, 50, 1)) == [1, 2]

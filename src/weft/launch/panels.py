@@ -9,10 +9,12 @@ one whose predicted time is least.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
@@ -40,6 +42,7 @@ class PanelStage:
     def __init__(self, program: fun.Program, make: MakePlan) -> None:
         self.program = program
         self.make = make
+        self._plans: dict[Any, Plan] = {}  # panels of one shape have one plan
         self.integers = (*program.sizes, *(entry.name for entry in program.derived))
         self.derived = program.derived
         self.kernels = tuple(
@@ -57,8 +60,13 @@ class PanelStage:
             When it does not fit.
         """
         known = {name: sizes[name] for name in self.program.sizes}
-        named = {p.name: array for p, array in zip(self.program.params, inputs, strict=True)}
-        return self.make(self.program, known, named)
+        key = tuple(known.items()), tuple(array.strides for array in inputs)
+        plan = self._plans.get(key)
+        names = [param.name for param in self.program.params]
+        if plan is None:
+            places = zip(names, map(without_memory, inputs), strict=True)
+            plan = self._plans[key] = self.make(self.program, known, dict(places))
+        return replace(plan, inputs=dict(zip(names, inputs, strict=True)))
 
     def run(
         self,
@@ -77,6 +85,11 @@ class PanelStage:
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Each panel's own plan checks."""
+
+
+def without_memory(array: NDArray) -> NDArray:
+    """What a plan knows of an array: its shape, dtype and strides. (A kept plan keeps no data.)"""
+    return as_strided(np.empty(1, array.dtype), array.shape, array.strides)
 
 
 def plan_panels(

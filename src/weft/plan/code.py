@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -43,6 +44,8 @@ class Rates:
         Copies that run at once, each as quick as one alone.
     beside : bool
         Whether copies run beside kernels, and do not take processors from them.
+    operations : float
+        Scalar operations that kernels do in a second, on data in registers and caches.
     """
 
     copy_in: float
@@ -52,6 +55,7 @@ class Rates:
     box: float
     engines: int
     beside: bool
+    operations: float = math.inf
 
 
 class DeviceCode(Protocol):

@@ -54,7 +54,8 @@ def quickest(
     for count in counts(total, unit, _fewest(scheduler, device, total)):
         boxes = scheduler.boxes(extent_of(total, unit, count))
         launches = device.launches(scheduler.values(boxes))
-        work = Work(boxes.count, *_copied(scheduler, boxes), launches)
+        operations = scheduler.work() * scheduler.overlap(boxes.extent)
+        work = Work(boxes.count, *_copied(scheduler, boxes), launches, operations)
         # What one box carries to the next, no two can have.
         tried = (1,) if scheduler.stage.in_order else slots_to_try(device.slots, boxes.count)
         for slots in tried:
@@ -116,29 +117,32 @@ class Work:
         Copied there and back, what boxes share by each of them.
     launches : int
         Of one box.
+    operations : float
+        Scalar ones, those that boxes repeat by each of them.
     """
 
     boxes: int
     bytes_in: int
     bytes_out: int
     launches: int
+    operations: float = 0.0
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:
     """How long it takes with so many boxes in flight."""
     into, out = work.bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
     touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
+    computed = max(touched, work.operations / rates.operations)
     host = work.boxes * (rates.box + work.launches * rates.launch)
     slots = min(slots, work.boxes)
     if slots <= 1:  # no box is beside another; nothing at all, where there is none
-        return into + touched + out + host
+        return into + computed + out + host
     copies = max(into, out, (into + out) / min(slots, rates.engines))
-    alone = (into + touched + out) / work.boxes  # what nothing is beside: the ends of the queue
     if rates.beside:
-        busy = max(copies, touched, (into + touched + out) / slots)
-    else:
-        busy = copies + touched
-    return max(busy, host) + alone
+        busy = max(copies, computed, (into + computed + out) / slots)
+        return max(busy, host) + (into + computed + out) / work.boxes  # the ends of the queue
+    # Kernels, whatever they do, leave no processor idle that the host, or a copy, could have.
+    return max(copies + touched, host) + (into + touched + out) / work.boxes + computed - touched
 
 
 def counts(total: int, unit: int, least: int) -> Iterator[int]:

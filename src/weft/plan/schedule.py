@@ -34,6 +34,7 @@ from weft.plan.segment import Layout
 from weft.plan.setting import BOX_BYTES, Setting, direct_array
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
+from weft.plan.work import work
 from weft.sizes import Derived
 
 DEPTH = 3
@@ -132,7 +133,7 @@ class Scheduler:
             if extent <= unit:
                 return None
             # Boxes that overlap much are better as large as they can be.
-            gently = self.stage.flanks or self._overlap(extent) > _OVERLAP
+            gently = self.stage.flanks or self.overlap(extent) > _OVERLAP
             less = extent * 3 // 4 if gently else extent // 2
             extent = max(unit, less // unit * unit)
             return self.boxes(extent)
@@ -253,7 +254,7 @@ class Scheduler:
             alone = extent_of(_ALONE * self.threads)
             if self._workspace(self.boxes(alone)) <= _ALONE_WORKSPACE * self.threads:
                 extent = max(extent, alone)
-        while extent < total and self._overlap(extent) > _OVERLAP:
+        while extent < total and self.overlap(extent) > _OVERLAP:
             extent *= 2
         # What boxes take over, and leave, should be less than what they add.
         extent = max(extent, min(_FLANKS * self.draft.shortest()[1], total))
@@ -261,7 +262,14 @@ class Scheduler:
             extent = self._whole_chunks(window, where, extent, total, unit)
         return max(unit, min(extent, total) // unit * unit if extent < total else total)
 
-    def _overlap(self, extent: int) -> float:
+    def work(self) -> float:
+        """The scalar operations of all boxes, but for what they repeat."""
+        draft = self.draft
+        assert draft is not None
+        sizes = self.analysis.sizes
+        return sum(work(draft.statement(position).let, sizes) for position in draft.members)
+
+    def overlap(self, extent: int) -> float:
         """How much of its windows all boxes together compute, as a multiple of what there is."""
         most = 1.0
         assert self.draft is not None

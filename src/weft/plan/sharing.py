@@ -19,7 +19,6 @@ from weft.plan.device_boxes import USUAL_SLOTS
 from weft.plan.nodes import Boxes, PlannedStage, Share, guided
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor
-from weft.plan.work import work
 from weft.records import dataclass
 
 SMALL_WORK = 1 << 21
@@ -92,20 +91,13 @@ def _can_be_spread(scheduler: Scheduler) -> bool:
     draft = scheduler.draft
     if draft is None or not _has_free_boxes(scheduler):
         return False
-    return draft.total >= 2 * scheduler.unit() and _work(scheduler) >= SMALL_WORK
+    return draft.total >= 2 * scheduler.unit() and scheduler.work() >= SMALL_WORK
 
 
 def _has_free_boxes(scheduler: Scheduler) -> bool:
     """Whether boxes may be computed in any order, and each gives a part of every result."""
     stage = scheduler.stage
     return not stage.in_order and all(output.axis is not None for output in stage.outputs)
-
-
-def _work(scheduler: Scheduler) -> float:
-    draft = scheduler.draft
-    assert draft is not None
-    sizes = scheduler.analysis.sizes
-    return sum(work(draft.statement(position).let, sizes) for position in draft.members)
 
 
 @dataclass
@@ -160,7 +152,7 @@ class _Sharing:
 
     def _least(self) -> int:
         """The least extent that is worth a box, however little is left."""
-        worth = max(_LEAST_WORK / _work(self.first), _WORTH * self._anew())
+        worth = max(_LEAST_WORK / self.first.work(), _WORTH * self._anew())
         return max(self.unit, -(-int(self.total * min(worth, 1.0)) // self.unit) * self.unit)
 
     def _anew(self) -> float:
@@ -174,7 +166,7 @@ class _Sharing:
         whole = scheduler.boxes(self.total)
         windows = (w for w in scheduler.stage.windows if w.axis is None)
         packed = sum(int(scheduler.window_bytes(w, whole).max(initial=0)) for w in windows)
-        return packed / _PACKED * _CALLED / _work(scheduler)
+        return packed / _PACKED * _CALLED / scheduler.work()
 
     def fits(self) -> bool:
         """Choose extents and slots; False where fewer than two devices can take part."""
@@ -216,7 +208,7 @@ class _Sharing:
         base = self.first.with_depth(boxes, 1, 1)
         self.first.code.check(self.first.values(boxes))
         moved = base.bytes_read + base.bytes_written
-        serial = max(_work(self.first) / _OPERATIONS, moved / _BYTES)
+        serial = max(self.first.work() / _OPERATIONS, moved / _BYTES)
         kernels = [f"{k} on {m.processor.device}" for m in self.members for k in self._kernels(m)]
         return replace(
             base,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.errors import WeftError
 from weft.plan.code import Rates
 
 if TYPE_CHECKING:
@@ -19,6 +21,20 @@ _COMMANDS = 16
 _ROUNDS = 3
 _LAUNCH = 1.5e-5  # seconds that the host takes for a launch
 _BOX = 2e-4  # seconds that the host takes to begin a box and to see its end
+_CHAINS, _TURNS = 4, 1 << 12  # of a kernel that is multiplications and additions alone
+_KERNELS = 0.5  # of its rate, that others have: they load and store
+_OPERATIONS = f"""
+__kernel void operations(__global float *out, float a, float b) {{
+  float16 x[{_CHAINS}];
+  for (int c = 0; c < {_CHAINS}; c++) x[c] = (float16)(get_global_id(0) + c);
+  for (int k = 0; k < {_TURNS}; k++)
+    for (int c = 0; c < {_CHAINS}; c++) x[c] = x[c] * a + b;
+  float16 y = x[0];
+  for (int c = 1; c < {_CHAINS}; c++) y += x[c];
+  float8 z = y.lo + y.hi;
+  out[get_global_id(0)] = z.s0 + z.s1 + z.s2 + z.s3 + z.s4 + z.s5 + z.s6 + z.s7;
+}}
+"""
 _UNKNOWN = Rates(4e9, 4e9, 16e9, 2e-5, _BOX, 2, True)
 
 
@@ -44,8 +60,9 @@ def measure(device: OpenClDevice) -> Rates:
         out = _seconds(slot.queue, lambda: copy(host, first, is_blocking=False))
         within = _seconds(slot.queue, lambda: copy(second, first))
         command = _seconds(slot.queue, commands) / _COMMANDS
+        operations = _operations(device, slot.queue, first)
     except Exception as error:  # what is wrong with it, its use will tell
-        if not isinstance(error, cl.Error | MemoryError):
+        if not isinstance(error, cl.Error | MemoryError | WeftError):
             raise
         return _UNKNOWN
     finally:
@@ -56,7 +73,20 @@ def measure(device: OpenClDevice) -> Rates:
     # A copy within the device reads and writes; one processor of several makes it.
     memory = 2 * units * count / within
     engines = units if shared else 2
-    return Rates(count / into, count / out, memory, command + _LAUNCH, _BOX, engines, not shared)
+    launch = command + _LAUNCH
+    return Rates(
+        count / into, count / out, memory, launch, _BOX, engines, not shared, _KERNELS * operations
+    )
+
+
+def _operations(device: OpenClDevice, queue: Any, out: Any) -> float:
+    """How many multiplications and additions the device does in a second, in registers."""
+    kernel = device.build(_OPERATIONS).operations
+    kernel.set_args(out, np.float32(0.999), np.float32(0.5))
+    items: int = device.items
+    cl = device.cl
+    launch = partial(cl.enqueue_nd_range_kernel, queue, kernel, (items,), None)
+    return float(2 * 16 * _CHAINS * _TURNS * items) / _seconds(queue, launch)
 
 
 def _seconds(queue: Any, enqueue: Callable[[], object]) -> float:
