@@ -39,3 +39,15 @@ def test_streams_under_a_limit(name: str, tmp_path: Path) -> None:
     with wf.config(memory_limit="30 MiB"):
         wf.store(run(wf.open(tmp_path / "x.npy")), tmp_path / "y.npy")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected(x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("first", [1, 5, 3_999_999])
+def test_a_part_behind_the_first_elements_is_read_where_it_is(first: int, tmp_path: Path) -> None:
+    """Launch checks of a box count on no condition that ranges do not say."""
+    x = np.random.default_rng(1).random(4_000_000)
+    np.save(tmp_path / "x.npy", x)
+    with wf.config(memory_limit="30 MiB"):
+        source = wf.open(tmp_path / "x.npy")
+        wf.store(source.at[first:].set(source[first:] * 2), tmp_path / "y.npy")
+    x[first:] *= 2
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weft.plan import launches
 from weft.plan.code import Rates
 from weft.plan.device_boxes import Work, counts, extent_of, seconds, slots_to_try
-from weft.sizes import Poly, as_poly
+from weft.plan.schedule import for_each_box
+from weft.sizes import Derived, Poly, as_poly
 
 GPU = Rates(1e9, 1e9, 100e9, 1e-5, 1e-4, 2, True)
 CPU = replace(GPU, beside=False)
@@ -90,3 +95,18 @@ def test_long_boxes_are_whole_lines() -> None:
     assert extent_of(1_000_000, 1, 1) == 1_000_000
     assert extent_of(5000, 1, 7) == 715
     assert extent_of(0, 1, 3) == 1
+
+
+@given(
+    st.sampled_from(["floordiv", "mod", "min", "max", "pow2floor"]),
+    st.lists(st.tuples(st.integers(-(2**40), 2**40), st.integers(1, 2**20)), min_size=1),
+    st.integers(-9, 9),
+)
+def test_derived_sizes_of_all_boxes_are_those_of_each(
+    operation: Any, boxes: list[tuple[int, int]], shared: int
+) -> None:
+    entry = Derived("d", operation, Poly.var("a") * 3 + Poly.var("s"), Poly.var("b") + 1)
+    left, right = np.array(boxes, np.int64).T
+    found = for_each_box(entry, {"a": left, "b": right, "s": shared}, len(boxes))
+    expected = [entry.evaluate({"a": a, "b": b, "s": shared}) for a, b in boxes]
+    assert found.tolist() == expected

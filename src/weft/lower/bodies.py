@@ -200,11 +200,9 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
             e.bind(var.name, e.declare(value))
         return
     if scalars and condition == imp.Const(True, DType.BOOL):
-        ranges, known = e.ranges, e.known
-        e.ranges, e.known = bounds.refine(e, true), known + true
-        for var, value in zip(let.pattern, scalar_results(e, expr.then), strict=True):
-            e.bind(var.name, value)
-        e.ranges, e.known = ranges, known
+        with bounds.assumed(e, true):
+            for var, value in zip(let.pattern, scalar_results(e, expr.then), strict=True):
+                e.bind(var.name, value)
         return
     slots = [
         e.mutable(var.type.dtype, None) if isinstance(var.type, fun.Scalar) else None
@@ -229,16 +227,11 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
 @contextmanager
 def side(e: Emitter, known: tuple[Size, ...] | None) -> Iterator[list[imp.Stmt]]:
     """A side of a branch, where the polynomials `known` are >= 0 (None: nothing is known)."""
-    conditional, ranges = e.conditional, e.ranges
-    facts = known or ()
-    refined = bounds.refine(e, facts)
-    with e.level() as statements:
-        # What the ranges do not say is still a condition.
-        e.conditional = e.conditional or known is None or not bounds.refines(e, facts)
-        e.ranges = refined
-        e.known = e.known + facts
+    conditional = e.conditional
+    with e.level() as statements, bounds.assumed(e, known or ()):
+        e.conditional = e.conditional or known is None
         yield statements
-    e.conditional, e.ranges = conditional, ranges
+    e.conditional = conditional
 
 
 def speculable(e: Emitter, body: fun.Body) -> bool:

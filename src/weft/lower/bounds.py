@@ -7,7 +7,8 @@ check at launch, where it holds only size variables and is reached unconditional
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
@@ -177,9 +178,20 @@ def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size
     return ranges
 
 
-def refines(e: Emitter, conditions: Iterable[Size]) -> bool:
-    """Whether ranges can say all of the conditions."""
-    return all(refine(e, (condition,)) != e.ranges for condition in conditions)
+@contextmanager
+def assumed(e: Emitter, conditions: tuple[Size, ...]) -> Iterator[None]:
+    """Inside, all of the conditions are >= 0: ranges say so where they can.
+
+    What they do not say is still a condition, so that a launch knows less than the code here.
+    """
+    before = e.ranges, e.known, e.conditional
+    said = all(
+        refine(e, (condition,)) != e.ranges or holds(e, condition) for condition in conditions
+    )
+    e.ranges, e.known = refine(e, conditions), e.known + conditions
+    e.conditional = e.conditional or not said
+    yield
+    e.ranges, e.known, e.conditional = before
 
 
 def within(e: Emitter, index: imp.Expr, extent: imp.Expr) -> imp.Expr:

@@ -158,13 +158,8 @@ class _Tiles:
         rows_ = wanted(e, fact, i, down, j, across)
         columns = wanted(e, fact, j, across, i, down)
         some = machine("<=", rows_.first, rows_.last)
-        conditional, ranges = e.conditional, e.ranges
-        with e.branch(e.declare(some)):
-            e.conditional = conditional or not bounds.refines(e, (fact,))
-            e.ranges = bounds.refine(e, (fact,))
-            e.known = (*e.known, fact)
+        with e.branch(e.declare(some)), bounds.assumed(e, (fact,)):
             self._sum(rows_, columns)
-        e.conditional, e.ranges = conditional, ranges
 
     def _sum(self, down: Part, across: Part) -> None:
         """The sums of all blocks of the reduced dimension."""

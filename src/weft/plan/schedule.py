@@ -445,7 +445,7 @@ class Scheduler:
         values["threads"] = self.threads
         for entry in self.code.derived:
             if entry.name not in values:
-                values[entry.name] = _for_each_box(entry, values, boxes.count)
+                values[entry.name] = for_each_box(entry, values, boxes.count)
         return values
 
     def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
@@ -517,18 +517,21 @@ def _layout(array: npt.NDArray[Any], axis: int | None) -> Layout:
     return "rows" if array.strides[-1:] == (array.itemsize,) else "strided"
 
 
-def _for_each_box(entry: Derived, values: Mapping[str, Any], count: int) -> Numbers:
+def for_each_box(entry: Derived, values: Mapping[str, Any], count: int) -> Numbers:
     """The value of a derived size for each box."""
     used = entry.left.variables() | entry.right.variables()
-    known = {name: _listed(values[name], count) for name in used}
-    found = [
-        entry.evaluate({name: numbers[box] for name, numbers in known.items()})
-        for box in range(count)
-    ]
-    return np.array(found, np.int64)
-
-
-def _listed(value: Any, count: int) -> list[int]:
-    """A number for each box, of one for all or for each."""
-    numbers = np.asarray(value)
-    return numbers.tolist() if numbers.shape == (count,) else [int(numbers)] * count
+    known: Any = {name: np.asarray(values[name], np.int64) for name in used}
+    left, right = entry.left.evaluate(known), entry.right.evaluate(known)
+    match entry.operation:
+        case "floordiv":
+            found = np.floor_divide(left, right)
+        case "mod":
+            found = np.mod(left, right)
+        case "min":
+            found = np.minimum(left, right)
+        case "max":
+            found = np.maximum(left, right)
+        case "pow2floor":  # exponents of floats are exact up to 2**53
+            exponents = np.frexp(np.maximum(left, 1).astype(np.float64))[1]
+            found = np.left_shift(np.int64(1), exponents.astype(np.int64) - 1)
+    return np.broadcast_to(np.asarray(found, np.int64), count)

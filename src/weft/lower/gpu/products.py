@@ -295,13 +295,9 @@ class _Tiles:
         i, j = self.found.row.index.name, self.found.column.index.name
         rows = wanted(k, fact, i, place.down, j, place.across)
         columns = wanted(k, fact, j, place.across, i, place.down)
-        conditional, ranges = k.conditional, k.ranges
-        with k.branch(k.declare(machine("<=", rows.first, rows.last))):
-            k.conditional = conditional or not bounds.refines(k, (fact,))
-            k.ranges = bounds.refine(k, (fact,))
-            k.known = (*k.known, fact)
+        some = k.declare(machine("<=", rows.first, rows.last))
+        with k.branch(some), bounds.assumed(k, (fact,)):
             inside(rows, columns)
-        k.conditional, k.ranges = conditional, ranges
 
     # ------------------------------------------------------------ sums of an item
 
