@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from weft.plan import launches
 from weft.plan.code import Rates
+from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import Work, counts, extent_of, seconds, slots_to_try
-from weft.plan.schedule import for_each_box
 from weft.sizes import Derived, Poly, as_poly
 
 GPU = Rates(1e9, 1e9, 100e9, 1e-5, 1e-4, 2, True)

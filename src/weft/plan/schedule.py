@@ -8,7 +8,7 @@ and mapped files cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from weft.errors import MemoryLimitError, Place
 from weft.fun import nodes as fun
 from weft.plan import draft as drafts
 from weft.plan.canonical import canonical
+from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import quickest
 from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
@@ -35,7 +36,6 @@ from weft.plan.setting import BOX_BYTES, Setting, direct_array
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
 from weft.plan.work import work
-from weft.sizes import Derived
 
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
@@ -515,23 +515,3 @@ def _layout(array: npt.NDArray[Any], axis: int | None) -> Layout:
     if array.flags.c_contiguous and (axis is None or math.prod(array.shape[:axis]) == 1):
         return "contiguous"
     return "rows" if array.strides[-1:] == (array.itemsize,) else "strided"
-
-
-def for_each_box(entry: Derived, values: Mapping[str, Any], count: int) -> Numbers:
-    """The value of a derived size for each box."""
-    used = entry.left.variables() | entry.right.variables()
-    known: Any = {name: np.asarray(values[name], np.int64) for name in used}
-    left, right = entry.left.evaluate(known), entry.right.evaluate(known)
-    match entry.operation:
-        case "floordiv":
-            found = np.floor_divide(left, right)
-        case "mod":
-            found = np.mod(left, right)
-        case "min":
-            found = np.minimum(left, right)
-        case "max":
-            found = np.maximum(left, right)
-        case "pow2floor":  # exponents of floats are exact up to 2**53
-            exponents = np.frexp(np.maximum(left, 1).astype(np.float64))[1]
-            found = np.left_shift(np.int64(1), exponents.astype(np.int64) - 1)
-    return np.broadcast_to(np.asarray(found, np.int64), count)
