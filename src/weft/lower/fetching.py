@@ -27,7 +27,8 @@ class Fetching:
     runs : int
         How many runs it reads side by side.
     at_once : int
-        Bytes that it asks for at most before it reads on.
+        Bytes that it asks for at most before it reads on; rounds that are jammed
+        (`weft.imp.unroll_and_jam`) ask for so many each.
     """
 
     ahead: int
