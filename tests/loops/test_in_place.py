@@ -203,3 +203,35 @@ def test_a_triangle_of_a_square_has_the_extents_of_its_array() -> None:
     expected = np.tril(2 * oblong) + np.triu(oblong, 1)
     kernel(oblong)
     np.testing.assert_array_equal(oblong, expected)
+
+
+def rod(a: Any, b: Any, steps: int) -> None:
+    for _ in range(steps):
+        b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3
+        a[1:-1] = (b[:-2] + b[1:-1] + b[2:]) / 3
+
+
+def plate(a: Any, b: Any, steps: int) -> None:
+    for _ in range(steps):
+        b[1:-1, 1:-1] = (a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]) / 4
+        a[1:-1, 1:-1] = b[1:-1, 1:-1] * 0.5 + a[1:-1, 1:-1] * 0.5
+
+
+def cone(a: Any, b: Any, steps: int) -> None:
+    n = a.shape[0]
+    for k in range(1, steps):
+        b[k : n - k] = (a[k - 1 : n - k - 1] + a[k + 1 : n - k + 1]) / 2
+        a[k : n - k] = b[k : n - k]
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"), [(rod, (2_000_000,)), (plate, (1400, 1400)), (cone, (2_000_000,))]
+)
+def test_large_updates_by_slices_are_tiled_in_time(function: Any, shape: tuple[int, ...]) -> None:
+    """Rows that an update does not replace are in no launch check, large as the arrays are."""
+    a = np.random.default_rng(2).random(shape)
+    ours, theirs = [a.copy(), a.copy()], [a.copy(), a.copy()]
+    wf.kernel(function)(*ours, 9)
+    function(*theirs, 9)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -115,8 +115,14 @@ def _side_by_side(e: Emitter, let: fun.Let, space: tuple[fun.Range, ...]) -> Sev
     return together, rows_
 
 
-def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]) -> None:
-    """A kernel of scalars for lower <= index < upper in each dimension, near a core."""
+def lower_box(
+    e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]],
+    ranges: Sequence[tuple[Size, Size]],
+) -> None:  # fmt: skip
+    """A kernel of scalars for lower <= index < upper in each dimension, near a core.
+
+    `ranges` are what no box of the kernel goes beyond.
+    """
     kernel = let.expr
     assert isinstance(kernel, fun.Kernel)
     flat = shapes.is_flat(kernel.body)
@@ -127,8 +133,8 @@ def lower_box(e: Emitter, let: fun.Let, box: Sequence[tuple[imp.Expr, imp.Expr]]
         store(e, let, values)
 
     with ExitStack() as scopes:
-        for r in kernel.space:
-            scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        for r, (least, most) in zip(kernel.space, ranges, strict=True):
+            scopes.enter_context(e.index(r.index.name, imp.ZERO, least, most))
         for dim, (lower, upper) in zip(outer, box[:-1], strict=True):
             index = e.unit.integer("i")
             scopes.enter_context(e.loop(index, lower, upper, hoist=True))

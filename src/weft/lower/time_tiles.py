@@ -34,7 +34,7 @@ from weft.lower.caches import caches
 from weft.lower.emitter import Emitter
 from weft.lower.time_tiling import TimeTiling, Turns
 from weft.records import dataclass
-from weft.sizes import ZERO, Poly
+from weft.sizes import ZERO, Poly, Size
 
 LEVELS = (64, 32, 16)  # of a phase, by rank: at most
 FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
@@ -352,14 +352,30 @@ class Tiles:
             e.depths["@" + param.name] = e.depth
         level = e.declare(machine("*", step, imp.integer(len(self.kernels))), "level")
         with e.index(self.form.index.name, now, self.form.lower, self.form.upper):
+            number = 0
             for let in loop.body.statements:
                 e.place = let.place or e.place
                 if not isinstance(let.expr, fun.Kernel):
                     e.unit.statement(e, let)
                     continue
+                ranges = self.ranges(let.expr, number)
                 for box in self.boxes(trapezoid, first, level, block):
-                    kernels.lower_box(e, let, box)
+                    kernels.lower_box(e, let, box, ranges)
                 level = e.declare(machine("+", level, imp.ONE))
+                number += 1
+
+    def ranges(self, kernel: fun.Kernel, number: int) -> list[tuple[Size, Size]]:
+        """What no box of a kernel goes beyond, the kernels of a round counted from 0.
+
+        Rows that lean are bounded by the whole array, since from round to round they differ.
+        """
+        ranges: list[tuple[Size, Size]] = [(ZERO, r.extent) for r in kernel.space]
+        if self.lean is not None:
+            index = Poly.var(self.form.index.name)
+            low, high = self.lean.rows((index - self.form.lower) * len(self.kernels) + number)
+            if index.variables().isdisjoint((high - low).variables()):
+                ranges[0] = low, high
+        return ranges
 
     def boxes(
         self, trapezoid: tuple[imp.Expr, imp.Expr, imp.Expr, imp.Expr], first: imp.Expr,
