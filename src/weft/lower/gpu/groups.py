@@ -19,7 +19,6 @@ form runs. The forms, by the sizes of a launch:
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
@@ -30,7 +29,17 @@ from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import columns, items, versions
 from weft.lower.gpu.host import Host
-from weft.lower.gpu.tiles import CHUNK, GROUP, SHARED_BYTES, TILE, Folds, Tile, Values
+from weft.lower.gpu.tiles import (
+    CHUNK,
+    GROUP,
+    SHARED_BYTES,
+    TILE,
+    Folds,
+    InGroups,
+    Tile,
+    Values,
+    launch_groups,
+)
 from weft.lower.unit import memory
 from weft.mem import neighbours
 from weft.plan import launches
@@ -277,23 +286,10 @@ class _Form:
     # ------------------------------------------------------------ what they are made of
 
     def launch(
-        self, name: str, label: str, groups: Size, whether: Size,
-        inside: Callable[[Emitter, imp.Expr, imp.Expr], None],
-    ) -> bool:  # fmt: skip
-        """Launch so many groups, each item of which is given both numbers."""
-        host = self.host
-        k, item = host.kernel_emitter(), host.unit.integer("item")
-        with ExitStack() as scopes:
-            for r in self.kernel.space:
-                scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-            number = k.declare(machine("/", item, imp.integer(GROUP)), "group")
-            lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
-            inside(k, number, lane)
-        if may_leave(k.levels[0]):
-            return False
-        host.unit.kernels.append(kernels.describe(label, self.kernel.space, self.let.pattern))
-        host.add(k, name, item, groups * GROUP * whether, GROUP)
-        return True
+        self, name: str, label: str, groups: Size, whether: Size, inside: InGroups
+    ) -> bool:
+        space = self.kernel.space
+        return launch_groups(self.host, self.let, space, name, label, groups, whether, inside)
 
     def counter(self, k: Emitter) -> reductions.Counter:
         neutral = [k.atom(atom) for atom in self.reduce.neutral]

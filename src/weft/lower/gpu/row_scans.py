@@ -21,18 +21,26 @@ does it:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import items, lookback, versions
 from weft.lower.gpu.host import Host
-from weft.lower.gpu.tiles import CHUNK, GROUP, SHARED_BYTES, TILE, Tile, Values
+from weft.lower.gpu.tiles import (
+    CHUNK,
+    GROUP,
+    SHARED_BYTES,
+    TILE,
+    InGroups,
+    Tile,
+    Values,
+    launch_groups,
+)
 from weft.lower.unit import memory
 from weft.mem import neighbours
 from weft.ops.dtypes import DType
@@ -219,23 +227,10 @@ class _Rows:
     # ------------------------------------------------------------ what they are made of
 
     def launch(
-        self, name: str, label: str, groups: Size, whether: Size,
-        inside: Callable[[Emitter, imp.Expr, imp.Expr], None],
-    ) -> bool:  # fmt: skip
-        """Launch so many groups, each item of which is given both numbers."""
-        host = self.host
-        k, item = host.kernel_emitter(), host.unit.integer("item")
-        with ExitStack() as scopes:
-            for r in self.scan.space:
-                scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-            number = k.declare(machine("/", item, imp.integer(GROUP)), "group")
-            lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
-            inside(k, number, lane)
-        if may_leave(k.levels[0]):
-            return False
-        host.unit.kernels.append(kernels.describe(label, self.scan.space, self.let.pattern))
-        host.add(k, name, item, groups * GROUP * whether, GROUP)
-        return True
+        self, name: str, label: str, groups: Size, whether: Size, inside: InGroups
+    ) -> bool:
+        space = self.scan.space
+        return launch_groups(self.host, self.let, space, name, label, groups, whether, inside)
 
     def tile(self, tile: _Tile, start: imp.Expr, extent: imp.Expr) -> None:
         """The elements of one row from `start` on, and what stands before their chunks."""

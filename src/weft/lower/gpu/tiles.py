@@ -8,14 +8,17 @@ lie in one row, and folds them from left to right.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
+from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions
 from weft.lower.emitter import Emitter, frozen
+from weft.lower.gpu.host import Host
 from weft.ops.dtypes import DType
+from weft.sizes import ZERO, Size
 
 GROUP = 64
 CHUNK = reductions.ROWS
@@ -24,6 +27,27 @@ SHARED_BYTES = 16  # of the scalars of one element, at most: 48 KiB are shared o
 _PADDED = TILE + GROUP  # one element more for each chunk: chunks begin in different banks
 
 Values = Sequence[imp.Expr]
+InGroups = Callable[[Emitter, imp.Expr, imp.Expr], None]
+"""(emitter, number of the group, number of the item in it): what an item does."""
+
+
+def launch_groups(
+    host: Host, let: fun.Let, space: Sequence[fun.Range], name: str, label: str, groups: Size,
+    whether: Size, inside: InGroups,
+) -> bool:  # fmt: skip
+    """Launch so many groups, none if `whether` is 0; False where an item may leave early."""
+    k, item = host.kernel_emitter(), host.unit.integer("item")
+    with ExitStack() as scopes:
+        for r in space:
+            scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        number = k.declare(machine("/", item, imp.integer(GROUP)), "group")
+        lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
+        inside(k, number, lane)
+    if may_leave(k.levels[0]):
+        return False
+    host.unit.kernels.append(kernels.describe(label, tuple(space), let.pattern))
+    host.add(k, name, item, groups * GROUP * whether, GROUP)
+    return True
 
 
 class Folds:
