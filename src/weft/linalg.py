@@ -21,6 +21,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Node, Shape, pick, size_scalar
 from weft.functions import matmul, matrix_transpose, tensordot, vecdot
 from weft.functions.arguments import array_node, one_axis
+from weft.functions.linear_algebra import misfit
 from weft.functions.searching import library_call, library_calls
 from weft.functions.statistical import as_inexact
 from weft.ops.dtypes import DType
@@ -408,11 +409,7 @@ def solve(x1: Any, x2: Any, /) -> Array:
     if len(right.shape) == 1:
         return wf.squeeze(solve(Array(left), Array(layout.expand(right, 1))), -1)
     if not right.shape or not lengths.agree(left.shape[-1], right.shape[-2]):
-        extents.forget_guards()
-        raise ShapeError(
-            f"solve of shapes {layout.values(left.shape)} and {layout.values(right.shape)}",
-            "as many rows on the right as on the left", place=user_place(),
-        )  # fmt: skip
+        raise misfit("solve", left, right, "as many rows on the right as on the left")
     extents.require_equal(left.shape[-1], right.shape[-2])
     batch = broadcast_shapes([left.shape[:-2], right.shape[:-2]], "solve")
     return Array(library_call("solve", (), (left, right), (*batch, *right.shape[-2:]), dtype))

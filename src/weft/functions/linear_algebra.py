@@ -31,7 +31,8 @@ def promoted(*arrays: Any) -> tuple[Node, ...]:
     return tuple(as_dtype(x, dtype) for x in nodes)
 
 
-def _misfit(what: str, left: Node, right: Node, expected: str) -> ShapeError:
+def misfit(what: str, left: Node, right: Node, expected: str) -> ShapeError:
+    """The error of two arrays that do not go together; guards that compared them are void."""
     extents.forget_guards()
     shapes = f"{layout.values(left.shape)} and {layout.values(right.shape)}"
     return ShapeError(f"{what} of shapes {shapes}", expected, place=user_place())
@@ -55,10 +56,10 @@ def matmul(x1: Any, x2: Any, /) -> Array:
     """
     left, right = promoted(x1, x2)
     if not left.shape or not right.shape:
-        raise _misfit("matmul", left, right, "arrays of at least one dimension")
+        raise misfit("matmul", left, right, "arrays of at least one dimension")
     inner = right.shape[-2] if len(right.shape) > 1 else right.shape[0]
     if not lengths.agree(left.shape[-1], inner):
-        raise _misfit("matmul", left, right, "as many columns on the left as rows on the right")
+        raise misfit("matmul", left, right, "as many columns on the left as rows on the right")
     if len(right.shape) == 1:
         return Array(sum_of_products(left, right))
     if len(left.shape) == 1:
@@ -101,7 +102,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
         moved.append(layout.permute(node, order))
     left, right = moved
     if not lengths.agree(left.shape[-1], right.shape[-1]):
-        raise _misfit("vecdot", left, right, "equal lengths along the axis")
+        raise misfit("vecdot", left, right, "equal lengths along the axis")
     if left.dtype.is_complex:
         left = apply("conj", left)
     return Array(sum_of_products(left, right))
@@ -122,7 +123,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
     if len(first) != len(second) or not all(
         lengths.agree(left.shape[a], right.shape[b]) for a, b in zip(first, second, strict=True)
     ):
-        raise _misfit("tensordot", left, right, "axes of equal lengths")
+        raise misfit("tensordot", left, right, "axes of equal lengths")
     for a, b in zip(first, second, strict=True):
         extents.require_equal(left.shape[a], right.shape[b])
     rows = [a for a in range(len(left.shape)) if a not in first]

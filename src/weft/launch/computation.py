@@ -348,7 +348,6 @@ def _copied(value: NDArray) -> NDArray:
     return copy
 
 
-
 def _segment_step(piece: SegmentPiece, where: str) -> SegmentStep:
     loaded = cache(lambda: load(piece.segment, where, settings()))
     return SegmentStep(piece.segment, loaded, piece.params, piece.results)

@@ -242,6 +242,7 @@ class Scheduler:
         assert self.draft is not None
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
+
         def extent_of(wanted: int) -> int:
             return total if touched <= wanted else max(total * wanted // touched, 1)
 
