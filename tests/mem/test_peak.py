@@ -26,7 +26,7 @@ from weft.launch.device import device
 from weft.mem.place_blocks import peak_bytes
 from weft.passes.pipeline import optimise
 from weft.runtime import incore
-from weft.runtime.incore import InCore, SegmentStep
+from weft.runtime.incore import HostStep, InCore, SegmentStep
 
 THREADS = 2
 
@@ -140,3 +140,14 @@ def test_applications(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(predicted == found for predicted, found in peaks)
         totals.append(max(found for _, found in peaks))
     assert totals[0] <= totals[1]
+
+
+def test_each_result_of_a_library_call_counts_until_its_own_last_use() -> None:
+    """Not as long as the first of them."""
+    factors = HostStep(("x",), ("left", "right"), lambda sizes: _unused, lambda sizes: (10, 1000))
+    product = HostStep(("right",), ("y",), lambda sizes: _unused, lambda sizes: (500,))
+    assert InCore([factors, product], {}, ["y"]).peak_bytes == 1500
+
+
+def _unused(values: Any, out: Any) -> Any:
+    raise AssertionError("nothing is run")

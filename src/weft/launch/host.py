@@ -43,11 +43,11 @@ def host_step(let: fun.Let, over: str | None = None) -> HostStep:
         turn = _turn(expr, sizes)
         return lambda values, given: (turn(values[0] if values else constant),)
 
-    return HostStep(params, results, bind, lambda sizes: 0)
+    return HostStep(params, results, bind, lambda sizes: (0,))
 
 
-def _allocated(let: fun.Let, sizes: Mapping[str, int]) -> int:
-    return sum(math.prod(_shape(var, sizes)) * var.type.dtype.itemsize for var in let.pattern)
+def _allocated(let: fun.Let, sizes: Mapping[str, int]) -> list[int]:
+    return [math.prod(_shape(var, sizes)) * var.type.dtype.itemsize for var in let.pattern]
 
 
 def _shape(var: fun.Var, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -54,13 +54,13 @@ HostRun: TypeAlias = Callable[[Sequence[Value], Mapping[str, NDArray] | None], S
 class HostStep:
     """A library call or a view: `bind(sizes)` gives what makes the named results.
 
-    `bytes(sizes)` is what it allocates, unless its result takes the memory of `over`.
+    `bytes(sizes)` is what each of them takes, unless its one result takes the memory of `over`.
     """
 
     params: tuple[str, ...]
     results: tuple[str, ...]
     bind: Callable[[Mapping[str, int]], HostRun]
-    bytes: Callable[[Mapping[str, int]], int]
+    bytes: Callable[[Mapping[str, int]], Sequence[int]]
     over: str | None = None
 
 
@@ -242,7 +242,7 @@ class InCore:
             elif launch.step.over is not None:
                 held[names[0]] = held.pop(launch.step.over, 0)
             else:
-                held[names[0]] = launch.step.bytes(self.values)
+                held.update(zip(names, launch.step.bytes(self.values), strict=True))
             peak = max(peak, sum(held.values()) + workspace)
             for name in dead:
                 held.pop(name, None)
