@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
+import math
 import subprocess
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from weft.errors import DTypeError, InternalError, UnsupportedError
 from weft.ops.dtypes import DType
@@ -258,12 +260,51 @@ def test_libm_is_listed_with_its_vector_forms() -> None:
     )  # fmt: skip
 
 
-def test_fused_multiply_add_rounds_once() -> None:
-    generator = np.random.default_rng(7)
-    a, b = generator.normal(size=(2, 1000))
-    fused = lookup("fma").numpy(a, b, -(a * b))
-    for x, y, rounding in itertools.islice(zip(a, b, fused, strict=True), 50):
-        assert float(Fraction(x) * Fraction(y) - Fraction(x * y)) == rounding
+NEAR = st.builds(
+    lambda digits, exponent: math.ldexp(digits, exponent),
+    st.integers(-(2**53) + 1, 2**53 - 1), st.integers(-1130, 971),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(NEAR, NEAR, NEAR, st.sampled_from([np.float32, np.float64]), st.booleans())
+def test_fused_multiply_add_rounds_once(
+    x: float, y: float, z: float, dtype: Any, near: bool
+) -> None:
+    with np.errstate(all="ignore"):
+        a, b, c = dtype(x), dtype(y), dtype(z)
+        c = -(a * b) if near else c
+        found = lookup("fma").numpy(a, b, c)
+    assert found.dtype == dtype
+    if not np.isfinite([a, b, c]).all():
+        with np.errstate(all="ignore"):
+            np.testing.assert_equal(found, c if np.isfinite([a, b]).all() else a * b + c)
+        return
+    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    if np.isfinite(found):
+        below, above = (np.nextafter(found, dtype(end)) for end in (-np.inf, np.inf))
+        off = abs(Fraction(float(found)) - exact)
+        for other in (below, above):
+            if np.isfinite(other):
+                away = abs(Fraction(float(other)) - exact)
+                even = int(found.view(f"u{found.itemsize}")) & 1 == 0
+                assert off < away or (off == away and even)
+    else:
+        assert abs(exact) > np.finfo(dtype).max
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((1e308, 10.0, -np.inf), -np.inf), ((np.inf, 0.0, 1.0), np.nan), ((3.0, 2.0, -6.0), 0.0),
+        ((-0.0, 1.0, -0.0), -0.0), ((-1e-200, 1e-200, 0.0), -0.0), ((1e300, 1e10, -1e308), np.inf),
+        ((1e200, 1e150, -1e308), np.inf), ((2.0**1000, 2.0**24, -(2.0**1023)), 2.0**1023),
+    ],
+)  # fmt: skip
+def test_fused_multiply_add_at_the_edges(arguments: tuple[float, ...], expected: float) -> None:
+    found = lookup("fma").numpy(*map(np.float64, arguments))
+    np.testing.assert_equal(found, expected)
+    assert np.signbit(found) == np.signbit(expected) or np.isnan(expected)
 
 
 def test_int_pow_of_negative_exponents_truncates() -> None:

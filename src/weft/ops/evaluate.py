@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import wraps
 from typing import Any
 
@@ -62,27 +63,42 @@ def make_complex(real: Any, imaginary: Any) -> Any:
 
 
 def fused_multiply_add(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once for float32 and (but for ties within an ULP) for float64."""
+    """a * b + c, rounded once.
+
+    Exact products and sums of two floats, and rounding to odd what is lost of them: S. Boldo and
+    G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
+    odd", IEEE Transactions on Computers 57 (2008). Fractions, where they overflow or underflow.
+    """
     a, b, c = np.broadcast_arrays(a, b, c)
     if a.dtype == np.float32:
         exact = a.astype(np.float64) * b.astype(np.float64)
-        total = exact + c
-        error = _sum_error(exact, c.astype(np.float64), total)
-        # Round to odd, so that the second rounding sees that something was lost.
-        even = (np.asarray(total).view(np.int64) & 1) == 0
-        inexact = np.isfinite(total) & (error != 0) & even
-        towards = np.where(error > 0, np.inf, -np.inf)
-        return np.where(inexact, np.nextafter(total, towards), total).astype(np.float32)[()]
-    product = a * b
+        return _sum_to_odd(exact, c.astype(np.float64)).astype(np.float32)[()]
+    product = np.asarray(a * b)
     high_a, high_b = _high(a), _high(b)
     low_a, low_b = a - high_a, b - high_b
-    product_error = low_a * low_b - (
-        ((product - high_a * high_b) - low_a * high_b) - high_a * low_b
-    )
-    total = product + c
-    corrected = total + (product_error + _sum_error(product, c, total))
-    wide = (a.astype(np.longdouble) * b + c).astype(a.dtype)  # where a * b overflows
-    return np.where(np.isfinite(corrected), corrected, wide)[()]
+    lost = low_a * low_b - (((product - high_a * high_b) - low_a * high_b) - high_a * low_b)
+    added = c + lost
+    total = product + added
+    least = _sum_to_odd(_sum_error(c, lost, added), _sum_error(product, added, total))
+    found = np.asarray(total + least)
+    finite = np.isfinite(a) & np.isfinite(b)
+    simple = ~finite | (a == 0) | (b == 0) | ~np.isfinite(c)
+    found = np.where(simple, np.where(finite & ~np.isfinite(c), c, product + c), found)
+    large = np.maximum(np.maximum(abs(a), abs(b)), np.maximum(abs(product), abs(c))) > 2.0**990
+    by_hand = ~simple & (large | (abs(product) < 2.0**-900))
+    for place in zip(*np.nonzero(np.atleast_1d(by_hand)), strict=True):
+        at = place if found.ndim else ()
+        found[at] = _exactly(*(Fraction(float(x[at])) for x in (a, b, c)))
+    return found[()]
+
+
+def _exactly(a: Fraction, b: Fraction, c: Fraction) -> float:
+    """a * b + c as the nearest float."""
+    exact = a * b + c
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _high(a: Any) -> Any:
@@ -95,6 +111,18 @@ def _sum_error(a: Any, b: Any, total: Any) -> Any:
     """The rounding error of total = a + b (Knuth's two-sum)."""
     virtual = total - a
     return (a - (total - virtual)) + (b - virtual)
+
+
+def _sum_to_odd(a: Any, b: Any) -> Any:
+    """a + b in double precision; of the two floats around it, where it is none, the odd one.
+
+    So a second rounding sees that something was lost.
+    """
+    total = np.asarray(a + b)
+    error = _sum_error(a, b, total)
+    inexact = np.isfinite(total) & (error != 0) & ((total.view(np.int64) & 1) == 0)
+    towards = np.where(error > 0, np.inf, -np.inf)
+    return np.where(inexact, np.nextafter(total, towards), total)
 
 
 def by_element(function: Callable[[float], float]) -> Function:
