@@ -23,12 +23,16 @@ from weft.runtime.memory import host_pool
 
 GOLDEN = Path(__file__).parents[1] / "tests/golden/applications/test_applications"
 WEFT, PLAIN, C = "Weft", "without", "C"
+CONTRACTED, GCC = "Weft, contracted", "C, contracted"
 HEADER = [
-    "program", "Weft ms", "without / with", "thesis, on GPUs", "C / with", "allocations",
-    "copies", "bytes moved", "peak predicted", "seen", "unmerged",
+    "program", "Weft ms", "without / with", "thesis, on GPUs", "C / Weft: same rounding",
+    "contracted", "allocations", "copies", "bytes moved", "peak predicted", "seen", "unmerged",
 ]  # fmt: skip
 NOTES = """
 without: Weft with wf.config(optimise="no-short-circuit"). C: by hand, with OpenMP.
+same rounding: C compiled with -ffp-contract=off, beside Weft as it is: each product is rounded.
+contracted: C as gcc compiles it, beside Weft with wf.config(optimise="contract"): products that are
+added are rounded with the sum, by fma.
 allocations, copies, bytes moved: with, of without, as counted for the test's small case.
 peak: MiB allocated in one call, as predicted and as the allocator saw; unmerged: as it saw with
 wf.config(optimise="no-merge")."""
@@ -37,15 +41,24 @@ wf.config(optimise="no-merge")."""
 def contenders(
     program: ModuleType, inputs: Mapping[str, Any]
 ) -> dict[str, Callable[[], list[np.ndarray]]]:
-    """Weft, Weft without short-circuiting, and C, each giving the results as arrays."""
+    """Weft, Weft without short-circuiting, and C, each giving the results as arrays.
+
+    Where there is C, both also contracted.
+    """
 
     def weft(optimise: str) -> list[np.ndarray]:
         with wf.config(optimise=optimise):
             return results_of(program, inputs)
 
+    def uncontracted() -> list[np.ndarray]:
+        with native.uncontracted():
+            return arrays(program.c(inputs))
+
     found = {WEFT: lambda: weft(""), PLAIN: lambda: weft("no-short-circuit")}
     if hasattr(program, "c"):
-        found[C] = lambda: arrays(program.c(inputs))
+        found[C] = uncontracted
+        found[CONTRACTED] = lambda: weft("contract")
+        found[GCC] = lambda: arrays(program.c(inputs))
     return found
 
 
@@ -149,10 +162,11 @@ def run(names: tuple[str, ...], scale: float, rounds: int) -> None:
 
 
 def agreeing(program: ModuleType, scale: float) -> set[str]:
-    """The contenders whose results are Weft's: to the bit, or for C within rounding."""
+    """The contenders whose results are Weft's: to the bit, or for C, and contracted, nearly."""
     runs = contenders(program, getattr(program, "checked", program.inputs)(scale))
     expected = runs[WEFT]()
-    tolerances = {WEFT: 0.0, PLAIN: 0.0, C: getattr(program, "TOLERANCE", 1e-4)}
+    rounding = getattr(program, "TOLERANCE", 1e-4)
+    tolerances = {name: 0.0 if name in (WEFT, PLAIN) else rounding for name in runs}
     found = {name for name, call in runs.items() if agree(call(), expected, tolerances[name])}
     for name in runs.keys() - found:
         measure.note(f"  {name}: disagrees with Weft, not timed")
@@ -165,14 +179,14 @@ def row(program: ModuleType, scale: float, rounds: int) -> list[str]:
     runs = {name: call for name, call in contenders(program, inputs).items() if name in wanted}
     times = measure.alternate(runs, rounds)
 
-    def ratio(name: str) -> str:
-        return f"{times.ratio(name, WEFT):.2f}" if name in times.seconds else "-"
+    def ratio(name: str, of: str = WEFT) -> str:
+        return f"{times.ratio(name, of):.2f}" if {name, of} <= times.seconds.keys() else "-"
 
     merged = peak(lambda: results_of(program, inputs))
     with wf.config(optimise="no-merge"):
         unmerged = peak(lambda: results_of(program, inputs))
     return [
         program.TITLE, f"{times.median(WEFT) * 1e3:.2f}", ratio(PLAIN), program.THESIS or "-",
-        ratio(C), *counted(getattr(program, "CASE", "")), mebibytes(merged.predicted),
-        mebibytes(merged.seen), mebibytes(unmerged.seen),
+        ratio(C), ratio(GCC, CONTRACTED), *counted(getattr(program, "CASE", "")),
+        mebibytes(merged.predicted), mebibytes(merged.seen), mebibytes(unmerged.seen),
     ]  # fmt: skip

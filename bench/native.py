@@ -8,6 +8,9 @@ import hashlib
 import os
 import shlex
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,17 @@ FLAGS = (
     "-O3", "-march=native", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fPIC",
     "-shared", "-pthread",
 )  # fmt: skip
+_own_flags: ContextVar[tuple[str, ...]] = ContextVar("own_flags", default=())
+
+
+@contextmanager
+def uncontracted() -> Iterator[None]:
+    """C that rounds every product, as Weft does; else gcc contracts those that are added to fma."""
+    token = _own_flags.set(("-ffp-contract=off",))
+    try:
+        yield
+    finally:
+        _own_flags.reset(token)
 
 
 def thread_count() -> int:
@@ -26,11 +40,15 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0))
 
 
-@functools.cache
 def library(name: str, openmp: bool = False) -> ctypes.CDLL:
     """`bench/c/<name>.c` as a library: its threads OpenMP's, or those of `parallel.h`."""
+    return _library(name, openmp, _own_flags.get())
+
+
+@functools.cache
+def _library(name: str, openmp: bool, own: tuple[str, ...]) -> ctypes.CDLL:
     source = SOURCES / f"{name}.c"
-    flags = (*FLAGS, "-fopenmp" if openmp else "-fopenmp-simd")
+    flags = (*FLAGS, *own, "-fopenmp" if openmp else "-fopenmp-simd")
     text = source.read_bytes() + (SOURCES / "parallel.h").read_bytes() + repr(flags).encode()
     path = BUILD / f"{name}-{hashlib.sha256(text).hexdigest()[:16]}.so"
     if not path.exists():
