@@ -87,6 +87,7 @@ def finish(
             should_split,
             should_tile if tiled else None,
             should_reduce if ahead else None,
+            decided.contract,
         ),
     )
 

@@ -118,7 +118,7 @@ def run(
         small = sum(array.nbytes for array in arrays) < current.interpret_below
         try:
             if out is None and small and computation.is_small(sizes, current.interpret_below):
-                return computation.interpret(sizes, arrays)
+                return computation.interpret(sizes, arrays, current.optimise)
             where = target(current)
             if where != INTERPRETER and len(current.devices) == 1:
                 return run_on(computation, sizes, arrays, out, current, where)

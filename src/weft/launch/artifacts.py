@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -145,6 +145,13 @@ class Artifacts:
 
             self._fused = optimise(self.program)
         return self._fused
+
+    @cached_property
+    def contracted(self) -> fun.Program:
+        """The fused program, with products contracted: what it then means."""
+        from weft.passes.contract import contract
+
+        return contract(self.fused)
 
     @property
     def choices(self) -> Choices:

@@ -222,7 +222,7 @@ def _planned(
     where = target(current)
     unlike = not all(processor.is_host for processor in spread)
     on = next((p.device for p in spread if not p.is_host), where) if unlike else where
-    program = computation.streamed(sizes, threads, on, bool(spread))
+    program = computation.streamed(sizes, threads, on, bool(spread), current.optimise)
     code = partial(stage_code, current=current, where=where, threads=threads)
     pairs = zip(program.params, inputs, strict=True)
     named = {p.name: _as_array(value, p.type.dtype) for p, value in pairs}

@@ -125,7 +125,7 @@ class Computation:
             donated = self.donated(inputs, out) if where == CPU else {}
             ready, inputs = self.ready(sizes, inputs, threads, current.optimise, where, donated)
         except _NoCodeError:
-            return _given(self.interpret(sizes, inputs), out)
+            return _given(self.interpret(sizes, inputs, current.optimise), out)
         steps = ready.steps
         if steps.peak_bytes > current.limit:
             raise MemoryLimitError(
@@ -251,7 +251,7 @@ class Computation:
         try:
             return artifact, tuple(_step(piece, where) for piece in artifact.pieces)
         except CompileError:
-            plain = nothing(self.artifacts.choices)
+            plain = replace(nothing(self.artifacts.choices), contract=decided.contract)
             if have_compiler() or decided == plain:
                 raise
             return self._compile(plain, layouts, optimise, where, donated)  # what was built ahead
@@ -278,8 +278,9 @@ class Computation:
     # ------------------------------------------------------------ other ways to run
 
     def streamed(
-        self, sizes: Mapping[str, int], threads: int, where: str = CPU, spread: bool = False
-    ) -> fun.Program:
+        self, sizes: Mapping[str, int], threads: int, where: str = CPU, spread: bool = False,
+        optimise: str = "",
+    ) -> fun.Program:  # fmt: skip
         """The program as the planner takes it: optimised as for these sizes.
 
         `spread`: for several devices.
@@ -290,9 +291,9 @@ class Computation:
         values = {**sizes, "threads": threads}
         choices = self.artifacts.choices
         decided = (
-            decide(choices, values, "no-time-tiles no-reduce-ahead")
+            decide(choices, values, f"{optimise} no-time-tiles no-reduce-ahead")
             if where == CPU
-            else for_device(choices, values, "no-time-tiles")
+            else for_device(choices, values, f"{optimise} no-time-tiles")
         )
         if spread:
             decided = whole_columns(choices, decided, values)
@@ -313,12 +314,16 @@ class Computation:
         except KeyError:  # an extent that only running the program tells
             return False
 
-    def interpret(self, sizes: Mapping[str, int], inputs: Sequence[Value]) -> list[Value]:
+    def interpret(
+        self, sizes: Mapping[str, int], inputs: Sequence[Value], optimise: str = ""
+    ) -> list[Value]:
         """Run with the interpreter, in memory."""
         from weft.fun.interpret import interpret
 
+        contracted = "contract" in optimise.split()
+        program = self.artifacts.contracted if contracted else self.program
         with watched(inputs):
-            return [np.asarray(value) for value in interpret(self.program, inputs, sizes)]
+            return [np.asarray(value) for value in interpret(program, inputs, sizes)]
 
 
 def _given(results: list[Value], out: Sequence[NDArray | None] | None) -> list[Value]:

@@ -13,6 +13,7 @@ from weft.passes import split_reductions as splitting
 from weft.passes import tile_time as tiling
 from weft.passes.chain_rows import chain_rows
 from weft.passes.collapse import collapse
+from weft.passes.contract import contract
 from weft.passes.defer import defer
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
@@ -45,6 +46,8 @@ class Decisions:
         Which loops of `time_tiles` are tiled in time; None for none.
     ahead : callable or None
         Which of `reductions_ahead` the round before does; None for none.
+    contract : bool
+        Whether products that are added are rounded with the sum.
     """
 
     nest: nesting.When | None = None
@@ -52,6 +55,7 @@ class Decisions:
     split: splitting.When | None = None
     tile: tiling.When | None = None
     ahead: ahead.When | None = None
+    contract: bool = False
 
 
 FUSION: list[tuple[Pass, str]] = [
@@ -70,6 +74,8 @@ FUSION: list[tuple[Pass, str]] = [
 def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     """The pipeline for these decisions: each pass, and why it stands there."""
     steps = list(FUSION)
+    if decisions.contract:
+        steps.append((contract, "on fused bodies, before all that depends on sizes or boxes"))
     if decisions.tile is not None:
         tile = partial(tiling.tile_time, when=decisions.tile)
         steps.append((tile, "on fused steps, whose reads still have their boundary rules"))

@@ -52,17 +52,22 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One answer to `Choices`: a flag for each of its pairs; columns left whole."""
+    """One answer to `Choices`: a flag for each of its pairs; columns left whole.
+
+    `contract` depends on no size: products that are added are rounded with the sum.
+    """
 
     nests: tuple[bool, ...] = ()
     splits: tuple[bool, ...] = ()
     tiles: tuple[bool, ...] = ()
     columns: tuple[bool, ...] = ()
     ahead: tuple[bool, ...] = ()
+    contract: bool = False
 
     def __str__(self) -> str:
         groups = (self.nests, self.splits, self.tiles, self.columns, self.ahead)
-        return "n".join("".join("y" if flag else "n" for flag in group) for group in groups)
+        flags = "n".join("".join("y" if flag else "n" for flag in group) for group in groups)
+        return f"{flags} contract" if self.contract else flags
 
 
 def nothing(given: Choices) -> Decided:
@@ -105,11 +110,12 @@ def for_device(given: Choices, values: Mapping[str, int], optimise: str = "") ->
         rows.evaluate(known) < _MANY_COLUMNS and length.evaluate(known) >= _LONG_ROW
         for rows, length in given.splits
     )
-    wanted = "no-time-tiles" not in optimise.split()
+    words = optimise.split()
+    wanted = "no-time-tiles" not in words
     tiles = tuple(
         wanted and rounds.evaluate(known) >= _FEW_ROUNDS for rounds, _ in given.tiles
     )
-    return replace(decided, splits=splits, tiles=tiles)
+    return replace(decided, splits=splits, tiles=tiles, contract="contract" in words)
 
 
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
@@ -117,11 +123,13 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
 
     Loops of many rounds over arrays that are not tiny are tiled in time, unless `optimise`
     (see `weft.config`) says "no-time-tiles". What they reduce is reduced by the round before where
-    there are many rows, neither short nor long, unless it says "no-reduce-ahead".
+    there are many rows, neither short nor long, unless it says "no-reduce-ahead". Products are
+    contracted where it says "contract".
     """
+    words = optimise.split()
+    contract = "contract" in words
     if not any((given.nests, given.splits, given.tiles, given.columns, given.ahead)):
-        return Decided()
-    without = optimise.split()
+        return Decided(contract=contract)
     enough = _ROWS_PER_THREAD * values["threads"]
     known = _known(given, values)
     return Decided(
@@ -136,12 +144,13 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
         tuple(
             rounds.evaluate(known) >= _FEW_ROUNDS and step.evaluate(known) >= _TILED_BYTES
             for rounds, step in given.tiles
-        ) if "no-time-tiles" not in without else (False,) * len(given.tiles),
+        ) if "no-time-tiles" not in words else (False,) * len(given.tiles),
         (False,) * len(given.columns),
         tuple(
             rows.evaluate(known) >= enough and length.evaluate(known) in _AHEAD
             for rows, length in given.ahead
-        ) if "no-reduce-ahead" not in without else (False,) * len(given.ahead),
+        ) if "no-reduce-ahead" not in words else (False,) * len(given.ahead),
+        contract,
     )
 
 
