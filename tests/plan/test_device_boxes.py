@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from weft.plan import launches
 from weft.plan.code import Rates
 from weft.plan.derived import for_each_box
-from weft.plan.device_boxes import Work, counts, extent_of, seconds, slots_to_try
+from weft.plan.device_boxes import (
+    Work,
+    counts,
+    extent_of,
+    lines,
+    seconds,
+    slots_to_try,
+)
 from weft.sizes import Derived, Poly, as_poly
 
 GPU = Rates(1e9, 1e9, 100e9, 1e-5, 1e-4, 2, True)
@@ -88,6 +95,28 @@ def test_launches_are_counted() -> None:
     assert launches.count((launches.While((one,), "c", (one,)),), {}) == 2 * unknown
 
 
+def test_launches_are_listed_as_steps_make_them() -> None:
+    n, m, k = map(Poly.var, "nmk")
+    first = launches.Launch("first", n, 64, (0,), ("n",))
+    inner = launches.Launch("inner", m - k, 64, (0, 1), ("m",))
+    steps: launches.Steps = (
+        first,
+        launches.Define("m", n + 1),
+        launches.Repeat("k", as_poly(0), n, (inner, launches.Branch("c", (), (first,)))),
+    )
+    values = {"n": 2, "c": 0}
+    found = launches.listed(steps, values, 100)
+    one, both = (first, 2, (2,)), [(inner, 3, (3,)), (inner, 2, (3,))]
+    assert found == [one, both[0], one, both[1], one]
+    assert values["m"] == 3
+    assert launches.listed(steps, {"n": 2, "c": 1}, 100) == [one, *both]
+    assert launches.listed(steps, {"n": 0, "c": 0}, 100) == []  # kernels of no items
+    assert launches.listed(steps, {"n": 2, "c": 0}, 5) == found
+    assert launches.listed(steps, {"n": 2, "c": 0}, 4) is None
+    for waits in (launches.Read("r", "int64", 0, n), launches.While((), "c", ())):
+        assert launches.listed((waits,), {"n": 2, "c": 0}, 100) is None
+
+
 def test_long_boxes_are_whole_lines() -> None:
     """Short ones are what was asked for, as is one box for all."""
     assert extent_of(1_000_000, 1, 7) == 142_912  # 142 858 and a part of a line
@@ -95,6 +124,26 @@ def test_long_boxes_are_whole_lines() -> None:
     assert extent_of(1_000_000, 1, 1) == 1_000_000
     assert extent_of(5000, 1, 7) == 715
     assert extent_of(0, 1, 3) == 1
+
+
+def test_parts_of_rows_are_whole_lines_where_they_are_no_longer_than_half_of_one() -> None:
+    """A device does neighbours together: narrower boxes would leave most of it idle."""
+    assert extent_of(768, 1, 12, True) == 64
+    assert extent_of(768, 1, 17, True) == 64  # 46
+    assert extent_of(768, 1, 24, True) == 32  # not twice as long as asked for, and more
+    assert extent_of(100, 1, 2, True) == 64
+    assert extent_of(50, 1, 1, True) == 50
+    assert extent_of(768, 1, 17) == 46  # rows are any number
+    assert [lines(0), lines(1), lines(64), lines(65)] == [1, 1, 1, 2]
+
+
+def test_what_the_host_does_takes_time_from_kernels_on_its_processors() -> None:
+    """Many launches: boxes cost on a processor, and hide behind kernels elsewhere."""
+    work = Work(32, MIB, MIB, 40, 1e12)
+    for rates, hidden in ((GPU, True), (CPU, False)):
+        able = replace(rates, operations=1e12)
+        slow = replace(able, launch=10 * able.launch)
+        assert (seconds(work, slow, 2) == seconds(work, able, 2)) == hidden
 
 
 @given(

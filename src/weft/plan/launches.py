@@ -97,6 +97,47 @@ Step: TypeAlias = Launch | Define | Read | Repeat | While | Branch
 Steps: TypeAlias = tuple[Step, ...]
 
 
+Listed: TypeAlias = tuple[Launch, int, tuple[int, ...]]
+"""A launch, its items, and the values of its integers."""
+
+
+def listed(steps: Steps, values: dict[str, Any], most: int) -> list[Listed] | None:
+    """The launches that steps make, one after another, for integers that are known.
+
+    None where a scalar that is read decides about them, or where there are more than `most`.
+    What the steps define is added to `values`.
+    """
+    found: list[Listed] = []
+    same: dict[tuple[int, ...], Listed] = {}  # those that come again are one object
+
+    def add(steps: Steps) -> bool:
+        for step in steps:
+            match step:
+                case Launch():
+                    items = step.items.evaluate(values)
+                    integers = tuple(values[name] for name in step.integers)
+                    if items > 0:
+                        key = (id(step), items, *integers)
+                        found.append(same.setdefault(key, (step, items, integers)))
+                case Define(name, size):
+                    values[name] = size.evaluate(values)
+                case Repeat(index, lower, upper, inner):
+                    for number in range(lower.evaluate(values), upper.evaluate(values)):
+                        values[index] = number
+                        if not add(inner):
+                            return False
+                case Branch(condition, then, otherwise):
+                    if not add(then if values[condition] else otherwise):
+                        return False
+                case Read() | While():
+                    return False
+            if len(found) > most:
+                return False
+        return True
+
+    return found if add(steps) else None
+
+
 _UNKNOWN = 16  # rounds of a loop whose number only running it tells
 
 

@@ -290,10 +290,11 @@ class CudaRun(Run[CudaDevice]):
 
     # ------------------------------------------------------------ launches
 
-    def launch(self, step: launches.Launch, items: int, blocks: list[Any]) -> None:
-        integers = tuple(np.int64(self.values[name]) for name in step.integers)
-        groups = -(-items // step.group)
-        launched = (step.kernel, groups, step.group, (self.buffers[-1], *blocks, *integers))
+    def launch(
+        self, step: launches.Launch, items: int, blocks: list[Any], integers: Sequence[int]
+    ) -> None:
+        groups, given = -(-items // step.group), map(np.int64, integers)
+        launched = (step.kernel, groups, step.group, (self.buffers[-1], *blocks, *given))
         if self.collected is not None:
             self.collected.append(launched)
             return

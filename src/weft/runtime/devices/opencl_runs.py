@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,15 +22,30 @@ if TYPE_CHECKING:
 NDArray: TypeAlias = npt.NDArray[Any]
 
 
+_LISTS = 256  # of launches, that a segment keeps for runs that come again
+_LONG = 1 << 14  # launches that are too many for one of them
+
+
 class OpenClSegment:
     """A segment compiled for a device."""
 
     def __init__(self, device: OpenClDevice, segment: Segment) -> None:
         self.device = device
         self.segment = segment
-        program = device.build(segment.source)
-        self.kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
-        self.lock = threading.Lock()  # a kernel's arguments are its own state
+        self.program = device.build(segment.source)
+        self._lists: dict[tuple[int, ...], list[launches.Listed] | None] = {}
+
+    def listed(self, values: dict[str, int]) -> list[launches.Listed] | None:
+        """The launches of a run, worked out when its integers are met first."""
+        key = tuple(values.values())
+        try:
+            return self._lists[key]
+        except KeyError:
+            found = launches.listed(self.segment.steps, dict(values), _LONG)
+        while len(self._lists) >= _LISTS:
+            self._lists.pop(next(iter(self._lists)), None)  # another thread may do the same
+        self._lists[key] = found
+        return found
 
     def hold(self, inputs: Mapping[int, NDArray]) -> HeldInputs:
         """Copy inputs, by their positions, that several runs share.
@@ -50,6 +64,28 @@ class OpenClSegment:
         return begin(OpenClRun(self, integers, inputs, results, held))
 
 
+class Kernel:
+    """A kernel of a slot's own, whose arguments stay what they are until others are given."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self._arguments: list[Any] = []
+
+    def given(self, arguments: list[Any]) -> Any:
+        """The kernel with these arguments: buffers, and integers."""
+        before, self._arguments = self._arguments, []
+        if len(before) != len(arguments):
+            before = [None] * len(arguments)
+        for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
+            if type(new) is int:
+                if new != old:
+                    self.kernel.set_arg(number, np.int64(new))
+            elif new is not old:
+                self.kernel.set_arg(number, new)
+        self._arguments = arguments  # only now: one that was refused is given again
+        return self.kernel
+
+
 class Slot(Buffers["OpenClDevice"]):
     """An OpenCL queue, and its buffers."""
 
@@ -61,6 +97,15 @@ class Slot(Buffers["OpenClDevice"]):
             self.queue = cl.CommandQueue(device.context, device.device, properties=timed)
         except cl.Error as error:
             raise device.error("making a queue", error) from error
+        self._kernels: dict[tuple[OpenClSegment, str], Kernel] = {}
+
+    def kernel(self, loaded: OpenClSegment, name: str) -> Kernel:
+        """A segment's kernel, for this queue alone: its arguments are its own state."""
+        found = self._kernels.get((loaded, name))
+        if found is None:
+            kernel = Kernel(self.device.cl.Kernel(loaded.program, name))
+            found = self._kernels[loaded, name] = kernel
+        return found
 
     def copy_in(self, buffer: Any, array: NDArray, number: int) -> Any:
         """Queue a copy to the device."""
@@ -133,16 +178,25 @@ class OpenClRun(Run["OpenClDevice"]):
             event = self.slot.copy_out(array, buffer)
         self.events.append((f"copy {way} {name}", f"{self.device.name} {way}", event, array.nbytes))
 
-    def launch(self, step: launches.Launch, items: int, blocks: list[Any]) -> None:
-        group = min(step.group, self.device.device.max_work_group_size)
-        integers = [np.int64(self.values[name]) for name in step.integers]
-        kernel = self.loaded.kernels[step.kernel]
-        with self.loaded.lock:
-            kernel.set_args(self.buffers[-1], *blocks, *integers)
-            event = self.device.cl.enqueue_nd_range_kernel(
-                self.slot.queue, kernel, (-(-items // group) * group,), (group,)
-            )
-        self.events.append((step.kernel, f"{self.device.name} compute", event, 0))
+    def steps(self, steps: launches.Steps) -> None:
+        found = self.loaded.listed(self.values) if steps is self.segment.steps else None
+        if found is None:
+            super().steps(steps)
+            return
+        for step, items, integers in found:
+            self.queue(step, items, integers)
+
+    def launch(
+        self, step: launches.Launch, items: int, blocks: list[Any], integers: Sequence[int]
+    ) -> None:
+        device = self.device
+        group = min(step.group, device.most_of_group)
+        kernel = self.slot.kernel(self.loaded, step.kernel)
+        kernel = kernel.given([self.buffers[-1], *blocks, *integers])
+        event = device.cl.enqueue_nd_range_kernel(
+            self.slot.queue, kernel, (-(-items // group) * group,), (group,)
+        )
+        self.events.append((step.kernel, f"{device.name} compute", event, 0))
 
     def read(self, step: launches.Read, buffer: Any, offset: int) -> NDArray:
         cl, slot = self.device.cl, self.slot

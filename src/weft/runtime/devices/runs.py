@@ -256,7 +256,9 @@ class Run(ABC, Generic[DeviceT]):
         """Queue a copy ("in" or "out") between a buffer, by its position, and an array."""
 
     @abstractmethod
-    def launch(self, step: launches.Launch, items: int, blocks: list[Any]) -> None:
+    def launch(
+        self, step: launches.Launch, items: int, blocks: list[Any], integers: Sequence[int]
+    ) -> None:
         """Queue a kernel for so many items."""
 
     @abstractmethod
@@ -350,12 +352,15 @@ class Run(ABC, Generic[DeviceT]):
     def one_launch(self, step: launches.Launch) -> None:
         """Queue a kernel, if it has anything to do."""
         items = step.items.evaluate(self.values)
-        if items <= 0:
-            return
+        if items > 0:
+            self.queue(step, items, [self.values[name] for name in step.integers])
+
+    def queue(self, step: launches.Launch, items: int, integers: Sequence[int]) -> None:
+        """Queue a kernel for some items, with the integers that it takes."""
         self.stage = f"the launch of {step.kernel}"
         # Blocks are parameters, results, workspace (-1 among them), then the failures.
         blocks = [self.buffers[-2 if number < 0 else number] for number in step.blocks]
-        self.launch(step, items, blocks)
+        self.launch(step, items, blocks, integers)
         self.device.statistics.launches += 1
 
     def _read(self, step: launches.Read) -> int:
