@@ -51,10 +51,12 @@ def quickest(
         When not even the smallest boxes fit.
     """
     best: PlannedStage | None = None
+    across = scheduler.cuts_rows()
     for count in counts(total, unit, _fewest(scheduler, device, total)):
-        boxes = scheduler.boxes(extent_of(total, unit, count))
+        boxes = scheduler.boxes(extent_of(total, unit, count, across))
         launches = device.launches(scheduler.values(boxes))
         operations = scheduler.work() * scheduler.overlap(boxes.extent)
+        operations *= boxes.count * lines(boxes.extent) / lines(total) if across else 1
         work = Work(boxes.count, *_copied(scheduler, boxes), launches, operations)
         # What one box carries to the next, no two can have.
         tried = (1,) if scheduler.stage.in_order else slots_to_try(device.slots, boxes.count)
@@ -73,14 +75,21 @@ def quickest(
     return best
 
 
-def extent_of(total: int, unit: int, count: int) -> int:
+def extent_of(total: int, unit: int, count: int, across: bool = False) -> int:
     """How long so many boxes are; long ones are whole cache lines, whatever lies in a line.
 
     What lies behind an array of a box is then aligned as it is, and so are its vectors.
+    Parts of rows (`across`) are whole lines where that makes them no more than twice as long.
     """
     units = max(-(-total // (count * unit)), 1)
-    lines = -(-units // _LINE) * _LINE
-    return (lines if _MANY_LINES * _LINE <= lines < total // unit else units) * unit
+    whole = lines(units) * _LINE
+    enough = 2 * units > _LINE if across else whole >= _MANY_LINES * _LINE
+    return (whole if enough and whole < total // unit else units) * unit
+
+
+def lines(extent: int) -> int:
+    """How many cache lines, whatever lies in one, so many neighbours take: at least one."""
+    return max(-(-extent // _LINE), 1)
 
 
 def _fewest(scheduler: Scheduler, device: DeviceCode, total: int) -> int:
@@ -142,7 +151,8 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
         busy = max(copies, computed, (into + computed + out) / slots)
         return max(busy, host) + (into + computed + out) / work.boxes  # the ends of the queue
     # Kernels, whatever they do, leave no processor idle that the host, or a copy, could have.
-    return max(copies + touched, host) + (into + touched + out) / work.boxes + computed - touched
+    beside = max(copies, host, (into + out + host) / min(slots, rates.engines))
+    return beside + computed + (into + out) / work.boxes
 
 
 def counts(total: int, unit: int, least: int) -> Iterator[int]:

@@ -270,6 +270,15 @@ class Scheduler:
         sizes = self.analysis.sizes
         return sum(work(draft.statement(position).let, sizes) for position in draft.members)
 
+    def cuts_rows(self) -> bool:
+        """Whether boxes have parts of rows: neighbours in memory, of which a device does many."""
+        draft = self.draft
+        assert draft is not None
+        return any(
+            draft.members[position] == len(draft.statement(position).dims) - 1 > 0
+            for position in draft.targets
+        )
+
     def overlap(self, extent: int) -> float:
         """How much of its windows all boxes together compute, as a multiple of what there is."""
         most = 1.0
