@@ -34,7 +34,8 @@ def test_only_arguments_that_change_are_given() -> None:
     assert driver.take() == [(2, 3)]
     kernel.given([second, 1, 3])
     ((number, buffer),) = driver.take()
-    assert number == 0 and buffer is second
+    assert number == 0
+    assert buffer is second
     kernel.given([second, 1, 3])
     assert driver.take() == []
 
