@@ -32,6 +32,8 @@ using namespace std;
 #define __restrict__
 #define __shared__ static
 struct Three { unsigned x; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 static thread_local Three blockIdx, threadIdx, blockDim;
 static float __int_as_float(int bits) { float x; memcpy(&x, &bits, 4); return x; }
 static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 
 import weft as wf
+from weft.lower.gpu import vectors
 from weft.plan.code import Rates
 
 COMMON: dict[str, Any] = {
@@ -29,8 +30,11 @@ COMMON: dict[str, Any] = {
 @given(case=programs(), box=st.sampled_from([1, 200, 1 << 20]), is_processor=st.booleans())
 @settings(max_examples=8, **COMMON)
 def test_small_arrays(case: UserProgram, box: int, is_processor: bool) -> None:
-    """With the forms of kernels for processors, and with those for GPUs."""
-    with mock.patch.object(device(), "is_processor", is_processor):
+    """With the forms of kernels for processors, and with those for GPUs, few items or many."""
+    with (
+        mock.patch.object(device(), "is_processor", is_processor),
+        mock.patch.object(vectors, "_BUSY", 1),
+    ):
         _agree(case, box, 100)
 
 

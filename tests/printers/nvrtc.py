@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def _library() -> ctypes.CDLL | None:
 
 def compile_text(text: str) -> bytes:
     """The cubin of CUDA C++; the test is skipped where there is no NVRTC."""
+    return _made(text, "CUBIN", OPTIONS)
+
+
+def ptx_of(text: str) -> str:
+    """The assembly of CUDA C++; the test is skipped where there is no NVRTC."""
+    virtual = OPTIONS[0].replace("sm_", "compute_")
+    return _made(text, "PTX", (virtual, *OPTIONS[1:])).rstrip(b"\0").decode()
+
+
+def _made(text: str, kind: str, flags: Sequence[str]) -> bytes:
     library = _library()
     if library is None:
         pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
@@ -35,17 +46,17 @@ def compile_text(text: str) -> bytes:
     )
     assert made == 0
     try:
-        options = (ctypes.c_char_p * len(OPTIONS))(*(option.encode() for option in OPTIONS))
-        if library.nvrtcCompileProgram(program, len(OPTIONS), options) != 0:
+        options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+        if library.nvrtcCompileProgram(program, len(flags), options) != 0:
             size = ctypes.c_size_t()
             library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
             log = ctypes.create_string_buffer(size.value)
             library.nvrtcGetProgramLog(program, log)
             raise AssertionError(f"NVRTC refuses: {log.value.decode()}\n{text}")
         size = ctypes.c_size_t()
-        assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
-        cubin = ctypes.create_string_buffer(size.value)
-        assert library.nvrtcGetCUBIN(program, cubin) == 0
-        return cubin.raw
+        assert getattr(library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)) == 0
+        result = ctypes.create_string_buffer(size.value)
+        assert getattr(library, f"nvrtcGet{kind}")(program, result) == 0
+        return result.raw
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))

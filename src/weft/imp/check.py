@@ -135,6 +135,17 @@ class _Checker:
                 self.use(far)
                 self.expr(index, DType.I64)
                 self.point(pointer)
+            case imp.LoadVector(near, pointer, index, lanes) | imp.StoreVector(
+                pointer, index, near, lanes
+            ):
+                self.require(near.name in self.locals, f"{near.name} is not a local array")
+                self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")
+                size = lanes * near.dtype.itemsize
+                whole = lanes > 1 and size in (2, 4, 8, 16)
+                self.require(whole, f"{near.name}: vectors of {size} bytes")
+                self.use(near)
+                self.use(pointer)
+                self.expr(index, DType.I64)
             case imp.Flush(pointer, index, near, count, first, last):
                 self.require(near.name in self.locals, f"{near.name} is not a local array")
                 self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")

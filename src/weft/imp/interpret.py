@@ -127,6 +127,10 @@ class _Run:
                 elif in_line:
                     chosen = chosen[self.integer(index) % (LINE // near.dtype.itemsize) :]
                 self.pointers[pointer.name] = chosen
+            case imp.LoadVector(near, pointer, index, lanes):
+                self.pointers[near.name][:lanes] = self.vector(pointer, index, lanes)
+            case imp.StoreVector(pointer, index, near, lanes):
+                self.vector(pointer, index, lanes)[:] = self.pointers[near.name][:lanes]
             case imp.Flush():
                 self.flush(statement)
             case imp.Prefetch(_, index):
@@ -168,6 +172,14 @@ class _Run:
                 self.pointers[pointer.name][self.inside(pointer, index)] = 1
             case _:
                 assert_never(statement)
+
+    def vector(self, pointer: imp.Pointer, index: imp.Expr, lanes: int) -> npt.NDArray[Any]:
+        """So many elements of memory, all of them there, and where a vector begins."""
+        at = self.inside(pointer, index)
+        found = self.pointers[pointer.name][at : at + lanes]
+        if len(found) < lanes or at % lanes:
+            raise InternalError(f"IMP: no vector of {lanes} at {pointer.name}[{at}]")
+        return found
 
     def flush(self, flush: imp.Flush) -> None:
         """As the machine does, as if the memory began with a line."""

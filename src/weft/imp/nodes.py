@@ -9,6 +9,8 @@
               | "shared" pointer "[" integer "]"        -- of the items of a group, on a device
               | "barrier"                               -- among them
               | "choose" pointer "=" expr "?" pointer ["in" "line"] ":" pointer "+" expr
+              | "load" integer "of" pointer "[" expr "]" "to" pointer    -- neighbours at once, to
+              | "store" integer "of" pointer "to" pointer "[" expr "]"   -- and from a local array
               | "prefetch" pointer "[" expr "]"          -- a hint: read soon
               | "flush" pointer "[" expr "]" "=" pointer "," expr ["first" expr] ["last" expr]
                                                         -- so many elements, past the caches
@@ -211,6 +213,33 @@ class Choose:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadVector:
+    """The first `lanes` elements of a local array: those of `pointer[index]` and on, at once.
+
+    They begin where a vector of so many does: their address is a multiple of their bytes, of
+    which there are 2, 4, 8 or 16.
+    """
+
+    near: Pointer
+    pointer: Pointer
+    index: Expr
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreVector:
+    """The first `lanes` elements of a local array written to `pointer[index]` and on, at once.
+
+    They begin where a vector of so many does, as those of `LoadVector`.
+    """
+
+    pointer: Pointer
+    index: Expr
+    near: Pointer
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """`count` elements of a local array, chosen `in_line`, written to `pointer[index]` and on.
 
@@ -362,6 +391,7 @@ class Receive:
 
 Stmt: TypeAlias = (
     Declare | Assign | Store | View | Local | Shared | Barrier | Choose | Flush | Prefetch
+    | LoadVector | StoreVector
     | If | For | While | Break
     | Parallel | Poll | Fail | Await | Publish | Lock | Atomic | Ticket | Receive
 )  # fmt: skip

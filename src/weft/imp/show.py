@@ -73,6 +73,10 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             where = f"{near.name} in line" if in_line else near.name
             chosen = f"{show_expr(condition)} ? {where} : {far.name} + {show_expr(index)}"
             line(f"choose {pointer.name}: {pointer.dtype} = {chosen}")
+        case imp.LoadVector(near, pointer, index, lanes):
+            line(f"load {lanes} of {pointer.name}[{show_expr(index)}] to {near.name}")
+        case imp.StoreVector(pointer, index, near, lanes):
+            line(f"store {lanes} of {near.name} to {pointer.name}[{show_expr(index)}]")
         case imp.Flush(pointer, index, near, count, first, last):
             flushed = f"{near.name}, {show_expr(count)}"
             for word, end in (("first", first), ("last", last)):

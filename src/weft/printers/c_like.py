@@ -164,6 +164,12 @@ class Printer:
             case imp.Choose():
                 self.frame.declared.add(statement.pointer.name)
                 self.choose(statement)
+            case imp.LoadVector(near, pointer, index, lanes):
+                address = f"{self.name(pointer)} + {self.expr(index)}"
+                self.load_vector(self.name(near), address, near.dtype, lanes)
+            case imp.StoreVector(pointer, index, near, lanes):
+                address = f"{self.name(pointer)} + {self.expr(index)}"
+                self.store_vector(address, self.name(near), near.dtype, lanes)
             case imp.Flush(pointer, index, near, count, first, last):
                 to = f"{self.name(pointer)} + {self.expr(index)}"
                 size = f"{self.expr(count)} * {pointer.dtype.itemsize}"
@@ -235,6 +241,12 @@ class Printer:
         raise NotImplementedError
 
     def choose(self, choose: imp.Choose) -> None:
+        raise NotImplementedError
+
+    def load_vector(self, near: str, address: str, dtype: DType, lanes: int) -> None:
+        raise NotImplementedError
+
+    def store_vector(self, address: str, near: str, dtype: DType, lanes: int) -> None:
         raise NotImplementedError
 
     def flush(self, to: str, source: str, size: str, ends: str) -> None:

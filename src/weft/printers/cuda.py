@@ -27,6 +27,8 @@ _OPERATIONS = {
     "add": "Add", "minimum": "Min", "maximum": "Max",
     "bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor",
 }  # fmt: skip
+_VECTORS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
+"""Types that are loaded and stored at once, by their bytes."""
 
 
 class CudaPrinter(KernelPrinter):
@@ -46,6 +48,16 @@ class CudaPrinter(KernelPrinter):
         if operation == "add" and pointer.dtype is DType.I64:  # which are added as unsigned ones
             type_ = _ATOMIC[DType.U64]
         self.line(f"atomic{_OPERATIONS[operation]}(({type_} *)({address}), ({type_})({value}));")
+
+    def load_vector(self, near: str, address: str, dtype: DType, lanes: int) -> None:
+        type_ = _VECTORS[size := lanes * dtype.itemsize]
+        loaded = f"const {type_} v_ = *(const {type_} *)({address});"
+        self.line(f"{{ {loaded} memcpy({near}, &v_, {size}); }}")
+
+    def store_vector(self, address: str, near: str, dtype: DType, lanes: int) -> None:
+        type_ = _VECTORS[size := lanes * dtype.itemsize]
+        stored = f"*({type_} *)({address}) = v_;"
+        self.line(f"{{ {type_} v_; memcpy(&v_, {near}, {size}); {stored} }}")
 
 
 def print_kernels(kernels: Sequence[imp.Kernel]) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from weft.imp import nodes as imp
+from weft.ops.dtypes import DType
 from weft.printers.c_like import Dialect
 from weft.printers.gpu import KernelPrinter, print_with
 
@@ -81,6 +82,12 @@ class OpenClPrinter(KernelPrinter):
             self.line(f"weft_atom_{name}({space}, {at}, {value});")
         else:
             self.line(f"atomic_{name}({at}, {value});")
+
+    def load_vector(self, near: str, address: str, dtype: DType, lanes: int) -> None:
+        self.line(f"vstore{lanes}(vload{lanes}(0, {address}), 0, {near});")
+
+    def store_vector(self, address: str, near: str, dtype: DType, lanes: int) -> None:
+        self.line(f"vstore{lanes}(vload{lanes}(0, {near}), 0, {address});")
 
 
 def print_kernels(kernels: Sequence[imp.Kernel]) -> str:

@@ -36,6 +36,7 @@ from weft.lower.gpu import (
     scans,
     scatters,
     time_tiles,
+    vectors,
 )
 from weft.lower.gpu.host import Host
 from weft.lower.segment import describe
@@ -43,7 +44,7 @@ from weft.lower.unit import memory
 from weft.mem.nodes import Program
 from weft.plan import launches
 from weft.plan.segment import Dialect, Segment
-from weft.sizes import Size
+from weft.sizes import ONE, Size
 
 _ARRAYS = (fun.Kernel, fun.Scan, fun.Scatter, fun.Concat, fun.Update, fun.LmadUpdate, fun.Copy)
 
@@ -135,7 +136,11 @@ def flatten(kernel: fun.Kernel) -> fun.Kernel:
 
 
 def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
-    """A kernel by groups, or by items; on a processor by lanes or rows, where that suits it."""
+    """A kernel by groups, by vectors or by items; on a processor by lanes or rows, if it suits."""
+
+    def otherwise_by_items() -> None:
+        left = groups.grouped(host, let, kernel)
+        by_items(vectors.by_vectors(host, let, kernel) if left == ONE else left)
 
     def by_items(whether: Size | None) -> None:
         if whether is not None:
@@ -149,11 +154,11 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
             done = few is not None or rows.by_rows(host, let, kernel)
         if done:
             with host.inside() as otherwise:
-                by_items(groups.grouped(host, let, kernel))
+                otherwise_by_items()
             both = tuple(vectorised), tuple(otherwise)
             host.steps.append(launches.Branch(launches.PROCESSOR, *both))
             return
-    by_items(groups.grouped(host, let, kernel))
+    otherwise_by_items()
 
 
 def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:
