@@ -44,7 +44,7 @@ from weft.lower.unit import memory
 from weft.mem.nodes import Program
 from weft.plan import launches
 from weft.plan.segment import Dialect, Segment
-from weft.sizes import ONE, Size
+from weft.sizes import ONE, Poly, Size
 
 _ARRAYS = (fun.Kernel, fun.Scan, fun.Scatter, fun.Concat, fun.Update, fun.LmadUpdate, fun.Copy)
 
@@ -138,9 +138,9 @@ def flatten(kernel: fun.Kernel) -> fun.Kernel:
 def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
     """A kernel by groups, by vectors or by items; on a processor by lanes or rows, if it suits."""
 
-    def otherwise_by_items() -> None:
+    def otherwise_by_items(gpu: Size) -> None:
         left = groups.grouped(host, let, kernel)
-        by_items(vectors.by_vectors(host, let, kernel) if left == ONE else left)
+        by_items(vectors.by_vectors(host, let, kernel, gpu) if left == ONE else left)
 
     def by_items(whether: Size | None) -> None:
         if whether is not None:
@@ -154,11 +154,11 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
             done = few is not None or rows.by_rows(host, let, kernel)
         if done:
             with host.inside() as otherwise:
-                otherwise_by_items()
+                otherwise_by_items(ONE)
             both = tuple(vectorised), tuple(otherwise)
             host.steps.append(launches.Branch(launches.PROCESSOR, *both))
             return
-    otherwise_by_items()
+    otherwise_by_items(ONE if host.dialect == "cuda" else 1 - Poly.var(launches.PROCESSOR))
 
 
 def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:

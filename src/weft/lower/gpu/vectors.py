@@ -30,7 +30,6 @@ from weft.lower.unit import Placed, memory
 from weft.mem import neighbours
 from weft.mem.nodes import MemArray
 from weft.ops.dtypes import DType
-from weft.plan import launches
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
@@ -49,8 +48,13 @@ class _Vectors:
     addresses: tuple[Size, ...]  # of the arrays, in elements
 
 
-def by_vectors(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
+def by_vectors(host: Host, let: fun.Let, kernel: fun.Kernel, gpu: Size) -> Size:
     """Launch a kernel by vectors, where it suits, the launch finds them aligned, and it is large.
+
+    Parameters
+    ----------
+    gpu : Size
+        1 where the device is one, else 0.
 
     Returns
     -------
@@ -67,8 +71,7 @@ def by_vectors(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
     if aligned == ZERO:
         return ONE
     few = versions.below(host, versions.divide(host, count, as_poly(found.lanes)), _BUSY)
-    processor = ZERO if host.dialect == "cuda" else Poly.var(launches.PROCESSOR)
-    whether = aligned * (1 - few) * (1 - processor)
+    whether = aligned * (1 - few) * gpu
     parts = versions.ceil(host, last.extent, found.lanes)
     items = product(r.extent for r in outer) * parts
     k, item = host.kernel_emitter(), host.unit.integer("item")
