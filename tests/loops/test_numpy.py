@@ -176,3 +176,29 @@ def test_one_slice_of_arrays_of_two_lengths() -> None:
     start = np.array([0, 4, 12, 3])
     agrees(sums, start, RANDOM.random(9), RANDOM.random(6), np.zeros(3))
     agrees(sums, start, RANDOM.random(9), RANDOM.random(9), np.zeros(3))
+
+
+def test_rounds_that_read_one_element_and_write_all() -> None:
+    def rise(a: Any, n: int) -> None:
+        for _ in range(n):
+            a[:] = a[0] + 1
+
+    agrees(rise, RANDOM.random(7), 3)
+
+
+def test_elements_that_change_places() -> None:
+    def turn(a: Any, b: Any, n: int) -> None:
+        for _ in range(n):
+            a[0] += 1
+            a, b = b, a
+
+    agrees(turn, RANDOM.random(3), RANDOM.random(3), 3)
+
+
+def test_an_element_that_the_condition_reads() -> None:
+    def halve(a: Any) -> None:
+        while a[1] > 1:
+            a[0] = a[0] / 2
+            a[1] = a[0]
+
+    agrees(halve, np.array([9.0, 5.0, 3.0]))

@@ -43,7 +43,8 @@ def localise(let: fun.Let, names: Names, known: Knowledge, wholly: bool) -> list
         if not isinstance(param.type, fun.Array):
             continue
         uses = _Uses({param.name})
-        if not uses.of(let.expr.body, indices_of(let.expr)) or not uses.accesses:
+        carried = [other is param for other in let.expr.params]
+        if not uses.loop(let.expr, carried, indices_of(let.expr)) or not uses.accesses:
             continue
         written = [access.dims for access in uses.accesses if access.written]
         fixed = _fixed(written or [access.dims for access in uses.accesses], inside)
@@ -104,6 +105,14 @@ class _Uses:
         """Take in a body; False where a version is used in another way."""
         return all(self._let(let, inner) for let in body.statements)
 
+    def loop(self, loop: fun.Loop, carried: list[bool], inner: tuple[Inner, ...]) -> bool:
+        """Take in a loop; False also where a version is carried on as what is none, or back."""
+        if isinstance(loop.form, fun.While) and not self.of(loop.form.condition, inner):
+            return False
+        if not self.of(loop.body, inner):
+            return False
+        return carried == [self._is_version(result) for result in loop.body.results]
+
     def _is_version(self, atom: fun.Atom) -> bool:
         return isinstance(atom, fun.Var) and atom.name in self.versions
 
@@ -124,16 +133,12 @@ class _Uses:
                 self._add(dims, inner, written=True)
                 self.versions.add(let.pattern[0].name)
                 return not self._is_version(value)
-            case fun.Loop(params, initial, form, body):
+            case fun.Loop(params, initial):
                 carried = [self._is_version(atom) for atom in initial]
                 for param, var, is_one in zip(params, let.pattern, carried, strict=True):
                     if is_one:
                         self.versions |= {param.name, var.name}
-                if isinstance(form, fun.While) and not self.of(form.condition, own):
-                    return False
-                if not self.of(body, own):
-                    return False
-                return carried == [self._is_version(result) for result in body.results]
+                return self.loop(expr, carried, own)
             case fun.If(_, then, otherwise):
                 if not (self.of(then, inner) and self.of(otherwise, inner)):
                     return False
