@@ -100,3 +100,13 @@ def test_sizes_of_the_call_decide() -> None:
         np.testing.assert_array_equal(a, expected)
     with pytest.raises(RaceError):
         kernel(np.zeros(20), 4, 3, 2)
+
+
+def all_but_one(a: Any, n: int) -> None:
+    for i in wf.prange(n):
+        a[1:] = i
+
+
+def test_many_elements_that_all_rounds_write() -> None:
+    with pytest.raises(RaceError, match=r"element, \[1\]"):
+        wf.kernel(all_but_one)(np.ones(500_000), 2)

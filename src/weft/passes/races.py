@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 
 from weft.fun import nodes as fun
@@ -37,17 +38,24 @@ def find_race(write: Access, other: Access, rounds: Rounds, known: Knowledge) ->
     Unknown
     """
     values = dict(known.values)
+    lower, upper = (_value(bound, values) for bound in (rounds.lower, rounds.upper))
+    numbers = range(lower, upper)
+    # Where rounds meet, neighbours mostly do, and at once.
+    for first, second in (numbers[:2], numbers[1::-1]) if len(numbers) > 1 else ():
+        here, there = ({**values, rounds.index: index} for index in (first, second))
+        meeting = _meeting(next(_boxes(write, here), ()), next(_boxes(other, there), ()))
+        if meeting is not None:
+            return Race(first, second, meeting)
     budget = [MOST]
     written: dict[tuple[int, ...], int] = {}
-    lower, upper = (_value(bound, values) for bound in (rounds.lower, rounds.upper))
-    for index in range(lower, upper):
+    for index in numbers:
         for element in _elements(write, {**values, rounds.index: index}, budget):
             before = written.setdefault(element, index)
             if before != index and write is other:
                 return Race(before, index, element)
     if write is other:
         return None
-    for index in range(lower, upper):
+    for index in numbers:
         for element in _elements(other, {**values, rounds.index: index}, budget):
             writer = written.get(element)
             if writer is not None and writer != index:
@@ -59,18 +67,38 @@ def _elements(
     access: Access, values: Mapping[str, int], budget: list[int]
 ) -> Iterator[tuple[int, ...]]:
     """The elements that a round accesses."""
+    for box in _boxes(access, values):
+        budget[0] -= math.prod(map(len, box))
+        if budget[0] < 0:
+            raise Unknown
+        yield from itertools.product(*box)
+
+
+def _boxes(access: Access, values: Mapping[str, int]) -> Iterator[tuple[range, ...]]:
+    """What a round accesses for each of its own indices: ranges along the dimensions."""
     if not access.inner:
-        spans = [_along(dim, values) for dim in access.dims]
-        for element in itertools.product(*spans):
-            budget[0] -= 1
-            if budget[0] < 0:
-                raise Unknown
-            yield element
+        yield tuple(_along(dim, values) for dim in access.dims)
         return
     inner, *more = access.inner
     rest = Access(access.array, access.dims, tuple(more), access.place)
     for index in range(_value(inner.lower, values), _value(inner.upper, values)):
-        yield from _elements(rest, {**values, inner.name: index}, budget)
+        yield from _boxes(rest, {**values, inner.name: index})
+
+
+def _meeting(left: tuple[range, ...], right: tuple[range, ...]) -> tuple[int, ...] | None:
+    """The first element of a box that is in another one, if any is."""
+    found = [number for number in map(_common, left, right) if number is not None]
+    return tuple(found) if found and len(found) == len(right) else None
+
+
+def _common(left: range, right: range) -> int | None:
+    """The first number of `right` that is in `left`."""
+    if not left or not right:
+        return None
+    low, high = sorted((left[0], left[-1]))
+    away = low - right[0] if right.step > 0 else right[0] - high
+    begin = max(0, -(-away // abs(right.step)))
+    return next((n for n in right[begin : begin + abs(left.step)] if n in left), None)
 
 
 def _along(dim: fun.Span | Size, values: Mapping[str, int]) -> range:
