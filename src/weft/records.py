@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 _GIVEN = object()  # stands for a default that a factory makes
@@ -66,7 +67,7 @@ def _first_init(made: Any, frozen: bool) -> Callable[..., None]:
 
 
 def _init(made: Any, frozen: bool) -> Callable[..., None]:
-    names: dict[str, Any] = {"_set": object.__setattr__, "_GIVEN": _GIVEN}
+    names: dict[str, Any] = {"_put": object.__setattr__, "_GIVEN": _GIVEN}
     parameters, lines = ["self"], []
     for field in dataclasses.fields(made):
         name, value = field.name, field.name
@@ -79,7 +80,14 @@ def _init(made: Any, frozen: bool) -> Callable[..., None]:
             value = f"_make_{name}() if {name} is _GIVEN else {name}"
         else:
             parameters.append(name)
-        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        slot = vars(made).get(name)
+        if not frozen:
+            lines.append(f"self.{name} = {value}")
+        elif isinstance(slot, MemberDescriptorType):  # quicker than by name
+            names[f"_put_{name}"] = slot.__set__
+            lines.append(f"_put_{name}(self, {value})")
+        else:
+            lines.append(f"_put(self, {name!r}, {value})")
     if hasattr(made, "__post_init__"):
         lines.append("self.__post_init__()")
     body = "\n ".join(lines or ["pass"])

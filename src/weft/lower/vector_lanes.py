@@ -13,10 +13,8 @@ loop may not depend on what it was fused with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
-
 from weft.imp import nodes as imp
+from weft.imp.walk import inside
 from weft.lower import shapes
 from weft.ops import table
 from weft.records import dataclass
@@ -35,8 +33,8 @@ class Work:
     vector_math: bool = False
     smallest: int = 8  # bytes of an element
 
-    def add(self, expr: imp.Expr | imp.Store) -> None:
-        match expr:
+    def add(self, node: imp.Expr | imp.Stmt) -> None:
+        match node:
             case imp.Load(pointer) | imp.Store(pointer):
                 self.accesses += 1
                 self.smallest = min(self.smallest, pointer.dtype.itemsize)
@@ -60,7 +58,7 @@ def lanes(body: tuple[imp.Stmt, ...], short: bool) -> int:
     `short`: there are probably few, of which whole vectors would leave many.
     """
     work = Work()
-    for node in _nodes(body):
+    for node in inside(body):
         work.add(node)
     if work.vector_math:
         return 0
@@ -68,14 +66,3 @@ def lanes(body: tuple[imp.Stmt, ...], short: bool) -> int:
         return 0
     return HALF_LINE // work.smallest
 
-
-def _nodes(value: object) -> Iterator[imp.Expr | imp.Store]:
-    """The expressions and stores in statements, outermost first."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _nodes(item)
-    elif isinstance(value, imp.Stmt | imp.Expr):
-        if isinstance(value, imp.Expr | imp.Store):
-            yield value
-        for field in fields(value):
-            yield from _nodes(getattr(value, field.name))

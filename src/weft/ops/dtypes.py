@@ -75,6 +75,7 @@ for _dtype in DType:
     _dtype.numpy = np.dtype(_NUMPY_NAMES[_dtype.value])
     _dtype.itemsize = _dtype.numpy.itemsize
     _dtype.kind = _dtype.numpy.kind
+    type.__setattr__(DType, _dtype.name, _dtype)  # as Python 3.12 has it; before, it looks them up
 
 _FROM_NUMPY: dict[object, DType] = {dtype.numpy: dtype for dtype in DType}
 
