@@ -45,7 +45,8 @@ def kernel(function: Any = None, /) -> Any:
 
     Notes
     -----
-    With `WEFT_DISABLE=1` in the environment the plain function runs.
+    With `WEFT_DISABLE=1` in the environment the plain function runs. That is to be set before
+    the first call: repeated calls do not ask.
 
     An argument that is written in part is updated where it lies, as far as it is proved that
     nothing else is read there later; otherwise what is read is copied first. Arguments that are

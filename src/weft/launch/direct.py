@@ -110,15 +110,17 @@ def _apart(inputs: Sequence[Any], written: Sequence[int]) -> list[int] | None:
     Those that are written must overlap no others.
     """
     begins = []
+    ends = []
     for array in inputs:
         if not array.flags.carray:
             return None
-        begins.append(address_of(array))
+        begin = address_of(array)
+        begins.append(begin)
+        ends.append(begin + array.nbytes)
     for number in written:
-        begin = begins[number]
-        end = begin + inputs[number].nbytes
+        begin, end = begins[number], ends[number]
         for other, start in enumerate(begins):
-            if start < end and begin < start + inputs[other].nbytes and other != number:
+            if start < end and begin < ends[other] and other != number:
                 return None
     return begins
 

@@ -43,35 +43,33 @@ def _routine(letter: str, name: str) -> tuple[Callable[..., None], bool] | None:
     for spelling in _NAMES:
         function = getattr(library, spelling.format(letter + name), None)
         if function is not None:
-            # A register's or a stack place's low half is what a 32-bit integer is read from.
-            function.argtypes, function.restype = _signature(name, _SCALARS[letter]), None
+            function.restype = None
             return function, "64" in spelling
     return None
-
-
-def _signature(name: str, scalar: Any) -> list[Any]:
-    flag, size, matrix = ctypes.c_int, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int64)
-    second = () if name == "syrk" else matrix
-    sizes = [size] * (3 if name == "gemm" else 2)
-    return [flag, flag, flag, *sizes, scalar, *matrix, *second, scalar, *matrix]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A routine for matrices of some shapes that lie in some way: addresses are what is left.
 
+    What does not change is in the library's own types already, which a call of a few
+    milliseconds feels.
+
     Attributes
     ----------
     function : callable
-    flags : tuple of int
+    scalar : type
+        Of the library's, for a factor.
+    flags : tuple of c_int or c_int64
         All that comes before the first number.
-    steps : tuple of int
+    steps : tuple of c_int64
         How far rows or columns are apart: of the factors, and of the target.
     """
 
     function: Callable[..., None]
-    flags: tuple[int, ...]
-    steps: tuple[int, ...]
+    scalar: Callable[[float], Any]
+    flags: tuple[Any, ...]
+    steps: tuple[ctypes.c_int64, ...]
 
     def call(self, alpha: float, factors: Sequence[int], beta: float | None, target: int) -> bool:
         """Add alpha * product to beta * target; False where nothing was done.
@@ -81,9 +79,12 @@ class Bound:
         """
         if alpha == 0 or beta == 0:
             return False
-        *given, last = self.steps
-        pairs = [value for pair in zip(factors, given, strict=False) for value in pair]
-        self.function(*self.flags, alpha, *pairs, 0.0 if beta is None else beta, target, last)
+        scalar, address, steps = self.scalar, ctypes.c_void_p, self.steps
+        matrices = [address(factors[0]), steps[0]]
+        if len(steps) > 2:
+            matrices += address(factors[1]), steps[1]
+        kept = scalar(0.0 if beta is None else beta)
+        self.function(*self.flags, scalar(alpha), *matrices, kept, address(target), steps[-1])
         return True
 
 
@@ -121,7 +122,12 @@ def bound(
         return None
     first, second, last = found[1][1], found[2][1], found[0][1]
     steps = (first, last) if name == "syrk" else (first, second, last)
-    return Bound(routine[0], (ROW_MAJOR, *flags, *sizes), steps)
+    integer = ctypes.c_int64  # its low half is what a 32-bit integer is read from
+    return Bound(
+        routine[0], _SCALARS[letter],
+        (*map(ctypes.c_int, (ROW_MAJOR, *flags)), *map(integer, sizes)),
+        tuple(map(integer, steps)),
+    )  # fmt: skip
 
 
 def update(
