@@ -93,11 +93,6 @@ def nearest(latitude: Any, longitude: Any, k: int) -> Moved:
     return 2 * count + k * (count + winner), count + k * (winner + winner + WORD)
 
 
-def winning_distances(latitude: Any, longitude: Any, k: int) -> Moved:
-    """A round reads the distance that won once more; C searches the winner's block for it."""
-    return k * WORD, 0
-
-
 def european(
     contract: int, paths: int, directions: Any, bridge: Any, market: Any, rates: Any
 ) -> Moved:
@@ -183,8 +178,8 @@ COUNTED: dict[str, Callable[..., Moved]] = {
 """What C moves."""
 
 DIFFERENCES: dict[Callable[..., Moved], Callable[..., Moved]] = {
-    srad: sums, lud: products, needleman_wunsch: rows_above, nearest: winning_distances,
-    european: noise, calls: coefficients,
+    srad: sums, lud: products, needleman_wunsch: rows_above, european: noise,
+    calls: coefficients,
 }  # fmt: skip
 """What Weft moves beyond that."""
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.choosing import chosen_by
 from weft.ops import table
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -235,7 +236,7 @@ def _better(operator: fun.Lambda, components: dict[str, int], position: int) -> 
     """
     count = len(operator.params) // 2
     left, right = operator.params[position], operator.params[position + count]
-    chosen = _chosen(operator)
+    chosen = chosen_by(operator)
     if chosen is None:
         return None
     condition, right_if_true = chosen
@@ -266,26 +267,6 @@ def _better(operator: fun.Lambda, components: dict[str, int], position: int) -> 
         statements.append(fun.Let((names_,), fun.Apply("logical_not", (result,)), None))
         result = names_
     return _only_used(operator.params, statements, (result,))
-
-
-def _chosen(operator: fun.Lambda) -> tuple[fun.Var, bool] | None:
-    """The one condition by which all results are chosen, and whether it chooses the right."""
-    count = len(operator.params) // 2
-    made = {let.pattern[0].name: let.expr for let in operator.body.statements}
-    found: set[tuple[fun.Atom, bool]] = set()
-    for k, result in enumerate(operator.body.results):
-        expr = made.get(result.name) if isinstance(result, fun.Var) else None
-        if not isinstance(expr, fun.Apply) or expr.operation != "where":
-            return None
-        condition, *sides = expr.arguments
-        left, right = operator.params[k], operator.params[k + count]
-        if sides not in ([left, right], [right, left]):
-            return None
-        found.add((condition, sides == [right, left]))
-    if len(found) != 1:
-        return None
-    ((condition, right_if_true),) = found
-    return (condition, right_if_true) if isinstance(condition, fun.Var) else None
 
 
 def _ties_both_ways(better: fun.Lambda) -> bool:

@@ -6,7 +6,8 @@
 Removes: operations on constants, algebraic identities (`weft.passes.algebra`), lossless
     casts undone, reads and views of views, views and copies that change nothing,
     conditionals on constants, `for` loops of no or one round, loop parameters that stay
-    the same, indices of dimensions of extent 1 (they are 0).
+    the same, indices of dimensions of extent 1 (they are 0), what indices that are never
+    negative would do if they were, reads of what a reduction selected.
 Adds: nothing but shorter statements.
 Requires: a checked program.
 Ensures: the same values, bit for bit, but that `pow` with a small constant exponent becomes
@@ -25,7 +26,9 @@ from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes import algebra, layouts
 from weft.passes.reads import is_own_index
+from weft.passes.selected import Selected, selected
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+from weft.sizes.prove import Prover
 
 _I64 = fun.Scalar(DType.I64)
 _FRESH = (fun.Kernel, fun.Reduce, fun.Scan, fun.Concat, fun.Copy)
@@ -52,6 +55,9 @@ class _Simplifier:
         self.sizes: dict[str, Size] = {}  # what replaces a name in polynomials
         self.definitions: dict[str, fun.Expr] = {}
         self.extents: dict[str, Size] = {}  # of the indices in scope
+        self.natural = set(program.sizes)  # what is >= 0
+        self.selected: dict[str, Selected] = {}  # by the name of a result that is an index
+        self._prover: Prover | None = None
         self.scalars: dict[str, fun.Var] = {}  # int64 scalars, which a polynomial may name
         self.out: list[fun.Let] = []
         self.place: Place | None = None
@@ -73,6 +79,12 @@ class _Simplifier:
         self.definitions[var.name] = expr
         self._register(var)
         return var
+
+    def prover(self) -> Prover:
+        if self._prover is None:
+            program = self.program
+            self._prover = Prover(program.facts, sizes=program.sizes, derived=program.derived)
+        return self._prover
 
     def _register(self, var: fun.Var) -> None:
         if var.type == _I64:
@@ -149,10 +161,26 @@ class _Simplifier:
             self.out.append(let)
         else:
             self.out.append(fun.Let(pattern, replaced, let.place))
+        if isinstance(replaced, fun.Reduce):
+            self._select(pattern, replaced)
         if len(pattern) == 1:
             self.definitions[pattern[0].name] = replaced
             if pattern[0].type == _I64:
                 self._remember(pattern[0], replaced)
+
+    def _select(self, pattern: tuple[fun.Var, ...], reduce: fun.Reduce) -> None:
+        """What is known of a reduction's results, for reads at an index that is one of them."""
+        found = selected(reduce, pattern, self.prover)
+        if found is not None:
+            self.selected |= dict.fromkeys(found.positions, found)
+            self.natural |= {n for n, (_, o) in found.positions.items() if self.is_natural(o)}
+
+    def is_natural(self, size: Size) -> bool:
+        """Whether a polynomial is >= 0, since all that it is made of is."""
+        return all(
+            factor >= 0 and self.natural.issuperset(monomial)
+            for monomial, factor in size.terms.items()
+        )
 
     def _remember(self, var: fun.Var, expr: fun.Expr) -> None:
         """The polynomial that an int64 scalar is, for the sizes and indices that use it."""
@@ -169,6 +197,8 @@ class _Simplifier:
                     self.sizes[var.name] = product
             case fun.Apply("negative", (argument,)):
                 self.sizes[var.name] = -self.polynomial(argument)
+            case fun.Index(array, _, boundary) if array.name in self.natural and not any(boundary):
+                self.natural.add(var.name)
 
     def rebuild(self, expr: fun.Expr) -> fun.Expr:
         match expr:
@@ -178,9 +208,12 @@ class _Simplifier:
                 for range_ in space:
                     extent = self.size(range_.extent)
                     self.extents[range_.index.name] = extent
+                    self.natural.add(range_.index.name)
                     # kernel(i < 1) { .. i .. } => kernel(i < 1) { .. 0 .. }
                     if extent == ONE:
                         self.alias(range_.index, fun.Const(0, DType.I64))
+            case fun.Loop(form=fun.For(index, lower)) if self.is_natural(self.size(lower)):
+                self.natural.add(index.name)
             case _:
                 pass
         return walk.map_expr(expr, self.mapper)
@@ -232,6 +265,11 @@ class _Simplifier:
     def after(self, expr: fun.Expr, type_: fun.Type) -> tuple[fun.Atom, ...] | fun.Expr:
         """Rules on a statement whose operands are already simple."""
         match expr:
+            # i < 0 => false, of an index
+            case fun.Apply("less", (fun.Var(type=kind) as var, fun.Const(0))) if (
+                kind == _I64 and self.is_natural(self.polynomial(var))
+            ):
+                return (fun.Const(False, DType.BOOL),)
             case fun.Apply(operation, arguments):
                 found = algebra.simplify_apply(
                     operation, arguments, type_, self.definition, self.emit
@@ -279,12 +317,36 @@ class _Simplifier:
         while isinstance(view := self.definition(expr.array), layouts.VIEWS):
             access = layouts.read_through(view, expr.indices, expr.boundary, self.extents.get)
             if access is None:
-                return expr
+                break
             atom, indices, boundary = access
             if isinstance(atom, fun.Const) or isinstance(atom.type, fun.Scalar):
                 return (atom,)
             expr = fun.Index(atom, indices, boundary)
+        # let v, i = reduce (; k < n) { let x = a[k] in x, k } with selection; a[i] => v
+        elements = self.elements(expr)
+        known = {id(self.selected[element.array.name]) for element in elements.values()}
+        if len(known) == 1:
+            (element, *_) = elements.values()
+            value = self.selected[element.array.name].value(expr, elements)
+            if value is not None:
+                result, place = value
+                return fun.Index(result, place) if place else (result,)
         return expr
+
+    def elements(self, read: fun.Index) -> dict[str, fun.Index]:
+        """Scalars in a read's indices that are where a reduction found what it selected."""
+        found: dict[str, fun.Index] = {}
+        for name in {name for index in read.indices for name in index.variables()}:
+            element = self.definitions.get(name)
+            if name in self.selected:
+                found[name] = fun.Index(self.scalars[name], ())
+            elif (
+                isinstance(element, fun.Index)
+                and element.array.name in self.selected
+                and not any(element.boundary)
+            ):
+                found[name] = element
+        return found
 
     def view(self, view: layouts.View) -> tuple[fun.Atom, ...] | fun.Expr:
         argument = self.definition(view.array)
