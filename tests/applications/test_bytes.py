@@ -143,6 +143,8 @@ def coefficients(
     rows stay, which C moves to the other grid.
     """
     nx, ny, count, steps = len(x), len(y), len(strikes), len(t) - 1
+    if count == 1:
+        return right_sides(nx, ny, steps)
     plane = nx * ny
     first = (2 + ny - 2 * ny) * nx * count + nx + 1, nx * count + nx + 4  # 4: the masks' ends
     prices = ny * (1 + 3 * (nx - 1)) - ny * (1 + 3 * nx - 1), 0
@@ -153,6 +155,21 @@ def coefficients(
     read = first[0] + steps * (prices[0] + volatilities[0] + vectors[0] + of_cells - last)
     written = first[1] + steps * (prices[1] + volatilities[1] + vectors[1] - last)
     return read * DOUBLE, written * DOUBLE
+
+
+def right_sides(nx: int, ny: int, steps: int) -> Moved:
+    """Of one strike: a line of cells is computed in vectors, and then, from memory, one by one.
+
+    C does both at once, in scalars. Coefficients are computed where they are used, of what a cell
+    has along x (two numbers) and along y (one).
+    """
+    plane = nx * ny
+    first = 3 * nx - plane + 1, 2 * nx + 4
+    made, again = 2 * plane, 2 * plane  # the lines along prices, and along volatilities
+    prices, volatilities = 3 * plane - 2 * ny, 3 * plane - 4 * nx  # coefficients
+    ratios = plane + 2 * ny + 1 - 2 * nx
+    read = first[0] + steps * (again + prices + volatilities + 2 * plane + ny)
+    return read * DOUBLE, (first[1] + steps * (made + ratios)) * DOUBLE
 
 
 def sums(image: Any, rounds: int) -> Moved:
@@ -172,8 +189,10 @@ COUNTED: dict[str, Callable[..., Moved]] = {
     "nw-one_block": needleman_wunsch,
     "nw-several": needleman_wunsch,
     "nn-": nearest,
+    "nn-all_of_them": nearest,
     "option_pricing-european": european,
     "locvolcalib-": calls,
+    "locvolcalib-one_strike": calls,
 }
 """What C moves."""
 

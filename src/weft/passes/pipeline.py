@@ -25,6 +25,7 @@ from weft.passes.share import share
 from weft.passes.shrink import shrink
 from weft.passes.simplify import simplify
 from weft.passes.sink import sink
+from weft.passes.store_scalars import store_scalars
 from weft.records import dataclass
 
 Pass: TypeAlias = Callable[[fun.Program], fun.Program]
@@ -94,6 +95,7 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     if len(steps) > len(FUSION):
         steps += [
             (defer, "when no pass is left that would take reads for those of a whole array"),
+            (store_scalars, "after fusion, which joins what computes one element"),
             (chain_rows, "which knows by arrays that are empty that loops fill them"),
             (simplify, "what the last passes left: views of views, sizes written out"),
             (share, "reshapes and sizes that several of their statements made"),
