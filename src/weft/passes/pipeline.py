@@ -15,6 +15,7 @@ from weft.passes.chain_rows import chain_rows
 from weft.passes.collapse import collapse
 from weft.passes.contract import contract
 from weft.passes.defer import defer
+from weft.passes.finish_sums import finish_sums
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
 from weft.passes.raise_reshapes import raise_reshapes
@@ -95,6 +96,7 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     if len(steps) > len(FUSION):
         steps += [
             (defer, "when no pass is left that would take reads for those of a whole array"),
+            (finish_sums, "after fusion, which leaves one kernel of what uses a reduction"),
             (store_scalars, "after fusion, which joins what computes one element"),
             (chain_rows, "which knows by arrays that are empty that loops fill them"),
             (simplify, "what the last passes left: views of views, sizes written out"),
