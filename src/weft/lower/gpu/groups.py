@@ -39,6 +39,7 @@ from weft.lower.gpu.tiles import (
     Tile,
     Values,
     launch_groups,
+    reserve,
 )
 from weft.lower.unit import memory
 from weft.mem import neighbours
@@ -247,13 +248,7 @@ class _Form:
         host, space = self.host, self.kernel.space
         count, extent = product(r.extent for r in space), self.reduce.space[0].extent
         parts = versions.ceil(host, extent, _PART)
-        blocks = [
-            host.unit.region(long * versions.ceil(host, count * parts * d.itemsize, 64) * 64)
-            for d in self.dtypes
-        ]
-
-        def partial(k: Emitter) -> list[imp.Pointer]:
-            return [k.pointer(b, d) for b, d in zip(blocks, self.dtypes, strict=True)]
+        partial = reserve(host, self.dtypes, count * parts, long)
 
         def part(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
             kernels.decode(k, space, k.declare(machine("/", number, k.named(parts)), "row"))

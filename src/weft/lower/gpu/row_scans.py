@@ -40,6 +40,7 @@ from weft.lower.gpu.tiles import (
     Tile,
     Values,
     launch_groups,
+    reserve,
 )
 from weft.lower.unit import memory
 from weft.mem import neighbours
@@ -176,13 +177,7 @@ class _Rows:
         host = self.host
         count, extent = product(r.extent for r in self.outer), self.last.extent
         tiles = versions.ceil(host, extent, TILE)
-        blocks = [
-            host.unit.region(long * versions.ceil(host, count * tiles * d.itemsize, 64) * 64)
-            for d in self.dtypes
-        ]
-
-        def totals(k: Emitter) -> list[imp.Pointer]:
-            return [k.pointer(b, d) for b, d in zip(blocks, self.dtypes, strict=True)]
+        totals = reserve(host, self.dtypes, count * tiles, long)
 
         def tile_of(k: Emitter, number: imp.Expr, lane: imp.Expr) -> tuple[_Tile, imp.Expr]:
             kernels.decode(k, self.outer, k.declare(machine("/", number, k.named(tiles)), "row"))

@@ -16,6 +16,7 @@ from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions
 from weft.lower.emitter import Emitter, frozen
+from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Size
@@ -24,6 +25,7 @@ GROUP = 64
 CHUNK = reductions.ROWS
 TILE = GROUP * CHUNK
 SHARED_BYTES = 16  # of the scalars of one element, at most: 48 KiB are shared on any GPU
+_LINE = 64  # bytes, of which regions are multiples
 _PADDED = TILE + GROUP  # one element more for each chunk: chunks begin in different banks
 
 Values = Sequence[imp.Expr]
@@ -48,6 +50,17 @@ def launch_groups(
     host.unit.kernels.append(kernels.describe(label, tuple(space), let.pattern))
     host.add(k, name, item, groups * GROUP * whether, GROUP)
     return True
+
+
+def reserve(
+    host: Host, dtypes: Sequence[DType], count: Size, whether: Size
+) -> Callable[[Emitter], list[imp.Pointer]]:
+    """Memory for so many values of each dtype, none if `whether` is 0: what a kernel finds it by."""
+    regions = [
+        host.unit.region(whether * versions.ceil(host, count * dtype.itemsize, _LINE) * _LINE)
+        for dtype in dtypes
+    ]
+    return lambda k: [k.pointer(r, d) for r, d in zip(regions, dtypes, strict=True)]
 
 
 class Folds:
