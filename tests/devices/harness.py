@@ -65,9 +65,9 @@ def launched(
     kinds: set[str] = set()
     launch = OpenClRun.launch
 
-    def noted(self: OpenClRun, step: Launch, items: int, blocks: list[Any]) -> None:
+    def noted(self: OpenClRun, step: Launch, *rest: Any) -> None:
         kinds.add(step.kernel.rstrip("0123456789"))
-        launch(self, step, items, blocks)
+        launch(self, step, *rest)
 
     with mock.patch.object(OpenClRun, "launch", noted):
         found = run(on, program, segment, arguments, sizes)

@@ -55,7 +55,7 @@ def launch_groups(
 def reserve(
     host: Host, dtypes: Sequence[DType], count: Size, whether: Size
 ) -> Callable[[Emitter], list[imp.Pointer]]:
-    """Memory for so many values of each dtype, none if `whether` is 0: what a kernel finds it by."""
+    """Memory for so many values of each dtype, none if `whether` is 0; how kernels find it."""
     regions = [
         host.unit.region(whether * versions.ceil(host, count * dtype.itemsize, _LINE) * _LINE)
         for dtype in dtypes
