@@ -166,7 +166,11 @@ def right_sides(nx: int, ny: int, steps: int) -> Moved:
 
 
 def sums(image: Any, rounds: int) -> Moved:
-    """A round's two sums are in memory, of which C has registers."""
+    """A round's two sums of each tile of 65536 elements, here one, are in memory.
+
+    Of that C has registers: each thread adds what it has to the two sums when it has ended, in any
+    order. Weft adds in one order, whatever the threads.
+    """
     return 2 * WORD * rounds, 2 * WORD * rounds
 
 
