@@ -43,12 +43,12 @@ def blur(reads: tuple[str, str], dtype: str = "f32") -> fun.Program:
     return parse(text.replace("7_DT", "7.0_DT" if dtype[0] == "f" else "7_DT").replace("DT", dtype))
 
 
-def widths(program: fun.Program) -> int:
+def widths(program: fun.Program, short: bool = False) -> int:
     """The elements of a vector at the ends of the rows of a program's one kernel."""
     memory = with_memory(program, {})
     statements = memory.program.body.statements
     (kernel,) = (let.expr for let in statements if isinstance(let.expr, fun.Kernel))
-    return masks.lanes("j", kernel.body)
+    return masks.lanes("j", kernel.body, short)
 
 
 @pytest.fixture(params=[AVX2, AVX512, NONE], ids=["avx2", "avx512", "none"])
@@ -71,8 +71,9 @@ def test_rows_of_any_length_have_the_values_of_single_elements(
 
 def test_which_rows_have_ends_of_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "registers", lambda: AVX2)
-    assert [widths(blur(EDGE, d)) for d in ("f64", "f32", "i16")] == [8, 16, 0]
-    assert widths(blur(CONSTANT)) == widths(blur(ONE_LANE)) == 16
+    assert [widths(blur(EDGE, d)) for d in ("f64", "f32", "i16")] == [4, 8, 0]
+    assert widths(blur(CONSTANT)) == widths(blur(ONE_LANE)) == 8
+    assert widths(blur(EDGE), short=True) == 16  # of a line, which is both vectors of a short row
     monkeypatch.setattr(masks, "registers", lambda: AVX512)
     assert [widths(blur(EDGE, d)) for d in ("f64", "f32", "i16")] == [8, 16, 32]
     assert widths(blur(BACK)) == widths(blur(STRIDED)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 from weft.fun import nodes as fun
@@ -9,6 +10,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import bounds
 from weft.lower.emitter import Emitter
+from weft.lower.masks import Ends
 from weft.lower.unit import memory
 from weft.sizes import Poly, Size
 
@@ -30,37 +32,51 @@ def resolve(
         if rule is None or (e.interior and e.lane in index.variables()):
             indices.append(index)
             continue
-        masked = e.ends is not None and e.ends[0] in index.variables()
+        if e.ends is not None and e.ends.name in index.variables():
+            indices.append(index)
+            _masked(e, e.ends, access, index, rule, outside)
+            continue
         value = e.named(index)
         lower, upper = e.named(rule.lower), e.named(rule.upper)
-        if masked:
-            indices.append(index)
-        else:
-            mapped = e.declare(_map(e, rule.kind, value, lower, upper), "b")
-            name = e.unit.fresh("boundary.")
-            e.bind(name, mapped)
-            indices.append(Poly.var(name))
+        mapped = e.declare(_map(e, rule.kind, value, lower, upper), "b")
+        name = e.unit.fresh("boundary.")
+        e.bind(name, mapped)
+        indices.append(Poly.var(name))
         if rule.kind == "constant":
-            assert rule.value is not None
             within = machine("&&", machine(">=", value, lower), machine("<", value, upper))
-            constant = imp.Const(rule.value.value, rule.value.dtype)
-            outside.append((e.declare(within, "c"), constant))
-        elif masked:
-            first, last = _at_ends(e, access)
-            if not bounds.holds(e, index - rule.lower):
-                outside.insert(0, (e.declare(machine(">=", value, lower), "c"), first))
-            if not bounds.holds(e, rule.upper - 1 - index):
-                outside.insert(0, (e.declare(machine("<", value, upper), "c"), last))
+            outside.append((e.declare(within, "c"), _constant(rule)))
     return tuple(indices), outside
 
 
-def _at_ends(e: Emitter, access: fun.Index) -> list[imp.Expr]:
+def _masked(
+    e: Emitter, ends: Ends, access: fun.Index, index: Size, rule: fun.Boundary,
+    outside: list[tuple[imp.Expr, imp.Expr]],
+) -> None:  # fmt: skip
+    """In a vector with masks: the conditions for an index that follows its lanes."""
+    above = partial(ends.index, e, "greater_equal", index, e.named(rule.lower))
+    below = partial(ends.index, e, "less", index, e.named(rule.upper))
+    if rule.kind == "constant":
+        within = machine("&&", e.declare(above()), e.declare(below()))
+        outside.append((e.declare(within, "c"), _constant(rule)))
+        return
+    first, last = _at_ends(e, ends, access)
+    if not bounds.holds(e, index - rule.lower):
+        outside.insert(0, (e.declare(above(), "c"), first))
+    if not bounds.holds(e, rule.upper - 1 - index):
+        outside.insert(0, (e.declare(below(), "c"), last))
+
+
+def _constant(rule: fun.Boundary) -> imp.Const:
+    assert rule.value is not None
+    return imp.Const(rule.value.value, rule.value.dtype)
+
+
+def _at_ends(e: Emitter, ends: Ends, access: fun.Index) -> list[imp.Expr]:
     """What the "edge" rules give at the first and the last element of a vector with masks."""
-    assert e.ends is not None
-    lane, *elements = ends = e.ends
+    lane = ends.name
     here, found = e.scalars[lane], []
     e.ends = None
-    for element in elements:
+    for element in (ends.begin, ends.last):
         e.bind(lane, element)
         indices, _ = resolve(e, access)
         pointer, index = e.address(memory(access.array), indices)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from weft.mem.nodes import Choice, MemArray
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 from weft.sizes import Derived, Poly, Size, as_poly
+
+if TYPE_CHECKING:
+    from weft.lower.masks import Ends
 
 Stmts = list[imp.Stmt]
 
@@ -66,7 +70,7 @@ class Emitter:
         self.true_inside: frozenset[str] = frozenset()  # comparisons that hold in the interior
         self.lane = ""  # the FUN name of the innermost index
         # In a vector with masks: its index, and the first and last element that it is at.
-        self.ends: tuple[str, imp.Expr, imp.Expr] | None = None
+        self.ends: Ends | None = None
         self.place: Place | None = None
 
     # ------------------------------------------------------------ statements

@@ -8,18 +8,31 @@ branches, as long as what they read is constant or consecutive along the row.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
 from weft.lower.registers import registers
 from weft.lower.shapes import LINE
 from weft.lower.unit import memory
-from weft.sizes import ONE, ZERO
+from weft.ops.dtypes import DType
+from weft.records import dataclass
+from weft.sizes import ONE, ZERO, Size
+
+if TYPE_CHECKING:
+    from weft.lower.emitter import Emitter
 
 MASKED = {32: 4, 64: 1}  # bytes of a vector register -> of the smallest element that masks are for
 
 
-def lanes(lane: str, body: fun.Body) -> int:
-    """The elements of a vector at the end of a row; 0 where they have to be done one by one."""
+def lanes(lane: str, body: fun.Body, short: bool = False) -> int:
+    """The elements of a vector at the end of a row; 0 where they have to be done one by one.
+
+    As many as a register holds: masks cost, and of fewer elements fewer are done in vain. Of rows
+    that are `short` a whole line, so that a row of two vectors is done at once.
+    """
     inner = {var.name for let in walk.statements(body) for var in let.pattern}
     sizes = [atom.type.dtype.itemsize for atom in body.results]
     for let in walk.statements(body):
@@ -27,8 +40,41 @@ def lanes(lane: str, body: fun.Body) -> int:
             if not _follows(lane, let.expr, inner):
                 return 0
             sizes.append(let.pattern[0].type.dtype.itemsize)
-    smallest = MASKED.get(registers().bytes)
-    return 0 if smallest is None or min(sizes) < smallest else LINE // min(sizes)
+    width = registers().bytes
+    smallest = MASKED.get(width)
+    if smallest is None or min(sizes) < smallest:
+        return 0
+    return (LINE if short else width) // min(sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """A vector at the end of a row: its dimension, its lanes, its first and its last element."""
+
+    name: str
+    lane: imp.Var
+    begin: imp.Expr
+    last: imp.Expr
+    width: int
+
+    def compared(
+        self, e: Emitter, operator: Literal["less", "greater_equal"], limit: imp.Expr
+    ) -> imp.Expr:
+        """Which lanes are before so many, or are not: in 32 bits, of which vectors hold more."""
+        most = imp.integer(self.width)
+        lanes = e.declare(machine("min", most, e.declare(machine("max", imp.ZERO, limit))))
+        sides = imp.Cast(DType.I32, self.lane), e.declare(imp.Cast(DType.I32, lanes))
+        return imp.Apply(operator, sides, DType.BOOL)
+
+    def index(
+        self, e: Emitter, operator: Literal["less", "greater_equal"], index: Size, limit: imp.Expr
+    ) -> imp.Expr:
+        """In which lanes an index that follows them is below a limit, or is not."""
+        here = e.scalars[self.name]
+        e.bind(self.name, self.begin)
+        first = e.named(index)
+        e.bind(self.name, here)
+        return self.compared(e, operator, e.declare(machine("-", limit, first)))
 
 
 def _follows(lane: str, access: fun.Index, inner: set[str]) -> bool:

@@ -73,7 +73,7 @@ def lower_rows(
         _simd(e, lane, lower, upper, bodies, store, interior=False, near=near)
         return
     first = e.declare(machine("min", upper, e.declare(machine("max", lower, cut[0]))))
-    width = masks.lanes(lane, body)
+    width = masks.lanes(lane, body, short)
     if width:
         first = _whole_vectors_after(e, lower, first, upper, width)
     last = e.declare(machine("max", first, e.declare(machine("min", upper, cut[1]))))
@@ -120,8 +120,9 @@ def _masked(
     until = e.declare(machine("min", end, e.declare(machine("+", begin, imp.integer(width)))))
     var = e.unit.integer("l")
     with simd(e, var, imp.ZERO, imp.integer(width), width=width):
-        within = e.declare(machine("<", machine("+", begin, var), until))
-        e.ends = lane, begin, e.declare(machine("-", until, imp.ONE))
+        last = e.declare(machine("-", until, imp.ONE))
+        e.ends = masks.Ends(lane, var, begin, last, width)
+        within = e.declare(e.ends.compared(e, "less", e.declare(machine("-", until, begin))))
         with e.level(hoist=True) as statements:
             # The element belongs here, so that what depends on it is computed where it is one.
             e.bind(lane, e.declare(machine("+", begin, var), depth=e.depth))
