@@ -52,6 +52,34 @@ SCALARS = {
     "other bit stays": (
         "x: i64", "let b: i64 = bitwise_and(x, 2)", "let a: bool = not_equal(b, 0)",
     ),
+    "bit that chooses": (
+        "x: i32, y: i32", "let b: i32 = bitwise_and(x, 8_i32)",
+        "let c: bool = not_equal(b, 0_i32)", "let a: i32 = where(c, y, 0_i32)",
+    ),
+    "lowest bit that chooses": (
+        "x: i32, y: i32", "let b: i32 = bitwise_and(x, 1_i32)",
+        "let c: bool = not_equal(b, 0_i32)", "let a: i32 = where(c, y, 0_i32)",
+    ),
+    "two bits that choose stay": (
+        "x: i32, y: i32", "let b: i32 = bitwise_and(x, 6_i32)",
+        "let c: bool = not_equal(b, 0_i32)", "let a: i32 = where(c, y, 0_i32)",
+    ),
+    "bit that chooses another number stays": (
+        "x: i32, y: i32", "let b: i32 = bitwise_and(x, 8_i32)",
+        "let c: bool = not_equal(b, 0_i32)", "let a: i32 = where(c, y, 1_i32)",
+    ),
+    "comparison with another number stays": (
+        "x: i32, y: i32", "let b: i32 = bitwise_and(x, 8_i32)",
+        "let c: bool = not_equal(b, 8_i32)", "let a: i32 = where(c, y, 0_i32)",
+    ),
+    "bit of 64 that chooses stays": (
+        "x: i64, y: i32", "let b: i64 = bitwise_and(x, 8)",
+        "let c: bool = not_equal(b, 0)", "let a: i32 = where(c, y, 0_i32)",
+    ),
+    "bit that chooses a float stays": (
+        "x: i32, y: f64", "let b: i32 = bitwise_and(x, 8_i32)",
+        "let c: bool = not_equal(b, 0_i32)", "let a: f64 = where(c, y, 0.0)",
+    ),
     "constants": ("x: f64", "let b: f64 = exp(1.0)", "let a: f64 = multiply(x, b)"),
     "cast to same": ("x: f64", "let a: f64 = f64(x)"),
     "cast there and back": ("x: i16", "let b: f64 = f64(x)", "let a: i16 = i16(b)"),
@@ -284,3 +312,14 @@ def test_bit_values(name: str, value: int) -> None:
     types, *lets = SCALARS[name]
     before = parse(scalar_program(types, *lets))
     agree(before, simplify(before), [np.int64(value)])
+
+
+@pytest.mark.parametrize("value", [-(2**31), -9, -8, -1, 0, 1, 6, 7, 8, 2**31 - 1])
+@pytest.mark.parametrize(
+    "name", [each for each in SCALARS if "choose" in each and "64" not in each]
+)
+def test_chosen_by_a_bit(name: str, value: int) -> None:
+    types, *lets = SCALARS[name]
+    before = parse(scalar_program(types, *lets))
+    chosen = np.float64(2.5) if "f64" in types else np.int32(-(2**31) + 5)
+    agree(before, simplify(before), [np.int32(value), chosen])

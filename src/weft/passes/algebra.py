@@ -67,6 +67,10 @@ def simplify_apply(
             # where(not(c), x, y) => where(c, y, x)
             if isinstance(inner, fun.Apply) and inner.operation == "logical_not":
                 return fun.Apply("where", (*inner.arguments, otherwise, then))
+            # where((x & 8) != 0, y, 0) => y & (x << 28 >> 31), of 32 bits
+            bit = _tested_bit(inner, definition)
+            if bit is not None and type_.dtype is DType.I32 and _is(otherwise, 0):
+                return fun.Apply("bitwise_and", (then, _spread(*bit, emit)))
     return fun.Apply(operation, arguments)
 
 
@@ -113,6 +117,30 @@ def _is_bit(expr: fun.Expr | None) -> bool:
     if not isinstance(expr, fun.Apply) or expr.operation != "bitwise_and":
         return False
     return any(_is(argument, 1) for argument in expr.arguments)
+
+
+def _tested_bit(expr: fun.Expr | None, definition: Definition) -> tuple[fun.Atom, int] | None:
+    """The int32 and the number of its bit, if that is what a condition asks for."""
+    match expr:
+        case fun.Apply("not_equal" | "greater", (tested, zero)) if _is(zero, 0):
+            masked = definition(tested)
+        case _:
+            return None
+    match masked:
+        case fun.Apply("bitwise_and", (value, fun.Const(int(mask), DType.I32))) if (
+            mask > 0 and mask & (mask - 1) == 0
+        ):
+            return value, mask.bit_length() - 1
+        case _:
+            return None
+
+
+def _spread(value: fun.Atom, bit: int, emit: Emit) -> fun.Var:
+    """All bits what this one is: shifts, which hold no register for a constant, as tests do."""
+    number = fun.Scalar(DType.I32)
+    left, right = fun.Const(31 - bit, DType.I32), fun.Const(31, DType.I32)
+    shifted = emit(fun.Apply("bitwise_left_shift", (value, left)), number)
+    return emit(fun.Apply("bitwise_right_shift", (shifted, right)), number)
 
 
 def _binary(
