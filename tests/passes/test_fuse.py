@@ -129,6 +129,37 @@ def test_expensive_in_an_inner_loop_is_kept() -> None:
     agree(before, after, arguments((3, 4), (4, 5)))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "operation", "chosen", "kept"),
+    [
+        ("bool", "greater", "where(x, y, 0.0)", 0),  # to be widened, where it is read
+        ("f64", "maximum", "multiply(x, y)", 1),
+    ],
+)
+def test_masks_are_computed_in_inner_loops(
+    dtype: str, operation: str, chosen: str, kept: int
+) -> None:
+    before = parse(f"""
+    program p(a: f64[n], b: f64[m, n]) sizes n, m {{
+      let e: {dtype}[n] = kernel (i1 < n) {{
+        let x1: f64 = a[i1]
+        let x2: f64 = abs(x1)
+        let x3: {dtype} = {operation}(x2, 0.5)
+        in x3
+      }}
+      let r: f64[m, n] = kernel (i < m, j < n) {{
+        let x: {dtype} = e[j]
+        let y: f64 = b[i, j]
+        let z: f64 = {chosen}
+        in z
+      }}
+      in r
+    }}""")
+    after = optimise(before)
+    assert top(after) == ["Kernel"] * (1 + kept)
+    agree(before, after, arguments((5,), (4, 5)))
+
+
 def test_broadcast_producer_is_kept_small() -> None:
     u, x, y = small()
     before = u.program(u.map("add", x, u.map("exp", y)))

@@ -38,6 +38,8 @@ from weft.sizes import Poly, Size
 _DUPLICATED = 24
 # A body in an inner loop, which reads each element many times, may be this much work.
 _REPEATED = 2
+# And this much more if it gives booleans, which are widened to what they choose between.
+_WIDENED = 1
 
 Rules: TypeAlias = tuple[fun.Boundary | None, ...]
 # Where a producer's element is needed: in which statement and body, at which index.
@@ -353,7 +355,9 @@ def _worth_fusing(producer: _Producer, arrays: dict[int, set[str]], fixed: set[s
     if producer.work == inf:
         return False
     # In an inner loop a body may be about what reading its result is.
-    trivial = producer.work <= _REPEATED and len(producer.inputs) <= 1
+    booleans = all(var.type.dtype is DType.BOOL for var in producer.let.pattern)
+    most = _REPEATED + (_WIDENED if booleans else 0)
+    trivial = producer.work <= most and len(producer.inputs) <= 1
     if not all(once) and not trivial:
         return False
     copies = len(demands) - 1 + producer.pinned
