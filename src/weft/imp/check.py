@@ -194,8 +194,9 @@ class _Checker:
                 assert_never(statement)
 
     def loop(self, loop: imp.For) -> None:
-        self.expr(loop.lower, DType.I64)
-        self.expr(loop.upper, DType.I64)
+        self.require(loop.var.dtype in (DType.I32, DType.I64), f"a loop's {loop.var.dtype}")
+        self.expr(loop.lower, loop.var.dtype)
+        self.expr(loop.upper, loop.var.dtype)
         self.require(loop.step > 0, f"step {loop.step}")
         self.require(loop.simd or not loop.lanes, "lanes of a loop that is not simd")
         for _, var in loop.reductions:

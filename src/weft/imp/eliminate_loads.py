@@ -13,12 +13,12 @@ Ensures: the same memory at the end. Two places of one pointer are different whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from weft.imp import nodes as imp
-from weft.imp.walk import inside
+from weft.imp.walk import inside, mapped
 
 _Place = tuple[imp.Pointer, imp.Expr]
 
@@ -77,7 +77,7 @@ def _with_known(statements: tuple[imp.Stmt, ...], alone: Collection[str]) -> tup
             case imp.Load():
                 return known.get(place(expr), replace(expr, index=forward(expr.index)))
             case _:
-                return _mapped(expr, forward)
+                return mapped(expr, forward)
 
     for statement in statements:
         match statement:
@@ -110,16 +110,6 @@ def _resolved(index: imp.Expr, values: Mapping[str, imp.Expr]) -> imp.Expr:
         left, right = (_resolved(side, values) for side in (index.left, index.right))
         return imp.machine(index.operator, left, right)
     return index
-
-
-def _mapped(expr: Any, change: Callable[[Any], Any]) -> Any:
-    """An expression with its operands changed."""
-    if isinstance(expr, tuple):
-        return tuple(map(change, expr))
-    if not is_dataclass(expr) or isinstance(expr, type | imp.Pointer | imp.Const | imp.Var):
-        return expr
-    new = {field.name: change(getattr(expr, field.name)) for field in fields(expr)}
-    return replace(expr, **new)
 
 
 def _without_dead_stores(

@@ -140,7 +140,7 @@ class _Run:
             case imp.For(var, lower, upper, body, step):
                 try:
                     for position in range(self.integer(lower), self.integer(upper), step):
-                        self.scalars[var.name] = np.int64(position)
+                        self.scalars[var.name] = var.dtype.numpy.type(position)
                         self.block(body)
                 except _Break:
                     pass

@@ -275,7 +275,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`var` from lower while below upper, by a positive constant step.
+    """`var`, an int64 or int32, from lower while below upper, by a positive constant step.
 
     `reductions` of a simd loop: variables that its iterations combine into. `unroll`: how
     many iterations the compiler should write out. `lanes`: how many iterations of a simd loop

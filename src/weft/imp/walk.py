@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -64,3 +64,13 @@ def _last_first(kind: type) -> tuple[str, ...] | None:
 def mentions(value: Any) -> set[str]:
     """The names of the variables in statements or an expression."""
     return {node.name for node in inside(value) if isinstance(node, imp.Var)}
+
+
+def mapped(expr: Any, change: Callable[[Any], Any]) -> Any:
+    """A statement or an expression with its operands changed."""
+    if isinstance(expr, tuple):
+        return tuple(map(change, expr))
+    if not is_dataclass(expr) or isinstance(expr, type | imp.Pointer | imp.Const | imp.Var):
+        return expr
+    new = {field.name: change(getattr(expr, field.name)) for field in fields(expr)}
+    return replace(expr, **new)

@@ -20,6 +20,7 @@ from weft.imp.nodes import machine
 from weft.lower import bounds, masks, shapes
 from weft.lower.bodies import comparison, poly_of, scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.stages import in_stages
 from weft.lower.vector_lanes import lanes
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Size
@@ -142,9 +143,11 @@ def _simd(
     interior: bool,
     short: bool = False,
     near: bool = False,
+    whole: bool = False,
 ) -> None:
     var = e.unit.integer("j")
-    with simd(e, var, lower, upper, short=short, wide=near, shared=len(bodies) > 1):
+    shared = len(bodies) > 1
+    with simd(e, var, lower, upper, short=short, wide=near, shared=shared, whole=whole):
         e.interior, e.lane = interior, lane
         e.bind(lane, var)
         store(_results(e, bodies))
@@ -162,12 +165,14 @@ def simd(
     wide: bool = False,
     width: int = 0,
     shared: bool = False,
+    whole: bool = False,
 ) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it.
 
     `wide`: vectors are as wide as they come, since its extent is a multiple of theirs, or since
     lines that rows cross are in a core's own cache. `width`: so many iterations run at once.
-    `shared`: of what it does, some reads the same elements.
+    `shared`: of what it does, some reads the same elements. `whole`: its extent is
+    a multiple of 64.
     """
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:
@@ -182,7 +187,9 @@ def simd(
     if shared and not watched:
         body = eliminate_loads(body)
     count = 0 if wide else width or lanes(body, short)
-    e.emit(imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count))
+    loop = imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count)
+    for statement in in_stages(e.unit, loop) if whole else (loop,):
+        e.emit(statement)
     for watch in watched:
         limit = machine("max", watch.extent, imp.ONE)
         worst: imp.Expr = watch.worst
@@ -225,7 +232,7 @@ def _blocks(
         first = e.declare(machine("+", lower, start))
         last = e.declare(machine("+", lower, whole(e.declare(machine("max", imp.ZERO, until)))))
         last = e.declare(machine("max", first, last))
-    _simd(e, lane, first, last, (body,), store, interior=cut is not None)
+    _simd(e, lane, first, last, (body,), store, interior=cut is not None, whole=True)
 
     def careful(begin: imp.Expr, end: imp.Expr) -> None:
         block = e.unit.integer("j")

@@ -1,0 +1,203 @@
+"""A long simd loop with calls of vector math, as several loops: 64 lanes at a time.
+
+    for simd j from 0 to n { (many operations) let x = ..; let y = log(x); (many more); z[j] = .. }
+    =>  for j from 0 to n step 64 {
+            for simd l < 64 { (many operations) a[l] = .. }
+            for simd l < 64 { let x = .. a[l] ..; b[l] = log(x) }
+            for simd l < 64 { (many more) .. b[l] ..; z[j + l] = .. }
+        }
+
+An iteration is a chain that waits for its function, its roots and its quotients. A processor looks
+some hundred instructions ahead, which has to reach into the next iteration for something to do
+meanwhile; that of a long body it does not reach. A stage ends at a call, or before one where what
+leads up to it is long. It keeps one value a lane, which lies in the nearest cache, and later
+stages compute the little again that they have in common with it.
+
+Numbers of lanes in 32 bits are counted in 32 bits, where vectors have twice as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from weft.imp import nodes as imp
+from weft.imp.walk import inside, mapped, mentions
+from weft.lower import shapes
+from weft.lower.unit import Unit
+from weft.lower.vector_lanes import Work, lanes
+from weft.ops.dtypes import DType
+from weft.records import dataclass
+
+LANES = 64
+LONG = 96  # operations and accesses of an iteration: of less, processors see the next one
+LEADING = 32  # what leads up to a call, to be worth a stage
+AGAIN = 8  # operations that stages may compute again for a value that is kept
+
+
+def in_stages(unit: Unit, loop: imp.For) -> tuple[imp.Stmt, ...]:
+    """The simd loop, whose extent is a multiple of 64, in stages if it is long."""
+    body = _Body.of(loop)
+    if body is None or body.work(body.names) < LONG:
+        return (loop,)
+    kept = _kept(body)
+    if not kept:
+        return (loop,)
+    block = unit.integer(loop.var.name)
+    statements: list[imp.Stmt] = []
+    arrays: dict[str, imp.Pointer] = {}
+    for name in kept:
+        arrays[name] = unit.pointer("kept", body.values[name].var.dtype)
+        statements.append(imp.Local(arrays[name], LANES))
+    first = imp.Declare(unit.var("lane", DType.I32), imp.Cast(DType.I32, block))
+    statements.append(first)
+    for stage in (*kept, None):
+        statements.append(_Stage(unit, loop.var, block, first.var, arrays).loop(body, stage))
+    return (imp.For(block, loop.lower, loop.upper, tuple(statements), LANES),)
+
+
+@dataclass(slots=True)
+class _Body:
+    """What an iteration declares, in order, and what it stores at its end."""
+
+    values: dict[str, imp.Declare]
+    stores: tuple[imp.Store, ...]
+    uses: dict[str, set[str]]  # of each value: the values that it is computed from
+
+    @classmethod
+    def of(cls, loop: imp.For) -> _Body | None:
+        """None where a body is more than that: branches, reductions, loads after stores."""
+        values: dict[str, imp.Declare] = {}
+        stores: list[imp.Store] = []
+        for statement in loop.body:
+            loads = any(isinstance(node, imp.Load) for node in inside(statement))
+            match statement:
+                case imp.Declare(var, value, False) if value is not None:
+                    values[var.name] = statement
+                case imp.Store():
+                    stores.append(statement)
+                case _:
+                    return None
+            if stores and loads:
+                return None
+        if loop.reductions or loop.step != 1:
+            return None
+        uses = {name: mentions(let.value) & values.keys() for name, let in values.items()}
+        return cls(values, tuple(stores), uses)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.values)
+
+    def needed(self, stage: str | None, known: Iterable[str]) -> list[str]:
+        """The values that a stage computes, in order, where some are known. None: the last."""
+        known, found = set(known), set()
+        waiting = [stage] if stage else sorted(mentions(self.stores) & self.values.keys())
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name not in known:
+                found.add(name)
+                waiting += self.uses[name]
+        return [name for name in self.values if name in found]
+
+    def work(self, names: Iterable[str]) -> int:
+        """Operations and accesses that compute these values."""
+        total = Work()
+        for name in names:
+            for node in inside(self.values[name].value):
+                if isinstance(node, imp.Expr):
+                    total.add(node)
+        return total.operations + total.divisions + total.accesses
+
+    def calls(self) -> Iterator[str]:
+        """The values that functions of libmvec give."""
+        for name, let in self.values.items():
+            match let.value:
+                case imp.Apply(operation, arguments) if shapes.vector_math(
+                    operation, tuple(argument.dtype for argument in arguments)
+                ):
+                    yield name
+
+    def again(self, kept: Iterable[str]) -> int:
+        """What is computed more than once where the values that are kept end stages."""
+        stages = list(_stages(self, kept))
+        distinct = {name for stage in stages for name in stage}
+        return sum(map(self.work, stages)) - self.work(distinct)
+
+
+def _stages(body: _Body, kept: Iterable[str]) -> Iterator[list[str]]:
+    """The values that each stage computes."""
+    known: list[str] = []
+    for name in (*kept, None):
+        yield body.needed(name, known)
+        if name:
+            known.append(name)
+
+
+def _kept(body: _Body) -> list[str]:
+    """The values that end stages, in order: those of calls, and what leads up to them."""
+    kept = list(body.calls())
+    for call in list(kept):
+        at = kept.index(call)
+        leading = body.needed(call, kept[:at])
+        found: list[tuple[int, int, int, str]] = []
+        for name in leading[:-1]:
+            trial = [*kept[:at], name, *kept[at:]]
+            if body.work(body.needed(name, kept[:at])) >= LEADING:
+                # Least is computed again, then fewest bytes are kept, then most is done before.
+                bytes_ = body.values[name].var.dtype.itemsize
+                found.append((body.again(trial), bytes_, -leading.index(name), name))
+        if found:
+            kept.insert(at, min(found)[-1])
+    return kept if body.again(kept) <= AGAIN * len(kept) else []
+
+
+@dataclass(slots=True)
+class _Stage:
+    """One of the loops over 64 lanes, which has names of its own."""
+
+    unit: Unit
+    lane: imp.Var
+    block: imp.Var
+    first: imp.Var  # the block's first lane, in 32 bits
+    arrays: Mapping[str, imp.Pointer]
+
+    def loop(self, body: _Body, name: str | None) -> imp.For:
+        """The stage that computes the value, or the last one."""
+        var = self.unit.var("l", DType.I32)
+        at = imp.Cast(DType.I64, var)
+        known = list(self.arrays)[: list(self.arrays).index(name)] if name else list(self.arrays)
+        names: dict[str, imp.Var] = {}
+
+        def own(node: Any) -> Any:
+            match node:
+                case imp.Cast(DType.I32, imp.Var(same)) if same == self.lane.name:
+                    return imp.Apply("add", (self.first, var), DType.I32)
+                case imp.Var(same) if same == self.lane.name:
+                    return imp.Machine("+", self.block, at)
+                case imp.Var(same):
+                    return names.get(same, node)
+                case _:
+                    return mapped(node, own)
+
+        statements: list[imp.Stmt] = []
+
+        def declare(each: str, value: imp.Expr) -> None:
+            names[each] = self.unit.var("v", value.dtype)
+            statements.append(imp.Declare(names[each], value))
+
+        needed = body.needed(name, known)
+        used = mentions([body.values[each].value for each in needed])
+        used |= set() if name else mentions(body.stores)
+        for each in known:
+            if each in used:
+                declare(each, imp.Load(self.arrays[each], at))
+        for each in needed:
+            declare(each, own(body.values[each].value))
+        if name:
+            statements.append(imp.Store(self.arrays[name], at, names[name]))
+        else:
+            statements += [own(store) for store in body.stores]
+        done = tuple(statements)
+        ends = imp.Const(0, DType.I32), imp.Const(LANES, DType.I32)
+        return imp.For(var, *ends, done, simd=True, lanes=lanes(done, short=False))
