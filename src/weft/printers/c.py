@@ -67,6 +67,7 @@ _LOCK = """static int weft_lock(weft_context *context, int64_t *address) {
     return 0;
 }
 """
+# Called for blocks of 2 KiB. A copy of it in each loop costs compilers more than calls cost.
 _FLUSH = """#if defined(__clang__)
 #define weft_past_caches(to, value) __builtin_nontemporal_store(value, (weft_half *)(to))
 #elif defined(__AVX__)
@@ -77,7 +78,8 @@ _FLUSH = """#if defined(__clang__)
 typedef float weft_half __attribute__((vector_size(32), may_alias));
 /* `from` lies in its line as `to` does. What is left of a line stays for the next block: a part
  * of a line that is stored waits for the rest of it, and what is stored later waits behind it. */
-static inline void weft_flush(char *to, char *from, int64_t size, int first, int last) {
+static __attribute__((noinline)) void
+weft_flush(char *to, char *from, int64_t size, int first, int last) {
     const int64_t begin = (int64_t)to & 63, end = begin + size;
     int64_t at = 0;
     to -= begin;
