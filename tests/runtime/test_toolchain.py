@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from runtime import segments
 
+import weft as wf
 from weft.errors import CompileError
 from weft.runtime import cache as cache_module
 from weft.runtime import toolchain
 from weft.runtime.cache import Cache, key_of, open_cache
 from weft.runtime.devices.cpu import CpuDevice
+from weft.runtime.units import units
 
 needs_compiler = pytest.mark.skipif(not CpuDevice.available(), reason="no C compiler")
 
@@ -241,3 +245,105 @@ def test_a_segment_is_loaded_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert device.load(segments.double()) is device.load(segments.double())
+
+
+# ---------------------------------------------------------------- units
+
+
+def printed(length: int, tiles: int = 4) -> str:
+    """A text as segments' are: tiles add to one another's sums what each computes by itself."""
+    work = "".join(
+        f"    for (int64_t i = 0; i < 5; i++)\n        x = x * 3 + {k};\n" for k in range(length)
+    )
+    functions = "".join(
+        f"struct closure_{k} {{\n    uint64_t *sums;\n}};\n"
+        f"static void tile_{k}(void *argument, int64_t tile{k}, int32_t thread) {{\n"
+        f"    uint64_t x = shared(tile{k});\n{work}"
+        f"    ((const struct closure_{k} *)argument)->sums[{k}] += x;\n}}\n"
+        for k in range(tiles)
+    )
+    calls = "".join(
+        f"    {{\n        struct closure_{k} closure = {{sums}};\n"
+        f"        void (*run)(void *, int64_t, int32_t) = tile_{k};\n"
+        f"        run(&closure, {k}, 0);\n    }}\n"
+        for k in range(tiles)
+    )
+    return (
+        "typedef __UINT64_TYPE__ uint64_t;\ntypedef __INT64_TYPE__ int64_t;\n"
+        "typedef __INT32_TYPE__ int32_t;\n"
+        "static uint64_t shared(uint64_t x) {\n    return 7 * x + 1;\n}\n"
+        f"{functions}"
+        '__attribute__((visibility("default"))) int32_t weft_entry(uint64_t *sums) {\n'
+        f"{calls}    return 0;\n}}\n"
+    )
+
+
+def sums(source: str) -> list[int]:
+    found = (ctypes.c_uint64 * 4)()
+    assert toolchain.load_library(source).weft_entry(found) == 0
+    return list(found)
+
+
+@needs_compiler
+@pytest.mark.parametrize("processors", [1, 2, 3, 64])
+def test_units_compute_what_the_whole_text_does(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, processors: int
+) -> None:
+    monkeypatch.setattr(toolchain, "_processors", lambda: processors)
+    expected = []
+    for tile in range(4):
+        x = 7 * tile + 1
+        for k in range(20):
+            for _ in range(5):
+                x = (3 * x + k) % 2**64
+        expected.append(x)
+    assert sums(printed(20)) == expected
+
+
+def test_long_texts_are_as_many_units_as_there_are_processors() -> None:
+    source = printed(20)
+    assert [len(units(source, most)) for most in (1, 2, 3, 64)] == [1, 2, 3, 5]
+    assert sorted(unit.count("uint64_t x = shared") for unit in units(source, 3)) == [1, 1, 2]
+    assert sum(unit.count("int32_t weft_entry") for unit in units(source, 3)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        printed(1),  # few loops
+        printed(50, tiles=1),  # one function is nearly all
+        printed(20).replace("static void tile_2", "static int tile_2"),
+        "int f(void) { for (;;) for (;;) for (;;) for (;;) for (;;) for (;;) for (;;); }",
+    ],
+)
+def test_other_texts_are_one_unit(source: str) -> None:
+    assert units(source, 4) == [source]
+
+
+@needs_compiler
+def test_what_is_printed_for_several_kernels_is_several_units(directory: Path) -> None:
+    """Its functions are known by how they are printed."""
+    texts = []
+
+    @wf.kernel
+    def rounds(a: wf.f64[:], b: wf.f64[:, :], c: wf.f64[:]) -> None:
+        for t in range(20):
+            a[:] = np.cumsum(a * 0.5 + t)
+            c[:] = np.cumsum(b, axis=1)[:, 3] + np.max(a)
+            b[:, :] = b * 0.5 + np.sum(a) + c[:, None]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toolchain, "units", lambda text, most: texts.append(text) or [text])
+        rounds(np.ones(100), np.ones((200, 300)), np.ones(300)[:200])
+    assert any(len(units(text, 2)) == 2 for text in texts)
+
+
+@needs_compiler
+def test_an_error_in_one_unit_is_shown(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "_processors", lambda: 4)
+    source = printed(20).replace("sums[2] += x", "sums[2] += undeclared")
+    with pytest.raises(CompileError, match="undeclared"):
+        toolchain.load_library(source)
+    assert not list(directory.glob("*.so"))
+    (kept,) = directory.glob("failed-*.c")
+    assert kept.read_text() == source

@@ -9,18 +9,16 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from weft.errors import CompileError
 from weft.records import dataclass
 from weft.runtime.cache import Cache, key_of, open_cache
+from weft.runtime.units import units
 
 # What only compiling needs is imported there: most processes find all that they run in the cache.
-if TYPE_CHECKING:
-    from subprocess import CompletedProcess
-
 _COMMON = (
     "-std=gnu11", "-O3", "-march=native", "-fopenmp-simd", "-fwrapv", "-fno-math-errno",
     "-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared", "-w",
@@ -217,39 +215,72 @@ def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
         ) from None
 
 
-def _run(command: list[str]) -> CompletedProcess[str]:
+def _run(commands: list[list[str]]) -> list[str]:
+    """Run commands side by side; what each that failed has to say."""
     import subprocess
 
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except OSError as error:
-        raise CompileError(
-            f"the C compiler {command[0]} cannot be run: {error.strerror}"
-        ) from None
+    running: list[subprocess.Popen[str]] = []
+    with ExitStack() as stack:
+        for command in commands:
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE, text=True, errors="replace",
+                )  # fmt: skip
+            except OSError as error:
+                raise CompileError(
+                    f"the C compiler {command[0]} cannot be run: {error.strerror}"
+                ) from None
+            stack.enter_context(process)
+            stack.callback(process.kill)  # where Ctrl-C ends the wait
+            running.append(process)
+        said = [process.communicate()[1] for process in running]
+    return [
+        f"(status {process.returncode}):\n{text}"
+        for process, text in zip(running, said, strict=True)
+        if process.returncode
+    ]
 
 
 def _compile(source: str, compiler: Compiler, cache: Cache, key: str) -> Path:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix=".build-", dir=cache.directory) as directory:
-        text = Path(directory) / "segment.c"
-        text.write_text(source)
         library = Path(directory) / "segment.so"
-        command = [*compiler.command, *compiler.flags, str(text), "-o", str(library),
-                   *compiler.libraries]  # fmt: skip
-        result = _run(command)
-        if result.returncode == 0 and library.exists():
+        text = Path(directory) / "segment.c"
+        failures = _build(units(source, _processors()), compiler, text, library)
+        if not failures and library.exists():
             return cache.save(key, ".so", library.read_bytes())
     kept = cache.directory / f"failed-{key[:16]}.c"
     kept.write_text(source)
-    messages = [line for line in result.stderr.splitlines() if "error" in line.lower()]
-    shown = (messages or result.stderr.splitlines())[:5]
+    status, *lines = "\n".join(failures).splitlines() or ["and made no library:"]
+    messages = [line for line in lines if "error" in line.lower()]
     raise CompileError(
-        f"the C compiler {compiler.describe()} failed (status {result.returncode}):\n    "
-        + "\n    ".join(line.replace(str(text), str(kept)) for line in shown),
+        f"the C compiler {compiler.describe()} failed {status}\n    "
+        + "\n    ".join(line.replace(str(text), str(kept)) for line in (messages or lines)[:5]),
         "generated C that compiles",
         f"the text is kept in {kept}; please report it",
     )
+
+
+def _build(parts: list[str], compiler: Compiler, text: Path, library: Path) -> list[str]:
+    """Compile the units of a text at the same time and link them; the messages of what failed."""
+    if len(parts) == 1:
+        text.write_text(parts[0])
+        return _run([[*compiler.command, *compiler.flags, str(text), "-o", str(library),
+                      *compiler.libraries]])  # fmt: skip
+    flags = [flag for flag in compiler.flags if flag != "-shared"]
+    commands, objects = [], []
+    for number, part in enumerate(parts):
+        unit = text.with_stem(f"{text.stem}-{number}")
+        unit.write_text(part)
+        objects.append(str(unit.with_suffix(".o")))
+        commands.append([*compiler.command, *flags, "-c", str(unit), "-o", objects[-1]])
+    link = [*compiler.command, *compiler.flags, *objects, "-o", str(library), *compiler.libraries]
+    return _run(commands) or _run([link])
+
+
+def _processors() -> int:
+    """How many compilers may run at the same time."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
