@@ -15,6 +15,7 @@ from weft.fun.parse import parse
 from weft.imp import nodes as imp
 from weft.imp.walk import inside
 from weft.lower import register_tiles
+from weft.lower.accumulation import Accumulation
 from weft.lower.registers import Registers, registers
 from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
@@ -155,6 +156,49 @@ def test_triangles(first: str, comparison: str) -> None:
     for size in SIZES:
         arguments = inputs(*size, across=True)
         agree(parse(text), arguments, segment=segment, rtol=1e-9, atol=1e-9, **sizes(*size))
+
+
+@pytest.mark.parametrize("rows", [1, 9, 130, 401])
+def test_a_triangle_of_two_products(rows: int) -> None:
+    """The first rows and the last in turn, each once, whatever the number of tiles."""
+    text = TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "less_equal")
+    text = text.replace(
+        "let r: f64 = multiply(p, q)",
+        "let o: f64 = b[i, k]\n let t: f64 = a[j, k]\n let first: f64 = multiply(p, q)\n"
+        "let second: f64 = multiply(o, t)\n let r: f64 = add(first, second)",
+    )
+    segment, size = compiled(parse(text)), (rows, rows, 300)
+    assert any(kernel.startswith("contraction") for kernel in segment.kernels)
+    agree(parse(text), inputs(*size, across=True), segment=segment, rtol=1e-9, **sizes(*size))
+
+
+@pytest.mark.parametrize(
+    ("second", "operator", "expected"),
+    [
+        ("multiply(p, q)", "add", [{"a0", "b0"}, {"p", "q"}]),
+        ("multiply(first, q)", "add", [None]),  # made of a value of the first product
+        ("add(p, q)", "add", [{"a0", "b0"}, None]),
+        ("multiply(p, q)", "maximum", [None]),
+    ],
+)
+def test_products_are_added_apart(second: str, operator: str, expected: list[Any]) -> None:
+    """Only where no term takes what is made in another, and a sum of floats can be fused."""
+    text = TEXT.replace("TYPE", "f64").replace("SHAPE", "l, m").replace("RIGHT", "k, j")
+    text = text.replace("NEUTRAL", "-0.0").replace("OPERATOR", operator)
+    element = (
+        "let a0: f64 = a[i, k + 1]\n let b0: f64 = b[k + 1, j]\n"
+        f"let first: f64 = multiply(a0, b0)\n let second: f64 = {second}\n"
+        "let r: f64 = add(first, second)"
+    )
+    program = parse(text.replace("let r: f64 = JOINT", element))
+    (let,) = program.body.statements
+    assert isinstance(let.expr, fun.Kernel)
+    found = found_in(let.expr)
+    assert found is not None
+    added = Accumulation(None, found)  # type: ignore[arg-type]  # nothing is emitted
+    terms = added.terms()
+    whole = [None] if None in expected else expected
+    assert [added.operands(term) for term in terms] == whole
 
 
 def test_rows_that_no_element_wants_are_not_read() -> None:

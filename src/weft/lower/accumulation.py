@@ -33,15 +33,51 @@ class Accumulation:
         assert isinstance(let.expr, fun.Apply)
         self.fused = let.expr.operation == "add" and self.reduce.neutral[0].type.dtype.is_float
 
-    def of(self, total: imp.Expr) -> imp.Expr:
-        """The total with the element added."""
+    def terms(self) -> tuple[fun.Atom, ...]:
+        """What is added one after another: products of the sides' values, else the element.
+
+        Whoever tiles may add the first term to all of its totals, and then the second: so the
+        values of one term alone are in registers.
+        """
         (result,) = self.reduce.body.results
-        return self._add(total, result)
+        terms = self._summands(result)
+        products = [self._product(term) for term in terms]
+        return terms if all(products) else (result,)
+
+    def operands(self, term: fun.Atom) -> frozenset[str] | None:
+        """The sides' values that a term takes; None where it may be all."""
+        let = self._product(term)
+        names = (a.name for a in _arguments(let) if isinstance(a, fun.Var)) if let else ()
+        return frozenset(names) or None
+
+    def of(self, total: imp.Expr, term: fun.Atom | None = None) -> imp.Expr:
+        """The total with the element added, or one of its terms."""
+        (result,) = self.reduce.body.results
+        return self._add(total, result if term is None else term)
+
+    def _summands(self, atom: fun.Atom) -> tuple[fun.Atom, ...]:
+        let = self._fusible(atom)
+        if let is not None and isinstance(let.expr, fun.Apply) and let.expr.operation == "add":
+            return tuple(term for part in _arguments(let) for term in self._summands(part))
+        return (atom,)
+
+    def _product(self, atom: fun.Atom) -> fun.Let | None:
+        """What makes a product of values that are not made here."""
+        let = self._fusible(atom)
+        if let is None or not isinstance(let.expr, fun.Apply) or let.expr.operation != "multiply":
+            return None
+        made = [a for a in _arguments(let) if isinstance(a, fun.Var) and a.name in self.joint]
+        return None if made else let
+
+    def _fusible(self, atom: fun.Atom) -> fun.Let | None:
+        """What makes a value that is used once, where sums are fused."""
+        let = self.joint.get(atom.name) if isinstance(atom, fun.Var) else None
+        once = self.fused and let is not None and self.uses[let.pattern[0].name] <= 1
+        return let if once else None
 
     def _add(self, total: imp.Expr, atom: fun.Atom) -> imp.Expr:
-        e = self.e
-        let = self.joint.get(atom.name) if isinstance(atom, fun.Var) else None
-        if self.fused and let is not None and self.uses[let.pattern[0].name] <= 1:
+        e, let = self.e, self._fusible(atom)
+        if let is not None:
             match let.expr:
                 case fun.Apply("add", (left, right)):
                     return self._add(self._add(total, left), right)

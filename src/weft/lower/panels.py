@@ -6,7 +6,7 @@ block: for k, for each row. Rows beyond those that are wanted repeat the last on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from weft.fun import nodes as fun
@@ -81,9 +81,11 @@ class Panels:
         begin = e.declare(machine("*", panel, imp.integer(BLOCK * self.width)))
         return e.declare(machine("+", begin, e.declare(machine("*", k, imp.integer(self.width)))))
 
-    def bind(self, e: Emitter, at: imp.Expr) -> None:
-        """The side's values are those at this place."""
+    def bind(self, e: Emitter, at: imp.Expr, used: Set[str] | None = None) -> None:
+        """The side's values are those at this place; of some alone where `used` names them."""
         for value, block in zip(self.side.values, self.blocks, strict=True):
+            if used is not None and value.name not in used:
+                continue
             pointer = e.pointer(block, value.type.dtype)
             e.bind(value.name, e.declare(imp.Load(pointer, at), depth=e.depth))
 

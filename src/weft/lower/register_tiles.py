@@ -15,6 +15,9 @@ when all blocks are done.
       ..
     }
 
+Where an element is a sum of products (rank-2k updates), all sums of a tile take the first, then all
+the second.
+
 The loops around a tile of registers are those of R. van de Geijn and K. Goto, "Anatomy of
 High-Performance Matrix Multiplication", ACM Transactions on Mathematical Software 34 (2008). An
 element is folded from left to right in blocks of `contractions.BLOCK`, wherever it lies in its
@@ -26,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import product as product_of
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import BLOCK, Contraction, contraction, instead
@@ -47,7 +51,7 @@ from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 ROWS = 1536  # bytes of a column of a tile that one thread computes, at most,
 COLUMNS = 4096  # and of a row
 _NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
-PARTS = 4  # tiles of a triangle for each thread, at least, where there are so many rows
+PARTS = 2  # tiles of a triangle for each thread, or a multiple: a high one, and a low one
 
 
 def suits(e: Emitter, kernel: fun.Kernel) -> bool:
@@ -74,7 +78,11 @@ class _Tiles:
         self.reduce = found.reduce
         self.dtype = self.reduce.neutral[0].type.dtype
         self.fact = found.fact
-        rows_, lanes = registers().tile(self.dtype.itemsize, len(found.right.values))
+        one = Accumulation(e, found)
+        self.terms = [(term, one.operands(term)) for term in one.terms()]
+        columns = {value.name for value in found.right.values}
+        loads = max(len(columns if used is None else columns & used) for _, used in self.terms)
+        rows_, lanes = registers().tile(self.dtype.itemsize, loads)
         self.left = Panels.of(e, found.left, found.row, rows_, ROWS // self.dtype.itemsize)
         self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS // self.dtype.itemsize)
         row = -(-self.right.most * self.dtype.itemsize // 64) * 64 + 64  # rows in other cache sets
@@ -101,9 +109,22 @@ class _Tiles:
             place = e.declare(machine("%", tile, e.declare(machine("max", one, plane))))
             wide = e.declare(machine("max", one, across))
             down_, across_ = machine("/", place, wide), machine("%", place, wide)
+            if self.fact is not None:
+                down_ = self._folded(e.declare(down_), down)
             self._tile(
                 self._cut(e.declare(down_), height, n), self._cut(e.declare(across_), width, m)
             )
+
+    def _folded(self, number: imp.Expr, count: imp.Expr) -> imp.Expr:
+        """The first, the last, the second, the last but one, ..: neighbours have equal work.
+
+        So have the threads, which are dealt neighbours.
+        """
+        e = self.e
+        half = e.declare(machine("/", number, imp.integer(2)))
+        odd = machine("%", number, imp.integer(2))
+        last = machine("-", count, machine("+", imp.ONE, machine("*", half, imp.integer(2))))
+        return machine("+", half, machine("*", odd, last))
 
     def _shape(
         self, outer: tuple[fun.Range, ...], n: imp.Expr, m: imp.Expr
@@ -116,8 +137,11 @@ class _Tiles:
         lines = machine("*", machine("*", n, across), e.named(product(r.extent for r in outer)))
         lines, most = e.declare(lines), imp.integer(self.left.most)
         rounds = kernels.ceil(e, lines, e.declare(machine("*", threads, most)))
-        least = imp.ONE if self.fact is None else imp.integer(PARTS)
-        rounds = e.declare(machine("max", rounds, least))
+        if self.fact is not None:
+            parts = imp.integer(PARTS)
+            pairs = kernels.ceil(e, rounds, parts)
+            rounds = machine("*", e.declare(machine("max", pairs, imp.ONE)), parts)
+        rounds = e.declare(machine("max", rounds, imp.ONE))
         share = kernels.ceil(e, lines, e.declare(machine("*", threads, rounds)))
         panel = imp.integer(self.left.width)
         whole = e.declare(machine("*", kernels.ceil(e, share, panel), panel))
@@ -223,7 +247,7 @@ class _Tiles:
 
     def _registers(self, p: imp.Expr, q: imp.Expr, size: imp.Expr, lanes: int) -> None:
         """The sums of a pair of panels over a block, combined with those of the blocks before."""
-        e, dtype = self.e, self.dtype
+        e, dtype, found = self.e, self.dtype, self.found
         height, width = self.left.width, imp.integer(lanes)
         neutral = e.atom(self.reduce.neutral[0])
         sums = [e.local(dtype, lanes, "sum") for _ in range(height)]
@@ -234,13 +258,13 @@ class _Tiles:
         k = e.unit.integer("k")
         with e.loop(k, imp.ZERO, size):
             left, right = self.left.at(e, p, k), self.right.at(e, q, k)
-            for row, pointer in enumerate(sums):
-                self.left.bind(e, machine("+", left, imp.integer(row)))
+            for (term, used), (row, pointer) in product_of(self.terms, enumerate(sums)):
+                self.left.bind(e, machine("+", left, imp.integer(row)), used)
                 var = e.unit.integer("l")
                 with simd(e, var, imp.ZERO, width, wide=True):
-                    self.right.bind(e, e.declare(machine("+", right, var)))
+                    self.right.bind(e, e.declare(machine("+", right, var)), used)
                     now = e.declare(imp.Load(pointer, var), depth=e.depth)
-                    e.emit(imp.Store(pointer, var, self._accumulated(now)))
+                    e.emit(imp.Store(pointer, var, Accumulation(e, found).of(now, term)))
         total = e.pointer(self.sums, dtype)
         first = e.declare(machine("*", p, imp.integer(height * self.stride)))
         first = e.declare(machine("+", first, machine("*", q, imp.integer(self.right.width))))
@@ -252,10 +276,6 @@ class _Tiles:
                 before = e.declare(imp.Load(total, place), depth=e.depth)
                 both = [before, imp.Load(pointer, var)]
                 e.emit(imp.Store(total, place, *bodies.apply_lambda(e, self.reduce.operator, both)))
-
-    def _accumulated(self, total: imp.Expr) -> imp.Expr:
-        """A sum with one more element, of panels that are bound."""
-        return Accumulation(self.e, self.found).of(total)
 
     # ------------------------------------------------------------ what follows
 
