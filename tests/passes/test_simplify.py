@@ -28,6 +28,14 @@ SCALARS = {
     "times zero of floats stays": ("x: f64", "let a: f64 = multiply(x, 0.0)"),
     "times zero of integers": ("x: i64", "let a: i64 = multiply(x, 0)"),
     "plus zero stays": ("x: f64", "let a: f64 = add(x, 0.0)"),
+    "zero plus a square": ("x: f64", "let b: f64 = multiply(x, x)", "let a: f64 = add(0.0, b)"),
+    "a square plus zero": ("x: f64", "let b: f64 = square(x)", "let a: f64 = add(b, 0.0)"),
+    "zero plus a product stays": (
+        "x: f64, y: f64", "let b: f64 = multiply(x, y)", "let a: f64 = add(0.0, b)",
+    ),
+    "zero plus a square of complex stays": (
+        "z: c128", "let b: c128 = multiply(z, z)", "let a: c128 = add((0.0, 0.0)_c128, b)",
+    ),
     "plus minus zero": ("x: f64", "let a: f64 = add(x, -0.0)"),
     "minus zero": ("x: f64", "let a: f64 = subtract(x, 0.0)"),
     "power 2": ("x: f64", "let a: f64 = pow(x, 2.0)"),

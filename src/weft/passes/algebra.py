@@ -55,6 +55,11 @@ def simplify_apply(
             # (x & 1) != 0 => (x & 1) > 0, which gcc makes vectors of, as of all other bits
             if operation == "not_equal" and _is(right, 0) and _is_bit(definition(left)):
                 return fun.Apply("greater", arguments)
+            # 0.0 + x * x => x * x, which is never -0.0: what Python's `sum` begins with
+            if operation == "add" and type_.dtype.is_float:
+                for zero, other in (arguments, arguments[::-1]):
+                    if _is(zero, 0) and _is_square(definition(other)):
+                        return other
             return _binary(operation, left, right, type_.dtype, emit)
         case (condition, then, otherwise) if operation == "where":
             # where(c, x, x) => x
@@ -110,6 +115,17 @@ def _is(atom: fun.Atom, value: float) -> bool:
     if not isinstance(atom, fun.Const) or isinstance(atom.value, bool | complex):
         return False
     return atom.value == value and math.copysign(1, atom.value) == math.copysign(1, value)
+
+
+def _is_square(expr: fun.Expr | None) -> bool:
+    """Whether an expression is a number times itself."""
+    match expr:
+        case fun.Apply("square", _):
+            return True
+        case fun.Apply("multiply", (left, right)):
+            return left == right
+        case _:
+            return False
 
 
 def _is_bit(expr: fun.Expr | None) -> bool:
