@@ -108,9 +108,9 @@ def test_boxes_are_copied_as_they_lie(on: OpenClDevice, name: str) -> None:
 
 def test_short_rows_are_packed(on: OpenClDevice) -> None:
     x, out = np.random.default_rng(1).normal(size=(400, 30)), np.zeros((400, 30))
-    doubled(on, x[:, 3:20], out[:, 3:20])
-    np.testing.assert_array_equal(out[:, 3:20], x[:, 3:20] * 2)
-    assert not out[:, 20:].any()
+    doubled(on, x[:, 3:10], out[:, 3:10])
+    np.testing.assert_array_equal(out[:, 3:10], x[:, 3:10] * 2)
+    assert not out[:, 10:].any()
     assert on.statistics.boxes == 0
     assert on.statistics.bytes_packed == 2 * 400 * 17 * 8
 

@@ -265,14 +265,13 @@ def _in_panels(
             part, known, arrays, results, current.limit, threads, code, device_limit=on_device
         )
 
-    def outer(panel: Any, most: int) -> Plan:
+    def outer(panel: Any, panels: int) -> Plan:
         return plan_program(
             program, sizes, named, sinks, current.limit, threads, panel,
-            box_bytes=most, small=on_device // 8,
+            boxes=panels, small=on_device // 8,
         )  # fmt: skip
 
-    touched = sum(np.asarray(value).nbytes for value in named.values())
-    return plan_panels(program, touched, outer, inner)
+    return plan_panels(program, outer, inner)
 
 
 def _as_array(value: Any, dtype: DType) -> Any:

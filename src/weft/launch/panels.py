@@ -19,7 +19,9 @@ from numpy.lib.stride_tricks import as_strided
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.io.memory import MemorySink
 from weft.plan.code import DeviceCode, StageCode
+from weft.plan.device_boxes import counts
 from weft.plan.nodes import Plan
 from weft.plan.segment import Layout
 from weft.runtime.memory import host_pool
@@ -30,6 +32,7 @@ MakePlan: TypeAlias = Callable[[fun.Program, Mapping[str, int], Mapping[str, NDA
 """(program, sizes, its arrays) -> a plan for a device."""
 
 _MOST = 64  # panels
+_HOPELESS = 1.1  # more panels are not tried where they take so many times the best
 
 
 class PanelStage:
@@ -79,9 +82,8 @@ class PanelStage:
         from weft.runtime.executor import execute
 
         sizes = dict(zip(self.integers, integers.tolist(), strict=True))
-        results = execute(self.plan(sizes, inputs), pool=host_pool())
-        for output, result in zip(outputs, results, strict=True):
-            np.copyto(output, result, casting="no")
+        sinks = tuple(map(MemorySink, outputs))
+        execute(replace(self.plan(sizes, inputs), sinks=sinks), pool=host_pool())
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Each panel's own plan checks."""
@@ -94,7 +96,6 @@ def without_memory(array: NDArray) -> NDArray:
 
 def plan_panels(
     program: fun.Program,
-    bytes_touched: int,
     outer: Callable[[Callable[[fun.Program, tuple[Layout, ...]], StageCode], int], Plan],
     make: MakePlan,
 ) -> Plan | None:
@@ -104,28 +105,29 @@ def plan_panels(
     ----------
     program : fun.Program
         What does not fit a device when it is cut along one axis.
-    bytes_touched : int
-        Of its arguments and results together.
     outer : callable
-        (code of a stage, most bytes of a panel) -> the plan on the host.
+        (code of a stage, panels) -> the plan on the host, of so many panels at most.
     make : callable
         The plan of a panel on the device.
     """
     if any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body)):
         return None
     best: tuple[float, Plan] | None = None
-    panels = 2
-    while panels <= _MOST:
+    extents = set[int]()
+    for panels in counts(_MOST, 1, 2):
         try:
-            plan = outer(lambda p, layouts: PanelStage(p, make), -(-bytes_touched // panels))
+            plan = outer(lambda p, layouts: PanelStage(p, make), panels)
+            if plan.stages[0].boxes.extent in extents:
+                continue
+            extents.add(plan.stages[0].boxes.extent)
             seconds = _predicted(plan)
         except MemoryLimitError:
-            seconds = None
+            continue
         if seconds is not None:
-            if best is not None and seconds >= best[0]:
+            if best is None or seconds < best[0]:
+                best = seconds, plan
+            elif seconds > _HOPELESS * best[0]:
                 break
-            best = seconds, plan
-        panels += max(panels // 2, 1)
     return None if best is None else best[1]
 
 

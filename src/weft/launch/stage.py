@@ -170,6 +170,10 @@ class DeviceStage:
                 loaded, values = self._better.load(), other
         return loaded.start(values, inputs, outputs, held)
 
+    def takes(self, array: NDArray) -> bool:
+        """Whether it copies an array as it lies, and back to there."""
+        return self._loaded.device.takes(array)
+
     def hold(self, inputs: Mapping[int, NDArray]) -> Held:
         """Copy inputs that are the same for all boxes."""
         return self._loaded.hold(inputs)

@@ -91,6 +91,9 @@ class DeviceCode(Protocol):
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a box besides its arguments, for sizes that are ints or one for each box."""
 
+    def takes(self, array: npt.NDArray[Any]) -> bool:
+        """Whether it copies an array as it lies, and back to there, without packing it."""
+
     def hold(self, inputs: Mapping[int, npt.NDArray[Any]]) -> Held:
         """Copy inputs, by their positions, that are the same for all boxes."""
 

@@ -61,12 +61,15 @@ def quickest(
         # What one box carries to the next, no two can have.
         tried = (1,) if scheduler.stage.in_order else slots_to_try(device.slots, boxes.count)
         for slots in tried:
+            predicted = seconds(work, device.rates, slots)
+            if best is not None and predicted >= best.seconds:
+                continue
             # A box is read into its buffers while those before it are on the device.
             planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
-            predicted = seconds(work, device.rates, slots)
-            if scheduler.fits(planned) and (best is None or predicted < best.seconds):
-                alone = seconds(work, device.rates, 1)
-                best = replace(planned, seconds=predicted, serial_seconds=alone)
+            if not scheduler.fits(planned):
+                break  # nor do more at once
+            alone = seconds(work, device.rates, 1)
+            best = replace(planned, seconds=predicted, serial_seconds=alone)
         if best is not None and predicted > _HOPELESS * best.seconds:
             break
     if best is None:
@@ -151,8 +154,7 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
         busy = max(copies, computed, (into + computed + out) / slots)
         return max(busy, host) + (into + computed + out) / work.boxes  # the ends of the queue
     # Kernels, whatever they do, leave no processor idle that the host, or a copy, could have.
-    beside = max(copies, host, (into + out + host) / min(slots, rates.engines))
-    return beside + computed + (into + out) / work.boxes
+    return copies + host + computed + (into + out) / work.boxes
 
 
 def counts(total: int, unit: int, least: int) -> Iterator[int]:

@@ -46,6 +46,7 @@ def plan_program(
     *,
     allowance: int = ALLOWANCE,
     box_bytes: int | None = None,
+    boxes: int | None = None,
     small: int | None = None,
     device_limit: int | None = None,
     processors: Sequence[Processor] = (),
@@ -72,7 +73,9 @@ def plan_program(
     allowance : int
         What of the limit is not for arrays.
     box_bytes : int, optional
-        The most data that a box should touch; see `weft.plan.schedule.Setting`.
+        The most data that a box should touch; see `weft.plan.setting.Setting`.
+    boxes : int, optional
+        How many boxes a stage should have.
     small : int, optional
         Statements that touch no more bytes run whole; by default 4 MiB, or less where the limit
         is low.
@@ -107,7 +110,7 @@ def plan_program(
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
-        tuple(processors), apart,
+        tuple(processors), apart, boxes,
     )  # fmt: skip
     alone = device_limit is None and not processors
     try:

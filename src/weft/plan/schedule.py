@@ -19,7 +19,7 @@ from weft.fun import nodes as fun
 from weft.plan import draft as drafts
 from weft.plan.canonical import canonical
 from weft.plan.derived import for_each_box
-from weft.plan.device_boxes import quickest
+from weft.plan.device_boxes import extent_of, quickest
 from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
     Boxes,
@@ -126,7 +126,10 @@ class Scheduler:
         total, unit = self.draft.total, self.unit()
         if self.code.device is not None:
             return quickest(self, self.code.device, total, unit)
-        extent = self.useful_extent(total, unit)
+        if self.setting.boxes is None:
+            extent = self.useful_extent(total, unit)
+        else:
+            extent = extent_of(total, unit, self.setting.boxes, True)
 
         def smaller() -> Boxes | None:
             nonlocal extent
@@ -243,16 +246,16 @@ class Scheduler:
         read, written = self._moved(self.boxes(max(total, 1)))
         touched = sum(read.values()) + written or 1
 
-        def extent_of(wanted: int) -> int:
+        def touching(wanted: int) -> int:
             return total if touched <= wanted else max(total * wanted // touched, 1)
 
-        extent = extent_of(self.setting.box_bytes or BOX_BYTES)
+        extent = touching(self.setting.box_bytes or BOX_BYTES)
         if self.is_buffered() or self.code.device is not None:
             # Enough boxes for reading, computing and writing to overlap.
-            extent = min(extent, extent_of(max(touched // _OVERLAPPING, _SMALLEST)))
+            extent = min(extent, touching(max(touched // _OVERLAPPING, _SMALLEST)))
         elif self.setting.box_bytes is None:
             # Threads wait for one another after each.
-            alone = extent_of(_ALONE * self.threads)
+            alone = touching(_ALONE * self.threads)
             if self._workspace(self.boxes(alone)) <= _ALONE_WORKSPACE * self.threads:
                 extent = max(extent, alone)
         while extent < total and self.overlap(extent) > _OVERLAP:

@@ -136,7 +136,7 @@ class Pipeline:
             return lambda box: out
         to = self.run_.destination(self.planned, output)
         kept, axis = to.array, output.axis
-        if kept is not None and to.in_place:
+        if kept is not None and (to.in_place or self._copies_to(kept, output)):
             if to.sinks:
                 self.written.append((number, output, to.sinks, None))
             if axis is None:
@@ -146,6 +146,13 @@ class Pipeline:
         return self._staged_view(
             self.planned.output_bytes[number], name, axis, output.lower, output.upper
         )
+
+    def _copies_to(self, kept: Array, output: Output) -> bool:
+        """Whether a device copies what it computes to where that belongs, in pieces as it is."""
+        device = self.planned.code.device
+        if device is None or output.axis is None or not self.boxes.count:
+            return False
+        return device.takes(self._part(kept, output.axis, output.lower, output.upper)(0))
 
     # ------------------------------------------------------------ boxes
 

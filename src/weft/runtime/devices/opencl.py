@@ -25,7 +25,7 @@ from weft.runtime.memory import format_bytes
 
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
 _LONG_ATOMICS = ("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
-_LEAST_ROW = 512  # bytes of rows that are worth a copy each
+_LEAST_ROW = {"CPU": 64, "GPU": 512}  # bytes of rows that are worth a copy each
 _ITEMS_OF_UNIT = {"CPU": 64, "GPU": 1024}  # work items for each compute unit, with memory
 
 
@@ -86,6 +86,7 @@ class OpenClDevice(Memory):
         self.memory = int(device.global_mem_size)
         super().__init__(name, self.memory * 4 // 5)
         self.slots: int | None = None
+        self.least_row = _LEAST_ROW[kind]
         self.copies_boxes = True  # until its driver refuses one
         self._loaded: dict[str, OpenClSegment] = {}
         self._context: Any = None
@@ -170,10 +171,10 @@ class OpenClDevice(Memory):
         """Arrays whose rows are long enough to be copied one by one need no packing."""
         if super().takes(array):
             return True
-        if not self.copies_boxes or array.nbytes < _LEAST_ROW:
+        if not self.copies_boxes or array.nbytes < self.least_row:
             return False
         rows = rows_of(array)
-        return rows is not None and rows.bytes >= _LEAST_ROW
+        return rows is not None and rows.bytes >= self.least_row
 
     def make_buffer(self, count: int) -> Any:
         """A buffer of so many bytes, from the driver."""

@@ -64,28 +64,6 @@ class OpenClSegment:
         return begin(OpenClRun(self, integers, inputs, results, held))
 
 
-class Kernel:
-    """A kernel of a slot's own, whose arguments stay what they are until others are given."""
-
-    def __init__(self, kernel: Any) -> None:
-        self.kernel = kernel
-        self._arguments: list[Any] = []
-
-    def given(self, arguments: list[Any]) -> Any:
-        """The kernel with these arguments: buffers, and integers."""
-        before, self._arguments = self._arguments, []
-        if len(before) != len(arguments):
-            before = [None] * len(arguments)
-        for number, (old, new) in enumerate(zip(before, arguments, strict=True)):
-            if type(new) is int:
-                if new != old:
-                    self.kernel.set_arg(number, np.int64(new))
-            elif new is not old:
-                self.kernel.set_arg(number, new)
-        self._arguments = arguments  # only now: one that was refused is given again
-        return self.kernel
-
-
 class Slot(Buffers["OpenClDevice"]):
     """An OpenCL queue, and its buffers."""
 
@@ -97,14 +75,18 @@ class Slot(Buffers["OpenClDevice"]):
             self.queue = cl.CommandQueue(device.context, device.device, properties=timed)
         except cl.Error as error:
             raise device.error("making a queue", error) from error
-        self._kernels: dict[tuple[OpenClSegment, str], Kernel] = {}
+        self._kernels: dict[tuple[OpenClSegment, str], Any] = {}
 
-    def kernel(self, loaded: OpenClSegment, name: str) -> Kernel:
+    def kernel(self, loaded: OpenClSegment, step: launches.Launch) -> Any:
         """A segment's kernel, for this queue alone: its arguments are its own state."""
-        found = self._kernels.get((loaded, name))
+        found = self._kernels.get((loaded, step.kernel))
         if found is None:
-            kernel = Kernel(self.device.cl.Kernel(loaded.program, name))
-            found = self._kernels[loaded, name] = kernel
+            found = self._kernels[loaded, step.kernel] = self.device.cl.Kernel(
+                loaded.program, step.kernel
+            )
+            buffers = (None,) * (1 + len(step.blocks))
+            # PyOpenCL sets numbers of known types much more quickly.
+            found.set_scalar_arg_dtypes([*buffers, *(np.int64,) * len(step.integers)])
         return found
 
     def copy_in(self, buffer: Any, array: NDArray, number: int) -> Any:
@@ -191,8 +173,8 @@ class OpenClRun(Run["OpenClDevice"]):
     ) -> None:
         device = self.device
         group = min(step.group, device.most_of_group)
-        kernel = self.slot.kernel(self.loaded, step.kernel)
-        kernel = kernel.given([self.buffers[-1], *blocks, *integers])
+        kernel = self.slot.kernel(self.loaded, step)
+        kernel.set_args(self.buffers[-1], *blocks, *integers)
         event = device.cl.enqueue_nd_range_kernel(
             self.slot.queue, kernel, (-(-items // group) * group,), (group,)
         )

@@ -100,6 +100,9 @@ class Device(Protocol):
     def rates(self) -> Rates:
         """How quick it is, measured when it is first asked for."""
 
+    def takes(self, array: NDArray) -> bool:
+        """Whether it copies an array as it lies, and back to there, without packing it."""
+
     def load(self, segment: Segment) -> LoadedSegment:
         """The segment, compiled for this device.
 
