@@ -65,10 +65,11 @@ def calls(strikes, x, y, t, i, j, nu, beta):
         rate = 1 / (t[g + 1] - t[g])
         variance = local * wf.exp(-(nu**2) * t[g])
         across_x = 0.25 * variance / dx**2 * inner(x.shape[0])
-        along_y = 2 * across_y[:, None, None] * bend(value, 0)
+        bend_y = bend(value, 0)
+        along_y = (2 * across_y)[:, None, None] * bend_y
         right = rate * value + across_x[:, :, None] * bend(value, 1) + along_y
         value = wf.map(solve, -across_x, rate + 2 * across_x, right)
-        right = rate * value - 0.5 * along_y
+        right = rate * value - across_y[:, None, None] * bend_y
         columns = wf.map(
             lambda r: solve(-across_y, rate + 2 * across_y, r), wf.moveaxis(right, 1, 0)
         )
