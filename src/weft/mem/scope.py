@@ -34,7 +34,7 @@ class Scope:
         self.definitions = _definitions(program.body)
         self.turns = frozenset(_turns(program.body))
         self._provers: list[Prover] = []  # with so many of the ranges
-        self._verdicts: dict[tuple[Lmad, Lmad], Verdict] = {}
+        self._verdicts: dict[tuple[object, ...], Verdict] = {}
         self._sizes = frozenset(program.sizes)
         self._spans: dict[Lmad, tuple[Size, Size] | None] = {}
         self._covers: dict[tuple[object, ...], Lmad | None] = {}
@@ -159,13 +159,10 @@ class Scope:
                 if verdict.answer != "no":
                     break
             return verdict
-        key = left, right
-        found = self._verdicts.get(key) if not self.ranges else None
-        if found is None:
-            found = overlap(left, right, self.prover)
-            if not self.ranges:
-                self._verdicts[key] = found
-        return found
+        key = left, right, tuple(self.ranges)
+        if key not in self._verdicts:
+            self._verdicts[key] = overlap(left, right, self.prover)
+        return self._verdicts[key]
 
     # ------------------------------------------------------------ updates at LMADs
 
