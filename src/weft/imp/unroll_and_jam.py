@@ -31,7 +31,7 @@ from typing import Any
 from weft.imp import nodes as imp
 from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
-from weft.imp.walk import inside, mentions
+from weft.imp.walk import inside, mentions, walked
 from weft.records import dataclass
 
 ROUNDS = 4
@@ -42,7 +42,7 @@ def unroll_and_jam(program: imp.Program) -> imp.Program:
     """The program with its loops jammed where that is proved to give the same."""
     alone = {
         node.pointer.name
-        for node in inside(program.body)
+        for node in walked(program.body)
         if isinstance(node, imp.Local)
         or (isinstance(node, imp.View) and node.alone and not node.volatile)
     }

@@ -41,6 +41,17 @@ def views(statements: Iterable[imp.Stmt]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(s.block for s in statements if isinstance(s, imp.View)))
 
 
+def walked(statements: Iterable[imp.Stmt]) -> Iterator[imp.Stmt]:
+    """All statements, outer before inner, in order."""
+    for statement in statements:
+        yield statement
+        match statement:
+            case imp.For() | imp.While() | imp.Parallel():
+                yield from walked(statement.body)
+            case imp.If(_, then, otherwise):
+                yield from walked((*then, *otherwise))
+
+
 def inside(value: Any) -> Iterator[Any]:
     """All nodes in statements or an expression, outermost first."""
     pending = [value]
