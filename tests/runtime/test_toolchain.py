@@ -6,8 +6,10 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from runtime import segments
 import weft as wf
 from weft.errors import CompileError
 from weft.runtime import cache as cache_module
+from weft.runtime import threads as runtime_threads
 from weft.runtime import toolchain
 from weft.runtime.cache import Cache, key_of, open_cache
 from weft.runtime.devices.cpu import CpuDevice
@@ -347,3 +350,35 @@ def test_an_error_in_one_unit_is_shown(directory: Path, monkeypatch: pytest.Monk
     assert not list(directory.glob("*.so"))
     (kept,) = directory.glob("failed-*.c")
     assert kept.read_text() == source
+
+
+@needs_compiler
+def test_segments_are_compiled_side_by_side(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain.load_library(runtime_threads.pool_source())
+    compile_ = toolchain._compile
+    both = threading.Barrier(2, timeout=60)
+
+    def wait_for_the_other(*arguments: Any) -> Path:
+        both.wait()
+        return compile_(*arguments)
+
+    monkeypatch.setattr(toolchain, "_compile", wait_for_the_other)
+    monkeypatch.setattr(runtime_threads, "threads", lambda: 2)
+    device = CpuDevice()
+    device.load_together([segments.double(), segments.gather()])
+    assert len(list(directory.glob("*.so"))) == 3
+    monkeypatch.setattr(toolchain, "_compile", None)  # nothing is compiled again
+    assert device.load(segments.double()) is device.load(segments.double())
+    device.load(segments.gather())
+
+
+@needs_compiler
+def test_what_fails_beside_others_says_so_alone(directory: Path) -> None:
+    device = CpuDevice()
+    broken = segments.segment("int f(void) { return undeclared; }", 1, ("n",))
+    device.load_together([segments.double(), broken])
+    device.load(segments.double())
+    with pytest.raises(CompileError, match="undeclared"):
+        device.load(broken)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from weft.launch.device import (
     host_threads,
     left_out,
     load,
+    load_together,
     on_own_cores,
 )
 from weft.plan.decisions import Decided, decide, every_decision, for_device, nothing, whole_columns
@@ -248,6 +249,7 @@ class Computation:
         artifact = self.artifacts.artifact(decided, layouts, without, dialect_of(where), donated)
         if where != CPU and _needs_c(artifact) and not have_compiler():
             raise _NoCodeError
+        load_together(piece.segment for piece in artifact.pieces if _is_surely_needed(piece))
         try:
             return artifact, tuple(_step(piece, where) for piece in artifact.pieces)
         except CompileError:
@@ -353,6 +355,11 @@ def _copied(value: NDArray) -> NDArray:
     return copy
 
 
+def _is_surely_needed(piece: ArtifactPiece) -> TypeGuard[SegmentPiece]:
+    """Whether it is a segment of one version; else the first launch tells which is needed."""
+    return isinstance(piece, SegmentPiece) and piece.segment.better is None
+
+
 def _segment_step(piece: SegmentPiece, where: str) -> SegmentStep:
     loaded = cache(lambda: load(piece.segment, where, settings()))
     return SegmentStep(piece.segment, loaded, piece.params, piece.results)
@@ -362,8 +369,8 @@ def _step(piece: ArtifactPiece, where: str) -> Step:
     match piece:
         case SegmentPiece(segment, params, results):
             step = _segment_step(piece, where)
-            if segment.better is None or not have_compiler():
-                step.load()  # else the first launch tells which version is needed
+            if _is_surely_needed(piece) or not have_compiler():
+                step.load()
             if segment.better is None:
                 return step
             version = SegmentPiece(segment.better.segment, params, results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from weft.config import Settings
@@ -131,3 +131,8 @@ def device_limit(name: str, current: Settings) -> int | None:
 def load(segment: Segment, name: str, current: Settings) -> LoadedSegment | LoadedKernels:
     """A segment on the device that its text is for: the CPU, or the one named."""
     return device.load(segment) if segment.dialect == "c" else find(name, current).load(segment)
+
+
+def load_together(segments: Iterable[Segment]) -> None:
+    """What is C of several segments that are going to be loaded."""
+    device.load_together([segment for segment in segments if segment.dialect == "c"])

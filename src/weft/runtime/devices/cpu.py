@@ -229,6 +229,19 @@ class CpuDevice:
             found = self._loaded[segment.source] = LoadedSegment(segment)
         return found
 
+    def load_together(self, segments: Sequence[Segment]) -> None:
+        """Load several segments; those that have to be compiled are compiled side by side.
+
+        What fails does so again, and says so, when it is loaded by itself.
+        """
+        missing = {s.source: s for s in segments if s.source not in self._loaded}
+        if len(missing) < 2:
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(min(len(missing), runtime_threads.threads())) as pool:
+            pool.map(self.load, missing.values())
+
     def describe(self) -> str:
         """The compiler and the number of threads."""
         compiler = find_compiler()
