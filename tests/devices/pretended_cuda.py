@@ -74,18 +74,27 @@ class Stream:
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
-        self.launched = 0
+        self.run = 0
 
     def queue(self, command: Callable[[], None]) -> None:
         self.waiting.append(command)
 
     def sync(self) -> None:
-        while self.waiting:
-            self.waiting.pop(0)()
+        self.run_until(self.run + len(self.waiting))
+
+    def run_until(self, count: int) -> None:
+        """Run commands until so many have been run since the beginning."""
+        while self.run < count:
+            command = self.waiting.pop(0)
+            command()
+            self.run += 1
+
+    def wait(self, event: Event) -> None:
+        self.queue(lambda: event.stream.run_until(event.before))
 
     def record(self, event: Any = None, options: Any = None) -> Event:
         assert options is None or isinstance(options, EventOptions)
-        return Event(self, len(self.waiting))
+        return Event(self, self.run + len(self.waiting))
 
     def create_graph_builder(self) -> GraphBuilder:
         return GraphBuilder()
@@ -94,6 +103,7 @@ class Stream:
 class Event:
     def __init__(self, stream: Stream, before: int) -> None:
         self.stream = stream
+        self.before = before
         self.polls = 0
 
     @property

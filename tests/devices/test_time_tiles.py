@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
 from devices.harness import compiled, device, run
+from lower import test_leaning
 from lower.harness import sizes_of
 from lower.test_time_tiles import SHAPES, TILED, loop, pair_with_power, repeated, tiled, waves
 
@@ -19,6 +20,8 @@ from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.lower import time_tiles
 from weft.lower.gpu import time_tiles as gpu_time_tiles
+from weft.passes.pipeline import optimise
+from weft.passes.tile_time import tile_time
 from weft.plan.launches import PROCESSOR, Branch, count
 from weft.plan.segment import Segment
 
@@ -94,7 +97,7 @@ def test_few_launches_do_many_rounds() -> None:
     program = tiled(repeated(1, 1, "edge"), np.zeros(61), 4)
     segment = in_tiles(program)
     (steps,) = {*program.sizes} - sizes_of(program, [np.zeros(61)], {}).keys()
-    values = sizes_of(program, [np.zeros(61)], {steps: 30})
+    values = sizes_of(program, [np.zeros(61)], {steps: 30, "threads": 64})
     for derived in segment.derived:
         values[derived.name] = derived.evaluate(values)
     around = 2  # copies into halves of a block, and out of them
@@ -150,3 +153,25 @@ def test_users_programs_are_tiled_in_core_and_in_boxes() -> None:
             before = on.statistics.launches
             np.testing.assert_array_equal(function(x, 40), expected)
         assert boxes < on.statistics.launches - before
+
+
+@pytest.mark.parametrize("name", test_leaning.CASES)
+def test_rows_that_lean(name: str) -> None:
+    """A box that leans computes its own rows of each round alone, in trapezoids too."""
+    function, count, radius, shape = test_leaning.CASES[name]
+    original = optimise(wf.jit(function).lower(*[np.zeros(shape)] * count, 3).program)
+    program = tile_time(test_leaning.leaning(original, 1))
+    segment = in_tiles(program)
+    arrays = [RNG.random(shape) for _ in program.params]
+    known = sizes_of(original, arrays[:count], {})
+    on = device()
+    for rows in ((32, 50, radius, radius), (0, 50, 0, radius), (31, 60, radius, 0), (40, 41, 1, 1)):
+        for often in (0, 3):
+            sizes = {**dict.fromkeys(program.sizes, 0), **known, "count": often}
+            sizes.update(zip(test_leaning.LEAN, rows, strict=True))
+            expected = interpret(program, arrays, sizes)
+            for by_tiles in (True, False):
+                with mock.patch.object(on, "is_processor", by_tiles):
+                    found = run(on, program, segment, arrays, sizes)
+                for one, wanted in zip(found, expected, strict=True):
+                    np.testing.assert_array_equal(one, wanted)

@@ -19,7 +19,7 @@ from weft.config import Settings, settings
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.launch.computation import Computation
-from weft.launch.device import CPU, device_limit, host_threads, target
+from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.ops.dtypes import DType
 from weft.plan.protocols import FileSink, Sink, Source
 from weft.runtime.memory import host_pool
@@ -227,10 +227,11 @@ def _planned(
     pairs = zip(program.params, inputs, strict=True)
     named = {p.name: _as_array(value, p.type.dtype) for p, value in pairs}
     on_device = device_limit(where, current)
+    rates = None if on_device is None else find(where, current).rates
     try:
         return plan_program(
             program, sizes, named, sinks, current.limit, threads, code,
-            device_limit=on_device, processors=spread,
+            device_limit=on_device, rates=rates, processors=spread,
         )  # fmt: skip
     except MemoryLimitError:
         if on_device is None or spread or any(isinstance(v, Source) for v in named.values()):
@@ -245,7 +246,7 @@ def _planned(
     on_cpu = partial(stage_code, current=current, where=CPU, threads=threads)
     return plan_program(
         program, sizes, named, sinks, current.limit, threads, code, device_limit=on_device,
-        apart=partial(compile_apart, run=_run_part, on_cpu=on_cpu),
+        rates=rates, apart=partial(compile_apart, run=_run_part, on_cpu=on_cpu),
     )  # fmt: skip
 
 

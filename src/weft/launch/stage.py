@@ -27,11 +27,10 @@ from weft.launch.device import (
     threads_of,
 )
 from weft.launch.host import view
-from weft.mem.nodes import THREADS
 from weft.ops import routines
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
-from weft.plan.code import DeviceCode, Held, Pending, Rates, StageCode
+from weft.plan.code import DeviceCode, FlankPlace, Held, Pending, Rates, StageCode
 from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
 from weft.records import dataclass
@@ -135,12 +134,9 @@ class DeviceStage:
         self.kernels = tuple(f"{kernel} on {loaded.device.name}" for kernel in segment.kernels)
         self.remarks = segment.remarks
         self._loaded = loaded
-        self._items = {
-            k: loaded.device.items for k, name in enumerate(segment.integers) if name == THREADS
-        }
         self.device: DeviceCode | None = self
         self.name, self.slots = loaded.device.name, loaded.device.slots
-        self.limit = loaded.device.limit
+        self.limit, self.items = loaded.device.limit, loaded.device.items
         self._better = better
 
     def run(
@@ -161,8 +157,7 @@ class DeviceStage:
         held: Any,
     ) -> Pending:
         """Begin a box; arrays are in use until it has ended."""
-        values = [self._items.get(k, value) for k, value in enumerate(integers.tolist())]
-        loaded = self._loaded
+        loaded, values = self._loaded, integers.tolist()
         if self._better is not None:
             known = dict(zip(self.integers, values, strict=True))
             other = self._better.integers(values, self.segment.workspace.evaluate(known))
@@ -174,9 +169,9 @@ class DeviceStage:
         """Whether it copies an array as it lies, and back to there."""
         return self._loaded.device.takes(array)
 
-    def hold(self, inputs: Mapping[int, NDArray]) -> Held:
-        """Copy inputs that are the same for all boxes."""
-        return self._loaded.hold(inputs)
+    def hold(self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = ()) -> Held:
+        """Copy inputs that are the same for all boxes; make room for flanks."""
+        return self._loaded.hold(inputs, flanks)
 
     @property
     def rates(self) -> Rates:
@@ -190,8 +185,7 @@ class DeviceStage:
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a run besides its arguments."""
-        known = {**values, THREADS: self._loaded.device.items}
-        return self.segment.workspace.evaluate(known) + FAILURE_BYTES
+        return self.segment.workspace.evaluate(values) + FAILURE_BYTES
 
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)

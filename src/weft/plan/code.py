@@ -23,8 +23,24 @@ class Pending(Protocol):
         """Return when its arrays are not in use any more, whatever went wrong."""
 
 
+@dataclass(frozen=True, slots=True)
+class FlankPlace:
+    """What a box leaves to the next one in a device's memory, which holds anything at first.
+
+    Attributes
+    ----------
+    input, output : int
+        The positions, among those of a box, of what it takes and of what it leaves.
+    bytes : int
+    """
+
+    input: int
+    output: int
+    bytes: int
+
+
 class Held(Protocol):
-    """Arrays that stay on a device while boxes that all need them come and go."""
+    """Arrays that stay on a device while boxes that need them come and go."""
 
     def release(self) -> None:
         """Give their memory back."""
@@ -67,6 +83,8 @@ class DeviceCode(Protocol):
         Of the device.
     limit : int
         Bytes that all boxes in flight may take there.
+    items : int
+        Work items of a launch whose items have memory of their own, at most ("threads").
     slots : int or None
         Boxes that are to be in flight; None: as many as is quickest.
     rates : Rates
@@ -78,6 +96,9 @@ class DeviceCode(Protocol):
 
     @property
     def limit(self) -> int: ...
+
+    @property
+    def items(self) -> int: ...
 
     @property
     def slots(self) -> int | None: ...
@@ -94,8 +115,13 @@ class DeviceCode(Protocol):
     def takes(self, array: npt.NDArray[Any]) -> bool:
         """Whether it copies an array as it lies, and back to there, without packing it."""
 
-    def hold(self, inputs: Mapping[int, npt.NDArray[Any]]) -> Held:
-        """Copy inputs, by their positions, that are the same for all boxes."""
+    def hold(
+        self, inputs: Mapping[int, npt.NDArray[Any]], flanks: Sequence[FlankPlace] = ()
+    ) -> Held:
+        """Copy inputs, by their positions, that are the same for all boxes; make room for flanks.
+
+        Boxes that are begun with flanks run their kernels one after another.
+        """
 
     def start(
         self,

@@ -32,12 +32,12 @@ USUAL_SLOTS = 3
 _LINE = 64  # elements that are whole cache lines, of any dtype
 _MANY_LINES = 16  # of a box, which is hardly longer for the last of them
 _FINE = 256  # boxes, up to which numbers that are tried are close to each other
+_TAKEN = 4  # times that flanks are read or written: from the box before, and for the next
+_GAIN = 0.99  # of the best time, that another way has to reach: it takes more memory, or boxes
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
 
-def quickest(
-    scheduler: Scheduler, device: DeviceCode, total: int, unit: int
-) -> PlannedStage:
+def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) -> PlannedStage:
     """The stage with the boxes, and so many of them in flight, that are predicted quickest.
 
     Parameters
@@ -57,12 +57,13 @@ def quickest(
         launches = device.launches(scheduler.values(boxes))
         operations = scheduler.work() * scheduler.overlap(boxes.extent)
         operations *= boxes.count * lines(boxes.extent) / lines(total) if across else 1
-        work = Work(boxes.count, *_copied(scheduler, boxes), launches, operations)
-        # What one box carries to the next, no two can have.
-        tried = (1,) if scheduler.stage.in_order else slots_to_try(device.slots, boxes.count)
+        taken = boxes.count * _TAKEN * scheduler.flank_bytes
+        work = Work(boxes.count, *_copied(scheduler, boxes), launches, operations, taken)
+        # What one box carries to the next, no two can have; flanks the device hands on.
+        tried = (1,) if scheduler.stage.carries else slots_to_try(device.slots, boxes.count)
         for slots in tried:
             predicted = seconds(work, device.rates, slots)
-            if best is not None and predicted >= best.seconds:
+            if best is not None and predicted >= _GAIN * best.seconds:
                 continue
             # A box is read into its buffers while those before it are on the device.
             planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
@@ -114,7 +115,8 @@ def _copied(scheduler: Scheduler, boxes: Boxes) -> tuple[int, int]:
         size = scheduler.window_bytes(window, boxes)
         into += int(size.max(initial=0) if window.axis is None else size.sum())
     for number, output in enumerate(scheduler.stage.outputs):
-        out += int(np.sum(scheduler.output_bytes(output, boxes, number, False)))
+        if output.array:  # what it leaves to the next box stays there
+            out += int(np.sum(scheduler.output_bytes(output, boxes, number, False)))
     return into, out
 
 
@@ -131,6 +133,8 @@ class Work:
         Of one box.
     operations : float
         Scalar ones, those that boxes repeat by each of them.
+    taken : int
+        Bytes that boxes read and write besides: flanks.
     """
 
     boxes: int
@@ -138,12 +142,14 @@ class Work:
     bytes_out: int
     launches: int
     operations: float = 0.0
+    taken: int = 0
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:
     """How long it takes with so many boxes in flight."""
     into, out = work.bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
     touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
+    touched += work.taken / rates.memory
     computed = max(touched, work.operations / rates.operations)
     host = work.boxes * (rates.box + work.launches * rates.launch)
     slots = min(slots, work.boxes)

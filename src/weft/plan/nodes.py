@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.plan.code import StageCode
+from weft.plan.code import FlankPlace, StageCode
 from weft.plan.protocols import Sink, Source
 from weft.records import dataclass
 
@@ -99,6 +99,15 @@ class Stage:
     ranges: tuple[tuple[str, str, str], ...] = ()
     reason: str = ""
     flanks: tuple[Flank, ...] = ()
+
+    def flank_places(self) -> list[FlankPlace]:
+        """Where a box takes its flanks, and where it leaves them."""
+        outputs = {output.carry: number for number, output in enumerate(self.outputs)}
+        first = len(self.windows) + len(self.carries)
+        return [
+            FlankPlace(number, outputs[flank.name], flank.bytes)
+            for number, flank in enumerate(self.flanks, first)
+        ]
 
     @property
     def in_order(self) -> bool:

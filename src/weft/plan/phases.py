@@ -17,15 +17,46 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.fun.leaning import turns_of
 from weft.fun.stencils import Stencil
+from weft.plan.code import Rates
 from weft.plan.loops import cut_loop, lean_of, rows_that_fit
 from weft.plan.nodes import size_text
 from weft.records import dataclass
 
 _MARGINS = 4  # a box is so many times as long as its margins, or longer
-_BUFFERS = 2  # of a box's input and output, so that it is read, or written, beside another
 _OPERATIONS = 2e10  # that a core does in a second,
 _COPIED = 1e10  # and bytes that are copied in memory,
 _MOVED = 1e9  # and to or from files; to compare ways alone
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What ways are compared by: the seconds that work takes where boxes are computed.
+
+    Attributes
+    ----------
+    operation, copied, moved : float
+        For an operation, and for a byte that is copied in its memory, and to it or from it.
+    touched : float
+        For a byte that a round reads or writes, where rounds do not stay in a cache.
+    buffers : int
+        Of a box's input and output, so that it is read, or written, beside another.
+    """
+
+    operation: float
+    copied: float
+    moved: float
+    touched: float
+    buffers: int
+
+
+def machine_of(threads: int, rates: Rates | None) -> Machine:
+    """The host, of so many threads; or a device, by its rates."""
+    if rates is None:
+        moved = 1 / _MOVED + 2 / _COPIED  # into buffers, or out of them
+        return Machine(1 / (_OPERATIONS * threads), 1 / _COPIED, moved, 0.0, 2)
+    moved = (1 / rates.copy_in + 1 / rates.copy_out) / 2
+    touched = 1 / rates.memory if rates.beside else 0.0  # processors do rounds in trapezoids
+    return Machine(1 / rates.operations, 1 / rates.memory, moved, touched, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +116,7 @@ class Choice:
 
 
 def in_phases(
-    program: fun.Program, sizes: Mapping[str, int], limit: int, threads: int, leaning: bool
+    program: fun.Program, sizes: Mapping[str, int], limit: int, machine: Machine, leaning: bool
 ) -> tuple[fun.Program, dict[str, Choice]]:
     """Iterated stencils of many rounds as several loops, one after another.
 
@@ -99,7 +130,7 @@ def in_phases(
     Parameters
     ----------
     leaning : bool
-        Whether boxes may lean: one after another, in the host's memory.
+        Whether boxes may lean: one after another, on one device.
 
     Returns
     -------
@@ -115,7 +146,7 @@ def in_phases(
         if cut is None or not isinstance(let.expr, fun.Loop):
             statements.append(let)
             continue
-        choice = choose(let.expr, cut.stencil, sizes, limit, threads, leaning)
+        choice = choose(let.expr, cut.stencil, sizes, limit, machine, leaning)
         made = _phases(let, let.expr, cut.stencil, sizes, choice.way.passes, names)
         choices.update((phase.pattern[0].name, choice) for phase in made)
         statements += made
@@ -123,11 +154,11 @@ def in_phases(
 
 
 def choose(
-    loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int, threads: int,
+    loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int, machine: Machine,
     leaning: bool,
 ) -> Choice:  # fmt: skip
     """How the rounds of a stencil are done on data that do not fit."""
-    numbers = _Numbers(loop, stencil, sizes, limit, threads)
+    numbers = _Numbers(loop, stencil, sizes, limit, machine)
     overlapped = numbers.overlapped()
     leans = numbers.leaning() if leaning else None
     if leans is not None and leans.seconds < overlapped.seconds:
@@ -139,17 +170,19 @@ class _Numbers:
     """What ways to do a loop are compared by."""
 
     def __init__(
-        self, loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int, threads: int
-    ) -> None:
+        self, loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int,
+        machine: Machine,
+    ) -> None:  # fmt: skip
         shape = [int(extent.evaluate(sizes)) for extent in stencil.shape]
-        self.sizes, self.limit, self.threads = sizes, limit, threads
+        self.sizes, self.limit, self.machine = sizes, limit, machine
         self.loop, self.stencil = loop, stencil
         self.extent, self.inner = shape[0], math.prod(shape[1:])
         self.rounds = int(stencil.rounds.evaluate(sizes))
         self.arrays = sum(param.type.dtype.itemsize for param in loop.params)
         self.given = stencil.itemsize - 2 * self.arrays
-        computed = self.rounds * self.extent * self.inner * max(stencil.operations, 1)
-        self.once = computed / (_OPERATIONS * threads)
+        elements = self.rounds * self.extent * self.inner
+        operations = elements * max(stencil.operations, 1) * machine.operation
+        self.once = max(operations, elements * stencil.itemsize * machine.touched)
 
     def overlapped(self) -> Way:
         """In boxes that overlap, of which margins are a small part."""
@@ -184,18 +217,18 @@ class _Numbers:
         """With boxes that lean so far; None where there is no room for them."""
         flank = lean + self.stencil.radius[0]
         room = self.limit / max(self.inner, 1) - 2 * memory * flank
-        room -= _BUFFERS * (self.arrays * lean + self.given * flank)
-        rows = room / (memory + _BUFFERS * (2 * self.arrays + self.given))
+        buffers = self.machine.buffers
+        room -= buffers * (self.arrays * lean + self.given * flank)
+        rows = room / (memory + buffers * (2 * self.arrays + self.given))
         if rows < max(lean // _MARGINS, 1) or 2 * flank > self.extent:
             return None
         copied = passes * self.extent * self.inner * 4 * memory * flank / rows
-        seconds = self.once + self._moving(passes) + copied / _COPIED
+        seconds = self.once + self._moving(passes) + copied * self.machine.copied
         return Way(True, passes, seconds, kept=flank * memory * self.inner)
 
     def _moving(self, passes: int) -> float:
-        """To bring all data in and out, and into buffers and out of them."""
-        count = passes * self.extent * self.inner * 2 * self.arrays
-        return count / _MOVED + 2 * count / _COPIED
+        """To bring all data in and out."""
+        return passes * self.extent * self.inner * 2 * self.arrays * self.machine.moved
 
 
 def _phases(

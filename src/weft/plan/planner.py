@@ -12,12 +12,13 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.plan.block_rounds import Blocked, block_rounds
+from weft.plan.code import Rates
 from weft.plan.lengthen import lengthen
 from weft.plan.loops import cut_loop
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.phases import Choice as PhaseChoice
-from weft.plan.phases import in_phases
+from weft.plan.phases import in_phases, machine_of
 from weft.plan.protocols import Sink
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Compile, Processor, Setting, direct_array
@@ -49,6 +50,7 @@ def plan_program(
     boxes: int | None = None,
     small: int | None = None,
     device_limit: int | None = None,
+    rates: Rates | None = None,
     processors: Sequence[Processor] = (),
     apart: Callable[[MemoryLimitError], Compile] | None = None,
 ) -> Plan:
@@ -81,6 +83,8 @@ def plan_program(
         is low.
     device_limit : int, optional
         Bytes that boxes may take on a device, where they are computed on one.
+    rates : Rates, optional
+        Of that device.
     processors : sequence of Processor
         The devices that boxes are spread over, where they are several.
     apart : callable, optional
@@ -110,11 +114,13 @@ def plan_program(
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
-        tuple(processors), apart, boxes,
+        tuple(processors), apart, boxes, rates,
     )  # fmt: skip
     alone = device_limit is None and not processors
     try:
-        made, stages = _make(Blocked(program, dict(sizes)), setting, small, constants, least, alone)
+        blocked = Blocked(program, dict(sizes))
+        leaning = not processors
+        made, stages = _make(blocked, setting, small, constants, least, alone, leaning)
     except MemoryLimitError as error:
         made, stages = _make_blocked(
             program, sizes, setting, small, constants, least, alone, error
@@ -142,7 +148,8 @@ def _make_blocked(
         if not alone and not blocked.ends:
             raise _with_reasons(error, blocked) from None
         try:
-            return _make(blocked, setting, small, constants, least, alone and bool(blocked.ends))
+            alone = alone and bool(blocked.ends)
+            return _make(blocked, setting, small, constants, least, alone, alone)
         except MemoryLimitError as failure:
             last = _with_reasons(failure, blocked)
         if not blocked.ends:
@@ -164,11 +171,16 @@ def _make(
     small: int,
     constants: dict[str, Any],
     least: int,
+    alone: bool,
     leaning: bool,
 ) -> tuple[_Maker, list[PlannedStage]]:
-    """The stages, by the best cuts that fit; boxes of iterated stencils may lean."""
+    """The stages, by the best cuts that fit.
+
+    `alone`: no device takes part. `leaning`: boxes of iterated stencils may lean.
+    """
     sizes = blocked.sizes
-    program, phases = in_phases(blocked.program, sizes, least, setting.threads, leaning)
+    machine = machine_of(setting.threads, setting.rates)
+    program, phases = in_phases(blocked.program, sizes, least, machine, leaning)
     leans = {name for name, choice in phases.items() if choice.way.leans}
 
     def addressable(name: str) -> bool:
@@ -185,7 +197,7 @@ def _make(
     apart: set[int] = set()
     whole: set[int] = set()
     # Each block of rounds gives the next a whole array: two, which do not fit, or there were none.
-    spill = leaning and bool(blocked.ends)
+    spill = alone and bool(blocked.ends)
     while True:
         analysis = Analysis(program, sizes, staged, leans, blocked.ends)
         small_work = SMALL_WORK if setting.processors else math.inf
@@ -197,6 +209,8 @@ def _make(
         except _DoesNotFit as failure:
             if _another_way(analysis, groups, failure.group, refused, apart):
                 continue
+            if leans:
+                return _make(blocked, setting, small, constants, least, alone, False)
             if setting.apart is not None and failure.group.draft is not None:
                 whole.update(failure.group.targets)
                 continue
@@ -320,7 +334,6 @@ class _Maker:
             spilled = self._spilled(group, kept)
             sizes = {n: 0 if n in spilled else self.analysis.bytes(n) for n in kept}
             held = sum(size for name, size in sizes.items() if self._is_ours(name))
-            held += sum(flank.bytes for flank in windowed.stage.flanks)
             for output in windowed.stage.outputs:
                 if output.carry and output.array:  # where it works, besides what it began with
                     held += self._carry_bytes(output.array)

@@ -71,8 +71,15 @@ class Scheduler:
         if analysis.ends:  # many stages may be the same but for names
             self.program, self._names = canonical(self.stage.program)
         self.code = setting.compile(self.program, self._layouts())
+        if self.code.device is None:  # on a device they are in its own memory
+            self.resident += self.flank_bytes
 
     # ------------------------------------------------------------ arrays
+
+    @property
+    def flank_bytes(self) -> int:
+        """What boxes leave to the next, in memory from the first box to the last."""
+        return sum(flank.bytes for flank in self.stage.flanks)
 
     def _where(self, window: Window) -> Where:
         if window.array not in self.setting.inputs:
@@ -418,8 +425,9 @@ class Scheduler:
         on_device = 0
         if self.code.device is not None:
             own = np.max(self.code.device.memory(self.values(boxes)), initial=0)
-            held = self._held(inputs, boxes)
-            on_device = held + slots * (sum(inputs) - held + sum(outputs) + int(own))
+            held, flanks = self._held(inputs, boxes), self.flank_bytes
+            each = sum(inputs) - held + sum(outputs) - flanks + int(own)
+            on_device = held + flanks + slots * each
         staging = sum(
             _pages(size)
             for size, where in zip(inputs, self.where, strict=True)
@@ -455,7 +463,8 @@ class Scheduler:
         """Every size that the code knows: an int, or one for each box."""
         values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
         values.update((new, values[name]) for new, name in self._names.items())
-        values["threads"] = self.threads
+        device = self.code.device
+        values["threads"] = self.threads if device is None else device.items
         for entry in self.code.derived:
             if entry.name not in values:
                 values[entry.name] = for_each_box(entry, values, boxes.count)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
-from weft.plan.code import StageCode
+from weft.plan.code import Rates, StageCode
 from weft.plan.nodes import Input
 from weft.plan.protocols import Sink, Source
 from weft.plan.segment import Layout
@@ -66,6 +66,8 @@ class Setting:
         The devices that boxes are spread over, where they are several.
     apart : callable, optional
         What compiles a stage that a device has refused, given its error: for the host.
+    rates : Rates, optional
+        Of the device that computes boxes, if it is not the host.
     """
 
     inputs: Mapping[str, Input]
@@ -78,6 +80,7 @@ class Setting:
     processors: tuple[Processor, ...] = ()
     apart: Callable[[MemoryLimitError], Compile] | None = None
     boxes: int | None = None
+    rates: Rates | None = None
 
 
 def direct_array(value: Input) -> npt.NDArray[Any] | None:

@@ -130,7 +130,10 @@ class Running:
         else:
             return
         self.moved = before
-        self._shared(planned.smaller)
+        if planned.smaller.shares:
+            self._shared(planned.smaller)
+        else:
+            self._alone(planned.smaller)
 
     def _shared(self, planned: PlannedStage) -> None:
         """A stage whose boxes are spread over devices."""

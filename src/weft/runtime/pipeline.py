@@ -122,6 +122,10 @@ class Pipeline:
             # Arrays are updated in place; a scalar might be written before it is read.
             found.append((state, state if first.ndim else np.empty_like(state), results[name]))
         for flank in self.stage.flanks:
+            if self.planned.code.device is not None:  # it stays in the device's memory
+                nothing = np.broadcast_to(np.empty((), flank.dtype), flank.shape)
+                found.append((nothing, nothing, ""))
+                continue
             state = self.pool.empty(flank.shape, flank.dtype)
             found.append((state, state, ""))  # all of it is read before any of it is written
         return found
@@ -244,10 +248,11 @@ class Pipeline:
     def _hold(self) -> Held | None:
         """What all boxes need, on the device from the first to the last."""
         device = self.planned.code.device
-        if device is None or self.boxes.count < 2:
+        if device is None or (self.boxes.count < 2 and not self.stage.flanks):
             return None
         windows = enumerate(self.stage.windows)
-        return device.hold({k: self.windows[k](0) for k, w in windows if w.axis is None})
+        flanks = self.stage.flank_places()
+        return device.hold({k: self.windows[k](0) for k, w in windows if w.axis is None}, flanks)
 
     def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:
         """Compute a box, or begin it on a device; where its results are, or will be."""

@@ -24,12 +24,15 @@ from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
 from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, block_bytes
 from weft.lower.time_tiling import TimeTiling
+from weft.mem.nodes import THREADS
 from weft.plan import launches
-from weft.sizes import ONE, ZERO, Size, as_poly
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
 LEVELS = (256, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
 ALIGNED = 64  # elements of a vector that chunks and blocks are multiples of: cache lines
 MANY = 64  # trapezoids, at most: enough to balance
+UNIT_ITEMS = 16  # of a launch's items, that there is at least a trapezoid of a vector for
+WIDE = 64  # times as long as what they lose: rows of odd ones, which are short, are few
 SOME = 8  # trapezoids that there are at least, or rounds of a phase are fewer
 
 
@@ -39,23 +42,25 @@ def tiling(host: Host, loop: fun.Loop) -> TimeTiling | None:
     if not isinstance(loop.form, fun.For) or loop.form.tiled is None:
         return None
     found = time_tiling.time_tiling(host.unit, loop)
-    if isinstance(found, str) or found.lean is not None:  # what leans is the host's
+    if isinstance(found, str):
         return None
     flips = {number for number, first in found.turns.flips if isinstance(first, fun.Const)}
     scalars = {n for n, p in enumerate(loop.params) if isinstance(p.type, fun.Scalar)}
-    bodies = [s.expr.body for s in loop.body.statements if isinstance(s.expr, fun.Kernel)]
-    sizes = (*found.stencil.shape, found.stencil.rounds)
+    bodies = [s.expr.body for s in found.loop.body.statements if isinstance(s.expr, fun.Kernel)]
+    sizes = [*found.stencil.shape, found.stencil.rounds]
+    if found.lean is not None:
+        sizes += [found.lean.low, found.lean.high, found.lean.left, found.lean.right]
     suits = flips == scalars and all(map(host.is_sized, sizes)) and all(map(shapes.is_flat, bodies))
     return found if suits else None
 
 
 def lower(host: Host, let: fun.Let, tiling: TimeTiling) -> None:
     """The launches of all phases; the host knows the loop's scalars as they are after them."""
-    loop = let.expr
-    assert isinstance(loop, fun.Loop)
+    loop = tiling.loop
     rounds = versions.maximum(host, tiling.stencil.rounds, ZERO)
-    steps = _steps(host, loop, tiling.stencil, rounds)
-    chunks = _chunks(host, loop, tiling.stencil, steps)
+    rows = _fewest_rows(host, loop, tiling)
+    steps = _steps(host, loop, tiling.stencil, rounds, rows)
+    chunks = _chunks(host, loop, tiling.stencil, steps, rows)
     phase, half = host.unit.fresh("phase."), host.unit.fresh("half.")
     with host.inside() as phases:
         with host.inside() as halves:
@@ -83,6 +88,7 @@ def _trapezoids(
     count = k.declare(imp.Select(odd, shape.seams, shape.chunks))
     with k.branch(machine("<", item, count)):
         first, rounds = tiles.phase(phase, shape)
+        tiles.lean_from(first)
         tiles.sweep(tiles.trapezoid(item, odd, shape), first, rounds, shape.spans)
     host.unit.kernels.append(tiles.label())
     host.add(k, "tiles", item, chosen[-1], 1)
@@ -108,8 +114,9 @@ class _Tiles(Tiles):
         at = super().border(number, chunks)
         if self.rank > 1:
             return at
-        at = self.e.declare(machine("&", at, imp.integer(-ALIGNED)))
-        return self.e.declare(imp.Select(machine("==", number, chunks), self.extents[0], at))
+        e, (start, end, *_) = self.e, self.edges
+        at = e.declare(machine("max", start, e.declare(machine("&", at, imp.integer(-ALIGNED)))))
+        return e.declare(imp.Select(machine("==", number, chunks), end, at))
 
     def block_length(self, span: imp.Expr, length: imp.Expr, number: imp.Expr) -> imp.Expr:
         """All are as long: a short one costs as many rounds. Of a vector they are aligned."""
@@ -120,13 +127,27 @@ class _Tiles(Tiles):
         return self.e.declare(machine("&", above, imp.integer(-ALIGNED)))
 
 
-def _chunks(host: Host, loop: fun.Loop, stencil: Stencil, steps: Size) -> Size:
+def _fewest_rows(host: Host, loop: fun.Loop, tiling: TimeTiling) -> Size:
+    """The indices of the first dimension that each kernel computes, as `Tiles.fewest_rows`."""
+    lean, stencil = tiling.lean, tiling.stencil
+    if lean is None:
+        return stencil.shape[0]
+    ends = lean.rows(ZERO), lean.rows(stencil.rounds * _kernels(loop) - 1)
+    first, last = (high - low for low, high in ends)
+    return versions.maximum(host, versions.minimum(host, first, last), ONE)
+
+
+def _chunks(host: Host, loop: fun.Loop, stencil: Stencil, steps: Size, extent: Size) -> Size:
     """Even trapezoids, as `Tiles.chunks` finds them: each twice as long as what it loses."""
-    extent = stencil.shape[0]
     lost = steps * (_kernels(loop) * stencil.radius[0])
     flat = len(stencil.shape) == 1
-    twice = 2 * lost + (ALIGNED if flat else 0)
-    least = versions.maximum(host, twice, as_poly(LINE if flat else 1))
+    least = 2 * lost
+    if flat:
+        few = versions.maximum(
+            host, versions.divide(host, Poly.var(THREADS), as_poly(UNIT_ITEMS)), as_poly(SOME)
+        )
+        wide = versions.minimum(host, WIDE * lost, versions.divide(host, extent, few))
+        least = versions.maximum(host, least + ALIGNED, versions.maximum(host, wide, as_poly(LINE)))
     length = versions.maximum(host, least, versions.ceil(host, extent, MANY))
     return versions.maximum(host, versions.divide(host, extent, length), ONE)
 
@@ -135,7 +156,7 @@ def _kernels(loop: fun.Loop) -> int:
     return sum(isinstance(let.expr, fun.Kernel) for let in loop.body.statements)
 
 
-def _steps(host: Host, loop: fun.Loop, stencil: Stencil, rounds: Size) -> Size:
+def _steps(host: Host, loop: fun.Loop, stencil: Stencil, rounds: Size, rows: Size) -> Size:
     """Rounds of a phase, as `Tiles.steps` finds them: all phases have about as many."""
     rank, radius = len(stencil.shape), stencil.radius[0]
 
@@ -155,7 +176,7 @@ def _steps(host: Host, loop: fun.Loop, stencil: Stencil, rounds: Size) -> Size:
         few = as_poly(min(FEW_LEVELS, by_rank(LEVELS)))
         most = versions.minimum(host, most, versions.maximum(host, few, room))
     if radius:
-        short = versions.divide(host, stencil.shape[0], as_poly(4 * radius * SOME))
+        short = versions.divide(host, rows, as_poly(4 * radius * SOME))
         most = versions.minimum(host, most, short)
     several = versions.divide(host, most, as_poly(_kernels(loop)))
     several = versions.maximum(host, several, ONE)

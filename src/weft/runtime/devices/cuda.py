@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from weft.errors import CompileError, MemoryLimitError, WeftError
 from weft.plan import launches
-from weft.plan.code import Rates
+from weft.plan.code import FlankPlace, Rates
 from weft.plan.segment import Segment
 from weft.runtime import profile
 from weft.runtime.cache import key_of, open_cache
-from weft.runtime.devices.runs import Buffers, HeldInputs, Memory, Run, begin, failure, in_short
+from weft.runtime.devices.runs import Buffers, HeldArrays, Memory, Run, begin, failure, in_short
 from weft.runtime.memory import format_bytes
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -224,19 +224,19 @@ class CudaSegment:
                 self._kernels[name] = self._code.get_kernel(name)
             return self._kernels[name]
 
-    def hold(self, inputs: Mapping[int, NDArray]) -> HeldInputs:
-        """Copy inputs, by their positions, that several runs share.
+    def hold(self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = ()) -> HeldArrays:
+        """Copy inputs, by their positions, that several runs share; make room for flanks.
 
         Raises
         ------
         MemoryLimitError, DeviceError
         """
         self.device.device.set_current()
-        return HeldInputs(self.device, self.segment, inputs)
+        return HeldArrays(self.device, self.segment, inputs, flanks)
 
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray],
-        held: HeldInputs | None = None,
+        held: HeldArrays | None = None,
     ) -> Run[Any]:  # fmt: skip
         """Queue copies in, launches, copies out; see `weft.runtime.devices.runs.begin`."""
         self.device.device.set_current()
@@ -248,10 +248,9 @@ class CudaRun(Run[CudaDevice]):
 
     def __init__(
         self, loaded: CudaSegment, integers: Sequence[int], inputs: Sequence[NDArray],
-        results: Sequence[NDArray], held: HeldInputs | None,
+        results: Sequence[NDArray], held: HeldArrays | None,
     ) -> None:  # fmt: skip
-        shared = {} if held is None else held.buffers
-        super().__init__(loaded.device, loaded.segment, integers, inputs, results, shared)
+        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held)
         self.loaded = loaded
         self.landings: list[tuple[NDArray, NDArray]] = []  # page-locked, and where it belongs
         self.collected: list[Launched] | None = None  # launches that may become a graph
@@ -350,6 +349,9 @@ class CudaRun(Run[CudaDevice]):
 
     def mark(self) -> Any:
         return self.slot.stream.record()
+
+    def follow(self, event: Any) -> None:
+        self.slot.stream.wait(event)
 
     def is_done(self, event: Any) -> bool:
         return bool(event.is_done)

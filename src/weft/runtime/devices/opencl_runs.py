@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan import launches
+from weft.plan.code import FlankPlace
 from weft.plan.segment import Segment
 from weft.runtime import profile
 from weft.runtime.devices.protocol import row_major, rows_of
-from weft.runtime.devices.runs import Buffers, HeldInputs, Run, begin
+from weft.runtime.devices.runs import Buffers, HeldArrays, Run, begin
 
 if TYPE_CHECKING:
     from weft.runtime.devices.opencl import OpenClDevice
@@ -47,18 +48,18 @@ class OpenClSegment:
         self._lists[key] = found
         return found
 
-    def hold(self, inputs: Mapping[int, NDArray]) -> HeldInputs:
-        """Copy inputs, by their positions, that several runs share.
+    def hold(self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = ()) -> HeldArrays:
+        """Copy inputs, by their positions, that several runs share; make room for flanks.
 
         Raises
         ------
         MemoryLimitError, DeviceError
         """
-        return HeldInputs(self.device, self.segment, inputs)
+        return HeldArrays(self.device, self.segment, inputs, flanks)
 
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray],
-        held: HeldInputs | None = None,
+        held: HeldArrays | None = None,
     ) -> Run[Any]:  # fmt: skip
         """Queue copies in, launches, copies out; see `weft.runtime.devices.runs.begin`."""
         return begin(OpenClRun(self, integers, inputs, results, held))
@@ -146,10 +147,9 @@ class OpenClRun(Run["OpenClDevice"]):
 
     def __init__(
         self, loaded: OpenClSegment, integers: Sequence[int], inputs: Sequence[NDArray],
-        results: Sequence[NDArray], held: HeldInputs | None,
+        results: Sequence[NDArray], held: HeldArrays | None,
     ) -> None:  # fmt: skip
-        shared = {} if held is None else held.buffers
-        super().__init__(loaded.device, loaded.segment, integers, inputs, results, shared)
+        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held)
         self.loaded = loaded
         self.events: list[tuple[str, str, Any, int]] = []
 
@@ -195,6 +195,9 @@ class OpenClRun(Run["OpenClDevice"]):
             last = self.device.cl.enqueue_marker(self.slot.queue)
         self.slot.queue.flush()
         return last
+
+    def follow(self, event: Any) -> None:
+        self.device.cl.enqueue_barrier(self.slot.queue, wait_for=[event])
 
     def is_done(self, event: Any) -> bool:
         complete = self.device.cl.command_execution_status.COMPLETE

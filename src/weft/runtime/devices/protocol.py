@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import ArgumentError, InternalError, OutOfBoundsError
-from weft.plan.code import Held, Pending, Rates
+from weft.plan.code import FlankPlace, Held, Pending, Rates
 from weft.plan.segment import Segment
 from weft.records import dataclass
 
@@ -56,8 +56,8 @@ class LoadedSegment(Protocol):
     def device(self) -> Device:
         """Where it is."""
 
-    def hold(self, inputs: Mapping[int, NDArray]) -> Held:
-        """Copy inputs, by their positions, that several runs share."""
+    def hold(self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = ()) -> Held:
+        """Copy inputs, by their positions, that several runs share; make room for flanks."""
 
     def start(
         self,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from weft.errors import DeviceError, MemoryLimitError, WeftError
 from weft.plan import launches
+from weft.plan.code import FlankPlace
 from weft.plan.segment import Segment
 from weft.runtime.devices.protocol import FAILURE_BYTES, Statistics, raise_failure, row_major
 from weft.runtime.memory import format_bytes
@@ -193,18 +194,41 @@ class Buffers(ABC, Generic[DeviceT]):
         """Wait for all that was queued."""
 
 
-class HeldInputs:
-    """Inputs on the device, by their positions, that several runs share."""
+class HeldArrays:
+    """Arrays on the device, by their positions, that several runs share.
 
-    def __init__(self, device: Memory, segment: Segment, inputs: Mapping[int, NDArray]) -> None:
+    Inputs that are the same for all of them, and what each leaves to the next (`flanks`).
+
+    Attributes
+    ----------
+    buffers : dict of int to object
+        By the positions of inputs, and of results after them.
+    in_turn : bool
+        Whether runs have to follow one another.
+    last : object
+        The event after the kernels of the run that was begun last.
+    """
+
+    def __init__(
+        self, device: Memory, segment: Segment, inputs: Mapping[int, NDArray],
+        flanks: Sequence[FlankPlace],
+    ) -> None:  # fmt: skip
         self.device = device
+        self.in_turn, self.last = bool(flanks), None
+        if flanks:  # boxes that fail must all be done again: there is to be room for them
+            device.trim()
         self.buffers: dict[int, Any] = {}
         self._slot = device.take_slot()
         arrays = {number: device.packed(array) for number, array in inputs.items()}
-        names = [segment.params[number].name for number in arrays]
+        names = [segment.params[number].name for number in (*arrays, *(f.input for f in flanks))]
+        sizes = [array.nbytes for array in arrays.values()] + [flank.bytes for flank in flanks]
         try:
-            buffers = self._slot.fit([array.nbytes for array in arrays.values()], names)
-            for (number, array), buffer in zip(arrays.items(), buffers, strict=True):
+            buffers = self._slot.fit(sizes, names)
+            for flank, buffer in zip(flanks, buffers[len(arrays) :], strict=True):
+                # All of it is read before any of it is written.
+                self.buffers[flank.input] = buffer
+                self.buffers[len(segment.params) + flank.output] = buffer
+            for (number, array), buffer in zip(arrays.items(), buffers, strict=False):
                 if array.nbytes:
                     self._slot.copy_in(buffer, array, number)
                     device.statistics.copies_in += 1
@@ -231,19 +255,25 @@ class Run(ABC, Generic[DeviceT]):
 
     def __init__(
         self, device: DeviceT, segment: Segment, integers: Sequence[int],
-        inputs: Sequence[NDArray], results: Sequence[NDArray], held: Mapping[int, Any],
+        inputs: Sequence[NDArray], results: Sequence[NDArray], held: HeldArrays | None,
     ) -> None:  # fmt: skip
-        self.held = held
+        self.shared = held
+        self.held: Mapping[int, Any] = {} if held is None else held.buffers
         self.device = device
         self.segment = segment
         self.values = dict(zip(segment.integers, map(int, integers), strict=True))
         self.values[launches.PROCESSOR] = int(device.is_processor)
         self.values[launches.LONG_EXTREMES] = int(device.has_long_atomics)
         self.inputs = [
-            array if number in held else device.packed(array) for number, array in enumerate(inputs)
+            array if number in self.held else device.packed(array)
+            for number, array in enumerate(inputs)
         ]
         self.results = results
-        self.landed = [a if device.takes(a) else np.empty(a.shape, a.dtype) for a in results]
+        self.landed = [
+            array if number in self.held or device.takes(array)
+            else np.empty(array.shape, array.dtype)
+            for number, array in enumerate(results, len(inputs))
+        ]  # fmt: skip
         self.slot = device.take_slot()
         self.stage = "allocation"
         self.last: Any = None
@@ -268,6 +298,10 @@ class Run(ABC, Generic[DeviceT]):
     @abstractmethod
     def mark(self) -> Any:
         """Begin what was queued; an event that comes after it."""
+
+    @abstractmethod
+    def follow(self, event: Any) -> None:
+        """Queue what comes now behind an event of another queue."""
 
     @abstractmethod
     def is_done(self, event: Any) -> bool:
@@ -303,14 +337,26 @@ class Run(ABC, Generic[DeviceT]):
         for number, (param, array) in enumerate(zip(segment.params, self.inputs, strict=True)):
             if number not in self.held:
                 self._copy("in", param.name, number, array)
-        self.steps(segment.steps)
+        self._in_turn()
         self.stage = "a copy from it"
         outputs = enumerate(zip(segment.results, self.landed, strict=True), len(self.inputs))
         for number, (result, array) in outputs:
-            self._copy("out", result.name, number, array)
+            if number not in self.held:
+                self._copy("out", result.name, number, array)
         if segment.failures:
             self._copy("out", "failures", -1, slot.failure)
         self.last = self.mark()
+
+    def _in_turn(self) -> None:
+        """The kernels, after those of the run before where that leaves something to this one."""
+        shared = self.shared
+        if shared is None or not shared.in_turn:
+            self.steps(self.segment.steps)
+            return
+        if shared.last is not None:
+            self.follow(shared.last)
+        self.steps(self.segment.steps)
+        shared.last = self.mark()
 
     def _copy(self, way: str, name: str, number: int, array: NDArray) -> None:
         if not array.nbytes:
