@@ -118,6 +118,14 @@ INDICES = {
         "let y: f32[n] = kernel (q < n) { let s: i64 = size q - 1 let d: bool = less(s, 0)", "q",
         False,
     ),
+    "with_a_little_more": (
+        "let y: f32[n] = kernel (q < n) { let t: i64 = size q + 3 let d: bool = less(t, 0)",
+        "q", True,
+    ),
+    "that_wraps": (
+        "let y: f32[n] = kernel (q < n) { let w: i64 = multiply(q, 6364136223846793005)"
+        " let d: bool = less(w, 0)", "q", False,
+    ),
     "of_data": ("let y: f32[n] = kernel (q < n) { let s: i64 = a[q] let d: bool = less(s, 0)", "q",
         False),
 }  # fmt: skip

@@ -31,6 +31,7 @@ from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 from weft.sizes.prove import Prover
 
 _I64 = fun.Scalar(DType.I64)
+_LITTLE = 1 << 32  # of what is added to an index without making it overflow
 _FRESH = (fun.Kernel, fun.Reduce, fun.Scan, fun.Concat, fun.Copy)
 
 
@@ -176,11 +177,10 @@ class _Simplifier:
             self.natural |= {n for n, (_, o) in found.positions.items() if self.is_natural(o)}
 
     def is_natural(self, size: Size) -> bool:
-        """Whether a polynomial is >= 0, since all that it is made of is."""
-        return all(
-            factor >= 0 and self.natural.issuperset(monomial)
-            for monomial, factor in size.terms.items()
-        )
+        """Whether it is a size, an index or 0, and what little is added: all else may wrap."""
+        added = size.constant
+        rest = size - added
+        return 0 <= added < _LITTLE and (rest == ZERO or rest.variable in self.natural)
 
     def _remember(self, var: fun.Var, expr: fun.Expr) -> None:
         """The polynomial that an int64 scalar is, for the sizes and indices that use it."""
