@@ -50,6 +50,7 @@ STAYS = {
     "used_as_an_array": ROWS.replace(
         "let y:", "let w: f64[1] = copy t let y:"
     ).replace("= t\n", "= w\n"),
+    "read_by_a_boundary_rule": READ.replace("t[0]", "t[k - 1 : constant (0, 1, 0.5)]"),
     "more_than_scalars": ROWS.replace(
         "let d: f64 = add(b, c)",
         "let d: f64 = reduce (; q < k) from 0.0 { let g: f64 = v[q, 0] in g }"
@@ -89,3 +90,9 @@ def test_what_stays(name: str) -> None:
     after = store_scalars(program)
     assert singles(after) == singles(program)
     agree(program, after, inputs(program))
+
+
+def test_a_read_outside_still_fails() -> None:
+    """A scalar has no bounds that an index could exceed."""
+    program = parse(READ.replace("t[0]", "t[k - 1]"))
+    assert singles(store_scalars(program)) == singles(program)

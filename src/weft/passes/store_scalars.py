@@ -3,7 +3,7 @@
     let t = kernel (i < 1) { .. in s }           ..
     let y = update x[k, 0 for 1] = t      =>     let y = update x[k, 0 for 1] = s
 
-Removes: kernels of one element whose results are elements of updates, or are read.
+Removes: kernels of one element whose results are elements of updates, or are read at 0.
 Adds: their statements in place of them.
 Requires: a checked program, after fusion.
 Ensures: the same values. Outside of kernels, statements are left as they are: on a device a scalar
@@ -18,7 +18,7 @@ from dataclasses import replace
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.dtypes import DType
-from weft.sizes import ONE
+from weft.sizes import ONE, ZERO
 
 _SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
 _ZERO = fun.Const(0, DType.I64)
@@ -80,13 +80,15 @@ def _single(expr: fun.Expr) -> fun.Kernel | None:
 
 
 def _other_uses(body: fun.Body) -> Counter[str]:
-    """How often each variable is used but as the value of an update of the body, or by a read."""
+    """How often each variable is used but as the value of an update, or by a read of its first."""
     uses = Counter(walk.uses(body))
     for let in body.statements:
         match let.expr:
             case fun.Update(value=fun.Var(name)):
                 uses[name] -= 1
-            case fun.Index(array):
+            case fun.Index(array, indices, boundary) if (
+                not any(boundary) and all(index == ZERO for index in indices)
+            ):
                 uses[array.name] -= 1
             case _:
                 pass
