@@ -21,6 +21,7 @@ from weft.errors import DeviceError
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.launch.stage import stage_code
+from weft.plan import phases
 from weft.plan.code import Rates
 from weft.plan.explain import explain
 from weft.plan.nodes import Plan
@@ -60,7 +61,7 @@ def planned(
     on: Any, program: fun.Program, sizes: dict[str, int], arrays: dict[str, np.ndarray],
     box_bytes: int | None, limit: int = 1 << 20,
 ) -> Plan:  # fmt: skip
-    with wf.config(memory_limit={on.name: limit}):
+    with wf.config(memory_limit={on.name: limit}, slots=on.slots):
         compile = partial(stage_code, current=settings(), where=on.name, threads=2)
         return plan_program(
             program, sizes, arrays, [None] * len(program.body.results), 1 << 30, 2, compile,
@@ -136,6 +137,29 @@ def test_a_longer_first_and_last_box(on: Any, leaning: None) -> None:
         (found,) = ran(on, plan)
         np.testing.assert_array_equal(found, interpret(program, [arrays["x"]], sizes)[0])
     assert min(counts) > 3
+
+
+@pytest.mark.parametrize("leans", [True, False])
+def test_a_pass_copies_parts_of_what_the_pass_before_it_gave(
+    on: Any, leans: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which fits the host's memory, and not the device's."""
+    on.slots = None
+    for name, sizes, limit in (
+        ("line", {"n": 5003, "t": 97}, 8 << 10), ("wave", {"n": 403, "m": 3, "t": 40}, 6 << 10),
+    ):  # fmt: skip
+        program, _ = PROGRAMS[name]
+        arrays = given(program, sizes)
+        with monkeypatch.context() as patch:
+            if not leans:
+                patch.setattr(phases._Numbers, "leaning", lambda _: None)
+            plan = planned(on, program, sizes, arrays, None, limit)
+        assert len(plan.stages) > 1
+        assert all(bool(stage.stage.flanks) == leans for stage in plan.stages)
+        expected = interpret(program, list(arrays.values()), sizes)
+        for found, value in zip(ran(on, plan), expected, strict=True):
+            np.testing.assert_array_equal(found, value)
+        assert on.statistics.peak_bytes <= limit
 
 
 def test_explain_says_which_boxes_and_why() -> None:

@@ -201,7 +201,8 @@ class Draft:
                 and self._joins(producer, axis, statement)
             )
             if not local:
-                if axis is not None and name in analysis.ends:
+                again = producer is not None and self._repeat_both(producer, statement)
+                if axis is not None and (again or name in analysis.ends):
                     self.axes[position, name, access.node] = axis
                 else:
                     self.whole.setdefault(name, position)
@@ -239,13 +240,18 @@ class Draft:
         statement = self.statement(producer)
         if statement.is_scatter or axis >= len(statement.dims):
             return False
-        if isinstance(statement.let.expr, fun.Loop) and isinstance(reader.let.expr, fun.Loop):
+        if self._repeat_both(producer, reader):
             return False  # their margins would add up, which is why they are two
         if any(name in self.analysis.ends for name in statement.results):
             return False
         if any(name in self.whole for name in statement.results):
             return False  # it will exist in full anyway
         return self.members.get(producer, axis) == axis
+
+    def _repeat_both(self, producer: int, reader: Statement) -> bool:
+        """Whether one loop gives what another begins with, as one pass does to the next."""
+        loops = self.statement(producer).let.expr, reader.let.expr
+        return all(isinstance(expr, fun.Loop) for expr in loops)
 
     def _narrow_axis(
         self, statement: Statement, dim: int, access: Access, bounds: tuple[Bounds, ...]
