@@ -71,7 +71,7 @@ class PretendedCode:
     def memory(self, values: Mapping[str, Any]) -> Any:
         return self._code.workspace.evaluate(values)
 
-    def hold(self, inputs: Mapping[int, Array]) -> Any:
+    def hold(self, inputs: Mapping[int, Array], flanks: Any = (), room: int = 0) -> Any:
         self.on.asked.set()
         copies = {}
         for number, array in inputs.items():

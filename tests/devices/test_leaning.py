@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -20,6 +21,7 @@ from weft.config import settings
 from weft.errors import DeviceError
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
+from weft.fun.parse import parse
 from weft.launch.stage import stage_code
 from weft.plan import phases
 from weft.plan.code import Rates
@@ -159,6 +161,32 @@ def test_a_pass_copies_parts_of_what_the_pass_before_it_gave(
         expected = interpret(program, list(arrays.values()), sizes)
         for found, value in zip(ran(on, plan), expected, strict=True):
             np.testing.assert_array_equal(found, value)
+        assert on.statistics.peak_bytes <= limit
+
+
+ADDED = parse(
+    """program added(x: f64[n], y: f64[n]) sizes n {
+      let z: f64[n] = kernel (i < n) {
+        let a: f64 = x[i]
+        let b: f64 = y[i]
+        let c: f64 = add(a, b)
+        in c }
+      in z }"""
+)
+
+
+def test_what_a_stage_leaves_makes_way_for_more_boxes_in_flight(on: Any) -> None:
+    """Buffers of few large boxes would do for small ones, of which then too few had room."""
+    sizes, limit = {"n": 20_011}, 64 << 10
+    arrays = given(ADDED, sizes)
+    for on.slots in (2, 4, 3):
+        plan = planned(on, ADDED, sizes, arrays, None, limit)
+        (stage,) = plan.stages
+        assert stage.slots == on.slots
+        assert stage.device_bytes > 0.7 * limit
+        on.statistics.peak_bytes = 0
+        (found,) = execute(replace(plan, stages=(replace(stage, smaller=None),)))
+        np.testing.assert_array_equal(found, arrays["x"] + arrays["y"])
         assert on.statistics.peak_bytes <= limit
 
 

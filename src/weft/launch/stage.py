@@ -169,9 +169,11 @@ class DeviceStage:
         """Whether it copies an array as it lies, and back to there."""
         return self._loaded.device.takes(array)
 
-    def hold(self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = ()) -> Held:
+    def hold(
+        self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
+    ) -> Held:  # fmt: skip
         """Copy inputs that are the same for all boxes; make room for flanks."""
-        return self._loaded.hold(inputs, flanks)
+        return self._loaded.hold(inputs, flanks, room)
 
     @property
     def rates(self) -> Rates:

@@ -116,11 +116,13 @@ class DeviceCode(Protocol):
         """Whether it copies an array as it lies, and back to there, without packing it."""
 
     def hold(
-        self, inputs: Mapping[int, npt.NDArray[Any]], flanks: Sequence[FlankPlace] = ()
-    ) -> Held:
+        self, inputs: Mapping[int, npt.NDArray[Any]], flanks: Sequence[FlankPlace] = (),
+        room: int = 0,
+    ) -> Held:  # fmt: skip
         """Copy inputs, by their positions, that are the same for all boxes; make room for flanks.
 
-        Boxes that are begun with flanks run their kernels one after another.
+        Boxes that are begun with flanks run their kernels one after another. `room`: bytes that
+        boxes, and what is held, will take together; what earlier stages left makes way for them.
         """
 
     def start(

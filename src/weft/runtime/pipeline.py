@@ -252,7 +252,8 @@ class Pipeline:
             return None
         windows = enumerate(self.stage.windows)
         flanks = self.stage.flank_places()
-        return device.hold({k: self.windows[k](0) for k, w in windows if w.axis is None}, flanks)
+        whole = {k: self.windows[k](0) for k, w in windows if w.axis is None}
+        return device.hold(whole, flanks, self.planned.device_bytes)
 
     def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:
         """Compute a box, or begin it on a device; where its results are, or will be."""

@@ -189,7 +189,7 @@ class _Device:
         assert device is not None
         with self._holding:
             if self._held is None:
-                self._held = device.hold(arrays())
+                self._held = device.hold(arrays(), (), self.share.device_bytes)
             return self._held
 
     def release(self) -> None:

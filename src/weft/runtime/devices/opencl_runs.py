@@ -48,14 +48,18 @@ class OpenClSegment:
         self._lists[key] = found
         return found
 
-    def hold(self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = ()) -> HeldArrays:
+    def hold(
+        self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
+    ) -> HeldArrays:  # fmt: skip
         """Copy inputs, by their positions, that several runs share; make room for flanks.
+
+        `room`: bytes that those runs, and what is held, will take together.
 
         Raises
         ------
         MemoryLimitError, DeviceError
         """
-        return HeldArrays(self.device, self.segment, inputs, flanks)
+        return HeldArrays(self.device, self.segment, inputs, flanks, room)
 
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray],

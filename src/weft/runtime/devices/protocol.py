@@ -56,7 +56,9 @@ class LoadedSegment(Protocol):
     def device(self) -> Device:
         """Where it is."""
 
-    def hold(self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = ()) -> Held:
+    def hold(
+        self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
+    ) -> Held:  # fmt: skip
         """Copy inputs, by their positions, that several runs share; make room for flanks."""
 
     def start(

@@ -211,12 +211,12 @@ class HeldArrays:
 
     def __init__(
         self, device: Memory, segment: Segment, inputs: Mapping[int, NDArray],
-        flanks: Sequence[FlankPlace],
+        flanks: Sequence[FlankPlace], room: int,
     ) -> None:  # fmt: skip
         self.device = device
         self.in_turn, self.last = bool(flanks), None
-        if flanks:  # boxes that fail must all be done again: there is to be room for them
-            device.trim()
+        if device.used + room > device.limit:
+            device.trim()  # a slot in use keeps what it has, though another has no room then
         self.buffers: dict[int, Any] = {}
         self._slot = device.take_slot()
         arrays = {number: device.packed(array) for number, array in inputs.items()}
