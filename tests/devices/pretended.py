@@ -17,6 +17,7 @@ from weft.launch import stage
 from weft.launch.stage import SegmentStage, processors, stage_code
 from weft.plan.code import Rates
 from weft.plan.setting import Processor
+from weft.runtime import threads as runtime_threads
 
 Array = npt.NDArray[Any]
 
@@ -61,6 +62,7 @@ class PretendedCode:
     def __init__(self, on: PretendedDevice, code: Any) -> None:
         self.on = on
         self.name, self.limit, self.slots = on.name, on.limit, on.slots
+        self.items = runtime_threads.threads()  # its kernels are the CPU's
         self.rates = Rates(1e10, 1e10, 1e11, 1e-5, 1e-4, 1, True)
         self._code = code
         self.device = self
