@@ -150,3 +150,18 @@ def test_an_argument_is_not_read_where_it_would_be_written(rounds: int) -> None:
     text = text.replace("p[n - 1", "o[n - 1").replace("p[i_r]", "o[i_r]")
     program, _ = passed(text, rounds)
     assert "a" not in second(program)
+
+
+@pytest.mark.parametrize("rounds", range(3))
+def test_an_argument_that_a_later_loop_writes_is_not_left(rounds: int) -> None:
+    """A loop of no rounds would leave it, to be read after the other loop has written there."""
+    body = round_("x", "w")
+    other = f"let v: f64[n] = loop (w: f64[n] = q) for l from 0 to 2 {{\n{body} in x }}\n"
+    text = f"{HEAD}{loop()}{other}{round_('y', 'q')} in v, y }}"
+    arguments, sizes = (A, np.int64(rounds)), {"n": A.size, "t": rounds}
+    source = parse(text)
+    program = choose_buffers(short_circuit(hoist(introduce(source, {}, donated={"a": 0}))))
+    check(program, "choose_buffers")
+    wanted = by_value(source, arguments, sizes)
+    for value, expected in zip(by_heap(program, arguments, sizes), wanted, strict=True):
+        np.testing.assert_array_equal(value, expected)

@@ -297,7 +297,7 @@ class _Chooser:
                 and not target.block.startswith("result_")
             )
             or (block is not None and block.per_thread)
-            or any(target.block in blocks_of(let) for let in statements[start:last])
+            or target.block in self.blocks_of(statements[start:last])
         ):
             return None
         return f"copy of {name} into {target.block}"
@@ -337,9 +337,15 @@ class _Chooser:
         used = statements[start + 1 : last + 1]
         if self.copies_back(statements[last], after, source):
             used.pop()
-        if source.block not in self.unwritten and any(source.block in blocks_of(s) for s in used):
+        if source.block not in self.unwritten and source.block in self.blocks_of(used):
             return None
         return name
+
+    def blocks_of(self, statements: Sequence[fun.Let]) -> set[str]:
+        """The blocks that statements name as arrays lie now, and what their loops choose from."""
+        body = relocate(fun.Body(tuple(statements), ()), self.arrays)
+        named: set[str] = set().union(*map(blocks_of, body.statements))
+        return named.union(*(c.blocks for c in self.choices if c.name in named))
 
     def copies_back(self, let: fun.Let, after: dict[str, Lmad], source: MemArray) -> bool:
         """Whether a statement copies what a loop leaves to its argument's place."""

@@ -209,7 +209,7 @@ def _make(
         except _DoesNotFit as failure:
             if _another_way(analysis, groups, failure.group, refused, apart):
                 continue
-            if leans:
+            if leans and (spill or not alone):  # what files do not help needs no flanks
                 return _make(blocked, setting, small, constants, least, alone, False)
             if setting.apart is not None and failure.group.draft is not None:
                 whole.update(failure.group.targets)
