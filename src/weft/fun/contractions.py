@@ -23,7 +23,6 @@ BLOCK = 256
 """Elements of the reduced dimension that are folded from left to right before their fold is
 combined with that of the blocks before: the tree of a contraction."""
 
-_SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ def _only_reduction(body: fun.Body) -> tuple[fun.Let, fun.If | None] | None:
                 for inner in (*then.statements, *otherwise.statements):
                     if isinstance(inner.expr, fun.Reduce):
                         found.append((inner, let.expr))
-                    elif not isinstance(inner.expr, _SCALARS):
+                    elif not isinstance(inner.expr, walk.SCALARS):
                         return None
             case _:
                 return None
@@ -189,7 +188,7 @@ def _parts(kernel: fun.Kernel, let: fun.Let, fact: Size | None) -> Contraction |
     varies: dict[str, set[str]] = {r.index.name: {r.index.name} for r in (row, column)}
     joint: list[fun.Let] = []
     for inner in body.statements:
-        if not isinstance(inner.expr, _SCALARS):
+        if not isinstance(inner.expr, walk.SCALARS):
             return None
         along = set[str]().union(*(varies.get(n, ()) for n in walk.used_names(inner.expr)))
         varies |= {var.name: along for var in inner.pattern}

@@ -8,11 +8,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from weft.fun import nodes as fun
 from weft.records import dataclass
 from weft.sizes import Poly, Size, as_poly
+
+SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
+"""Expressions that give one scalar, of others and of an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +357,15 @@ def map_bodies(expr: fun.Expr, transform: Callable[[fun.Body], fun.Body]) -> fun
     if not bodies(expr):
         return expr
     return map_expr(expr, Mapper(lambda a: a, lambda s: s, transform, lambda v: v))
+
+
+def in_kernels(body: fun.Body, transform: Callable[[fun.Body], fun.Body]) -> fun.Body:
+    """The body with the bodies of its outermost kernels transformed; itself if none changes."""
+    inside = partial(in_kernels, transform=transform)
+    return with_statements(body, [
+        map_let(let, transform if isinstance(let.expr, fun.Kernel) else inside)
+        for let in body.statements
+    ])  # fmt: skip
 
 
 def map_let(let: fun.Let, transform: Callable[[fun.Body], fun.Body]) -> fun.Let:

@@ -16,8 +16,6 @@ UNROLLED = 128  # elements of a reduction that is written out
 LINE = 64  # bytes of a cache line
 ROUNDS = 64  # how many rounds a loop is guessed to take where nobody knows
 
-SCALAR = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
-
 
 def is_flat(body: fun.Body) -> bool:
     """Whether the body is scalar operations and branches alone: a simd loop may hold it."""

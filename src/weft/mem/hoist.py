@@ -61,7 +61,7 @@ def _wanted(body: fun.Body) -> frozenset[str]:
 
 
 def _moves(expr: fun.Expr) -> bool:
-    return isinstance(expr, fun.Apply | fun.Cast | fun.SizeValue | fun.Index)
+    return isinstance(expr, walk.SCALARS)
 
 
 def _places(body: fun.Body) -> Iterator[Size]:

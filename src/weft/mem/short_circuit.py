@@ -28,7 +28,6 @@ from weft.mem.summaries import Accesses, Inspection, Summary
 
 CONDITIONS = 8  # compared at a launch
 Find: TypeAlias = Callable[[fun.Let, Arrays], Iterator[Point]]
-_SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
 
 
 def short_circuit(program: Program) -> Program:
@@ -280,7 +279,7 @@ class _ShortCircuit:
             if place < first or place in lifted:
                 continue
             let = body.statements[place]
-            if place >= position or not isinstance(let.expr, _SCALARS):
+            if place >= position or not isinstance(let.expr, walk.SCALARS):
                 raise Refused("scope", f"{name} is not known where {point.source} is made")
             if isinstance(let.expr, fun.Index):
                 array = let.expr.array.name

@@ -25,12 +25,10 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.passes.reads import is_own_index
 
-_SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
-
 
 def finish_sums(program: fun.Program) -> fun.Program:
     """The program with reductions inside of kernels in the kernels that finish them."""
-    body = _Finish(program).outside(program.body)
+    body = walk.in_kernels(program.body, _Finish(program).inside)
     return program if body is program.body else replace(program, body=body)
 
 
@@ -43,14 +41,6 @@ class _Finish:
         if self.names is None:
             self.names = Names.of(self.program)
         return self.names.fresh(name)
-
-    def outside(self, body: fun.Body) -> fun.Body:
-        """A body outside of kernels."""
-        statements = [
-            walk.map_let(let, self.inside if isinstance(let.expr, fun.Kernel) else self.outside)
-            for let in body.statements
-        ]
-        return walk.with_statements(body, statements)
 
     def inside(self, body: fun.Body) -> fun.Body:
         """A body inside of a kernel."""
@@ -108,7 +98,7 @@ def _user(statements: Sequence[fun.Let], number: int, uses: Counter[str]) -> int
 
 def _reads_once(kernel: fun.Kernel, names: set[str], uses: Counter[str]) -> bool:
     """Whether a kernel of scalars reads each at its own index, where nothing else uses them."""
-    if not all(isinstance(let.expr, _SCALARS) for let in kernel.body.statements):
+    if not all(isinstance(let.expr, walk.SCALARS) for let in kernel.body.statements):
         return False
     reads = [
         let.expr

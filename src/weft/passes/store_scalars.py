@@ -20,23 +20,13 @@ from weft.fun import walk
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO
 
-_SCALARS = (fun.Apply, fun.Cast, fun.SizeValue, fun.Index)
 _ZERO = fun.Const(0, DType.I64)
 
 
 def store_scalars(program: fun.Program) -> fun.Program:
     """The program with single elements of kernels inside of kernels as scalars."""
-    body = _outside(program.body)
+    body = walk.in_kernels(program.body, _inside)
     return program if body is program.body else replace(program, body=body)
-
-
-def _outside(body: fun.Body) -> fun.Body:
-    """A body outside of kernels."""
-    statements = [
-        walk.map_let(let, _inside if isinstance(let.expr, fun.Kernel) else _outside)
-        for let in body.statements
-    ]
-    return walk.with_statements(body, statements)
 
 
 def _inside(body: fun.Body) -> fun.Body:
@@ -74,7 +64,7 @@ def _single(expr: fun.Expr) -> fun.Kernel | None:
     """A kernel of one element, which scalar operations compute."""
     if not isinstance(expr, fun.Kernel) or any(r.extent != ONE for r in expr.space):
         return None
-    straight = all(isinstance(let.expr, _SCALARS) for let in expr.body.statements)
+    straight = all(isinstance(let.expr, walk.SCALARS) for let in expr.body.statements)
     types = (result.type for result in expr.body.results)
     return expr if straight and all(isinstance(t, fun.Scalar) for t in types) else None
 

@@ -12,7 +12,6 @@ from functools import cache
 
 from weft.imp import nodes as imp
 from weft.ops import dialects, helpers
-from weft.ops.dtypes import DType
 from weft.printers.c_like import Dialect, Frame, Printer
 
 C = Dialect(
@@ -119,12 +118,6 @@ class CPrinter(Printer):
     def pointer(self, pointer: imp.Pointer) -> str:
         restrict = "" if pointer.name in self.shared else "restrict "
         return f"{self.type(pointer.dtype)} *{restrict}const {pointer.name}"
-
-    def load_vector(self, near: str, address: str, dtype: DType, lanes: int) -> None:
-        self.line(f"__builtin_memcpy({near}, {address}, {lanes * dtype.itemsize});")
-
-    def store_vector(self, address: str, near: str, dtype: DType, lanes: int) -> None:
-        self.line(f"__builtin_memcpy({address}, {near}, {lanes * dtype.itemsize});")
 
     def local_array(self, type_: str, name: str, extent: int) -> None:
         self.line(f"{type_} {name}[{extent}] __attribute__((aligned(64)));")
