@@ -375,6 +375,35 @@ def test_segments_are_compiled_side_by_side(
 
 
 @needs_compiler
+def test_the_pool_is_compiled_beside_the_first_segment(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_ = toolchain._compile
+    both = threading.Barrier(2, timeout=60)
+
+    def wait_for_the_other(*arguments: Any) -> Path:
+        both.wait()
+        return compile_(*arguments)
+
+    monkeypatch.setattr(toolchain, "_compile", wait_for_the_other)
+    monkeypatch.setattr(runtime_threads, "_pool", None)
+    CpuDevice().load(segments.double())
+    assert len(list(directory.glob("*.so"))) == 2
+    monkeypatch.setattr(toolchain, "_compile", None)  # nothing is compiled again
+    CpuDevice().load(segments.double())
+
+
+@needs_compiler
+def test_a_pool_that_cannot_be_compiled_says_so(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_threads, "_pool", None)
+    monkeypatch.setattr(runtime_threads, "pool_source", lambda: "int f(void) { return absent; }")
+    with pytest.raises(CompileError, match="absent"):
+        CpuDevice().load(segments.double())
+
+
+@needs_compiler
 def test_what_fails_beside_others_says_so_alone(directory: Path) -> None:
     device = CpuDevice()
     broken = segments.segment("int f(void) { return undeclared; }", 1, ("n",))

@@ -1,7 +1,7 @@
 """Threads: how many, and the C pool that runs the tiles of compiled segments.
 
-The pool (`pool.c`, `boxes.c`) is compiled once for each machine, through the cache, when the first
-segment is loaded.
+The pool (`pool.c`, `boxes.c`) is compiled once for each machine, through the cache, while the first
+segment is.
 """
 
 from __future__ import annotations
@@ -197,6 +197,28 @@ def pool() -> Pool:
             if _pool is None:
                 _pool = Pool()
     return _pool
+
+
+@contextmanager
+def pool_meanwhile() -> Iterator[None]:
+    """Have the pool there at the end of the block: compiled beside what the block compiles.
+
+    Where that fails, `pool` does so again, and says so.
+    """
+    if _pool is not None:
+        yield
+        return
+
+    def make() -> None:
+        with suppress(Exception):
+            pool()
+
+    thread = threading.Thread(target=make, name="weft-pool")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 class CancelFlag:

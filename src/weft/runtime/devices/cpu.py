@@ -39,7 +39,8 @@ class LoadedSegment:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         found = built.entry_of(segment.source)
-        self._library = load_library(segment.source) if found is None else found.library
+        with runtime_threads.pool_meanwhile():
+            self._library = load_library(segment.source) if found is None else found.library
         name = segment.entry if found is None else found.name
         self._entry = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
         self._call = runtime_threads.pool().call
