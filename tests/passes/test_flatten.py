@@ -86,3 +86,55 @@ def test_flat_programs_fuse() -> None:
     after = optimise(parse(text))
     assert top(after) == ["Kernel"]
     agree(parse(text), after, [RNG.random((3, 4))])
+
+
+TRANSPOSED = """
+program p(x: f64[n, m]) sizes n, m {
+  let r: f64[n, m, n] = kernel (i < n) {
+    let a: f64[n, m] = kernel (j < n, k < m) {
+      let v: f64 = x[i, k]
+      let w: f64 = x[j, k]
+      let u: f64 = subtract(v, w)
+      in u
+    }
+    let b: f64[m, n] = permute a (1, 0)
+    in b
+  }
+  in r
+}"""
+
+
+def test_a_transposed_kernel_is_one_over_the_transposed_space(golden: Golden) -> None:
+    after = flatten(parse(TRANSPOSED))
+    check(after)
+    agree(parse(TRANSPOSED), after, [RNG.random((3, 4))])
+    golden(before_after(TRANSPOSED, flatten))
+
+
+def test_a_kernel_that_is_a_result_too_is_not_transposed() -> None:
+    text = TRANSPOSED.replace("let r: f64[n, m, n]", "let r: f64[n, m, n], s: f64[n, n, m]")
+    text = text.replace("in b", "in b, a").replace("in r", "in r, s")
+    assert flatten(parse(text)) == parse(text)
+
+
+def test_a_sum_and_what_becomes_of_it_are_one_kernel_with_what_follows(golden: Golden) -> None:
+    text = """
+    program p(x: f64[n, m, k], y: f64[m]) sizes n, m, k {
+      let r: f64[n, m] = kernel (i < n) {
+        let s: f64[m] = reduce (j < m; l < k) from 0.0 {
+          let v: f64 = x[i, j, l]
+          in v
+        } with (p1: f64, p2: f64) { let p3: f64 = add(p1, p2) in p3 }
+        let a: f64[m] = kernel (j < m) { let b: f64 = s[j] let c: f64 = exp(b) in c }
+        in a
+      }
+      let t: f64[n, m] = kernel (i < n, j < m) {
+        let d: f64 = r[i, j] let e: f64 = y[j] let f: f64 = multiply(d, e) in f
+      }
+      in t
+    }"""
+    after = optimise(parse(text))
+    check(after)
+    agree(parse(text), after, [RNG.random((3, 4, 2)), RNG.random(4)])
+    assert len(after.body.statements) == 1
+    golden(before_after(text, optimise))

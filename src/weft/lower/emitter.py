@@ -7,7 +7,7 @@ Loads and costly operations do not leave a branch, nor a loop that may not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -127,6 +127,17 @@ class Emitter:
             yield
         if body:
             self.emit(imp.If(condition, tuple(body)))
+
+    def either(
+        self, condition: imp.Expr, then: Callable[[], None], otherwise: Callable[[], None]
+    ) -> None:
+        """What one or the other emits, as the condition says."""
+        ways = []
+        for way in (then, otherwise):
+            with self.level() as body:
+                way()
+            ways.append(tuple(body))
+        self.emit(imp.If(condition, ways[0], ways[1]))
 
     @contextmanager
     def index(self, name: str, value: imp.Expr, lower: Size, upper: Size) -> Iterator[None]:

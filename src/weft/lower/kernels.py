@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -11,6 +12,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import (
     far_rows,
+    few_columns,
     merging,
     past_caches,
     rows,
@@ -57,6 +59,11 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                 e.bind(lane, var)
                 lower_results(e, let, kernel)
 
+        def strip(along: str, lower: imp.Expr, upper: imp.Expr) -> None:
+            strips.lower_row(
+                e, along, lower, upper, kernel.body, lambda values: store(e, let, values)
+            )
+
         def row(lower: imp.Expr, upper: imp.Expr) -> None:
             if flat:
                 if not nested:
@@ -70,9 +77,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                 )  # fmt: skip
                 return
             if in_strips:
-                strips.lower_row(
-                    e, lane, lower, upper, kernel.body, lambda values: store(e, let, values)
-                )
+                strip(lane, lower, upper)
                 return
             together = 1 if nested else several_rows.count(e, kernel)
             if together > 1:
@@ -80,17 +85,33 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             else:
                 one_by_one(lower, upper)
 
-        if nested:
-            nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
-        else:
-            weight = shapes.cost(kernel.body)
-            label = describe("map", kernel.space, let.pattern)
-            least = strips.COLUMNS if in_strips and not free else 1
+        def along_last() -> None:
+            if nested:
+                nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
+                return
             most = BLOCK if flat and _crosses(outer, lane, addresses) else 0
             parallel_rows(
                 e, outer, extent, weight, label, row,
                 least=least, most=most, several=_side_by_side(e, let, space) if flat else None,
             )  # fmt: skip
+
+        def along_another(space: tuple[fun.Range, ...]) -> None:
+            last = space[-1]
+            strip_along = partial(strip, last.index.name)
+            if nested:
+                nest(e, space[:-1], lambda: strip_along(imp.ZERO, e.named(last.extent)))
+                return
+            parallel_rows(e, space[:-1], last.extent, weight, label, strip_along, least=least)
+
+        weight = shapes.cost(kernel.body)
+        label = describe("map", kernel.space, let.pattern)
+        least = strips.COLUMNS if in_strips and not free else 1
+        turn = few_columns.turned(e, kernel) if in_strips and not free else None
+        if turn is None:
+            along_last()
+        else:
+            worth = few_columns.is_worth(e, kernel, turn)
+            e.either(worth, lambda: along_another(turn.space), along_last)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
 

@@ -194,12 +194,7 @@ class Packing:
         row = e.declare(machine("+", self.lower, machine("*", panel, imp.integer(width))))
         end = machine("+", row, imp.integer(width - 1))
         whole = machine("&&", machine(">=", row, self.first), machine("<=", end, self.last))
-        ways = []
-        for inside in (True, False):
-            with e.level() as statements:
-                fill(inside)
-            ways.append(tuple(statements))
-        e.emit(imp.If(e.declare(whole), ways[0], ways[1]))
+        e.either(e.declare(whole), lambda: fill(True), lambda: fill(False))
 
     def _element(self, panel: imp.Expr, k: imp.Expr, lane: imp.Expr, inside: bool) -> None:
         e, panels = self.e, self.panels

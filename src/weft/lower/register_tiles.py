@@ -238,12 +238,11 @@ class _Tiles:
             return
         begin = machine("*", q, imp.integer(whole))
         few = e.declare(machine("<=", machine("-", columns, begin), imp.integer(one)))
-        ways = []
-        for lanes in (one, whole):
-            with e.level() as statements:
-                self._registers(p, q, size, lanes)
-            ways.append(tuple(statements))
-        e.emit(imp.If(few, ways[0], ways[1]))
+        e.either(
+            few,
+            lambda: self._registers(p, q, size, one),
+            lambda: self._registers(p, q, size, whole),
+        )
 
     def _registers(self, p: imp.Expr, q: imp.Expr, size: imp.Expr, lanes: int) -> None:
         """The sums of a pair of panels over a block, combined with those of the blocks before."""

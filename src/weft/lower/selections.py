@@ -103,12 +103,11 @@ def _search(
     elif not goal[0].dtype.is_float:
         _find_block(e, equal, truth, at, begin, end)
     else:
-        branches = []
-        for test in (is_nan, equal):
-            with e.level() as statements:
-                _find_block(e, test, truth, at, begin, end)
-            branches.append(tuple(statements))
-        e.emit(imp.If(_is_nan(goal[0]), branches[0], branches[1]))
+        e.either(
+            _is_nan(goal[0]),
+            lambda: _find_block(e, is_nan, truth, at, begin, end),
+            lambda: _find_block(e, equal, truth, at, begin, end),
+        )
     with frozen(e, [at]) as (block,):
         rest = e.declare(machine("-", end, block))
         count = e.declare(machine("min", rest, imp.integer(LANES)))

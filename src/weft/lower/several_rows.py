@@ -106,12 +106,7 @@ def lower_rows(
             if extent != rows.extents[0]:
                 alike = e.declare(machine("==", rows.extents[0], extent))
                 whole = e.declare(machine("&&", whole, alike))
-        branches = []
-        for way in (rows.lower, lambda: one_by_one(first, end)):
-            with e.level() as statements:
-                way()
-            branches.append(tuple(statements))
-        e.emit(imp.If(whole, branches[0], branches[1]))
+        e.either(whole, rows.lower, lambda: one_by_one(first, end))
 
 
 class _Rows:

@@ -56,7 +56,12 @@ class Strip:
 
 def suits(body: fun.Body, lane: str) -> bool:
     """Whether lanes should be the kernel's last index: its columns are summed, or it iterates."""
-    return _possible(body, {lane}) and _wanted(body, lane)
+    return possible(body, lane) and _wanted(body, lane)
+
+
+def possible(body: fun.Body, lane: str) -> bool:
+    """Whether lanes can be this index."""
+    return _possible(body, {lane})
 
 
 def _possible(body: fun.Body, varying: set[str]) -> bool:

@@ -3,8 +3,8 @@
     let r = kernel (i < n) { let s = reduce (; j < m) { x[i, j] } with add; in s }
  => let r = reduce (i < n; j < m) { x[i, j] } with add
 
-Removes: kernels whose body is a kernel, reduction or scan, after at most a few cheap
-    operations, which are then done at every index.
+Removes: kernels whose body is a kernel (or its transpose), reduction or scan, after at most a
+    few cheap operations, which are then done at every index.
 Adds: their dimensions to what they held.
 Requires: nothing.
 Ensures: the same bits. Programs written with nested maps fuse as those on whole arrays do.
@@ -45,7 +45,7 @@ def _flat(outer: fun.Kernel) -> fun.Expr:
     """The kernel and its last statement as one expression, where the rest is cheap."""
     if not outer.body.statements:
         return outer
-    *before, last = outer.body.statements
+    *before, last = _unpermuted(outer.body.statements)
     inner = last.expr
     if not isinstance(inner, fun.Kernel | fun.Reduce | fun.Scan):
         return outer
@@ -62,6 +62,24 @@ def _flat(outer: fun.Kernel) -> fun.Expr:
     space = outer.space + inner.space
     body = fun.Body((*before, *inner.body.statements), inner.body.results)
     return replace(inner, space=space, body=body)
+
+
+def _unpermuted(statements: tuple[fun.Let, ...]) -> tuple[fun.Let, ...]:
+    """The statements, the last two of which may be a kernel and its transpose: one kernel.
+
+    let a = kernel (i < n, j < m) { .. }; let b = permute a (1, 0)
+        => let b = kernel (j < m, i < n) { .. }
+    """
+    if len(statements) < 2:
+        return statements
+    *before, made, last = statements
+    match made.expr, last.expr:
+        case fun.Kernel() as kernel, fun.Permute(array, axes) if (
+            (array,) == made.pattern and len(kernel.space) == len(axes)
+        ):
+            space = tuple(kernel.space[axis] for axis in axes)
+            return (*before, replace(last, expr=replace(kernel, space=space)))
+    return statements
 
 
 def joined(kernel: fun.Kernel) -> fun.Kernel:

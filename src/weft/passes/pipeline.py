@@ -62,6 +62,7 @@ class Decisions:
 
 FUSION: list[tuple[Pass, str]] = [
     (simplify, "first, so that reads go through views straight to what they read"),
+    (finish_sums, "before flattening, for kernels that hold a sum and what becomes of it"),
     (flatten, "before fusion, which has no producers with rows for elements"),
     (share, "before fusion, which must not see one producer as two"),
     (remove_dead, "before fusion, which counts the uses of a producer"),
