@@ -201,6 +201,35 @@ def test_products_are_added_apart(second: str, operator: str, expected: list[Any
     assert [added.operands(term) for term in terms] == whole
 
 
+@pytest.mark.parametrize(
+    ("second", "alternate"),
+    [("multiply(o, t)", True), ("multiply(t, o)", True), ("multiply(p, t)", False),
+     ("multiply(o, 2.0)", False), ("multiply(o, v0)", True)],
+)  # fmt: skip
+def test_products_of_own_values_are_rounds_of_one_loop(
+    second: str, alternate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their values alternate in the panels, where no two products share one; no bits change."""
+    text = contraction().replace("let r: f64 = multiply(p, q)", (
+        "let o: f64 = a[i, l - 1 - k]\n let t: f64 = b[l - 1 - k, j]\n let v0: f64 = add(q, t)\n"
+        "let g: f64 = multiply(p, q)\n"
+        f"let h: f64 = {second}\n let r: f64 = add(g, h)"
+    ))  # fmt: skip
+
+    def fused() -> int:
+        """Operations that a register tile's loops hold."""
+        program, _, _ = lower_program(introduce(parse(text), {}), "two")
+        return sum(isinstance(n, imp.Apply) and n.operation == "fma" for n in inside(program.body))
+
+    together, arguments = fused(), inputs(23, 70, 301)
+    (got,) = run(compiled(parse(text)), arguments, sizes(23, 70, 301))
+    agree(parse(text), arguments, rtol=1e-9, atol=1e-9, **sizes(23, 70, 301))
+    monkeypatch.setattr(register_tiles, "_rounds", lambda side, terms: ())
+    (expected,) = run(compiled(parse(text)), arguments, sizes(23, 70, 301))
+    assert got.tobytes() == expected.tobytes()
+    assert fused() == (2 * together if alternate else together)
+
+
 def test_rows_that_no_element_wants_are_not_read() -> None:
     """The last row of b is wanted by nothing: it need not be there."""
     text = TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "greater")

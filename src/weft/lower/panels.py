@@ -6,7 +6,7 @@ block: for k, for each row. Rows beyond those that are wanted repeat the last on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from weft.fun import nodes as fun
@@ -47,6 +47,9 @@ class Panels:
         How many there are at most, a multiple of that.
     blocks : tuple of str
         The memory of each of the side's values.
+    rounds : tuple of str
+        The values that lie in the same memory, in this order for each reduced index; none where
+        each has memory of its own.
     """
 
     side: Side
@@ -54,15 +57,24 @@ class Panels:
     width: int
     most: int
     blocks: tuple[str, ...]
+    rounds: tuple[str, ...] = ()
 
     @staticmethod
-    def of(e: Emitter, side: Side, range_: fun.Range, width: int, about: int) -> Panels:
-        made = Panels(side, range_, width, -(-about // width) * width, ())
-        blocks = tuple(
-            e.unit.own_region(made.room(e) * (BLOCK * value.type.dtype.itemsize))
-            for value in side.values
-        )
+    def of(
+        e: Emitter, side: Side, range_: fun.Range, width: int, about: int, rounds: Sequence[str]
+    ) -> Panels:
+        made = Panels(side, range_, width, -(-about // width) * width, (), tuple(rounds))
+        sizes = [BLOCK * value.type.dtype.itemsize for value in side.values]
+        if rounds:
+            blocks = (e.unit.own_region(made.room(e) * sum(sizes)),) * len(sizes)
+        else:
+            blocks = tuple(e.unit.own_region(made.room(e) * size) for size in sizes)
         return replace(made, blocks=blocks)
+
+    @property
+    def depth(self) -> int:
+        """How many rounds of a loop over a panel a reduced index is."""
+        return len(self.rounds) or 1
 
     def room(self, e: Emitter) -> Size:
         """How many rows there is room for: whole panels."""
@@ -77,8 +89,8 @@ class Panels:
         )
 
     def at(self, e: Emitter, panel: imp.Expr, k: imp.Expr) -> imp.Expr:
-        """Where the values of a panel at a reduced index of the block begin."""
-        begin = e.declare(machine("*", panel, imp.integer(BLOCK * self.width)))
+        """Where the values of a panel at a round of the block begin."""
+        begin = e.declare(machine("*", panel, imp.integer(BLOCK * self.depth * self.width)))
         return e.declare(machine("+", begin, e.declare(machine("*", k, imp.integer(self.width)))))
 
     def bind(self, e: Emitter, at: imp.Expr, used: Set[str] | None = None) -> None:
@@ -206,7 +218,10 @@ class Packing:
             at = e.declare(machine("min", at, self.last))
         e.bind(panels.range.index.name, at)
         bodies.lower_body(e, fun.Body(panels.side.statements, ()))
-        place = e.declare(machine("+", panels.at(e, panel, k), lane))
+        first = e.declare(machine("*", k, imp.integer(panels.depth)))
         for value, block in zip(panels.side.values, panels.blocks, strict=True):
+            number = panels.rounds.index(value.name) if panels.rounds else 0
+            begin = panels.at(e, panel, e.declare(machine("+", first, imp.integer(number))))
             pointer = e.pointer(block, value.type.dtype)
+            place = e.declare(machine("+", begin, lane))
             e.emit(imp.Store(pointer, place, e.scalars[value.name]))

@@ -16,7 +16,8 @@ when all blocks are done.
     }
 
 Where an element is a sum of products (rank-2k updates), all sums of a tile take the first, then all
-the second.
+the second. Products of one value of each side, each its own, are rounds of the same loop: their
+values alternate in the panels. (Written out, they are more than compilers hold in registers.)
 
 The loops around a tile of registers are those of R. van de Geijn and K. Goto, "Anatomy of
 High-Performance Matrix Multiplication", ACM Transactions on Mathematical Software 34 (2008). An
@@ -26,13 +27,13 @@ tile, so that its bits depend on the reduced extent alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import product as product_of
 
 from weft.fun import nodes as fun
-from weft.fun.contractions import BLOCK, Contraction, contraction, instead
+from weft.fun.contractions import BLOCK, Contraction, Side, contraction, instead
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lmad import Lmad
@@ -83,8 +84,16 @@ class _Tiles:
         columns = {value.name for value in found.right.values}
         loads = max(len(columns if used is None else columns & used) for _, used in self.terms)
         rows_, lanes = registers().tile(self.dtype.itemsize, loads)
-        self.left = Panels.of(e, found.left, found.row, rows_, ROWS // self.dtype.itemsize)
-        self.right = Panels.of(e, found.right, found.column, lanes, COLUMNS // self.dtype.itemsize)
+        rounds = [_rounds(side, self.terms) for side in (found.left, found.right)]
+        if not all(rounds):
+            rounds = [(), ()]
+        self.left, self.right = (
+            Panels.of(e, side, range_, width, bytes_ // self.dtype.itemsize, names)
+            for side, range_, width, bytes_, names in (
+                (found.left, found.row, rows_, ROWS, rounds[0]),
+                (found.right, found.column, lanes, COLUMNS, rounds[1]),
+            )
+        )
         row = -(-self.right.most * self.dtype.itemsize // 64) * 64 + 64  # rows in other cache sets
         self.stride = row // self.dtype.itemsize
         self.sums = e.unit.own_region(self.left.room(e) * row)
@@ -254,10 +263,11 @@ class _Tiles:
             var = e.unit.integer("l")
             with simd(e, var, imp.ZERO, width, wide=True):
                 e.emit(imp.Store(pointer, var, neutral))
-        k = e.unit.integer("k")
-        with e.loop(k, imp.ZERO, size):
+        k, depth = e.unit.integer("k"), self.left.depth
+        terms = self.terms[:1] if depth > 1 else self.terms
+        with e.loop(k, imp.ZERO, e.declare(machine("*", size, imp.integer(depth)))):
             left, right = self.left.at(e, p, k), self.right.at(e, q, k)
-            for (term, used), (row, pointer) in product_of(self.terms, enumerate(sums)):
+            for (term, used), (row, pointer) in product_of(terms, enumerate(sums)):
                 self.left.bind(e, machine("+", left, imp.integer(row)), used)
                 var = e.unit.integer("l")
                 with simd(e, var, imp.ZERO, width, wide=True):
@@ -304,6 +314,17 @@ class _Tiles:
         array = fun.Var(self.sums, MemArray(self.dtype, extents, self.sums, index))
         at = (Poly.var(found.row.index.name), Poly.var(found.column.index.name))
         return replace(found.let, expr=fun.Index(array, at))
+
+
+def _rounds(side: Side, terms: Sequence[tuple[fun.Atom, Set[str] | None]]) -> tuple[str, ...]:
+    """The side's one value in each of several terms, where no two have the same; else none."""
+    values = {value.name: value.type for value in side.values}
+    own = [values.keys() & (used or ()) for _, used in terms]
+    names = tuple(name for found in own for name in found)
+    if any(len(found) != 1 for found in own) or any(len(used or ()) != 2 for _, used in terms):
+        return ()
+    apart = len(set(names)) == len(names) == len(values) > 1
+    return names if apart and len(set(values.values())) == 1 else ()
 
 
 def lower_contraction(e: Emitter, let: fun.Let) -> None:
