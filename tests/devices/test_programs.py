@@ -338,8 +338,8 @@ def test_the_host_alternates_buffers() -> None:
         assert on.statistics.launches - before <= rounds + 2
 
 
-def test_a_product_of_matrices_goes_in_panels_of_rows_and_columns() -> None:
-    """No operand fits the device whole: each panel of rows stays while columns stream by."""
+def test_a_product_of_matrices_goes_in_tiles_of_rows_and_columns() -> None:
+    """No operand fits the device whole: some rows stay while columns stream by."""
     on = device()
     rng = np.random.default_rng(7)
     a, b = rng.normal(size=(90, 70)), rng.normal(size=(70, 110))
@@ -355,11 +355,11 @@ def test_a_product_of_matrices_goes_in_panels_of_rows_and_columns() -> None:
             found = product(a, b)
             text = str(product.explain(wf.asarray(a), wf.asarray(b)))
             with mock.patch("weft.plan.planner.plan_program") as planning:
-                again = product(a.copy(), 2 * b)  # panels of one shape have one plan
+                again = product(a.copy(), 2 * b)
             assert not planning.called
     assert_equal_bits([again], [2 * whole])
     np.testing.assert_allclose(whole, a @ b, rtol=1e-12, atol=1e-12)
     assert_equal_bits([found], [whole])
     assert 0 < on.statistics.peak_bytes <= cap
-    assert "panel by panel on a device" in text
+    assert "tiles of" in text
     assert on.statistics.bytes_in - before < 20 * (a.nbytes + b.nbytes)

@@ -1,7 +1,7 @@
 """A computation on one device or in boxes: which is quicker, and the plans of boxes, kept.
 
 What fits a device's memory runs there in core, or in boxes where these overlap copies with
-kernels; what does not fit is planned in boxes, along one axis or in panels along two. Parts
+kernels; what does not fit is planned in boxes, along one axis, or in tiles along several. Parts
 that no device can do in boxes run on the CPU.
 """
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from weft.config import Settings, settings
 from weft.errors import MemoryLimitError
-from weft.fun import nodes as fun
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.ops.dtypes import DType
@@ -202,9 +202,10 @@ def _sink_key(sink: Sink | None) -> Any:
 
 
 def _without_memory(value: Any) -> Any:
-    from weft.launch.panels import without_memory
-
-    return without_memory(value) if isinstance(value, np.ndarray) else value
+    """What a plan knows of an array: shape, dtype and strides. (A kept plan keeps no data.)"""
+    if not isinstance(value, np.ndarray):
+        return value
+    return as_strided(np.empty(1, value.dtype), value.shape, value.strides)
 
 
 def _planned(
@@ -236,9 +237,6 @@ def _planned(
     except MemoryLimitError:
         if on_device is None or spread or any(isinstance(v, Source) for v in named.values()):
             raise
-        found = _in_panels(program, sizes, named, sinks, current, code, on_device)
-        if found is not None:
-            return found
         if not computation.on_host_too:
             raise
     from weft.launch.apart import compile_apart
@@ -248,31 +246,6 @@ def _planned(
         program, sizes, named, sinks, current.limit, threads, code, device_limit=on_device,
         rates=rates, apart=partial(compile_apart, run=_run_part, on_cpu=on_cpu),
     )  # fmt: skip
-
-
-def _in_panels(
-    program: fun.Program, sizes: Mapping[str, int], named: Mapping[str, Any],
-    sinks: Sequence[Sink | None], current: Settings, code: Any, on_device: int,
-) -> Plan | None:  # fmt: skip
-    """The program cut along two axes, for a device; None where that does not help."""
-    from weft.launch.panels import plan_panels
-    from weft.plan.planner import plan_program
-
-    threads = host_threads(current)
-
-    def inner(part: fun.Program, known: Mapping[str, int], arrays: Mapping[str, NDArray]) -> Plan:
-        results: list[Sink | None] = [None] * len(part.body.results)
-        return plan_program(
-            part, known, arrays, results, current.limit, threads, code, device_limit=on_device
-        )
-
-    def outer(panel: Any, panels: int) -> Plan:
-        return plan_program(
-            program, sizes, named, sinks, current.limit, threads, panel,
-            boxes=panels, small=on_device // 8,
-        )  # fmt: skip
-
-    return plan_panels(program, outer, inner)
 
 
 def _as_array(value: Any, dtype: DType) -> Any:

@@ -42,6 +42,12 @@ class FlankPlace:
 class Held(Protocol):
     """Arrays that stay on a device while boxes that need them come and go."""
 
+    def change(self, number: int, array: npt.NDArray[Any], buffers: int) -> None:
+        """Copy another part of an input, by its position, for the boxes from now on.
+
+        So many parts are there at once; no box that has begun needs the one that goes.
+        """
+
     def release(self) -> None:
         """Give their memory back."""
 

@@ -58,7 +58,7 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
         operations = scheduler.work() * scheduler.overlap(boxes.extent)
         operations *= boxes.count * lines(boxes.extent) / lines(total) if across else 1
         taken = boxes.count * _TAKEN * scheduler.flank_bytes
-        work = Work(boxes.count, *_copied(scheduler, boxes), launches, operations, taken)
+        work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken)
         # What one box carries to the next, no two can have; flanks the device hands on.
         tried = (1,) if scheduler.stage.carries else slots_to_try(device.slots, boxes.count)
         for slots in tried:
@@ -99,16 +99,16 @@ def lines(extent: int) -> int:
 def _fewest(scheduler: Scheduler, device: DeviceCode, total: int) -> int:
     """How many boxes there are at least: for one of them to fit, and for a limit of its own."""
     whole = scheduler.boxes(total)
-    copied, most = sum(_copied(scheduler, whole)), scheduler.setting.box_bytes
+    moved, most = sum(copied(scheduler, whole)), scheduler.setting.box_bytes
     windows = scheduler.stage.windows
     held = sum(
         int(scheduler.window_bytes(w, whole).max(initial=0)) for w in windows if w.axis is None
     )
-    fits = -(-(copied - held) // max(device.limit - held, 1)) if device.limit > held else 1
-    return max(fits, 1 if most is None else -(-copied // most))
+    fits = -(-(moved - held) // max(device.limit - held, 1)) if device.limit > held else 1
+    return max(fits, 1 if most is None else -(-moved // most))
 
 
-def _copied(scheduler: Scheduler, boxes: Boxes) -> tuple[int, int]:
+def copied(scheduler: Scheduler, boxes: Boxes) -> tuple[int, int]:
     """Bytes that all boxes copy to a device, and from it."""
     into = out = 0
     for window in scheduler.stage.windows:

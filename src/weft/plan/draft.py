@@ -29,7 +29,7 @@ from weft.records import dataclass
 
 SCAN_TILE = 65536  # elements of a scanned dimension, to which boxes are aligned
 
-_NOWHERE = np.iinfo(np.int64).max
+NOWHERE = np.iinfo(np.int64).max
 ReadKey = tuple[int, str, Any]  # statement, array, the expression that reads
 WindowKey = tuple[str, int]  # array, axis
 
@@ -132,7 +132,7 @@ class Draft:
         analysis, total = self.analysis, self.total
         found = Ranges({}, {}, {})
         needed: dict[int, Bounds] = {}
-        nothing = np.full(len(starts), _NOWHERE), np.full(len(starts), -1)
+        nothing = np.full(len(starts), NOWHERE), np.full(len(starts), -1)
         for position in sorted(self.members, reverse=True):
             statement, dim = self.statement(position), self.members[position]
             low, high = needed.get(position, nothing)
@@ -140,7 +140,7 @@ class Draft:
             if scale is not None:
                 share = _share(starts, stops, total, scale, analysis.extent(statement, dim))
                 found.owned[position] = share
-                low, high = _join((low, high), share)
+                low, high = join((low, high), share)
             empty = low >= high
             low, high = np.where(empty, 0, low), np.where(empty, 0, high)
             found.computed[position] = low, high
@@ -151,11 +151,11 @@ class Draft:
                     continue
                 lower, upper = bounds[axis]
                 none = empty | (lower >= upper)
-                read = np.where(none, _NOWHERE, lower), np.where(none, -1, upper)
+                read = np.where(none, NOWHERE, lower), np.where(none, -1, upper)
                 found.reads[key] = read
                 producer = analysis.producer.get(access.array)
                 if producer is not None and producer in self.members:
-                    needed[producer] = _join(needed.get(producer, nothing), read)
+                    needed[producer] = join(needed.get(producer, nothing), read)
         return found
 
     # ------------------------------------------------------------ growing
@@ -286,7 +286,7 @@ class Draft:
         for (_, array, _), axis, (lower, _) in (
             (key, self.axes[key], bounds) for key, bounds in ranges.reads.items()
         ):
-            if (lower < _NOWHERE).all():
+            if (lower < NOWHERE).all():
                 slope = Fraction(int(lower[1] - lower[0]), last - first).limit_denominator(16)
                 if slope > 0:
                     self.slopes.setdefault((array, axis), slope)
@@ -336,11 +336,11 @@ def _share(
     return index(starts), np.where(stops >= total, extent, index(stops))
 
 
-def _join(left: Bounds, right: Bounds) -> Bounds:
+def join(left: Bounds, right: Bounds) -> Bounds:
     """The hull of two ranges; an empty one adds nothing."""
     low, high = right
     empty = low >= high
-    low, high = np.where(empty, _NOWHERE, low), np.where(empty, -1, high)
+    low, high = np.where(empty, NOWHERE, low), np.where(empty, -1, high)
     return np.minimum(left[0], low), np.maximum(left[1], high)
 
 

@@ -7,7 +7,8 @@ from html import escape
 
 import numpy as np
 
-from weft.plan.nodes import Plan, PlannedStage, memory_sink, size_text
+from weft.plan.code import DeviceCode
+from weft.plan.nodes import Plan, PlannedStage, Tiles, memory_sink, size_text
 from weft.plan.protocols import Sink, Source
 from weft.records import dataclass
 
@@ -176,6 +177,8 @@ def _boxes(stage: PlannedStage) -> str:
     moved = f"reads {size_text(stage.bytes_read)}, writes {size_text(stage.bytes_written)}"
     if boxes.count == 1:
         return f"one box; {moved}"
+    if stage.tiles is not None:
+        return f"{_tiles(stage, stage.tiles)}; {moved}"
     flight = f"{stage.depth} in flight" if stage.depth > 1 else "one after another"
     if stage.abreast:
         flight = f"{stage.abreast} at once, each computed and written by one thread"
@@ -183,11 +186,31 @@ def _boxes(stage: PlannedStage) -> str:
         flight = f"smaller towards the end, spread over {len(stage.shares)} devices"
         return f"{boxes.count} boxes of up to {boxes.extent} along {boxes.unit}, {flight}; {moved}"
     if stage.code.device is not None:
-        flight = (
-            f"{stage.slots} at once on {stage.code.device.name} "
-            f"({size_text(stage.device_bytes)} of {size_text(stage.code.device.limit)} there)"
-        )
+        flight = _on_device(stage, stage.code.device)
     return f"{boxes.count} boxes of {boxes.extent} along {boxes.unit}, {flight}; {moved}"
+
+
+def _on_device(stage: PlannedStage, device: DeviceCode) -> str:
+    return (
+        f"{stage.slots} at once on {device.name} "
+        f"({size_text(stage.device_bytes)} of {size_text(device.limit)} there)"
+    )
+
+
+def _tiles(stage: PlannedStage, tiles: Tiles) -> str:
+    """The shape of tiles, what stays from one to the next, and what boxes would move."""
+    device = stage.code.device
+    assert device is not None
+    shape = " x ".join(map(str, tiles.shape))
+    text = f"{stage.boxes.count} tiles of {shape}, {_on_device(stage, device)}"
+    text += f"; neighbours follow along axis {tiles.order[-1]}"
+    windows = zip(stage.stage.windows, tiles.stays, strict=True)
+    stay = [window.name for window, same in windows if same is not None]
+    if stay:
+        text += f", where {', '.join(stay)} {'stay' if len(stay) > 1 else 'stays'} on the device"
+    copied = tiles.bytes_in + stage.bytes_written
+    text += f"; copies {size_text(copied)}, boxes along one axis "
+    return text + ("do not fit" if tiles.slabs is None else size_text(tiles.slabs))
 
 
 def _shares(stage: PlannedStage) -> Iterator[Line]:
@@ -238,11 +261,13 @@ def _windows(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
             lies = "in its scratch file" if window.array in spilled else _WHERE[where]
             yield Line(2, f"window of {window.array}: whole, {lies}")
             continue
-        rows = stage.boxes.values[window.upper] - stage.boxes.values[window.lower]
+        values = stage.boxes.values
+        parts = " and ".join(
+            f"{int(np.max(values[upper] - values[lower], initial=0))} along axis {axis}"
+            for axis, lower, upper in window.cuts
+        )
         yield Line(
-            2,
-            f"window of {window.array}: up to {int(np.max(rows, initial=0))} along axis "
-            f"{window.axis} ({size_text(most)}), {_WHERE[where]}",
+            2, f"window of {window.array}: up to {parts} ({size_text(most)}), {_WHERE[where]}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from weft.fun import nodes as fun
@@ -9,8 +10,47 @@ from weft.fun import walk
 from weft.sizes import Size
 
 
-def shift(indices: tuple[Size, ...], axis: int, lower: Size) -> tuple[Size, ...]:
-    return (*indices[:axis], indices[axis] - lower, *indices[axis + 1 :])
+def read_part(
+    read: fun.Index | fun.Slice, part: fun.Var, lowers: Mapping[int, Size]
+) -> fun.Index | fun.Slice:
+    """The read from a part of its array that begins at an index of each axis.
+
+    x[i, j]  =>  part[i - lower, j]
+    """
+    if isinstance(read, fun.Index):
+        indices, boundary = list(read.indices), list(read.boundary)
+        for axis, lower in lowers.items():
+            indices[axis] = indices[axis] - lower
+            rule = boundary[axis] if boundary else None
+            if rule is not None:
+                boundary[axis] = replace(rule, lower=rule.lower - lower, upper=rule.upper - lower)
+        return fun.Index(part, tuple(indices), tuple(boundary))
+    dims = list(read.dims)
+    for axis, lower in lowers.items():
+        dim = dims[axis]
+        moved = replace(dim, start=dim.start - lower) if isinstance(dim, fun.Span) else dim - lower
+        dims[axis] = moved
+    return fun.Slice(part, tuple(dims))
+
+
+def with_reads(
+    expr: fun.Expr, read: Callable[[fun.Index | fun.Slice], fun.Expr | None],
+    atom: Callable[[fun.Atom], fun.Atom],
+) -> fun.Expr:  # fmt: skip
+    """The expression with some reads replaced, where `read` gives another, and its atoms."""
+    if isinstance(expr, fun.Index | fun.Slice):
+        found = read(expr)
+        if found is not None:
+            return found
+
+    def body(inner: fun.Body) -> fun.Body:
+        statements = tuple(
+            fun.Let(let.pattern, with_reads(let.expr, read, atom), let.place)
+            for let in inner.statements
+        )
+        return fun.Body(statements, tuple(map(atom, inner.results)))
+
+    return walk.map_expr(expr, walk.Mapper(atom, lambda s: s, body, lambda v: v))
 
 
 def windowed_var(var: fun.Var, axis: int, extent: Size) -> fun.Var:

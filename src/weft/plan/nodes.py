@@ -22,13 +22,16 @@ from weft.records import dataclass
 Numbers: TypeAlias = npt.NDArray[np.int64]  # one element for each box
 Input: TypeAlias = Source | npt.NDArray[Any] | np.generic | bool | int | float | complex
 Where: TypeAlias = Literal["direct", "staged", "resident"]
+Cut: TypeAlias = tuple[int, str, str]
+"""An axis of an array, and the size variables of the range of its indices that a box has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """A parameter of a stage: elements `lower <= i < upper` along `axis` of `array`.
 
-    `axis` is None, and the names empty, where the stage takes the array whole.
+    `axis` is None, and the names empty, where the stage takes the array whole. Tiles are cut
+    along `more` axes.
     """
 
     name: str
@@ -36,6 +39,12 @@ class Window:
     axis: int | None = None
     lower: str = ""
     upper: str = ""
+    more: tuple[Cut, ...] = ()
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """Every axis along which boxes have parts."""
+        return () if self.axis is None else ((self.axis, self.lower, self.upper), *self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,8 @@ class Output:
     """A result of a stage: `array`, computed for `lower <= i < upper` along `axis`.
 
     `axis` is None for what one box computes whole. `carry` names the parameter that takes
-    the value to the next box; after the last box it is the value of `array`.
+    the value to the next box; after the last box it is the value of `array`. Tiles are cut
+    along `more` axes.
     """
 
     array: str
@@ -51,6 +61,12 @@ class Output:
     lower: str = ""
     upper: str = ""
     carry: str = ""
+    more: tuple[Cut, ...] = ()
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """Every axis along which boxes have parts."""
+        return () if self.axis is None else ((self.axis, self.lower, self.upper), *self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +186,35 @@ class Share:
     measured: Measured = field(default_factory=lambda: Measured(), compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Boxes cut along several axes, one after another so that neighbours share what they can.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The extent of a full tile along each axis of the result that may be cut.
+    order : tuple of int
+        The axes along which there are several tiles, that along which neighbours follow last.
+    stays : tuple of (ndarray of bool, or None)
+        For each window, which boxes find it as the box before had it. None where no box does.
+    buffers : tuple of int
+        How many of each such window are on the device at once: with two, the next is copied
+        while the boxes before are computed.
+    bytes_in : int
+        Copied to the device, by all tiles.
+    slabs : int or None
+        The bytes that boxes cut along one axis would move; None where none fit.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    stays: tuple[npt.NDArray[np.bool_] | None, ...]
+    buffers: tuple[int, ...]
+    bytes_in: int = 0
+    slabs: int | None = None
+
+
 @dataclass(slots=True)
 class Measured:
     """The throughput of a device: coordinates in a second, 0 before it has done any."""
@@ -235,6 +280,8 @@ class PlannedStage:
         0: one after another, each by all threads.
     smaller : PlannedStage, optional
         The stage with boxes half as large, for a device that has less memory than it seemed.
+    tiles : Tiles, optional
+        How boxes are cut along several axes; None where they are cut along one.
     """
 
     stage: Stage
@@ -268,6 +315,7 @@ class PlannedStage:
     at_once: float = 0.5
     abreast: int = 0
     smaller: PlannedStage | None = None
+    tiles: Tiles | None = None
 
     @property
     def bytes_read(self) -> int:

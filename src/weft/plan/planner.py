@@ -25,6 +25,7 @@ from weft.plan.setting import Compile, Processor, Setting, direct_array
 from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
 from weft.plan.side_by_side import side_by_side
 from weft.plan.statements import Analysis
+from weft.plan.tiled import in_tiles
 from weft.plan.window import Windowed, window, window_uncut
 
 ALLOWANCE = 24 << 20
@@ -47,7 +48,6 @@ def plan_program(
     *,
     allowance: int = ALLOWANCE,
     box_bytes: int | None = None,
-    boxes: int | None = None,
     small: int | None = None,
     device_limit: int | None = None,
     rates: Rates | None = None,
@@ -76,8 +76,6 @@ def plan_program(
         What of the limit is not for arrays.
     box_bytes : int, optional
         The most data that a box should touch; see `weft.plan.setting.Setting`.
-    boxes : int, optional
-        How many boxes a stage should have.
     small : int, optional
         Statements that touch no more bytes run whole; by default 4 MiB, or less where the limit
         is low.
@@ -114,7 +112,7 @@ def plan_program(
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
-        tuple(processors), apart, boxes, rates,
+        tuple(processors), apart, rates,
     )  # fmt: skip
     alone = device_limit is None and not processors
     try:
@@ -376,6 +374,9 @@ class _Maker:
         def scheduler(setting: Setting) -> Scheduler:
             return Scheduler(self.analysis, group.draft, windowed, kept, resident, setting)
 
+        def tile_scheduler(tiled: Windowed) -> Scheduler:
+            return Scheduler(self.analysis, group.draft, tiled, kept, resident, self.setting)
+
         def on(processor: Processor) -> Scheduler:
             compile, threads = processor.compile, processor.threads
             return scheduler(replace(self.setting, compile=compile, threads=threads))
@@ -387,13 +388,21 @@ class _Maker:
             if spread is not None:
                 return replace(spread, remarks=(*spread.remarks, *remarks))
         alone = scheduler(self.setting)
+        stage: PlannedStage | None = None
+        refusal: MemoryLimitError | None = None
         try:
             stage = side_by_side(alone) or alone.schedule()
         except MemoryLimitError as error:
+            refusal = error
+        tiles = in_tiles(alone, stage, tile_scheduler)
+        if tiles is not None:
+            return replace(tiles, remarks=(*tiles.remarks, *remarks))
+        if refusal is not None:
             if self.setting.apart is None or group.draft is not None:
-                raise
-            alone = scheduler(replace(self.setting, compile=self.setting.apart(error)))
+                raise refusal
+            alone = scheduler(replace(self.setting, compile=self.setting.apart(refusal)))
             stage = alone.schedule()
+        assert stage is not None
         return replace(
             stage, remarks=(*stage.remarks, *remarks), smaller=in_smaller_boxes(alone, stage)
         )

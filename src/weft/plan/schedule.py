@@ -19,10 +19,11 @@ from weft.fun import nodes as fun
 from weft.plan import draft as drafts
 from weft.plan.canonical import canonical
 from weft.plan.derived import for_each_box
-from weft.plan.device_boxes import extent_of, quickest
+from weft.plan.device_boxes import quickest
 from weft.plan.draft import Draft, Ranges
 from weft.plan.nodes import (
     Boxes,
+    Cut,
     Numbers,
     Output,
     PlannedStage,
@@ -113,7 +114,8 @@ class Scheduler:
         if output.array not in self.kept:
             return True
         shape = self.analysis.shapes[output.array]
-        return output.axis is not None and math.prod(shape[: output.axis]) > 1
+        last = max((axis for axis, _, _ in output.cuts), default=0)
+        return math.prod(shape[:last]) > 1
 
     # ------------------------------------------------------------ boxes
 
@@ -133,10 +135,7 @@ class Scheduler:
         total, unit = self.draft.total, self.unit()
         if self.code.device is not None:
             return quickest(self, self.code.device, total, unit)
-        if self.setting.boxes is None:
-            extent = self.useful_extent(total, unit)
-        else:
-            extent = extent_of(total, unit, self.setting.boxes, True)
+        extent = self.useful_extent(total, unit)
 
         def smaller() -> Boxes | None:
             nonlocal extent
@@ -323,11 +322,9 @@ class Scheduler:
     # ------------------------------------------------------------ bytes
 
     def window_bytes(self, window: Window, boxes: Boxes) -> npt.NDArray[np.int64]:
-        count = np.ones(boxes.count, np.int64)
         if window.axis is None:
-            return count * self.analysis.bytes(window.array)
-        rows = boxes.values[window.upper] - boxes.values[window.lower]
-        return rows * self._row_bytes(window.array, window.axis)
+            return np.full(boxes.count, self.analysis.bytes(window.array))
+        return self._part_bytes(window.array, window.cuts, boxes)
 
     def output_bytes(self, output: Output, boxes: Boxes, number: int, owned: bool) -> Any:
         flank = self._flanks.get(output.carry)
@@ -338,10 +335,21 @@ class Scheduler:
             is_array = isinstance(type_, fun.Array)
             size = self.analysis.bytes(output.array) if is_array else type_.dtype.itemsize
             return np.full(boxes.count, size)
+        if not owned or output.more:  # tiles own what they compute
+            return self._part_bytes(output.array, output.cuts, boxes)
         lower, upper = boxes.owned[number]
-        if not owned:
-            lower, upper = boxes.values[output.lower], boxes.values[output.upper]
         return (upper - lower) * self._row_bytes(output.array, output.axis)
+
+    def _part_bytes(
+        self, array: str, cuts: tuple[Cut, ...], boxes: Boxes
+    ) -> npt.NDArray[np.int64]:
+        shape = self.analysis.shapes[array]
+        axes = {axis for axis, _, _ in cuts}
+        count = np.full(boxes.count, self.analysis.types[array].dtype.itemsize)
+        count *= math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
+        for _, lower, upper in cuts:
+            count = count * (boxes.values[upper] - boxes.values[lower])
+        return count
 
     def _row_bytes(self, array: str, axis: int) -> int:
         shape = self.analysis.shapes[array]

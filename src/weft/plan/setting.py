@@ -60,8 +60,6 @@ class Setting:
         Bytes for everything that is allocated, the fixed `allowance` already taken off.
     box_bytes : int, optional
         The most data that one box should touch; by default `BOX_BYTES`, on a device any.
-    boxes : int, optional
-        How many boxes there are to be, or fewer, as long as each other; by default any number.
     processors : tuple of Processor
         The devices that boxes are spread over, where they are several.
     apart : callable, optional
@@ -79,7 +77,6 @@ class Setting:
     allowance: int = 0
     processors: tuple[Processor, ...] = ()
     apart: Callable[[MemoryLimitError], Compile] | None = None
-    boxes: int | None = None
     rates: Rates | None = None
 
 

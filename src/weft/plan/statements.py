@@ -164,23 +164,36 @@ class Analysis:
 
         `dim` None: the whole statement as the program has it, as one box.
         """
-        reads, fixed, boxes = statement.original_reads, {}, 1
-        if dim is not None:
-            low = np.asarray(lower, dtype=np.int64)
-            high = np.maximum(np.asarray(upper, dtype=np.int64) - 1, low)
-            reads, fixed = statement.reads, {statement.dims[dim]: (low, high)}
-            boxes = len(low)
-        intervals = Intervals(reads, self.sizes, fixed)
-        found = [
-            (access, footprint(access, intervals, self.shapes[access.array], boxes))
-            for access in reads.accesses
-        ]
-        if dim is None or not statement.leans:
+        if dim is None:
+            return self._footprints(statement.original_reads, {}, 1)
+        low = np.asarray(lower, dtype=np.int64)
+        found = self.footprints_in(statement, {dim: (low, np.asarray(upper, dtype=np.int64))})
+        if not statement.leans:
             return found
         # The first box begins where the arrays do.
         return [
             (access, ((np.where(low == 0, 0, first), last), *rest))
             for access, ((first, last), *rest) in found
+        ]
+
+    def footprints_in(
+        self, statement: Statement, ranges: Mapping[int, Bounds]
+    ) -> list[tuple[Access, tuple[Bounds, ...]]]:
+        """What boxes of a statement read that have ranges of several of its dimensions."""
+        fixed = {
+            statement.dims[dim]: (low, np.maximum(high - 1, low))
+            for dim, (low, high) in ranges.items()
+        }
+        boxes = len(next(iter(ranges.values()))[0])
+        return self._footprints(statement.reads, fixed, boxes)
+
+    def _footprints(
+        self, reads: Reads, fixed: Mapping[str, Bounds], boxes: int
+    ) -> list[tuple[Access, tuple[Bounds, ...]]]:
+        intervals = Intervals(reads, self.sizes, fixed)
+        return [
+            (access, footprint(access, intervals, self.shapes[access.array], boxes))
+            for access in reads.accesses
         ]
 
 

@@ -24,7 +24,14 @@ from weft.plan.clusters import clusters
 from weft.plan.draft import Draft, ReadKey
 from weft.plan.leaning import flank_types, leaning_on_box, rows_of_box
 from weft.plan.loops import CutLoop, cut_loop, loop_on_box
-from weft.plan.narrow import bind_first, pruned, shift, windowed_var, with_extent
+from weft.plan.narrow import (
+    bind_first,
+    pruned,
+    read_part,
+    windowed_var,
+    with_extent,
+    with_reads,
+)
 from weft.plan.nodes import Flank, Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
@@ -370,40 +377,14 @@ class _Windower:
 
     def _rewrite(self, position: int, expr: fun.Expr) -> fun.Expr:
         """The expression with its reads of top-level arrays turned to windows."""
-        match expr:
-            case fun.Index(array, indices, boundary):
-                place = self.places.get((position, array.name, expr))
-                if place is not None and place.axis is not None:
-                    axis = place.axis
-                    return fun.Index(
-                        place.var, shift(indices, axis, place.lower),
-                        tuple(
-                            rule and replace(
-                                rule, lower=rule.lower - place.lower, upper=rule.upper - place.lower
-                            ) if at == axis else rule
-                            for at, rule in enumerate(boundary)
-                        ),
-                    )  # fmt: skip
-            case fun.Slice(array, dims):
-                place = self.places.get((position, array.name, expr))
-                if place is not None and place.axis is not None:
-                    dim = dims[place.axis]
-                    if isinstance(dim, fun.Span):
-                        dim = replace(dim, start=dim.start - place.lower)
-                    else:
-                        dim = dim - place.lower
-                    return fun.Slice(
-                        place.var, (*dims[: place.axis], dim, *dims[place.axis + 1 :])
-                    )
 
-        def body(inner: fun.Body) -> fun.Body:
-            statements = tuple(
-                fun.Let(let.pattern, self._rewrite(position, let.expr), let.place)
-                for let in inner.statements
-            )
-            return fun.Body(statements, tuple(map(self._atom, inner.results)))
+        def read(expr: fun.Index | fun.Slice) -> fun.Expr | None:
+            place = self.places.get((position, expr.array.name, expr))
+            if place is None or place.axis is None:
+                return None
+            return read_part(expr, place.var, {place.axis: place.lower})
 
-        return walk.map_expr(expr, walk.Mapper(self._atom, lambda s: s, body, lambda v: v))
+        return with_reads(expr, read, self._atom)
 
     def _atom(self, atom: fun.Atom) -> fun.Atom:
         return self.whole.get(atom.name, atom) if isinstance(atom, fun.Var) else atom

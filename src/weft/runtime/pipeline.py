@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan.code import Held, Pending
-from weft.plan.nodes import Output, PlannedStage, Window
+from weft.plan.nodes import Cut, Output, PlannedStage, Window
 from weft.plan.protocols import Box, Sink, Source
 from weft.runtime import profile
 
@@ -47,6 +47,10 @@ class Pipeline:
         self.before = run.moved
         self.each = (planned.bytes_read + planned.bytes_written) / max(self.boxes.count, 1)
         self.held: Held | None = None
+        stays = () if planned.tiles is None else planned.tiles.stays
+        # Of windows that several tiles share: which part each tile has, and the first with each.
+        self.parts = {k: np.cumsum(~same) for k, same in enumerate(stays) if same is not None}
+        self.since: dict[int, list[int]] = {number: [] for number in self.parts}
         self.workspace = self.pool.empty((planned.workspace,), np.uint8)
         self.windows: list[Callable[[int], Array]] = [
             self._input(number, window) for number, window in enumerate(self.stage.windows)
@@ -75,36 +79,42 @@ class Pipeline:
     def _input(self, number: int, window: Window) -> Callable[[int], Array]:
         """A function of the box: what the window holds."""
         if self.planned.where[number] == "staged":
-            return self._staged_view(
-                self.planned.input_bytes[number], window.array, window.axis,
-                window.lower, window.upper,
-            )  # fmt: skip
+            return self._staged_view(self.planned.input_bytes[number], window.array, window.cuts)
         array = self.run_.array(window.array)
         if window.axis is None:
             return lambda box: array
-        return self._part(array, window.axis, window.lower, window.upper)
+        return self._part(array, window.cuts)
 
-    def _part(self, array: Array, axis: int, lower: str, upper: str) -> Callable[[int], Array]:
-        lows, highs = self._bounds(lower, upper)
-        front = (slice(None),) * axis
-        return lambda box: array[(*front, slice(lows[box], highs[box]))]
+    def _part(self, array: Array, cuts: tuple[Cut, ...]) -> Callable[[int], Array]:
+        where = self._where(array.shape, cuts)
+        return lambda box: array[where(box)]
+
+    def _where(self, shape: Sequence[int], cuts: tuple[Cut, ...]) -> Callable[[int], Box]:
+        """A function of the box: its part of an array. (It holds on to no buffers.)"""
+        bounds = [(axis, *self._bounds(lower, upper)) for axis, lower, upper in cuts]
+        whole = [slice(0, extent) for extent in shape]
+
+        def where(box: int) -> Box:
+            found = whole.copy()
+            for axis, lows, highs in bounds:
+                found[axis] = slice(lows[box], highs[box])
+            return tuple(found)
+
+        return where
 
     def _bounds(self, lower: str, upper: str) -> tuple[list[int], list[int]]:
         return self.boxes.values[lower].tolist(), self.boxes.values[upper].tolist()
 
     def _staged_view(
-        self, count: int, name: str, axis: int | None, lower: str, upper: str
+        self, count: int, name: str, cuts: tuple[Cut, ...]
     ) -> Callable[[int], Array]:
         """Views of staging buffers, one buffer for each box in flight."""
         depth, value = self.planned.depth, self.plan.values[name]
         buffers = [self.pool.empty((count,), np.uint8) for _ in range(depth)]
-        if axis is None:
-            return lambda box: np.ndarray(value.shape, value.dtype, buffers[box % depth].data)
-        lows, highs = self._bounds(lower, upper)
-        before, after = value.shape[:axis], value.shape[axis + 1 :]
+        where = self._where(value.shape, cuts)
 
         def view(box: int) -> Array:
-            shape = (*before, highs[box] - lows[box], *after)
+            shape = tuple(part.stop - part.start for part in where(box))
             if not count:
                 return np.empty(shape, value.dtype)
             return np.ndarray(shape, value.dtype, buffers[box % depth].data)
@@ -145,18 +155,16 @@ class Pipeline:
                 self.written.append((number, output, to.sinks, None))
             if axis is None:
                 return lambda box: kept
-            return self._part(kept, axis, output.lower, output.upper)
+            return self._part(kept, output.cuts)
         self.written.append((number, output, to.sinks, kept))
-        return self._staged_view(
-            self.planned.output_bytes[number], name, axis, output.lower, output.upper
-        )
+        return self._staged_view(self.planned.output_bytes[number], name, output.cuts)
 
     def _copies_to(self, kept: Array, output: Output) -> bool:
         """Whether a device copies what it computes to where that belongs, in pieces as it is."""
         device = self.planned.code.device
         if device is None or output.axis is None or not self.boxes.count:
             return False
-        return device.takes(self._part(kept, output.axis, output.lower, output.upper)(0))
+        return device.takes(self._part(kept, output.cuts)(0))
 
     # ------------------------------------------------------------ boxes
 
@@ -227,6 +235,10 @@ class Pipeline:
                 reads.pop(box, None)
                 _wait(writes.pop(box - depth, ()))
                 if not done[box]:
+                    ends = self._ends_for(box)
+                    while flying and flying[0][0] < ends:
+                        land()
+                    self._change(box)
                     pending, outputs = self._compute(box)
                     if pending is None:
                         finish(box, outputs)
@@ -254,6 +266,32 @@ class Pipeline:
         flanks = self.stage.flank_places()
         whole = {k: self.windows[k](0) for k, w in windows if w.axis is None}
         return device.hold(whole, flanks, self.planned.device_bytes)
+
+    def _ends_for(self, box: int) -> int:
+        """The box before which all have to end for this one to change what stays on the device."""
+        ends = 0
+        for number in self._changing(box):
+            assert self.planned.tiles is not None
+            buffers, since = self.planned.tiles.buffers[number], [*self.since[number], box]
+            if len(since) > buffers:  # a part goes: all that need it were before the one after
+                ends = max(ends, since[-buffers])
+        return ends
+
+    def _changing(self, box: int) -> list[int]:
+        """The windows of which this box needs another part than is on the device."""
+        return [
+            number for number, parts in self.parts.items()
+            if not self.since[number] or parts[box] != parts[self.since[number][-1]]
+        ]  # fmt: skip
+
+    def _change(self, box: int) -> None:
+        """Copy the parts that stay for some tiles, from this one on."""
+        tiles = self.planned.tiles
+        for number in self._changing(box):
+            assert tiles is not None
+            assert self.held is not None
+            self.held.change(number, self.windows[number](box), tiles.buffers[number])
+            self.since[number].append(box)
 
     def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:
         """Compute a box, or begin it on a device; where its results are, or will be."""
@@ -314,6 +352,8 @@ class Pipeline:
         if output.axis is None:
             whole = self._box(output.array, None, 0, 0)
             return whole, whole
+        if output.more:  # tiles own what they compute
+            return self._where(self.plan.values[output.array].shape, output.cuts)(box), ()
         first, last = (int(bound[box]) for bound in self.boxes.owned[number])
         lower = int(self.boxes.values[output.lower][box])
         part = (slice(None),) * output.axis + (slice(first - lower, last - lower),)

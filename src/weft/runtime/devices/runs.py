@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter, sleep
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -186,6 +186,10 @@ class Buffers(ABC, Generic[DeviceT]):
             self.device.free(count)
 
     @abstractmethod
+    def copy_in(self, buffer: Any, array: NDArray, number: int) -> Any:
+        """Queue a copy to the device of what it takes, by the position of that input."""
+
+    @abstractmethod
     def release_buffer(self, buffer: Any) -> None:
         """Give one buffer back to the driver."""
 
@@ -218,6 +222,8 @@ class HeldArrays:
         if device.used + room > device.limit:
             device.trim()  # a slot in use keeps what it has, though another has no room then
         self.buffers: dict[int, Any] = {}
+        self._segment = segment
+        self._rings: dict[int, list[Buffers[Any]]] = {}
         self._slot = device.take_slot()
         arrays = {number: device.packed(array) for number, array in inputs.items()}
         names = [segment.params[number].name for number in (*arrays, *(f.input for f in flanks))]
@@ -228,26 +234,53 @@ class HeldArrays:
                 # All of it is read before any of it is written.
                 self.buffers[flank.input] = buffer
                 self.buffers[len(segment.params) + flank.output] = buffer
-            for (number, array), buffer in zip(arrays.items(), buffers, strict=False):
-                if array.nbytes:
-                    self._slot.copy_in(buffer, array, number)
-                    device.statistics.copies_in += 1
-                    device.statistics.bytes_in += array.nbytes
-                self.buffers[number] = buffer
-            self._slot.finish()
+            self._copy(self._slot, dict(zip(arrays, buffers, strict=False)), arrays)
         except BaseException as error:
-            with suppress(*device.failures):
-                self._slot.finish()  # no copy reads an array that is gone
-            self.release()
-            if isinstance(error, device.failures):
-                raise device.error("a copy to it", error) from error
-            raise
+            self._failed(self._slot, error)
+
+    def change(self, number: int, array: NDArray, buffers: int) -> None:
+        """Copy another part of an input, for runs from now on, over that of so many changes ago.
+
+        Runs that had that part have ended.
+        """
+        ring = self._rings.setdefault(number, [])
+        slot = self.device.take_slot() if len(ring) < buffers else ring.pop(0)
+        ring.append(slot)
+        try:
+            array = self.device.packed(array)
+            buffer = slot.fit([array.nbytes], [self._segment.params[number].name])[0]
+            self.buffers = dict(self.buffers)  # runs under way have theirs
+            self._copy(slot, {number: buffer}, {number: array})
+        except BaseException as error:
+            self._failed(slot, error)
+
+    def _copy(
+        self, slot: Buffers[Any], buffers: Mapping[int, Any], arrays: Mapping[int, NDArray]
+    ) -> None:
+        for number, array in arrays.items():
+            if array.nbytes:
+                slot.copy_in(buffers[number], array, number)
+                self.device.statistics.copies_in += 1
+                self.device.statistics.bytes_in += array.nbytes
+            self.buffers[number] = buffers[number]
+        slot.finish()
+
+    def _failed(self, slot: Buffers[Any], error: BaseException) -> NoReturn:
+        with suppress(*self.device.failures):
+            slot.finish()  # no copy reads an array that is gone
+        self.release()
+        if isinstance(error, self.device.failures):
+            raise self.device.error("a copy to it", error) from error
+        raise error
 
     def release(self) -> None:
         """Give the memory back."""
         self.buffers = {}
-        self._slot.release()
-        self.device.give_back(self._slot)
+        slots = [self._slot, *(slot for ring in self._rings.values() for slot in ring)]
+        self._rings.clear()
+        for slot in slots:
+            slot.release()
+            self.device.give_back(slot)
 
 
 class Run(ABC, Generic[DeviceT]):

@@ -1,0 +1,222 @@
+"""The shape of tiles, and the order in which they follow: what moves the fewest bytes in time.
+
+    c[i, j] = sum_k a[i, k] * b[j, k]     rows of a stay while rows of b go by, or the other way
+
+Tiles follow each other as a reflected Gray code counts, so that each differs from the one before
+along one axis alone: an operand is copied again where an axis moves along which it has parts. With
+n_d tiles along axis d that is (n_d - 1) times the product of n_e of all axes e outside of d. Many
+shapes and orders are so compared by the largest tile of each; those that seem quickest, by all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.plan.code import Rates
+from weft.plan.device_boxes import Work, counts, extent_of, seconds
+from weft.plan.tiles import Tiling, grid
+from weft.records import dataclass
+
+_MOST_TILES = 4096
+_MOST_ALONG = (1024, 64, 24, 12)  # tiles along an axis, of one, two, three or four that are cut
+_MOST_AXES = 4  # along which there are tiles: the longest ones
+_MOST_SHAPES = 20_000  # compared
+_LONG = 64  # indices of an axis that are not the last, to be whole lines
+_TRIED = 4  # of each way, whose time is predicted
+_COMPARED = 6  # shapes of which every tile is looked at
+_WAYS = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2))
+"""Tiles in flight, and buffers of what stays from tile to tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A way to cut a result into tiles.
+
+    Attributes
+    ----------
+    extents : tuple of int
+        Of a tile, along each axis.
+    order : tuple of int
+        The axes along which there are several, those that change most often last.
+    slots, buffers : int
+        Tiles in flight; buffers of what stays from tile to tile.
+    work : Work
+        What all tiles ask of a device.
+    waits : int
+        How often a tile cannot begin before those in flight have ended.
+    """
+
+    extents: tuple[int, ...]
+    order: tuple[int, ...]
+    slots: int
+    buffers: int
+    work: Work
+    waits: int
+
+    def seconds(self, rates: Rates) -> float:
+        """How long all take, as predicted."""
+        work = self.work
+        alone = work.bytes_in / rates.copy_in + work.bytes_out / rates.copy_out
+        return seconds(work, rates, self.slots) + self.waits * alone / work.boxes
+
+    def rank(self, rates: Rates) -> tuple[Any, ...]:
+        """The quickest first; of equally quick ones, what moves less or takes less memory."""
+        return (
+            self.seconds(rates), self.work.bytes_in, self.slots, self.buffers, self.extents,
+            self.order,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What tiles of many shapes cost: an element for each shape.
+
+    Attributes
+    ----------
+    extents, counts : ndarray, (shapes, axes)
+        Of tiles along each axis, and how many there are.
+    read : ndarray, (operands, shapes)
+        Bytes of a tile's part of each operand.
+    moves : ndarray of bool, (operands, axes)
+        Whether a step along an axis takes to another part of an operand.
+    written : ndarray, (shapes,)
+        Bytes of a tile's results.
+    """
+
+    extents: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    read: npt.NDArray[np.int64]
+    moves: npt.NDArray[np.bool_]
+    written: npt.NDArray[np.float64]
+
+    def tiles(self) -> npt.NDArray[np.int64]:
+        found: npt.NDArray[np.int64] = self.counts.prod(axis=1)
+        return found
+
+    def moved(self, order: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Bytes that all tiles read."""
+        steps, outer = np.zeros(self.counts.shape, np.int64), np.ones(len(self.counts), np.int64)
+        for axis in order:
+            steps[:, axis] = (self.counts[:, axis] - 1) * outer
+            outer = outer * self.counts[:, axis]
+        total = np.zeros(len(self.counts))
+        for read, moves in zip(self.read, self.moves, strict=True):
+            total += read * (1.0 + steps[:, moves].sum(axis=1))
+        return total
+
+    def memory(
+        self, order: Sequence[int], slots: int, buffers: int
+    ) -> npt.NDArray[np.float64]:
+        """Bytes of tiles in flight, and of what stays beside them."""
+        several = self.counts > 1
+        # The axis along which neighbours follow: the last of those with several tiles.
+        last = np.zeros(len(self.counts), np.int64)
+        for axis in order:
+            last = np.where(several[:, axis], axis, last)
+        total = slots * self.written
+        for read, moves in zip(self.read, self.moves, strict=True):
+            changes = (several & moves).any(axis=1)
+            total = total + read * np.where(moves[last], slots, np.where(changes, buffers, 1))
+        return total
+
+
+def shapes(
+    tiling: Tiling, needed: Sequence[str], room: int, rates: Rates, slots: int | None,
+    operations: float,
+) -> list[Shape]:  # fmt: skip
+    """Shapes of tiles that fit into `room` bytes of a device, the quickest first.
+
+    `slots`: tiles that are to be in flight; None: any number. `operations`: of all tiles.
+    """
+    costs = _costs(tiling, needed)
+    axes = np.flatnonzero(costs.counts.max(axis=0) > 1)
+    orders = list(permutations(axes.tolist()))
+    found: dict[tuple[object, ...], Shape] = {}
+    tiles = costs.tiles()
+    ways = _WAYS if slots is None else ((slots, 1), (slots, 2))
+    for order, (flying, buffers) in product(orders, ways):
+        fits = (costs.memory(order, flying, buffers) <= room) & (tiles > 1)
+        (left,) = np.nonzero(fits)
+        if not len(left):
+            continue
+        moved = costs.moved(order)[left]
+        quick = moved / rates.copy_in + tiles[left] * rates.box
+        for number in _least(quick):
+            candidate = left[number]
+            extents = tuple(costs.extents[candidate].tolist())
+            several = tuple(a for a in order if costs.counts[candidate, a] > 1)
+            written = int(costs.written[candidate] * tiles[candidate])
+            work = Work(int(tiles[candidate]), int(moved[number]), written, 2, operations)
+            waits = _waits(costs, several, candidate) if flying > buffers == 1 else 0
+            made = Shape(extents, several, flying, buffers, work, waits)
+            found[made.extents, made.order, made.slots, made.buffers] = made
+    few = sorted(found.values(), key=lambda shape: shape.rank(rates))[:_COMPARED]
+    return sorted((_exact(tiling, shape) for shape in few), key=lambda shape: shape.rank(rates))
+
+
+def _exact(tiling: Tiling, shape: Shape) -> Shape:
+    """With the bytes of all tiles, as they are."""
+    reached = tiling.reached(grid(tiling.extents, shape.extents, shape.order))
+    copied = sum(map(int, tiling.copied(reached)))
+    return replace(shape, work=replace(shape.work, bytes_in=copied))
+
+
+def _waits(costs: Costs, order: tuple[int, ...], candidate: int) -> int:
+    """How often something changes that stays while tiles follow along the last axis."""
+    outer = math.prod(int(costs.counts[candidate, axis]) for axis in order[:-1])
+    stays = ~costs.moves[:, order[-1]]
+    return outer - 1 if costs.moves[stays][:, list(order[:-1])].any() else 0
+
+
+def _least(values: npt.NDArray[np.float64]) -> Iterator[int]:
+    few = min(_TRIED, len(values))
+    yield from np.argsort(values, kind="stable")[:few].tolist()
+
+
+def _costs(tiling: Tiling, needed: Sequence[str]) -> Costs:
+    """The costs of all shapes that are compared."""
+    extents = _candidates(tiling)
+    total = np.array(tiling.extents)
+    counts = -(-total // extents)
+    read = np.zeros((len(tiling.operands), len(extents)), np.int64)
+    for first in (extents * 0, counts // 2 * extents):  # the middle, where halos are whole
+        bounds = zip(first.T, np.minimum(first + extents, total).T, strict=True)
+        reached = tiling.reached(tuple(bounds))
+        for most, size in zip(read, tiling.read_bytes(reached), strict=True):
+            np.maximum(most, size, out=most)
+    each = tiling.result_bytes(needed)
+    return Costs(extents, counts, read, tiling.moves(), extents.prod(axis=1) * each)
+
+
+def _candidates(tiling: Tiling) -> npt.NDArray[np.int64]:
+    """Extents of tiles: whole cache lines where they are long, else about equal ones."""
+    extents = tiling.extents
+    longest = sorted(range(len(extents)), key=lambda axis: -extents[axis])[:_MOST_AXES]
+    longest = [axis for axis in longest if extents[axis] > 1]
+    most = _MOST_ALONG[max(len(longest), 1) - 1]
+    tried: list[list[int]] = []
+    for axis, extent in enumerate(extents):
+        across = axis == len(extents) - 1 > 0
+        found = {extent}
+        if axis in longest:
+            for count in counts(extent, 1, 1):
+                if count > most:
+                    break
+                long = across or extent > _LONG * count
+                found.add(min(extent_of(extent, 1, count, long), extent))
+            found.add(min(extent, -(-extent // _MOST_TILES) if len(longest) == 1 else 1))
+        tried.append(sorted(found, reverse=True))
+    while math.prod(map(len, tried)) > _MOST_SHAPES:
+        widest = max(tried, key=len)
+        widest[:] = [*widest[:-1:2], widest[-1]]
+    every = np.array(list(product(*tried)), np.int64)
+    tiles = (-(-np.array(extents) // every)).prod(axis=1)
+    few: npt.NDArray[np.int64] = every[tiles <= _MOST_TILES]
+    return few

@@ -1,0 +1,151 @@
+"""Stages on a device in tiles: where boxes cut along one axis do not fit, or move more.
+
+What tiles read, and which shapes of them fit, is known from footprints alone; a program is compiled
+for the shape that is taken. Its own memory is known only then: where it leaves too little room, the
+next shape is looked for in what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.plan.code import DeviceCode
+from weft.plan.device_boxes import copied
+from weft.plan.nodes import Boxes, PlannedStage, Tiles
+from weft.plan.schedule import Scheduler
+from weft.plan.tile_shapes import Shape, shapes
+from weft.plan.tile_window import window_tiles
+from weft.plan.tiles import Tiling, grid
+from weft.plan.window import Windowed
+from weft.records import dataclass
+
+_WORTH = 1.05  # times what has to be moved: boxes along one axis that move less are taken
+_FEWER = 0.95  # of their bytes, that tiles have to reach
+_ATTEMPTS = 4  # to find room for memory that only compiled programs tell of
+
+MakeScheduler: TypeAlias = Callable[[Windowed], Scheduler]
+
+
+def in_tiles(
+    alone: Scheduler, slabs: PlannedStage | None, make: MakeScheduler
+) -> PlannedStage | None:
+    """A stage in tiles; None where that moves no less, or tiles do not fit either.
+
+    Parameters
+    ----------
+    alone : Scheduler
+        Of the stage cut along one axis.
+    slabs : PlannedStage or None
+        The stage so cut; None where none fits.
+    make : callable
+        The scheduler of the stage in another form.
+    """
+    device, draft = alone.code.device, alone.draft
+    if device is None or draft is None or "staged" in alone.where:
+        return None
+    moved = None if slabs is None else sum(copied(alone, slabs.boxes))
+    if moved is not None and moved <= _WORTH * sum(copied(alone, alone.boxes(draft.total))):
+        return None
+    tiling = Tiling.of(draft)
+    if tiling is None or len(tiling.extents) < 2:
+        return None
+    found = _Search(tiling, alone, device, make, tiling.moves()).planned()
+    if found is None or found.tiles is None:
+        return None
+    if slabs is not None and moved is not None:
+        fewer = found.tiles.bytes_in + found.bytes_written <= _FEWER * moved
+        if not fewer or found.seconds >= slabs.seconds:
+            return None
+    return replace(found, tiles=replace(found.tiles, slabs=moved))
+
+
+def _known_bytes(stage: PlannedStage) -> int:
+    """What tiles take on the device but for the memory of compiled programs."""
+    assert stage.tiles is not None
+    held = zip(stage.tiles.buffers, stage.input_bytes, strict=True)
+    return stage.slots * sum(stage.output_bytes) + sum(n * size for n, size in held)
+
+
+@dataclass
+class _Search:
+    """The quickest tiles that fit."""
+
+    tiling: Tiling
+    alone: Scheduler
+    device: DeviceCode
+    make: MakeScheduler
+    moves: npt.NDArray[np.bool_]
+
+    def planned(self) -> PlannedStage | None:
+        needed = [output.array for output in self.alone.stage.outputs]
+        room = self.device.limit
+        for _ in range(_ATTEMPTS):
+            found = shapes(
+                self.tiling, needed, room, self.device.rates, self.device.slots,
+                self.alone.work(),
+            )  # fmt: skip
+            if not found:
+                return None
+            stage = self._stage(found[0])
+            if self.alone.fits(stage):
+                return stage
+            # What was not known is about as much in tiles that are little smaller.
+            known = _known_bytes(stage)
+            room = min(self.device.limit - (stage.device_bytes - known), room * 63 // 64)
+        return None
+
+    def _stage(self, shape: Shape) -> PlannedStage:
+        """The stage in tiles of a shape."""
+        tiling, reason = self.tiling, self.alone.stage.reason
+        box = grid(tiling.extents, shape.extents, shape.order)
+        reached = tiling.reached(box)
+        needed = {output.array for output in self.alone.stage.outputs}
+        windowed, sizes = window_tiles(tiling, reached, needed, reason)
+        scheduler = self.make(windowed)
+        values = {}
+        for number, (name, (owner, axis)) in enumerate(sizes.items()):
+            ranges = reached.read[owner] if owner >= 0 else reached.computed[-1 - owner]
+            values[name] = ranges[axis][number % 2]
+        count = len(box[0][0])
+        owned = tuple((values[o.lower], values[o.upper]) for o in scheduler.stage.outputs)
+        names = " x ".join(map(str, shape.order))
+        unit = f"{scheduler.stage.outputs[0].array} axes {names}"
+        boxes = Boxes(count, values, owned, unit)
+        stays: list[npt.NDArray[np.bool_] | None] = [None] * len(scheduler.stage.windows)
+        buffers = [shape.slots] * len(stays)
+        follow = self.moves[:, shape.order[-1]]
+        for number, (same, moves) in enumerate(zip(tiling.stays(reached), follow, strict=True)):
+            if not scheduler.stage.windows[number].cuts:
+                buffers[number] = 1
+            elif same.any():
+                stays[number] = same
+                buffers[number] = shape.slots if moves else shape.buffers
+        tiles = Tiles(shape.extents, shape.order, tuple(stays), tuple(buffers))
+        return _planned(scheduler, boxes, shape, tiles)
+
+
+def _planned(scheduler: Scheduler, boxes: Boxes, shape: Shape, tiles: Tiles) -> PlannedStage:
+    """The stage in these tiles, with what it copies and the memory that it takes."""
+    values, device = scheduler.values(boxes), scheduler.code.device
+    assert device is not None
+    scheduler.code.check(values)
+    planned = scheduler.with_depth(boxes, min(shape.slots + 1, boxes.count), shape.slots)
+    own = shape.slots * int(np.max(device.memory(values), initial=0))
+    on_device = own + _known_bytes(replace(planned, tiles=tiles))
+    read, copied_in = dict.fromkeys(planned.read, 0), 0
+    for window, same in zip(scheduler.stage.windows, tiles.stays, strict=True):
+        each = scheduler.window_bytes(window, boxes)
+        total = int(each[:1].sum() if not window.cuts else each.sum() if same is None
+                    else each[~same].sum())  # fmt: skip
+        copied_in += total
+        if window.array in read:
+            read[window.array] += total
+    return replace(
+        planned, read=read, device_bytes=on_device, seconds=shape.seconds(device.rates),
+        tiles=replace(tiles, bytes_in=copied_in),
+    )  # fmt: skip
