@@ -15,8 +15,10 @@ from unittest import mock
 import numpy as np
 import pytest
 from devices.harness import device
+from devices.test_faults import attempt, failing, full, lost
 
 import weft as wf
+from weft.errors import DeviceError
 from weft.plan.code import Rates
 from weft.plan.nodes import PlannedStage, Tiles
 from weft.plan.tile_shapes import shapes as quickest
@@ -211,6 +213,35 @@ def test_tiles_are_planned_in_milliseconds(on: OpenClDevice) -> None:
     ):
         program.explain(wf.asarray(a), wf.asarray(b))
     assert 0 < min(made) < 0.1
+
+
+@pytest.mark.parametrize("function", ["Buffer", "enqueue_copy", "enqueue_nd_range_kernel"])
+def test_a_device_that_fails(on: OpenClDevice, function: str) -> None:
+    """Too little memory: all tiles again, smaller ones. A lost device is named."""
+    a, b = shapes((65, 129), (129, 257))
+    program = products()
+    with wf.config(devices=[on.name]):
+        whole = program(a, b)
+        with wf.config(memory_limit={on.name: 40_000}, slots=2):
+            stage, _ = planned(program, [a, b])
+            assert stage.smaller is not None
+            assert stage.smaller.boxes.count > stage.boxes.count > 3
+            assert stage.smaller.device_bytes < stage.device_bytes
+            for at in (1, 2, 5, 30):
+                on.trim()
+                with failing(on, function, at, full(on)):
+                    assert program(a, b).tobytes() == whole.tobytes()
+                on.trim()
+                with failing(on, function, at, lost(on)) as faulty:
+                    refusal = attempt(lambda: [program(a, b)], [whole])
+                if function == "Buffer":  # of which no more can be had, whatever the reason
+                    assert refusal is None
+                else:
+                    assert isinstance(refusal, DeviceError) == (faulty.calls >= at)
+                on.trim()
+                assert program(a, b).tobytes() == whole.tobytes()
+    on.trim()
+    assert on.used == 0
 
 
 def test_nests_are_tiled_too(on: OpenClDevice) -> None:

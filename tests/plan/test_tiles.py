@@ -15,7 +15,7 @@ from weft.fun.parse import parse
 from weft.plan.code import Rates
 from weft.plan.draft import Draft
 from weft.plan.statements import Analysis
-from weft.plan.tile_shapes import Costs, shapes
+from weft.plan.tile_shapes import NARROW, Costs, shapes
 from weft.plan.tiles import Tiling, grid
 
 RATES = Rates(1e9, 1e9, 1e15, 0.0, 0.0, 2, True)  # nothing but copies takes time
@@ -215,14 +215,15 @@ def test_no_shape_moves_much_less_than_the_one_that_is_found(
         largest = sum(int(size.max()) for size in found.read_bytes(reached))
         return int(sum(found.copied(reached))), largest + 8 * math.prod(shape)
 
-    best = min(
-        copied
+    fitting = [
+        (shape[-1] < min(NARROW, found.extents[-1]), copied)
         for shape in product(*({-(-n // k) for k in range(1, n + 1)} for n in found.extents))
         if math.prod(-(-n // e) for n, e in zip(found.extents, shape, strict=True)) < 400
         for order in permutations(range(len(shape)))
         for copied, memory in [moved(shape, order)]
         if memory <= room
-    )
+    ]
+    _, best = min(fitting)
     chosen = shapes(found, results, room, RATES, 1, 0.0)[0]
     copied, memory = moved(chosen.extents, chosen.order)
     assert memory <= room

@@ -11,7 +11,7 @@ shapes and orders are so compared by the largest tile of each; those that seem q
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from typing import Any
@@ -20,17 +20,19 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan.code import Rates
-from weft.plan.device_boxes import Work, counts, extent_of, seconds
+from weft.plan.device_boxes import Work, counts, extent_of, lines, seconds
 from weft.plan.tiles import Tiling, grid
 from weft.records import dataclass
 
 _MOST_TILES = 4096
 _MOST_ALONG = (1024, 64, 24, 12)  # tiles along an axis, of one, two, three or four that are cut
 _MOST_AXES = 4  # along which there are tiles: the longest ones
-_MOST_SHAPES = 20_000  # compared
+_MOST_SHAPES = 6000  # compared
+NARROW = 32  # neighbours in memory: tiles have as many, where such fit
 _LONG = 64  # indices of an axis that are not the last, to be whole lines
 _TRIED = 4  # of each way, whose time is predicted
-_COMPARED = 6  # shapes of which every tile is looked at
+_COMPARED = 4  # shapes of which every tile is looked at
+_LAUNCHES = 2  # of a tile, about: they are known once it is compiled
 _WAYS = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2))
 """Tiles in flight, and buffers of what stays from tile to tile."""
 
@@ -51,6 +53,8 @@ class Shape:
         What all tiles ask of a device.
     waits : int
         How often a tile cannot begin before those in flight have ended.
+    memory : int
+        Bytes of the device, but for what compiled programs take besides.
     """
 
     extents: tuple[int, ...]
@@ -58,7 +62,8 @@ class Shape:
     slots: int
     buffers: int
     work: Work
-    waits: int
+    waits: int = 0
+    memory: int = 0
 
     def seconds(self, rates: Rates) -> float:
         """How long all take, as predicted."""
@@ -111,20 +116,20 @@ class Costs:
             total += read * (1.0 + steps[:, moves].sum(axis=1))
         return total
 
-    def memory(
-        self, order: Sequence[int], slots: int, buffers: int
-    ) -> npt.NDArray[np.float64]:
-        """Bytes of tiles in flight, and of what stays beside them."""
+    def memory(self, order: Sequence[int]) -> tuple[npt.NDArray[np.float64], ...]:
+        """Bytes that every tile has, that stay from tile to tile, and that never change."""
         several = self.counts > 1
         # The axis along which neighbours follow: the last of those with several tiles.
         last = np.zeros(len(self.counts), np.int64)
         for axis in order:
             last = np.where(several[:, axis], axis, last)
-        total = slots * self.written
+        each, stays, whole = self.written.copy(), *np.zeros((2, len(self.counts)))
         for read, moves in zip(self.read, self.moves, strict=True):
-            changes = (several & moves).any(axis=1)
-            total = total + read * np.where(moves[last], slots, np.where(changes, buffers, 1))
-        return total
+            follows, changes = moves[last], (several & moves).any(axis=1)
+            each += np.where(follows, read, 0)
+            stays += np.where(changes & ~follows, read, 0)
+            whole += np.where(changes, 0, read)
+        return each, stays, whole
 
 
 def shapes(
@@ -137,28 +142,49 @@ def shapes(
     """
     costs = _costs(tiling, needed)
     axes = np.flatnonzero(costs.counts.max(axis=0) > 1)
-    orders = list(permutations(axes.tolist()))
     found: dict[tuple[object, ...], Shape] = {}
     tiles = costs.tiles()
-    ways = _WAYS if slots is None else ((slots, 1), (slots, 2))
-    for order, (flying, buffers) in product(orders, ways):
-        fits = (costs.memory(order, flying, buffers) <= room) & (tiles > 1)
-        (left,) = np.nonzero(fits)
-        if not len(left):
-            continue
-        moved = costs.moved(order)[left]
-        quick = moved / rates.copy_in + tiles[left] * rates.box
-        for number in _least(quick):
-            candidate = left[number]
-            extents = tuple(costs.extents[candidate].tolist())
-            several = tuple(a for a in order if costs.counts[candidate, a] > 1)
-            written = int(costs.written[candidate] * tiles[candidate])
-            work = Work(int(tiles[candidate]), int(moved[number]), written, 2, operations)
-            waits = _waits(costs, several, candidate) if flying > buffers == 1 else 0
-            made = Shape(extents, several, flying, buffers, work, waits)
-            found[made.extents, made.order, made.slots, made.buffers] = made
+    wide = costs.extents[:, -1] >= min(NARROW, tiling.extents[-1])
+    for order in permutations(axes.tolist()):
+        moved = costs.moved(order)
+        each, stays, whole = costs.memory(order)
+        quick = moved / rates.copy_in + tiles * rates.box
+        for flying, buffers in _WAYS if slots is None else ((slots, 1), (slots, 2)):
+            memory = flying * each + buffers * stays + whole
+            fits = (memory <= room) & (tiles > 1)
+            (left,) = np.nonzero(fits & wide if (fits & wide).any() else fits)
+            for candidate in left[np.argsort(quick[left], kind="stable")[:_TRIED]].tolist():
+                shape = _shape(costs, candidate, order, (flying, buffers), operations)
+                found[shape.extents, shape.order, flying, buffers] = replace(
+                    shape, memory=int(memory[candidate]),
+                    work=replace(shape.work, bytes_in=int(moved[candidate])),
+                )  # fmt: skip
     few = sorted(found.values(), key=lambda shape: shape.rank(rates))[:_COMPARED]
     return sorted((_exact(tiling, shape) for shape in few), key=lambda shape: shape.rank(rates))
+
+
+def _shape(
+    costs: Costs, candidate: int, order: Sequence[int], way: tuple[int, int], operations: float
+) -> Shape:
+    """One of the shapes, but for the bytes that it reads and has."""
+    slots, buffers = way
+    extents, counts = (
+        tuple(numbers[candidate].tolist()) for numbers in (costs.extents, costs.counts)
+    )
+    several = tuple(axis for axis in order if counts[axis] > 1)
+    tiles = math.prod(counts)
+    if len(extents) > 1:  # neighbours are done a line at a time
+        operations *= lines(extents[-1]) * counts[-1] / lines(extents[-1] * counts[-1])
+    written = int(costs.written[candidate] * tiles)
+    waits = _waits(costs, several, tiles // counts[several[-1]]) if slots > buffers == 1 else 0
+    work = Work(tiles, 0, written, _LAUNCHES, operations)
+    return Shape(extents, several, slots, buffers, work, waits)
+
+
+def _waits(costs: Costs, order: tuple[int, ...], turns: int) -> int:
+    """How often something changes that stays while tiles follow along the last axis."""
+    stays = ~costs.moves[:, order[-1]]
+    return turns - 1 if costs.moves[stays][:, list(order[:-1])].any() else 0
 
 
 def _exact(tiling: Tiling, shape: Shape) -> Shape:
@@ -166,18 +192,6 @@ def _exact(tiling: Tiling, shape: Shape) -> Shape:
     reached = tiling.reached(grid(tiling.extents, shape.extents, shape.order))
     copied = sum(map(int, tiling.copied(reached)))
     return replace(shape, work=replace(shape.work, bytes_in=copied))
-
-
-def _waits(costs: Costs, order: tuple[int, ...], candidate: int) -> int:
-    """How often something changes that stays while tiles follow along the last axis."""
-    outer = math.prod(int(costs.counts[candidate, axis]) for axis in order[:-1])
-    stays = ~costs.moves[:, order[-1]]
-    return outer - 1 if costs.moves[stays][:, list(order[:-1])].any() else 0
-
-
-def _least(values: npt.NDArray[np.float64]) -> Iterator[int]:
-    few = min(_TRIED, len(values))
-    yield from np.argsort(values, kind="stable")[:few].tolist()
 
 
 def _costs(tiling: Tiling, needed: Sequence[str]) -> Costs:

@@ -8,8 +8,8 @@ next shape is looked for in what is left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,13 @@ from weft.plan.nodes import Boxes, PlannedStage, Tiles
 from weft.plan.schedule import Scheduler
 from weft.plan.tile_shapes import Shape, shapes
 from weft.plan.tile_window import window_tiles
-from weft.plan.tiles import Tiling, grid
+from weft.plan.tiles import Reached, Tiling, grid
 from weft.plan.window import Windowed
 from weft.records import dataclass
 
 _WORTH = 1.05  # times what has to be moved: boxes along one axis that move less are taken
 _FEWER = 0.95  # of their bytes, that tiles have to reach
+_HALVED = 4  # times, where a device has less memory than it seemed
 _ATTEMPTS = 4  # to find room for memory that only compiled programs tell of
 
 MakeScheduler: TypeAlias = Callable[[Windowed], Scheduler]
@@ -64,13 +65,6 @@ def in_tiles(
     return replace(found, tiles=replace(found.tiles, slabs=moved))
 
 
-def _known_bytes(stage: PlannedStage) -> int:
-    """What tiles take on the device but for the memory of compiled programs."""
-    assert stage.tiles is not None
-    held = zip(stage.tiles.buffers, stage.input_bytes, strict=True)
-    return stage.slots * sum(stage.output_bytes) + sum(n * size for n, size in held)
-
-
 @dataclass
 class _Search:
     """The quickest tiles that fit."""
@@ -80,6 +74,7 @@ class _Search:
     device: DeviceCode
     make: MakeScheduler
     moves: npt.NDArray[np.bool_]
+    made: dict[Any, tuple[Scheduler, dict[str, tuple[int, int]]]] = field(default_factory=dict)
 
     def planned(self) -> PlannedStage | None:
         needed = [output.array for output in self.alone.stage.outputs]
@@ -93,20 +88,38 @@ class _Search:
                 return None
             stage = self._stage(found[0])
             if self.alone.fits(stage):
-                return stage
+                return replace(stage, smaller=self._smaller(found[0], _HALVED))
             # What was not known is about as much in tiles that are little smaller.
-            known = _known_bytes(stage)
-            room = min(self.device.limit - (stage.device_bytes - known), room * 63 // 64)
+            unknown = stage.device_bytes - found[0].memory
+            room = min(self.device.limit - unknown, room * 63 // 64)
         return None
+
+    def _smaller(self, shape: Shape, times: int) -> PlannedStage | None:
+        """Tiles of half the size, one at a time, and so on: for a device that has less memory."""
+        longest = max(shape.order, key=lambda axis: shape.extents[axis])
+        if not times or shape.extents[longest] == 1:
+            return None
+        extents = list(shape.extents)
+        extents[longest] = -(-extents[longest] // 2)
+        shape = replace(shape, extents=tuple(extents), slots=1, buffers=1)
+        return replace(self._stage(shape), smaller=self._smaller(shape, times - 1))
+
+    def _windowed(self, reached: Reached) -> tuple[Scheduler, dict[str, tuple[int, int]]]:
+        """The stage of tiles that reach so far, and its sizes: those cut alike have one."""
+        tiling = self.tiling
+        key = tiling.cuts(reached)
+        if key not in self.made:
+            needed = {output.array for output in self.alone.stage.outputs}
+            windowed, sizes = window_tiles(tiling, reached, needed, self.alone.stage.reason)
+            self.made[key] = self.make(windowed), sizes
+        return self.made[key]
 
     def _stage(self, shape: Shape) -> PlannedStage:
         """The stage in tiles of a shape."""
-        tiling, reason = self.tiling, self.alone.stage.reason
+        tiling = self.tiling
         box = grid(tiling.extents, shape.extents, shape.order)
         reached = tiling.reached(box)
-        needed = {output.array for output in self.alone.stage.outputs}
-        windowed, sizes = window_tiles(tiling, reached, needed, reason)
-        scheduler = self.make(windowed)
+        scheduler, sizes = self._windowed(reached)
         values = {}
         for number, (name, (owner, axis)) in enumerate(sizes.items()):
             ranges = reached.read[owner] if owner >= 0 else reached.computed[-1 - owner]
@@ -136,7 +149,8 @@ def _planned(scheduler: Scheduler, boxes: Boxes, shape: Shape, tiles: Tiles) -> 
     scheduler.code.check(values)
     planned = scheduler.with_depth(boxes, min(shape.slots + 1, boxes.count), shape.slots)
     own = shape.slots * int(np.max(device.memory(values), initial=0))
-    on_device = own + _known_bytes(replace(planned, tiles=tiles))
+    on_device = own + shape.slots * sum(planned.output_bytes)
+    on_device += sum(n * size for n, size in zip(tiles.buffers, planned.input_bytes, strict=True))
     read, copied_in = dict.fromkeys(planned.read, 0), 0
     for window, same in zip(scheduler.stage.windows, tiles.stays, strict=True):
         each = scheduler.window_bytes(window, boxes)

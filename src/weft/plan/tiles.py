@@ -181,6 +181,13 @@ class Tiling:
         analysis = self.draft.analysis
         return sum(map(analysis.bytes, names)) / math.prod(self.extents)
 
+    def cuts(self, reached: Reached) -> tuple[tuple[int, ...], ...]:
+        """The axes along which tiles have parts of each statement and operand."""
+        statements, computed = self.draft.analysis.statements, reached.computed
+        made = [(statements[at].results[0], computed[at]) for at in sorted(computed)]
+        read = zip((operand.array for operand in self.operands), reached.read, strict=True)
+        return tuple(self.cut_axes(array, box) for array, box in (*made, *read))
+
     def cut_axes(self, array: str, box: Box) -> tuple[int, ...]:
         """The axes of which some tile has not all."""
         shape = self.draft.analysis.shapes[array]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import perf_counter, sleep
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -229,14 +229,16 @@ class HeldArrays:
         names = [segment.params[number].name for number in (*arrays, *(f.input for f in flanks))]
         sizes = [array.nbytes for array in arrays.values()] + [flank.bytes for flank in flanks]
         try:
-            buffers = self._slot.fit(sizes, names)
-            for flank, buffer in zip(flanks, buffers[len(arrays) :], strict=True):
-                # All of it is read before any of it is written.
-                self.buffers[flank.input] = buffer
-                self.buffers[len(segment.params) + flank.output] = buffer
-            self._copy(self._slot, dict(zip(arrays, buffers, strict=False)), arrays)
-        except BaseException as error:
-            self._failed(self._slot, error)
+            with self._told(self._slot):
+                buffers = self._slot.fit(sizes, names)
+                for flank, buffer in zip(flanks, buffers[len(arrays) :], strict=True):
+                    # All of it is read before any of it is written.
+                    self.buffers[flank.input] = buffer
+                    self.buffers[len(segment.params) + flank.output] = buffer
+                self._copy(self._slot, dict(zip(arrays, buffers, strict=False)), arrays)
+        except BaseException:
+            self.release()
+            raise
 
     def change(self, number: int, array: NDArray, buffers: int) -> None:
         """Copy another part of an input, for runs from now on, over that of so many changes ago.
@@ -246,13 +248,11 @@ class HeldArrays:
         ring = self._rings.setdefault(number, [])
         slot = self.device.take_slot() if len(ring) < buffers else ring.pop(0)
         ring.append(slot)
-        try:
-            array = self.device.packed(array)
+        array = self.device.packed(array)
+        with self._told(slot):
             buffer = slot.fit([array.nbytes], [self._segment.params[number].name])[0]
             self.buffers = dict(self.buffers)  # runs under way have theirs
             self._copy(slot, {number: buffer}, {number: array})
-        except BaseException as error:
-            self._failed(slot, error)
 
     def _copy(
         self, slot: Buffers[Any], buffers: Mapping[int, Any], arrays: Mapping[int, NDArray]
@@ -265,13 +265,17 @@ class HeldArrays:
             self.buffers[number] = buffers[number]
         slot.finish()
 
-    def _failed(self, slot: Buffers[Any], error: BaseException) -> NoReturn:
-        with suppress(*self.device.failures):
-            slot.finish()  # no copy reads an array that is gone
-        self.release()
-        if isinstance(error, self.device.failures):
-            raise self.device.error("a copy to it", error) from error
-        raise error
+    @contextmanager
+    def _told(self, slot: Buffers[Any]) -> Iterator[None]:
+        """What a driver raises becomes an error of the device."""
+        try:
+            yield
+        except BaseException as error:
+            with suppress(*self.device.failures):
+                slot.finish()  # no copy reads an array that is gone
+            if isinstance(error, self.device.failures):
+                raise self.device.error("a copy to it", error) from error
+            raise
 
     def release(self) -> None:
         """Give the memory back."""
