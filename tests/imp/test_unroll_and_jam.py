@@ -10,7 +10,7 @@ import pytest
 
 from weft.imp import nodes as imp
 from weft.imp.check import check
-from weft.imp.interpret import interpret
+from weft.imp.interpret import _Run, interpret
 from weft.imp.nodes import machine
 from weft.imp.show import show
 from weft.imp.unroll_and_jam import LARGEST, unroll_and_jam
@@ -71,8 +71,8 @@ def parts(
     return replace(program, body=tuple(made))
 
 
-def run(program: imp.Program, n: int, m: int) -> bytes:
-    p, q = np.random.default_rng(n).random((n, m)), np.zeros(m)
+def run(program: imp.Program, n: int, m: int, seed: int | None = None) -> bytes:
+    p, q = np.random.default_rng(n if seed is None else seed).random((n, m)), np.zeros(m)
     workspace = np.full(4096, 255, np.uint8)
     buffers = [x.reshape(-1).view(np.uint8) for x in (p, q)]
     assert interpret(program, [*buffers, workspace], [n, m])[0] == 0
@@ -142,6 +142,35 @@ REJECTED: dict[str, imp.Program] = {
 @pytest.mark.parametrize("name", REJECTED)
 def test_left_alone(name: str) -> None:
     assert unroll_and_jam(REJECTED[name]) == REJECTED[name]
+
+
+@pytest.mark.parametrize("columns", [4, 5])
+def test_rounds_that_are_better_done_in_turn(columns: int) -> None:
+    """Where that holds, rounds are not jammed: lanes are stored once a round, not once for four."""
+    program = rows()
+    few = machine("<", M, imp.integer(5))
+    loops = [
+        replace(statement, in_turn=few)
+        if isinstance(statement, imp.For) and statement.var == ROUND else statement
+        for statement in program.body
+    ]  # fmt: skip
+    jammed = unroll_and_jam(replace(program, body=tuple(loops)))
+    check(jammed)
+    assert "in turn" not in show(jammed)
+    stores = 0
+
+    class Counting(_Run):
+        def statement(self, statement: imp.Stmt) -> None:
+            nonlocal stores
+            stores += isinstance(statement, imp.Store) and statement.index != J
+            super().statement(statement)
+
+    p, q = np.random.default_rng(1).random((9, columns)), np.zeros(columns)
+    run_ = Counting([x.reshape(-1).view(np.uint8) for x in (p, q)] + [np.zeros(4096, np.uint8)])
+    run_.scalars.update({N.name: np.int64(9), M.name: np.int64(columns)})
+    run_.block(jammed.body)
+    assert q.tobytes() == run(program, 9, columns, seed=1)
+    assert stores == columns * (1 + (9 if columns < 5 else 3))
 
 
 def test_text(golden: Any) -> None:

@@ -13,7 +13,7 @@ from weft.fun.parse import parse
 from weft.imp import interpret
 from weft.imp import nodes as imp
 from weft.imp.check import check
-from weft.lower import fetching, past_caches, stencil_rows
+from weft.lower import fetching, past_caches, stencil_rows, strips
 from weft.lower.fetching import Fetching
 from weft.lower.segment import integers, lower_program
 from weft.mem import nodes as mem
@@ -270,6 +270,30 @@ def test_columns_ask_for_later_rows(
     assert run.longest == lines
 
 
+@pytest.mark.parametrize(
+    ("limit", "large", "layout", "in_turn"),
+    [
+        (4 * 48 + 1, 4 * 48 * 37, "contiguous", True),
+        (4 * 48, 4 * 48 * 37, "contiguous", False),  # rows are not short
+        (4 * 48 + 1, 4 * 48 * 37 + 1, "contiguous", False),  # it may lie in a cache
+        (4 * 48 + 1, 4 * 48 * 37, "rows", False),  # rows lie apart
+        (0, 0, "contiguous", False),
+    ],
+)
+def test_short_rows_of_large_arrays_are_read_in_turn(
+    limit: int, large: int, layout: str, in_turn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(0, 4, in_turn=limit))
+    monkeypatch.setattr(strips, "LARGE", large)
+    n, m, pitch = 37, 48, 48 if layout == "contiguous" else 64
+    layouts, stride = ({}, {}) if pitch == m else ({"x": "rows"}, {"x.stride0": pitch})
+    text = COLUMNS.replace("let b: f32 = x[0, j]", "let b: f32 = negative(a)")
+    run = recorded(text, [np.zeros((n, pitch), np.float32)], 4 * m, layouts, n=n, m=m, **stride)
+    read = run.read[pointer_of(run, 0)]
+    assert len(read) == n * m
+    assert (read == sorted(read)) is in_turn
+
+
 def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "fetching", lambda: Fetching(0, 4))
     assert not sums("x[i]", 8192).asked
@@ -281,7 +305,7 @@ def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPa
         ("vendor_id\t: GenuineIntel\nflags\t: avx2 avx512f", 64, Fetching(1 << 11, 4, 1 << 9)),
         ("vendor_id\t: GenuineIntel\nflags\t: avx2", 32, Fetching(1 << 11, 4, 1 << 9)),
         ("vendor_id\t: AuthenticAMD\nflags\t: avx2 avx512f", 64, Fetching(1 << 13, 1)),
-        ("vendor_id\t: AuthenticAMD\nflags\t: avx2", 32, Fetching(0, 4)),
+        ("vendor_id\t: AuthenticAMD\nflags\t: avx2", 32, Fetching(0, 4, in_turn=1 << 13)),
         ("", 16, Fetching(1 << 13, 1)),
     ],
 )

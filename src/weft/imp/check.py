@@ -198,6 +198,8 @@ class _Checker:
         self.expr(loop.lower, loop.var.dtype)
         self.expr(loop.upper, loop.var.dtype)
         self.require(loop.step > 0, f"step {loop.step}")
+        if loop.in_turn is not None:
+            self.expr(loop.in_turn, DType.BOOL)
         self.require(loop.simd or not loop.lanes, "lanes of a loop that is not simd")
         for _, var in loop.reductions:
             self.require(loop.simd, "reductions of a loop that is not simd")

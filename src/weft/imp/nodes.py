@@ -279,7 +279,8 @@ class For:
 
     `reductions` of a simd loop: variables that its iterations combine into. `unroll`: how
     many iterations the compiler should write out. `lanes`: how many iterations of a simd loop
-    run at once; 0 is as many as there may be.
+    run at once; 0 is as many as there may be. `in_turn`: where this holds, iterations are better
+    not jammed, because of how memory is read.
     """
 
     var: Var
@@ -291,6 +292,7 @@ class For:
     reductions: tuple[tuple[ReductionOperator, Var], ...] = ()
     unroll: int = 1
     lanes: int = 0
+    in_turn: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@
 Removes: sweeps over what each round reads and writes again: `weft.imp.eliminate_loads` keeps it in
     registers between the rounds that are jammed. The sums of columns are the example: a round
     reads a row, and the sums so far.
+    Not where the loop says that its rounds are better done in turn: then the last loop does all.
 Requires: a checked program. The simd loop may be done in parts, between which memory is asked for.
 Ensures: the same operations on each element, in the same order, so the same bits. A loop is left
     alone unless all that it writes is reached in no other way (an array of the thread's own, or
@@ -211,7 +212,9 @@ def _jammed(loop: imp.For, row: _Row) -> Iterator[imp.Stmt]:
     whole, first = (replace(loop.var, name=f"{name}_{word}") for word in ("whole", "first"))
     rounds = machine("/", machine("-", loop.upper, loop.lower), imp.integer(ROUNDS))
     end = machine("+", loop.lower, machine("*", rounds, imp.integer(ROUNDS)))
-    yield imp.Declare(whole, end)
+    yield imp.Declare(
+        whole, end if loop.in_turn is None else imp.Select(loop.in_turn, loop.lower, end)
+    )
     inner_vars = [simd.var] if parts is None else [simd.var, parts.var]
     shared = {var.name: f"{var.name}_jammed" for var in inner_vars}
     starts: list[imp.Stmt] = []
@@ -230,6 +233,7 @@ def _jammed(loop: imp.For, row: _Row) -> Iterator[imp.Stmt]:
     if parts is not None:
         bounds = {"lower": own(parts.lower), "upper": own(parts.upper)}
         inner = replace(parts, var=own(parts.var), body=(*between, inner), **bounds)
+    loop = replace(loop, in_turn=None)
     yield replace(loop, var=first, upper=whole, step=ROUNDS, body=(*starts, inner))
     yield replace(loop, lower=whole)
 

@@ -114,12 +114,13 @@ class Emitter:
         step: int = 1,
         unroll: int = 1,
         hoist: bool = False,
+        in_turn: imp.Expr | None = None,
     ) -> Iterator[None]:
         """`for var from lower to upper` around what is emitted inside."""
         with self.level(hoist=hoist) as body:
             self.depths[var.name] = self.depth
             yield
-        self.emit(imp.For(var, lower, upper, tuple(body), step, unroll=unroll))
+        self.emit(imp.For(var, lower, upper, tuple(body), step, unroll=unroll, in_turn=in_turn))
 
     @contextmanager
     def branch(self, condition: imp.Expr) -> Iterator[None]:

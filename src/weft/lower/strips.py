@@ -21,14 +21,15 @@ from weft.fun import walk
 from weft.fun.columns import reads_columns
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, reductions, shapes
+from weft.lower import bounds, fetching, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.prefetch import Prefetcher
+from weft.lower.past_caches import LARGE
+from weft.lower.prefetch import Prefetcher, streams
 from weft.lower.rows import LANES, simd, whole_vectors
 from weft.ops.dtypes import DType
 from weft.records import dataclass
-from weft.sizes import ZERO, product
+from weft.sizes import ZERO, as_poly, product
 
 COLUMNS = 1024  # lanes of a strip where rows are added up, or more,
 TOTALS = 1 << 14  # as long as their totals take no more bytes
@@ -281,7 +282,7 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
                 e.emit(imp.Store(total, var, value))
         e.emit(imp.Assign(count, machine("+", count, imp.ONE)))
 
-    _grains(e, reduce, lambda: _row(e, strip, reduce, totals), push)
+    _grains(e, strip, reduce, lambda: _row(e, strip, reduce, totals), push)
     level = e.mutable(DType.I64, imp.ZERO, "level")
     with reductions.while_(e, machine("!=", machine(">>", count, level), imp.ZERO)):
         e.depths[level.name] = e.depth
@@ -292,8 +293,9 @@ def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
 
 
 def _grains(
-    e: Emitter, reduce: fun.Reduce, row: Callable[[], None], push: Callable[[], None]
-) -> None:
+    e: Emitter, strip: Strip, reduce: fun.Reduce, row: Callable[[], None],
+    push: Callable[[], None],
+) -> None:  # fmt: skip
     """`row` for each reduced index, `push` after each grain of them."""
     grain = imp.integer(1 if reduce.counter else reductions.ROWS)
     if len(reduce.space) == 1 and not reduce.counter:
@@ -304,7 +306,7 @@ def _grains(
             e.loop(start, imp.ZERO, extent, step=reductions.ROWS),
         ):
             end = e.declare(machine("min", extent, e.declare(machine("+", start, grain))))
-            with e.loop(index, start, end):
+            with e.loop(index, start, end, in_turn=_in_turn(e, strip, reduce)):
                 e.bind(r.index.name, index)
                 row()
             push()
@@ -342,6 +344,27 @@ def _one_grain(e: Emitter, reduce: fun.Reduce) -> bool:
         return False
     limits = bounds.extremes(e, product(r.extent for r in reduce.space), largest=True)
     return any(limit.is_constant and limit.constant <= reductions.ROWS for limit in limits)
+
+
+def _in_turn(e: Emitter, strip: Strip, reduce: fun.Reduce) -> imp.Expr | None:
+    """Whether rows are better read one after the other: short ones of large arrays may be."""
+    limit = fetching.fetching().in_turn
+    if not limit:
+        return None
+    extent = e.ranges[strip.lane][1]
+    lane = fun.Range(fun.Var(strip.lane, fun.Scalar(DType.I64)), extent)
+    read = [
+        stream.array
+        for stream in streams(e, reduce.body, lane, reduce.space[-1].index.name)
+        if stream.following is None
+    ]
+    sizes = [product(array.shape) * array.dtype.itemsize for array in read]
+    if not sizes or not as_poly(sum(sizes)).variables() <= e.unit.sizes:
+        return None
+    row = extent * max(array.dtype.itemsize for array in read)
+    short = machine("<", e.named(row), imp.integer(limit))
+    large = machine(">=", e.named(as_poly(sum(sizes))), imp.integer(LARGE))
+    return e.declare(machine("&&", e.declare(short), e.declare(large)))
 
 
 @contextmanager
