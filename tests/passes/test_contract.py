@@ -96,6 +96,9 @@ ACCEPTED = {
     "a constant that is subtracted": (
         "let p: f64 = multiply(a, b) let r: f64 = subtract(p, 1.0)", {"fma": 1},
     ),
+    "a quotient by a power of two": (
+        "let p: f64 = divide(a, -4.0) let r: f64 = add(p, c)", {"fma": 1},
+    ),
     "one of two products": (
         "let p: f64 = multiply(a, b) let q: f64 = multiply(c, d) let r: f64 = add(p, q)",
         {"multiply": 1, "fma": 1},
@@ -122,6 +125,10 @@ def test_accepted(name: str) -> None:
 REJECTED = {
     "a product that another operation needs": (
         "let p: f64 = multiply(a, b) let s: f64 = add(p, c) let r: f64 = divide(s, p)"
+    ),
+    "a quotient by another number": "let p: f64 = divide(a, 3.0) let r: f64 = add(p, c)",
+    "a quotient whose reciprocal is no number": (
+        "let p: f64 = divide(a, 1e308) let r: f64 = add(p, 0.0)"
     ),
     "a product less itself, which is 0": (
         "let p: f64 = multiply(a, b) let r: f64 = subtract(p, p)"

@@ -23,6 +23,7 @@ from weft.lower import (
 )
 from weft.lower.bodies import lower_body, side
 from weft.lower.emitter import Emitter
+from weft.lower.repeats import Target
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
@@ -73,7 +74,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     far_rows.ask(e, let, kernel)
                 rows.lower_row(
                     e, lane, lower, upper, kernel.body, lambda values: store(e, let, values),
-                    short=not extent.is_constant,
+                    targets=_targets(let, kernel), short=not extent.is_constant,
                 )  # fmt: skip
                 return
             if in_strips:
@@ -179,12 +180,16 @@ def lower_part(
     e: Emitter, let: fun.Let, lane: str, part: tuple[imp.Expr, imp.Expr]
 ) -> None:
     """A straight-line kernel on a part of a row, near a core; outer indices are known."""
-    assert isinstance(let.expr, fun.Kernel)
+    kernel = let.expr
+    assert isinstance(kernel, fun.Kernel)
 
     def row(body: fun.Body) -> None:
-        rows.lower_row(e, lane, *part, body, lambda values: store(e, let, values), near=True)
+        rows.lower_row(
+            e, lane, *part, body, lambda values: store(e, let, values),
+            targets=_targets(let, kernel), near=True,
+        )  # fmt: skip
 
-    _by_conditions_of_rows(e, lane, let.expr.body, row)
+    _by_conditions_of_rows(e, lane, kernel.body, row)
 
 
 def _by_conditions_of_rows(
@@ -237,18 +242,22 @@ def lower_results(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
 def store(e: Emitter, let: fun.Let, values: list[imp.Expr]) -> None:
     """A kernel's results at its indices, which are known."""
     assert isinstance(let.expr, fun.Kernel)
-    indices = tuple(Poly.var(r.index.name) for r in let.expr.space)
-    for var, value in zip(let.pattern, values, strict=True):
-        e.store(memory(var), indices, value)
+    for (array, indices), value in zip(_targets(let, let.expr), values, strict=True):
+        e.store(array, indices, value)
+
+
+def _targets(let: fun.Let, kernel: fun.Kernel) -> list[Target]:
+    """Where a kernel of scalars writes them."""
+    indices = tuple(Poly.var(r.index.name) for r in kernel.space)
+    return [(memory(var), indices) for var in let.pattern]
 
 
 def _addresses(let: fun.Let, kernel: fun.Kernel) -> list[Size]:
     """Where a kernel writes its scalars and reads elements, in elements of their blocks."""
-    indices = tuple(Poly.var(r.index.name) for r in kernel.space)
     addresses = [
-        memory(var).index.apply(indices)
-        for var in let.pattern
-        if len(memory(var).shape) == len(indices)
+        array.index.apply(indices)
+        for array, indices in _targets(let, kernel)
+        if len(array.shape) == len(indices)
     ]
     return addresses + merging.reads(kernel.body)
 

@@ -47,6 +47,11 @@ def lanes(lane: str, body: fun.Body, short: bool = False) -> int:
     return (LINE if short else width) // min(sizes)
 
 
+def are_slow() -> bool:
+    """Whether a vector with masks takes as long as several without, as it does before AVX-512."""
+    return registers().bytes < 64
+
+
 @dataclass(frozen=True, slots=True)
 class Ends:
     """A vector at the end of a row: its dimension, its lanes, its first and its last element."""

@@ -57,7 +57,7 @@ def lower_rows(
             for (array, indices), value in zip(targets, values, strict=True):
                 e.store(array, indices, value)
 
-        rows.lower_rows(e, lane, lower, upper, bodies, directly)
+        rows.lower_rows(e, lane, lower, upper, bodies, directly, targets=targets)
         return
     elements = BLOCK // len(several) // max(array.dtype.itemsize for array in arrays)
     width = imp.integer(elements)
@@ -91,7 +91,7 @@ def lower_rows(
             with e.branch(large):
                 for one in prefetchers:
                     one.part(first, asked)
-            rows.lower_rows(e, lane, first, last, bodies, store)
+            rows.lower_rows(e, lane, first, last, bodies, store, targets=targets)
         with e.branch(large):
             count = e.declare(machine("-", end, begin))
             ends = machine("==", begin, lower), machine("==", end, upper)

@@ -2,6 +2,8 @@
 
 A row is split where boundary rules on its index begin and end to apply: the interior is a
 loop without branches, its ends are vectors with masks (`weft.lower.masks`) or single elements.
+Where masks cost much and elements may be done twice (`weft.lower.repeats`), the last vector of
+the interior ends where that does, and does some elements of the one before again.
 Where vector math is called, the row is done in blocks of 64 lanes, the last one as whole vectors
 with its indices clamped, so that every element goes through the same vector function.
 """
@@ -17,16 +19,19 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
-from weft.lower import bounds, masks, shapes
+from weft.lower import bounds, masks, repeats, shapes
 from weft.lower.bodies import comparison, poly_of, scalar_results
 from weft.lower.emitter import Emitter
+from weft.lower.repeats import Target
 from weft.lower.stages import in_stages
 from weft.lower.vector_lanes import lanes
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Size
 
 LANES = 64
 NEAR = 64  # elements from an end of the row that are worth a loop of their own
+FEW = 2  # vectors: of short rows with so many, all are with masks
 
 Store = Callable[[list[imp.Expr]], None]
 
@@ -39,15 +44,17 @@ def lower_row(
     body: fun.Body,
     store: Store,
     *,
+    targets: Sequence[Target] = (),
     short: bool = False,
     near: bool = False,
 ) -> None:
     """A flat body for lower <= lane < upper; `store` writes its results at the lane.
 
-    `short`: the row is of a kernel inside of another, and may be a few vectors long.
-    `near`: what it reads and writes is in a core's own cache.
+    `targets`: where it writes them, if that is known. `short`: the row is of a kernel inside of
+    another, and may be a few vectors long. `near`: what it reads and writes is in a core's own
+    cache.
     """
-    lower_rows(e, lane, lower, upper, (body,), store, short=short, near=near)
+    lower_rows(e, lane, lower, upper, (body,), store, targets=targets, short=short, near=near)
 
 
 def lower_rows(
@@ -58,6 +65,7 @@ def lower_rows(
     bodies: Sequence[fun.Body],
     store: Store,
     *,
+    targets: Sequence[Target] = (),
     short: bool = False,
     near: bool = False,
 ) -> None:
@@ -73,39 +81,118 @@ def lower_rows(
     if cut is None:
         _simd(e, lane, lower, upper, bodies, store, interior=False, near=near)
         return
-    first = e.declare(machine("min", upper, e.declare(machine("max", lower, cut[0]))))
+    row = _Row(e, lane, lower, upper, cut, bodies, store, short, near)
     width = masks.lanes(lane, body, short)
-    if width:
-        first = _whole_vectors_after(e, lower, first, upper, width)
-    last = e.declare(machine("max", first, e.declare(machine("min", upper, cut[1]))))
-    if width:
-        whole = machine("&", e.declare(machine("-", last, first)), imp.integer(-width))
-        last = e.declare(machine("+", first, e.declare(whole)))
+    again = None
+    if width and targets and masks.are_slow():
+        again = repeats.may_repeat(e, lane, targets, bodies)
+    if again is None:
+        row.with_masks(width)
+    elif short:
+        length = e.declare(machine("-", upper, lower))
+        few = e.declare(machine("<=", length, imp.integer(FEW * width)))
+        e.either(few, lambda: row.with_masks(width), lambda: row.with_repeats(again))
+    else:
+        row.with_repeats(again)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Flat bodies side by side for lower <= lane < upper, of which an interior obeys no rules."""
+
+    e: Emitter
+    lane: str
+    lower: imp.Expr
+    upper: imp.Expr
+    cut: tuple[imp.Expr, imp.Expr]
+    bodies: Sequence[fun.Body]
+    store: Store
+    short: bool
+    near: bool
+
+    def with_masks(self, width: int) -> None:
+        """Ends that are vectors of this width with masks, or done one by one where it is 0."""
+        e = self.e
+        first = self._first()
+        if width:
+            above = e.declare(machine("+", first, imp.integer(width - 1)))
+            whole = _whole_vectors(e, self.lower, above, width)
+            whole = e.declare(machine("+", self.lower, whole))
+            first = e.declare(machine("min", self.upper, whole))
+        last = self._last(first)
+        if width:
+            last = e.declare(machine("+", first, _whole_vectors(e, first, last, width)))
+        with _sides(e, self.lower, first, last, self.upper) as (begin, end):
+            if width:
+                var = e.unit.integer("j")
+                with e.loop(var, begin, end, step=width, hoist=True):
+                    _masked(e, self.lane, var, end, width, self.bodies, self.store)
+            else:
+                self._one_by_one(begin, end)
+        self._interior(first, last)
+
+    def with_repeats(self, again: imp.Expr) -> None:
+        """Ends one by one; an interior that begins and ends with a whole vector.
+
+        Of a row in which it has none, or `again` does not hold, all elements one by one.
+        """
+        e, width = self.e, masks.lanes(self.lane, self.bodies[0])
+        first = self._first()
+        last = self._last(first)
+        many = machine(">=", e.declare(machine("-", last, first)), imp.integer(width))
+        last = e.declare(imp.Select(e.declare(machine("&&", again, many)), last, first))
+        with _sides(e, self.lower, first, last, self.upper) as (begin, end):
+            self._one_by_one(begin, end)
+        until = e.declare(machine("+", first, _whole_vectors(e, first, last, width)))
+        piece = e.unit.integer("piece")
+        with e.loop(piece, imp.ZERO, imp.integer(2), hoist=True):
+            whole = machine("==", piece, imp.ZERO)
+            before = e.declare(machine("-", last, imp.integer(width)))
+            begin = e.declare(imp.Select(whole, first, before))
+            rest = e.declare(imp.Select(machine("==", until, last), begin, last))
+            self._interior(begin, e.declare(imp.Select(whole, until, rest)))
+
+    def _first(self) -> imp.Expr:
+        e = self.e
+        return e.declare(
+            machine("min", self.upper, e.declare(machine("max", self.lower, self.cut[0])))
+        )
+
+    def _last(self, first: imp.Expr) -> imp.Expr:
+        e = self.e
+        return e.declare(machine("max", first, e.declare(machine("min", self.upper, self.cut[1]))))
+
+    def _one_by_one(self, begin: imp.Expr, end: imp.Expr) -> None:
+        var = self.e.unit.integer("j")
+        with self.e.loop(var, begin, end, hoist=True):
+            self.e.bind(self.lane, var)
+            self.store(_results(self.e, self.bodies))
+
+    def _interior(self, begin: imp.Expr, end: imp.Expr) -> None:
+        _simd(
+            self.e, self.lane, begin, end, self.bodies, self.store,
+            interior=True, short=self.short, near=self.near,
+        )  # fmt: skip
+
+
+@contextmanager
+def _sides(
+    e: Emitter, lower: imp.Expr, first: imp.Expr, last: imp.Expr, upper: imp.Expr
+) -> Iterator[tuple[imp.Expr, imp.Expr]]:
+    """Around the code for a part of a row: what is before its interior, and what is after it."""
     side = e.unit.integer("side")
     with e.loop(side, imp.ZERO, imp.integer(2), hoist=True):
-        begin = e.declare(imp.Select(machine("==", side, imp.ZERO), lower, last))
-        end = e.declare(imp.Select(machine("==", side, imp.ZERO), first, upper))
-        var = e.unit.integer("j")
-        with e.loop(var, begin, end, step=width or 1, hoist=True):
-            if width:
-                _masked(e, lane, var, end, width, bodies, store)
-            else:
-                e.bind(lane, var)
-                store(_results(e, bodies))
-    _simd(e, lane, first, last, bodies, store, interior=True, short=short, near=near)
+        left = machine("==", side, imp.ZERO)
+        yield e.declare(imp.Select(left, lower, last)), e.declare(imp.Select(left, first, upper))
+
+
+def _whole_vectors(e: Emitter, first: imp.Expr, last: imp.Expr, width: int) -> imp.Expr:
+    """The elements of the whole vectors from `first` to `last`."""
+    return e.declare(machine("&", e.declare(machine("-", last, first)), imp.integer(-width)))
 
 
 def _results(e: Emitter, bodies: Sequence[fun.Body]) -> list[imp.Expr]:
     return [value for body in bodies for value in scalar_results(e, body)]
-
-
-def _whole_vectors_after(
-    e: Emitter, lower: imp.Expr, first: imp.Expr, upper: imp.Expr, width: int
-) -> imp.Expr:
-    """The first element from `first` on, or `upper`, before which there are whole vectors."""
-    above = e.declare(machine("+", machine("-", first, lower), imp.integer(width - 1)))
-    whole = e.declare(machine("&", above, imp.integer(-width)))
-    return e.declare(machine("min", upper, e.declare(machine("+", lower, whole))))
 
 
 def _masked(
@@ -244,10 +331,7 @@ def _blocks(
     if cut is None:
         careful(last, upper)
         return
-    side = e.unit.integer("side")
-    with e.loop(side, imp.ZERO, imp.integer(2), hoist=True):
-        begin = e.declare(imp.Select(machine("==", side, imp.ZERO), lower, last))
-        end = e.declare(imp.Select(machine("==", side, imp.ZERO), first, upper))
+    with _sides(e, lower, first, last, upper) as (begin, end):
         careful(begin, end)
 
 

@@ -3,6 +3,8 @@
     let p = multiply(a, b)
     let s = add(c, p)        =>  let s = fma(a, b, c)
 
+Quotients by powers of two are products too.
+
 Removes: the rounding of products that sums and differences alone use.
 Adds: `fma`, and the negative of a factor or of what is subtracted.
 Requires: a fused program, whose kernels have all that one element needs in one body. It stands
@@ -22,11 +24,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import frexp
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.fun.contractions import contraction
+
+_EXACT = 14  # of two, whose powers up to this one have a reciprocal in all floats
 
 
 def contract(program: fun.Program) -> fun.Program:
@@ -126,6 +131,21 @@ def _products(
                     yield name, (arguments[0], arguments[1])
                 elif dtype.is_float and operation == "square":
                     yield name, (arguments[0], arguments[0])
+                elif dtype.is_float and operation == "divide":
+                    reciprocal = _exact_reciprocal(arguments[1])
+                    if reciprocal is not None:
+                        # x / 4 => x * 0.25
+                        yield name, (arguments[0], reciprocal)
+
+
+def _exact_reciprocal(atom: fun.Atom) -> fun.Const | None:
+    """Of a power of two, whose quotients are products of the same bits; None for others."""
+    if not isinstance(atom, fun.Const) or isinstance(atom.value, complex):
+        return None
+    mantissa, exponent = frexp(atom.value)
+    if abs(mantissa) != 0.5 or abs(exponent) > _EXACT:
+        return None
+    return fun.Const(1 / atom.value, atom.dtype)
 
 
 def _used(let: fun.Let, products: dict[str, tuple[fun.Atom, fun.Atom]]) -> str | None:
