@@ -15,10 +15,11 @@ import programs
 import scientists
 import stencils
 import streaming
+import tiling
 
 WHAT = (
     "in-core", "out-of-core", "memory", "loops", "scientists", "devices", "stencils",
-    "streaming", "overheads", "all",
+    "streaming", "tiling", "overheads", "all",
 )  # fmt: skip
 
 
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the sizes in memory")
     parser.add_argument("--only", default="", help="contenders, separated by commas")
     parser.add_argument("--limit-mib", type=int, default=64, help="out of core: the limit")
-    parser.add_argument("--device", default="opencl:0", help="streaming: through which device")
+    parser.add_argument("--device", default="opencl:0", help="streaming, tiling: through which")
     parser.add_argument("--directory", help="out of core: where the files are made")
     given = parser.parse_args()
     chosen = given.only.lower().split(",") if given.only else []
@@ -39,7 +40,7 @@ def main() -> None:
         "memory": applications.NAMES, "loops": loops.NAMES,
         "scientists": scientists.NAMES,
         "devices": devices.NAMES, "stencils": stencils.NAMES,
-        "streaming": streaming.NAMES,
+        "streaming": streaming.NAMES, "tiling": tiling.NAMES,
     }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
@@ -72,6 +73,9 @@ def main() -> None:
     if given.what in ("streaming", "all"):
         print()
         streaming.run(names, given.scale, given.rounds, given.device, chosen)
+    if given.what in ("tiling", "all"):
+        print()
+        tiling.run(names, given.scale, given.rounds, given.device)
     if given.what in ("overheads", "all"):
         print()
         overheads.run()

@@ -42,10 +42,11 @@ class FlankPlace:
 class Held(Protocol):
     """Arrays that stay on a device while boxes that need them come and go."""
 
-    def change(self, number: int, array: npt.NDArray[Any], buffers: int) -> None:
-        """Copy another part of an input, by its position, for the boxes from now on.
+    def change(self, number: int, size: int, buffers: int) -> None:
+        """The next box brings another part of an input, by its position, for those after it too.
 
-        So many parts are there at once; no box that has begun needs the one that goes.
+        Of at most so many bytes; so many parts are there at once, and no box under way needs the
+        one that goes.
         """
 
     def release(self) -> None:

@@ -78,21 +78,28 @@ class _Search:
 
     def planned(self) -> PlannedStage | None:
         needed = [output.array for output in self.alone.stage.outputs]
-        room = self.device.limit
+        room, best = self.device.limit, None
         for _ in range(_ATTEMPTS):
             found = shapes(
                 self.tiling, needed, room, self.device.rates, self.device.slots,
                 self.alone.work(),
             )  # fmt: skip
             if not found:
-                return None
+                break
             stage = self._stage(found[0])
-            if self.alone.fits(stage):
-                return replace(stage, smaller=self._smaller(found[0], _HALVED))
-            # What was not known is about as much in tiles that are little smaller.
-            unknown = stage.device_bytes - found[0].memory
-            room = min(self.device.limit - unknown, room * 63 // 64)
-        return None
+            # What was not known is about as much in tiles that are little smaller, or larger.
+            left = self.device.limit - (stage.device_bytes - found[0].memory)
+            if not self.alone.fits(stage):
+                room = min(left, room * 63 // 64)
+                continue
+            if best is None or stage.seconds < best[0].seconds:
+                best = stage, found[0]
+            if left <= room:
+                break
+            room = left
+        return None if best is None else replace(
+            best[0], smaller=self._smaller(best[1], _HALVED)
+        )
 
     def _smaller(self, shape: Shape, times: int) -> PlannedStage | None:
         """Tiles of half the size, one at a time, and so on: for a device that has less memory."""

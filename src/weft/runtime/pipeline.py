@@ -285,12 +285,12 @@ class Pipeline:
         ]  # fmt: skip
 
     def _change(self, box: int) -> None:
-        """Copy the parts that stay for some tiles, from this one on."""
+        """Have this box bring the parts that stay for some boxes after it."""
         tiles = self.planned.tiles
         for number in self._changing(box):
             assert tiles is not None
             assert self.held is not None
-            self.held.change(number, self.windows[number](box), tiles.buffers[number])
+            self.held.change(number, self.planned.input_bytes[number], tiles.buffers[number])
             self.since[number].append(box)
 
     def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter, sleep
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -186,10 +186,6 @@ class Buffers(ABC, Generic[DeviceT]):
             self.device.free(count)
 
     @abstractmethod
-    def copy_in(self, buffer: Any, array: NDArray, number: int) -> Any:
-        """Queue a copy to the device of what it takes, by the position of that input."""
-
-    @abstractmethod
     def release_buffer(self, buffer: Any) -> None:
         """Give one buffer back to the driver."""
 
@@ -211,6 +207,10 @@ class HeldArrays:
         Whether runs have to follow one another.
     last : object
         The event after the kernels of the run that was begun last.
+    missing : set of int
+        Inputs of which the next run brings a part.
+    brought : dict of int to object
+        The events after that, which runs after it wait for.
     """
 
     def __init__(
@@ -222,60 +222,48 @@ class HeldArrays:
         if device.used + room > device.limit:
             device.trim()  # a slot in use keeps what it has, though another has no room then
         self.buffers: dict[int, Any] = {}
+        self.missing: set[int] = set()
+        self.brought: dict[int, Any] = {}
         self._segment = segment
-        self._rings: dict[int, list[Buffers[Any]]] = {}
+        self._rings: dict[int, list[Any]] = {}
         self._slot = device.take_slot()
         arrays = {number: device.packed(array) for number, array in inputs.items()}
         names = [segment.params[number].name for number in (*arrays, *(f.input for f in flanks))]
         sizes = [array.nbytes for array in arrays.values()] + [flank.bytes for flank in flanks]
         try:
-            with self._told(self._slot):
-                buffers = self._slot.fit(sizes, names)
-                for flank, buffer in zip(flanks, buffers[len(arrays) :], strict=True):
-                    # All of it is read before any of it is written.
-                    self.buffers[flank.input] = buffer
-                    self.buffers[len(segment.params) + flank.output] = buffer
-                self._copy(self._slot, dict(zip(arrays, buffers, strict=False)), arrays)
-        except BaseException:
+            buffers = self._slot.fit(sizes, names)
+            for flank, buffer in zip(flanks, buffers[len(arrays) :], strict=True):
+                # All of it is read before any of it is written.
+                self.buffers[flank.input] = buffer
+                self.buffers[len(segment.params) + flank.output] = buffer
+            for (number, array), buffer in zip(arrays.items(), buffers, strict=False):
+                if array.nbytes:
+                    self._slot.copy_in(buffer, array, number)
+                    device.statistics.copies_in += 1
+                    device.statistics.bytes_in += array.nbytes
+                self.buffers[number] = buffer
+            self._slot.finish()
+        except BaseException as error:
+            with suppress(*device.failures):
+                self._slot.finish()  # no copy reads an array that is gone
             self.release()
+            if isinstance(error, device.failures):
+                raise device.error("a copy to it", error) from error
             raise
 
-    def change(self, number: int, array: NDArray, buffers: int) -> None:
-        """Copy another part of an input, for runs from now on, over that of so many changes ago.
+    def change(self, number: int, size: int, buffers: int) -> None:
+        """The next run brings another part of an input, of at most so many bytes.
 
-        Runs that had that part have ended.
+        It is for the runs from then on, and in place of that of so many changes ago, which no run
+        under way needs.
         """
         ring = self._rings.setdefault(number, [])
         slot = self.device.take_slot() if len(ring) < buffers else ring.pop(0)
         ring.append(slot)
-        array = self.device.packed(array)
-        with self._told(slot):
-            buffer = slot.fit([array.nbytes], [self._segment.params[number].name])[0]
-            self.buffers = dict(self.buffers)  # runs under way have theirs
-            self._copy(slot, {number: buffer}, {number: array})
-
-    def _copy(
-        self, slot: Buffers[Any], buffers: Mapping[int, Any], arrays: Mapping[int, NDArray]
-    ) -> None:
-        for number, array in arrays.items():
-            if array.nbytes:
-                slot.copy_in(buffers[number], array, number)
-                self.device.statistics.copies_in += 1
-                self.device.statistics.bytes_in += array.nbytes
-            self.buffers[number] = buffers[number]
-        slot.finish()
-
-    @contextmanager
-    def _told(self, slot: Buffers[Any]) -> Iterator[None]:
-        """What a driver raises becomes an error of the device."""
-        try:
-            yield
-        except BaseException as error:
-            with suppress(*self.device.failures):
-                slot.finish()  # no copy reads an array that is gone
-            if isinstance(error, self.device.failures):
-                raise self.device.error("a copy to it", error) from error
-            raise
+        (buffer,) = slot.fit([size], [self._segment.params[number].name])
+        self.buffers = {**self.buffers, number: buffer}  # runs under way have theirs
+        self.brought.pop(number, None)
+        self.missing.add(number)
 
     def release(self) -> None:
         """Give the memory back."""
@@ -296,13 +284,14 @@ class Run(ABC, Generic[DeviceT]):
     ) -> None:  # fmt: skip
         self.shared = held
         self.held: Mapping[int, Any] = {} if held is None else held.buffers
+        self.brings = frozenset(() if held is None else held.missing)
         self.device = device
         self.segment = segment
         self.values = dict(zip(segment.integers, map(int, integers), strict=True))
         self.values[launches.PROCESSOR] = int(device.is_processor)
         self.values[launches.LONG_EXTREMES] = int(device.has_long_atomics)
         self.inputs = [
-            array if number in self.held else device.packed(array)
+            array if number in self.held and number not in self.brings else device.packed(array)
             for number, array in enumerate(inputs)
         ]
         self.results = results
@@ -372,8 +361,9 @@ class Run(ABC, Generic[DeviceT]):
             self._copy("in", "failures", -1, slot.failure)
             slot.zeroed = self.buffers[-1]
         for number, (param, array) in enumerate(zip(segment.params, self.inputs, strict=True)):
-            if number not in self.held:
+            if number not in self.held or number in self.brings:
                 self._copy("in", param.name, number, array)
+        self._bring()
         self._in_turn()
         self.stage = "a copy from it"
         outputs = enumerate(zip(segment.results, self.landed, strict=True), len(self.inputs))
@@ -383,6 +373,18 @@ class Run(ABC, Generic[DeviceT]):
         if segment.failures:
             self._copy("out", "failures", -1, slot.failure)
         self.last = self.mark()
+
+    def _bring(self) -> None:
+        """What it has brought is for others too; what others have brought has to be there."""
+        shared = self.shared
+        if shared is None:
+            return
+        for event in {id(event): event for event in shared.brought.values()}.values():
+            if not self.is_done(event):
+                self.follow(event)
+        if self.brings:
+            shared.brought.update(dict.fromkeys(self.brings, self.mark()))
+            shared.missing.clear()
 
     def _in_turn(self) -> None:
         """The kernels, after those of the run before where that leaves something to this one."""
