@@ -14,11 +14,9 @@ from dataclasses import replace
 from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.lower.gpu.program import compile_segment as lower_kernels
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.choose_buffers import choose_buffers
-from weft.mem.expand import expand
 from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
@@ -32,7 +30,7 @@ from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
 from weft.plan.decisions import Choices, Decided, Extents
 from weft.plan.segment import Better, Dialect, Layout, Segment
-from weft.printers import c, cuda, opencl
+from weft.printers import c
 from weft.sizes import product
 
 ENTRY = "weft_entry"
@@ -150,17 +148,26 @@ def compile_segment(
             with_versions(program, layouts, optimise, donated=donated),
             lambda version: lower_segment(version, ENTRY, c.print_program),
         )
-    printer = opencl if dialect == "opencl" else cuda
     try:
-        return _lowered(  # every array lies row-major in the device's memory
-            with_versions(program, {}, optimise, dialect),
-            lambda version: lower_kernels(
-                expand(version, "interleaved"), ENTRY, dialect, printer.print_kernels
-            ),
-        )
+        return _kernels(program, optimise, dialect)
     except UnsupportedError as error:
         made = compile_segment(program, layouts, optimise)
         return replace(made, remarks=(f"runs on the cpu: {error.found}", *made.remarks))
+
+
+def _kernels(program: fun.Program, optimise: str, dialect: Dialect) -> Segment:
+    """The segment as kernels; what makes these is imported where there is a device for them."""
+    from weft.lower.gpu.program import compile_segment as lower_kernels
+    from weft.mem.expand import expand
+    from weft.printers import cuda, opencl
+
+    printer = opencl if dialect == "opencl" else cuda
+    return _lowered(  # every array lies row-major in the device's memory
+        with_versions(program, {}, optimise, dialect),
+        lambda version: lower_kernels(
+            expand(version, "interleaved"), ENTRY, dialect, printer.print_kernels
+        ),
+    )
 
 
 def _lowered(made: tuple[mem.Program, ...], lower: Callable[[mem.Program], Segment]) -> Segment:
