@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from lower.harness import agree, compiled
 
+from weft.compiler import with_memory
 from weft.fun.parse import parse
 from weft.lower import masks
 from weft.lower.registers import Registers
+from weft.lower.segment import compile_segment
+from weft.printers.c import print_program
 
 RNG = np.random.default_rng(23)
 
@@ -65,6 +68,18 @@ def test_halves_of_a_block_are_told_apart_at_launch() -> None:
     for n, m in itertools.product((1, 2, 5), (1, 2, 8, 9, 10, 17, 18, 31, 33, 100)):
         x = RNG.standard_normal((n, m)).astype(np.float32)
         agree(program, [x], segment=segment, rtol=0, n=n, m=m, k=3)
+
+
+def test_buffers_that_take_turns_are_told_apart_at_launch() -> None:
+    """The rounds' arrays are in the result's memory and in a block, by turns."""
+    memory = with_memory(parse(ROUNDS), {})
+    assert memory.choices
+    segment = compile_segment(memory, "weft_entry", print_program)
+    assert "piece" in segment.source
+    for m in (1, 9, 10, 18, 100):
+        x = RNG.standard_normal((4, m)).astype(np.float32)
+        for k in (0, 1, 4):
+            agree(parse(ROUNDS), [x], segment=segment, rtol=0, n=4, m=m, k=k)
 
 
 def test_what_reads_what_it_writes_is_done_once() -> None:

@@ -3,7 +3,7 @@
 No element of a kernel reads what another one writes. One that reads what it writes itself, as
 `x[i] = x[i] + 1` in place, is done once; every other one gives the same again. Arrays that share
 memory are told apart by where in it they are, at launch if it has to be: those of a loop's rounds
-take turns in halves of one block.
+take turns in halves of one block, or in two blocks.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ def may_repeat(
             read = memory(access.array)
             if not _blocks(e, read.block) & _blocks(e, array.block):
                 continue
-            if written is None or read.block != array.block:
+            if written is None or read.dtype.itemsize != array.dtype.itemsize:
                 return None
-            if read.dtype.itemsize != array.dtype.itemsize:
+            distance = _turns(e, read, array)
+            if read.block == array.block:
+                distance = read.index.apply(_inside(e, lane, access)) - written
+            if distance is None or distance == ZERO:
                 return None
-            distance = read.index.apply(_inside(e, lane, access)) - written
-            if distance == ZERO or not distance.variables() <= e.scalars.keys() - {lane}:
+            if not distance.variables() <= e.scalars.keys() - {lane}:
                 return None
             if not distance.is_constant and distance not in found and -distance not in found:
                 found.add(distance)
@@ -55,6 +57,17 @@ def _reads(bodies: Sequence[fun.Body]) -> Iterator[fun.Index]:
         for let in walk.statements(body):
             if isinstance(let.expr, fun.Index):
                 yield let.expr
+
+
+def _turns(e: Emitter, read: MemArray, written: MemArray) -> Size | None:
+    """How far apart they are among the blocks that both are chosen of; None for others."""
+    one, other = (e.unit.choices.get(array.block) for array in (read, written))
+    if one is None or other is None:
+        return None
+    both = set(one.blocks) & set(other.blocks)
+    if any(one.blocks.index(block) != other.blocks.index(block) for block in both):
+        return None
+    return one.turn - other.turn
 
 
 def _inside(e: Emitter, lane: str, access: fun.Index) -> tuple[Size, ...]:
