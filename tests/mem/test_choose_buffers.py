@@ -113,7 +113,25 @@ def test_a_loop_in_a_loop(rounds: int) -> None:
     passed(text, rounds)
 
 
+@pytest.mark.parametrize("rounds", range(4))
+def test_buffers_of_which_neither_is_another_array_are_two_blocks(rounds: int) -> None:
+    """Which do not share the sets of a cache, as halves of a block of a power of two would."""
+    start = "let b: f64[n] = kernel (j < n) { let e: f64 = a[j] let f: f64 = exp(e) in f }\n"
+    program, cost = passed(f"{HEAD}{start}{loop('b')}{round_('y', 'q')} in y }}", rounds)
+    assert [str(block.bytes) for block in program.blocks] == ["8*n", "8*n"]
+    assert second(program) == {block.name for block in program.blocks}
+    assert cost.copies == 0
+
+
 # ---------------------------------------------------------------- what is refused
+
+
+def test_loops_in_kernels_keep_their_blocks() -> None:
+    """A block of a thread has a place among those of the thread."""
+    start = "let b: f64[n] = kernel (j < n) { let e: f64 = a[j] let f: f64 = exp(e) in f }\n"
+    text = f"{HEAD}let z: f64[t, n] = kernel (i < t) {{ {start}{loop('b', 'for k from 0 to 3')}"
+    program = hoist(introduce(parse(f"{text}{round_('y', 'q')} in y }}\n in z }}")))
+    assert choose_buffers(program).choices == ()
 
 
 def second(program: Program) -> set[str]:

@@ -40,11 +40,14 @@ def choose_buffers(program: Program) -> Program:
       compared when the copy is reached, and it copies if it must.
     - The first round reads the loop's initial value where it is, if that was copied into a
       buffer, and nothing writes either.
+    - Where neither is so, each buffer is a block of its own: two of a power of two in one block
+      would share the sets of a cache.
 
     Removes copies. Adds choices, halves blocks. Requires loops as `introduce` makes them,
     after `short_circuit`, which knows no choices. Leaves loops in kernels as they are.
     """
-    return _Chooser(program).run()
+    saving = _Chooser(program, apart=False).run()
+    return _Chooser(saving, apart=True).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,13 @@ class _Buffers:
 
 
 class _Chooser:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, apart: bool) -> None:
         self.program = program
+        self.apart = apart  # also where that saves no copy
         self.arrays = Arrays.of(program)
         self.names = Names.of(program.program)
         self.blocks = {block.name: block for block in program.blocks}
-        self.choices: list[Choice] = []
+        self.choices = list(program.choices)
         self.gone: set[str] = set()  # remarks about copies that are no more
         self.params = {param.name for param in program.program.params}
         self.unwritten = self.params - program.donated.keys()
@@ -79,7 +83,7 @@ class _Chooser:
     def run(self) -> Program:
         whole = self.program.program
         body = relocate(self.body(whole.body), self.arrays)
-        if not self.choices:
+        if len(self.choices) == len(self.program.choices):
             return self.program
         return replace(
             self.program,
@@ -207,7 +211,8 @@ class _Chooser:
 
     def fresh(self, base: str) -> str:
         """A name for memory."""
-        while (name := self.names.fresh(base)) in self.blocks:
+        taken = self.blocks.keys() | {choice.name for choice in self.choices}
+        while (name := self.names.fresh(base)) in taken:
             pass
         return name
 
@@ -241,7 +246,7 @@ class _Chooser:
             return None
         copied = self.result(statements, position, last, start, after, memory)
         argument = self.argument(statements, position, number, groups, last)
-        if copied is None and argument is None:
+        if copied is None and argument is None and not self.apart:
             return None
         result = None
         if copied is not None:

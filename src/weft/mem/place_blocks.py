@@ -9,6 +9,9 @@ from weft.mem.expand import LINE, share_bytes
 from weft.mem.nodes import THREADS, Block, MemArray, Program
 from weft.sizes import ZERO, Poly, Size, product
 
+APART = 33 * LINE
+"""Bytes between blocks, so that those of a power of two do not share the sets of a cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlockPlace:
@@ -27,7 +30,7 @@ class Placement:
 
 
 def place_blocks(program: Program) -> Placement:
-    """Give each block an offset, one after another, a cache line apart.
+    """Give each block an offset, one after another, a cache line apart or more.
 
     Requires a workspace aligned to 64 bytes. Ensures that elements are aligned: what is
     a multiple of more bytes comes first, so that no rounding is needed, and offsets stay
@@ -36,10 +39,13 @@ def place_blocks(program: Program) -> Placement:
     """
     offset: Size = ZERO
     places: dict[str, BlockPlace] = {}
+    apart = 0
     for block in sorted(program.blocks, key=lambda b: -_alignment(b)):
         stride = share_bytes(block)
+        offset = offset + apart
         places[block.name] = BlockPlace(offset, stride)
         offset = offset + (stride * Poly.var(THREADS) if block.per_thread else stride)
+        apart = 0 if block.per_thread or block.bytes.is_constant else APART
     return Placement(places, offset)
 
 
