@@ -9,7 +9,7 @@ from weft.mem.expand import LINE, share_bytes
 from weft.mem.nodes import THREADS, Block, MemArray, Program
 from weft.sizes import ZERO, Poly, Size, product
 
-APART = 33 * LINE
+APART = 13 * LINE
 """Bytes between blocks, so that those of a power of two do not share the sets of a cache."""
 
 
