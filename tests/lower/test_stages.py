@@ -1,4 +1,4 @@
-"""Long simd loops with vector math, in stages: which are, with the same bits, and which are not."""
+"""Simd loops that wait long, in stages: which are, with the same bits, and which are not."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def loop(*body: imp.Stmt, **changed: Any) -> imp.For:
     return replace(imp.For(J, imp.ZERO, N, body, simd=True), **changed)
 
 
-def staged(given: imp.For) -> tuple[imp.Stmt, ...]:
+def staged(given: imp.For, *, whole: bool = True) -> tuple[imp.Stmt, ...]:
     unit = Unit({}, lambda poly: False, lambda e, let: None, frozenset())
-    return in_stages(unit, given)
+    return in_stages(unit, given, whole=whole)
 
 
 def program(body: Sequence[imp.Stmt]) -> imp.Program:
@@ -67,8 +67,7 @@ def program(body: Sequence[imp.Stmt]) -> imp.Program:
     return imp.Program("long", 2, (N,), (*views, *body))
 
 
-def run(body: Sequence[imp.Stmt], blocks: int) -> bytes:
-    n = blocks * LANES
+def run(body: Sequence[imp.Stmt], n: int) -> bytes:
     given = np.random.default_rng(7).random(n).view(np.uint8)
     result = np.zeros(8 * n, np.uint8)
     interpret(program(body), [given.copy(), result, np.zeros(0, np.uint8)], [n])
@@ -115,7 +114,7 @@ def test_long_loops_are_in_stages(case: str) -> None:
     assert len(loops) == kept + 1
     assert all(stage.simd for stage in loops)
     for count in range(3):
-        assert run(after, count) == run((given,), count)
+        assert run(after, count * LANES) == run((given,), count * LANES)
 
 
 def test_numbers_of_lanes_wrap() -> None:
@@ -162,6 +161,90 @@ REJECTED: dict[str, imp.For] = {
 @pytest.mark.parametrize("case", REJECTED)
 def test_left_alone(case: str) -> None:
     assert staged(REJECTED[case]) == (REJECTED[case],)
+
+
+def divided(before: str, label: str, count: int = 16, by: imp.Expr | None = None) -> list[imp.Stmt]:
+    """So many sums, and their quotient by the last but one, or by what is given."""
+    sums = chain(f"{label}_", name(before), count)
+    over = name(f"{label}_{count}"), by or name(f"{label}_{count - 1}")
+    return [*sums, imp.Declare(name(label), imp.Apply("divide", over, F))]
+
+
+def root(before: str, label: str) -> imp.Stmt:
+    return imp.Declare(name(label), imp.Apply("sqrt", (name(before),), F))
+
+
+WAITING: dict[str, tuple[imp.For, int]] = {  # and how many values are kept
+    "quotient after quotient": (
+        loop(X, *divided("x", "d"), *divided("d", "e"), imp.Store(Q, J, name("e"))), 1),
+    "three in a row": (
+        loop(X, *divided("x", "d", 24), *divided("d", "e", 24), *divided("e", "f", 24),
+             imp.Store(Q, J, name("f"))), 2),
+    "a quotient of a root": (
+        loop(X, *chain("a", name("x"), 20), root("a20", "r"), *divided("r", "d", 20),
+             imp.Store(Q, J, name("d"))), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [0, 1, 8, 63, 64, 65, 131])
+@pytest.mark.parametrize("case", WAITING)
+def test_chains_of_quotients_are_in_stages(case: str, n: int) -> None:
+    given, kept = WAITING[case]
+    after = staged(given, whole=False)
+    check(program(after))
+    (blocks,) = after
+    assert isinstance(blocks, imp.For)
+    assert len([each for each in blocks.body if isinstance(each, imp.For)]) == kept + 1
+    assert run(after, n) == run((given,), n)
+
+
+EIGHT = imp.Const(8.0, F)
+QUICK: dict[str, imp.For] = {
+    "one quotient": loop(X, *divided("x", "d", 60), imp.Store(Q, J, name("d"))),
+    "quotients by powers of two": loop(
+        X, *divided("x", "d", by=EIGHT), *divided("d", "e", by=EIGHT), imp.Store(Q, J, name("e"))
+    ),
+    "processors see the next one": loop(
+        X, *divided("x", "d", 3), *divided("d", "e", 3), imp.Store(Q, J, name("e"))
+    ),
+    "quotients that wait for nothing": loop(
+        X, *divided("x", "d", 3), *divided("x", "e", 3), *divided("x", "f", 3),
+        imp.Store(Q, J, name("d")), imp.Store(Q, J, name("e")), imp.Store(Q, J, name("f")),
+    ),
+    "much would be done again": loop(
+        X, *divided("x", "d"), *divided("d", "e"),
+        imp.Declare(name("t"), imp.Apply("multiply", (name("d_14"), name("e")), F)),
+        imp.Store(Q, J, name("t")),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", QUICK)
+def test_quick_loops_are_left_alone(case: str) -> None:
+    assert staged(QUICK[case], whole=False) == (QUICK[case],)
+
+
+def test_calls_are_in_stages_in_whole_blocks_alone() -> None:
+    given, _ = ACCEPTED["long before and after"]
+    assert staged(given, whole=False) == (given,)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 9, 63, 64, 65, 67, 200, 1031])
+def test_stencils_of_quotients_agree(n: int) -> None:
+    """Rows with ends by boundary rules, whose interior is of no whole number of blocks."""
+    sums = "\n".join(f"let s{k + 1}: f32 = fma(s{k}, a, 0.5_f32)" for k in range(12))
+    more = "\n".join(f"let t{k + 1}: f32 = fma(t{k}, q, 0.25_f32)" for k in range(12))
+    text = f"""program waits(x: f32[n]) sizes n {{
+      let y: f32[n] = kernel (j < n) {{
+        let a: f32 = x[j + 1 : edge(0, n)] let b: f32 = x[j - 1 : edge(0, n)]
+        let s0: f32 = multiply(a, b) {sums} let r: f32 = divide(a, s12)
+        let q: f32 = divide(b, r) let t0: f32 = divide(q, a) {more} let w: f32 = divide(t12, s0)
+        in w
+      }}
+      in y
+    }}"""
+    assert "kept" in compiled(parse(text)).source
+    agree(text, [np.random.default_rng(n).uniform(1, 2, n).astype(np.float32)])
 
 
 def test_text(golden: Any) -> None:

@@ -234,7 +234,9 @@ def _simd(
 ) -> None:
     var = e.unit.integer("j")
     shared = len(bodies) > 1
-    with simd(e, var, lower, upper, short=short, wide=near, shared=shared, whole=whole):
+    with simd(
+        e, var, lower, upper, short=short, wide=near, shared=shared, row=True, whole=whole
+    ):
         e.interior, e.lane = interior, lane
         e.bind(lane, var)
         store(_results(e, bodies))
@@ -252,14 +254,15 @@ def simd(
     wide: bool = False,
     width: int = 0,
     shared: bool = False,
+    row: bool = False,
     whole: bool = False,
 ) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it.
 
     `wide`: vectors are as wide as they come, since its extent is a multiple of theirs, or since
     lines that rows cross are in a core's own cache. `width`: so many iterations run at once.
-    `shared`: of what it does, some reads the same elements. `whole`: its extent is
-    a multiple of 64.
+    `shared`: of what it does, some reads the same elements. `row`: it is a kernel's row, which may
+    be done in stages. `whole`: its extent is a multiple of 64.
     """
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:
@@ -275,7 +278,7 @@ def simd(
         body = eliminate_loads(body)
     count = 0 if wide else width or lanes(body, short)
     loop = imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count)
-    for statement in in_stages(e.unit, loop) if whole else (loop,):
+    for statement in in_stages(e.unit, loop, whole=whole) if row else (loop,):
         e.emit(statement)
     for watch in watched:
         limit = machine("max", watch.extent, imp.ONE)

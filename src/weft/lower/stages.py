@@ -1,4 +1,4 @@
-"""A long simd loop with calls of vector math, as several loops: 64 lanes at a time.
+"""A simd loop whose iterations wait long, as several loops: 64 lanes at a time.
 
     for simd j from 0 to n { (many operations) let x = ..; let y = log(x); (many more); z[j] = .. }
     =>  for j from 0 to n step 64 {
@@ -9,21 +9,26 @@
 
 An iteration is a chain that waits for its function, its roots and its quotients. A processor looks
 some hundred instructions ahead, which has to reach into the next iteration for something to do
-meanwhile; that of a long body it does not reach. A stage ends at a call, or before one where what
-leads up to it is long. It keeps one value a lane, which lies in the nearest cache, and later
-stages compute the little again that they have in common with it.
+meanwhile; that of a long body it does not reach. A stage ends at a call of vector math, or before
+one where what leads up to it is long. Without calls it ends at a quotient or a root, where stages
+are predicted to take less time than the whole (`weft.lower.pace`). It keeps one value a lane,
+which lies in the nearest cache, and later stages compute the little again that they have in common
+with it.
 
 Numbers of lanes in 32 bits are counted in 32 bits, where vectors have twice as many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from weft.imp import nodes as imp
+from weft.imp.nodes import machine
 from weft.imp.walk import inside, mapped, mentions
 from weft.lower import shapes
+from weft.lower.pace import Pace, waits_for_divider
 from weft.lower.unit import Unit
 from weft.lower.vector_lanes import Work, lanes
 from weft.ops.dtypes import DType
@@ -33,26 +38,37 @@ LANES = 64
 LONG = 96  # operations and accesses of an iteration: of less, processors see the next one
 LEADING = 32  # what leads up to a call, to be worth a stage
 AGAIN = 8  # operations that stages may compute again for a value that is kept
+GAIN = 0.9  # of the time of fewer stages, at which one more is worth its loop
 
 
-def in_stages(unit: Unit, loop: imp.For) -> tuple[imp.Stmt, ...]:
-    """The simd loop, whose extent is a multiple of 64, in stages if it is long."""
+def in_stages(unit: Unit, loop: imp.For, *, whole: bool) -> tuple[imp.Stmt, ...]:
+    """The simd loop in stages, where that is worth it. `whole`: its extent is a multiple of 64."""
     body = _Body.of(loop)
-    if body is None or body.work(body.names) < LONG:
+    if body is None:
         return (loop,)
-    kept = _kept(body)
+    calls = list(body.calls())
+    kept = _around_calls(body, calls) if calls and whole else []
+    if not calls:
+        kept = _quotients(body)
     if not kept:
         return (loop,)
     block = unit.integer(loop.var.name)
     statements: list[imp.Stmt] = []
     arrays: dict[str, imp.Pointer] = {}
     for name in kept:
-        arrays[name] = unit.pointer("kept", body.values[name].var.dtype)
+        arrays[name] = unit.pointer("kept", body.values[name].dtype)
         statements.append(imp.Local(arrays[name], LANES))
     first = imp.Declare(unit.var("lane", DType.I32), imp.Cast(DType.I32, block))
     statements.append(first)
+    count: imp.Expr = imp.Const(LANES, DType.I32)
+    if not whole:
+        left = machine("min", imp.integer(LANES), machine("-", loop.upper, block))
+        valid = imp.Declare(unit.var("valid", DType.I32), imp.Cast(DType.I32, left))
+        statements.append(valid)
+        count = valid.var
     for stage in (*kept, None):
-        statements.append(_Stage(unit, loop.var, block, first.var, arrays).loop(body, stage))
+        made = _Stage(unit, loop.var, block, first.var, count, arrays).loop(body, stage)
+        statements.append(made if whole else replace(made, lanes=loop.lanes))
     return (imp.For(block, loop.lower, loop.upper, tuple(statements), LANES),)
 
 
@@ -60,20 +76,20 @@ def in_stages(unit: Unit, loop: imp.For) -> tuple[imp.Stmt, ...]:
 class _Body:
     """What an iteration declares, in order, and what it stores at its end."""
 
-    values: dict[str, imp.Declare]
+    values: dict[str, imp.Expr]
     stores: tuple[imp.Store, ...]
     uses: dict[str, set[str]]  # of each value: the values that it is computed from
 
     @classmethod
     def of(cls, loop: imp.For) -> _Body | None:
         """None where a body is more than that: branches, reductions, loads after stores."""
-        values: dict[str, imp.Declare] = {}
+        values: dict[str, imp.Expr] = {}
         stores: list[imp.Store] = []
         for statement in loop.body:
             loads = any(isinstance(node, imp.Load) for node in inside(statement))
             match statement:
                 case imp.Declare(var, value, False) if value is not None:
-                    values[var.name] = statement
+                    values[var.name] = value
                 case imp.Store():
                     stores.append(statement)
                 case _:
@@ -82,7 +98,7 @@ class _Body:
                 return None
         if loop.reductions or loop.step != 1:
             return None
-        uses = {name: mentions(let.value) & values.keys() for name, let in values.items()}
+        uses = {name: mentions(value) & values.keys() for name, value in values.items()}
         return cls(values, tuple(stores), uses)
 
     @property
@@ -104,15 +120,15 @@ class _Body:
         """Operations and accesses that compute these values."""
         total = Work()
         for name in names:
-            for node in inside(self.values[name].value):
+            for node in inside(self.values[name]):
                 if isinstance(node, imp.Expr):
                     total.add(node)
         return total.operations + total.divisions + total.accesses
 
     def calls(self) -> Iterator[str]:
         """The values that functions of libmvec give."""
-        for name, let in self.values.items():
-            match let.value:
+        for name, value in self.values.items():
+            match value:
                 case imp.Apply(operation, arguments) if shapes.vector_math(
                     operation, tuple(argument.dtype for argument in arguments)
                 ):
@@ -134,10 +150,41 @@ def _stages(body: _Body, kept: Iterable[str]) -> Iterator[list[str]]:
             known.append(name)
 
 
-def _kept(body: _Body) -> list[str]:
+def _quotients(body: _Body) -> list[str]:
+    """The quotients and roots that end stages, in order."""
+    ends = [name for name in body.names if waits_for_divider(body.values[name])]
+    kept: list[str] = []
+    best = _cycles(body, kept) if len(ends) > 1 else 0
+    while best:
+        trials = [[name for name in ends if name in {*kept, end}] for end in ends]
+        trial = min(trials, key=lambda trial: _cycles(body, trial))
+        cycles = _cycles(body, trial)
+        if cycles > GAIN * best or body.again(trial) > AGAIN * len(trial):
+            break
+        best, kept = cycles, trial
+    return kept
+
+
+def _cycles(body: _Body, kept: list[str]) -> float:
+    """How long a vector takes in all stages; each loads what those before have kept."""
+    total = 0.0
+    for names, end in zip(_stages(body, kept), (*kept, None), strict=True):
+        pace = Pace(kept)
+        for name in names:
+            pace.declare(name, body.values[name])
+        stored = [imp.Var(end, body.values[end].dtype)] if end else [s.value for s in body.stores]
+        for value in stored:
+            pace.store(value)
+        total += pace.cycles
+    return total
+
+
+def _around_calls(body: _Body, calls: Sequence[str]) -> list[str]:
     """The values that end stages, in order: those of calls, and what leads up to them."""
-    kept = list(body.calls())
-    for call in list(kept):
+    if body.work(body.names) < LONG:
+        return []
+    kept = list(calls)
+    for call in calls:
         at = kept.index(call)
         leading = body.needed(call, kept[:at])
         found: list[tuple[int, int, int, str]] = []
@@ -145,7 +192,7 @@ def _kept(body: _Body) -> list[str]:
             trial = [*kept[:at], name, *kept[at:]]
             if body.work(body.needed(name, kept[:at])) >= LEADING:
                 # Least is computed again, then fewest bytes are kept, then most is done before.
-                bytes_ = body.values[name].var.dtype.itemsize
+                bytes_ = body.values[name].dtype.itemsize
                 found.append((body.again(trial), bytes_, -leading.index(name), name))
         if found:
             kept.insert(at, min(found)[-1])
@@ -154,12 +201,13 @@ def _kept(body: _Body) -> list[str]:
 
 @dataclass(slots=True)
 class _Stage:
-    """One of the loops over 64 lanes, which has names of its own."""
+    """One of the loops over `count` lanes, which has names of its own."""
 
     unit: Unit
     lane: imp.Var
     block: imp.Var
     first: imp.Var  # the block's first lane, in 32 bits
+    count: imp.Expr
     arrays: Mapping[str, imp.Pointer]
 
     def loop(self, body: _Body, name: str | None) -> imp.For:
@@ -187,17 +235,17 @@ class _Stage:
             statements.append(imp.Declare(names[each], value))
 
         needed = body.needed(name, known)
-        used = mentions([body.values[each].value for each in needed])
+        used = mentions([body.values[each] for each in needed])
         used |= set() if name else mentions(body.stores)
         for each in known:
             if each in used:
                 declare(each, imp.Load(self.arrays[each], at))
         for each in needed:
-            declare(each, own(body.values[each].value))
+            declare(each, own(body.values[each]))
         if name:
             statements.append(imp.Store(self.arrays[name], at, names[name]))
         else:
             statements += [own(store) for store in body.stores]
         done = tuple(statements)
-        ends = imp.Const(0, DType.I32), imp.Const(LANES, DType.I32)
+        ends = imp.Const(0, DType.I32), self.count
         return imp.For(var, *ends, done, simd=True, lanes=lanes(done, short=False))

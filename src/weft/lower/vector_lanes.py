@@ -16,11 +16,11 @@ from __future__ import annotations
 from weft.imp import nodes as imp
 from weft.imp.walk import inside
 from weft.lower import shapes
+from weft.lower.pace import OF_DIVIDERS
 from weft.ops import table
 from weft.records import dataclass
 
 HALF_LINE = 32  # bytes
-_OF_DIVIDERS = frozenset({"divide", "reciprocal", "sqrt"})
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Work:
             case imp.Apply(operation, arguments):
                 dtypes = tuple(argument.dtype for argument in arguments)
                 weight = shapes.WEIGHT[table.lookup(operation).cost]
-                if operation in _OF_DIVIDERS:
+                if operation in OF_DIVIDERS:
                     self.divisions += weight
                 else:
                     self.operations += weight

@@ -104,7 +104,7 @@ def _describe(command: tuple[str, ...]) -> Compiler | None:
     except OSError:
         return None
     cache = open_cache()
-    key = key_of("compiler 4", identity, cpu_features())
+    key = key_of("compiler 5", identity, cpu_features())
     stored = cache.load(key, ".txt")
     if stored is None:
         found = _probe(command)
@@ -130,6 +130,10 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
     common = " ".join(_COMMON)
     x86 = platform.machine() in ("x86_64", "AMD64")
     clang = b"clang" in version or b"zig" in version
+    if not clang:
+        # Jumps past comparisons that an earlier one decides make of `clip` in a vector loop, where
+        # there are no jumps, a mask for each way through: nine instructions, and not four.
+        common += " -fno-thread-jumps"
     # What asks for no number of lanes takes a whole register (`weft.lower.vector_lanes`): compilers
     # would take half of one on some of the processors that have AVX-512.
     vector = common + " -mprefer-vector-width=512" + (" -fveclib=libmvec" if clang else "")
