@@ -60,6 +60,44 @@ def test_few_elements_have_the_tree_of_all_lanes() -> None:
         assert found.tobytes() == lanes.tobytes()
 
 
+RAGGED = """program ragged(x: f64[k], start: i64[n + 1]) sizes n, k {
+  let s: f64[n] = kernel (i < n) {
+    let a: i64 = start[i]
+    let b: i64 = start[i + 1]
+    let d: i64 = subtract(b, a)
+    let m: i64 = LIMIT
+    let t: f64 = reduce (; j < m) from -0.0 {
+      let p: f64 = x[a + j]
+      in p
+    } with (l: f64, r: f64) { let u: f64 = add(l, r) in u }
+    in t
+  }
+  in s
+}"""
+
+
+@pytest.mark.parametrize(("limit", "few"), [("maximum(d, 0)", True), ("minimum(d, 1024)", False)])
+def test_rows_as_long_as_data_say_may_be_few(limit: str, few: bool) -> None:
+    """Not tiles, which a constant limits from above."""
+    program = parse(RAGGED.replace("LIMIT", limit))
+    segment = compiled(program)
+    assert ("<= 8)" in segment.source) is few
+    lengths = np.array([0, 3, 8, 9, 1, 64, 65, 0, 7, 500])
+    x, start = RNG.standard_normal(lengths.sum()), np.concatenate([[0], np.cumsum(lengths)])
+    (found,) = agree(
+        program, [x, start], segment=segment, n=len(lengths), k=len(x), rtol=1e-12, atol=1e-12
+    )
+    for row, length in enumerate(lengths):
+        lanes = np.full((-(-max(length, 1) // 64), 64), -0.0)
+        lanes.ravel()[:length] = x[start[row] : start[row + 1]]
+        total = np.full(64, -0.0)
+        for each in lanes:
+            total = total + each
+        while len(total) > 1:
+            total = total[: len(total) // 2] + total[len(total) // 2 :]
+        assert found[row].tobytes() == total[0].tobytes()
+
+
 POWERS = """program powers(x: DT[n, m], y: DT[n]) sizes n, m {
   let s: DT[n, m] = kernel (i < n, j < m) {
     let p: DT = x[i, j]

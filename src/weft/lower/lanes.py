@@ -110,10 +110,11 @@ class Lanes:
     def _folded_at_once(self) -> list[imp.Expr]:
         """The same without what is stored between the halves: to a vector's lanes, then to one."""
         e = self.e
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, imp.integer(VECTOR)):
-            places = [machine("+", var, imp.integer(at)) for at in range(0, self.width, VECTOR)]
-            self._store(var, self._by_halves([self._load(place) for place in places]))
+        if self.width > VECTOR:
+            var = e.unit.integer("l")
+            with simd(e, var, imp.ZERO, imp.integer(VECTOR)):
+                places = [machine("+", var, imp.integer(at)) for at in range(0, self.width, VECTOR)]
+                self._store(var, self._by_halves([self._load(place) for place in places]))
         return self._by_halves([self._load(imp.integer(lane)) for lane in range(VECTOR)])
 
     def _by_halves(self, values: list[list[imp.Expr]]) -> list[imp.Expr]:

@@ -304,14 +304,16 @@ def grains(
 def _may_be_few(e: Emitter, reduce: fun.Reduce, end: imp.Expr) -> bool:
     """Whether all may be so few elements that 64 lanes are a waste.
 
-    Not where they are rows in sequence, or a tile; vector math is called for whole vectors only.
+    Not where they are rows in sequence, or a tile, which a constant limits; vector math is called
+    for whole vectors only.
     """
     extent = reduce.space[-1].extent
     if end != e.named(extent) or shapes.has_vector_math(reduce.body):
         return False
     if extent.is_constant:
         return extent.constant <= FEW
-    cut = [e.definitions[name][1] for name in extent.variables() if name in e.definitions]
+    found = [e.definitions[name] for name in extent.variables() if name in e.definitions]
+    cut = [limits for operation, limits in found if operation == "minimum"]
     return not any(limit.is_constant for limits in cut for limit in limits)
 
 
