@@ -165,6 +165,17 @@ def test_assuming_leaves_the_old_prover_alone() -> None:
     assert not known.nonnegative(parse_poly("n - m"))
 
 
+def test_what_was_found_within_a_range_is_kept() -> None:
+    known, i, n = Prover(sizes=("n",)), Poly.var("i"), Poly.var("n")
+    inside = known.within("i", 0, n - 1)
+    assert inside.less(i, n)
+    assert known.within("i", Poly.const(0), n - 1) is inside
+    assert known.index("i", n) is inside
+    assert known.within("i", 0, n) is not inside
+    assert not known.within("i", 0, n).less(i, n)
+    assert not known.less(i, n)
+
+
 monomials = st.lists(st.sampled_from(NAMES), max_size=2).map(lambda names: tuple(sorted(names)))
 polys = st.dictionaries(monomials, st.integers(-3, 3), max_size=4).map(Poly)
 linear = st.dictionaries(

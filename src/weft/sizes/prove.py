@@ -74,10 +74,13 @@ class Prover:
         return new
 
     def within(self, name: str, lower: Poly | int, upper: Poly | int) -> Self:
-        """A prover that also knows lower <= name <= upper."""
-        new = self._copy()
-        new._add(Poly.var(name) - lower)
-        new._add(as_poly(upper) - Poly.var(name))
+        """A prover that also knows lower <= name <= upper: the same one, with what it found."""
+        limits = name, as_poly(lower), as_poly(upper)
+        new = self._within.get(limits)
+        if new is None:
+            new = self._within[limits] = self._copy()
+            new._add(Poly.var(name) - limits[1])
+            new._add(limits[2] - Poly.var(name))
         return new
 
     def index(self, name: str, extent: Poly | int) -> Self:
@@ -146,6 +149,7 @@ class Prover:
         self._points: list[dict[str, int]] | None = None
         self._about: dict[str, list[tuple[int, Poly]]] | None = None
         self._scaled: dict[str, list[tuple[Poly, Poly]]] = {}
+        self._within: dict[tuple[str, Poly, Poly], Self] = {}
 
     def _copy(self) -> Self:
         new = object.__new__(type(self))
