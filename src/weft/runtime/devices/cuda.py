@@ -23,7 +23,8 @@ from weft.plan.code import FlankPlace, Rates
 from weft.plan.segment import Segment
 from weft.runtime import profile
 from weft.runtime.cache import key_of, open_cache
-from weft.runtime.devices.runs import Buffers, HeldArrays, Memory, Run, begin, failure, in_short
+from weft.runtime.devices.memory import Buffers, HeldArrays, Memory, failure, in_short
+from weft.runtime.devices.runs import Run, begin
 from weft.runtime.memory import format_bytes
 
 NDArray: TypeAlias = npt.NDArray[Any]

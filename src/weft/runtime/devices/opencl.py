@@ -17,10 +17,10 @@ from weft.errors import CompileError, UnsupportedError, WeftError
 from weft.plan.code import Rates
 from weft.plan.segment import Segment
 from weft.runtime.cache import key_of, open_cache
+from weft.runtime.devices.memory import Memory, failure, in_short
 from weft.runtime.devices.opencl_rates import measure
 from weft.runtime.devices.opencl_runs import OpenClSegment, Slot
 from weft.runtime.devices.protocol import NDArray, rows_of
-from weft.runtime.devices.runs import Memory, failure, in_short
 from weft.runtime.memory import format_bytes
 
 _POCL = "Portable Computing Language"  # the name of PoCL's platform

@@ -14,8 +14,9 @@ from weft.plan import launches
 from weft.plan.code import FlankPlace
 from weft.plan.segment import Segment
 from weft.runtime import profile
+from weft.runtime.devices.memory import Buffers, HeldArrays
 from weft.runtime.devices.protocol import row_major, rows_of
-from weft.runtime.devices.runs import Buffers, HeldArrays, Run, begin
+from weft.runtime.devices.runs import Run, begin
 
 if TYPE_CHECKING:
     from weft.runtime.devices.opencl import OpenClDevice
