@@ -83,8 +83,9 @@ class PretendedCode:
         return PretendedHeld(copies)
 
     def start(
-        self, integers: Any, inputs: Sequence[Array], outputs: Sequence[Array], held: Any
-    ) -> Any:
+        self, integers: Any, inputs: Sequence[Array], outputs: Sequence[Array], held: Any,
+        behind: Any = None, after: Any = (),
+    ) -> Any:  # fmt: skip
         self.on.asked.set()
         self.on.note("allocate")
         copies = []

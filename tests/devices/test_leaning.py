@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +30,7 @@ from weft.plan.explain import explain
 from weft.plan.nodes import Plan
 from weft.plan.phases import machine_of
 from weft.plan.planner import plan_program
+from weft.plan.sharing import HALVED
 from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
 from weft.runtime.devices.protocol import FAILURE_BYTES
@@ -153,7 +155,12 @@ def test_a_pass_copies_parts_of_what_the_pass_before_it_gave(
         program, _ = PROGRAMS[name]
         arrays = given(program, sizes)
         with monkeypatch.context() as patch:
-            if not leans:
+            if leans:  # whatever the device's rates are found to be
+                overlapped = phases._Numbers.overlapped
+                patch.setattr(
+                    phases._Numbers, "overlapped", lambda n: replace(overlapped(n), seconds=1e9)
+                )
+            else:
                 patch.setattr(phases._Numbers, "leaning", lambda _: None)
             plan = planned(on, program, sizes, arrays, None, limit)
         assert len(plan.stages) > 1
@@ -245,6 +252,23 @@ def test_a_device_that_fails(function: str, leaning: None) -> None:
         np.testing.assert_array_equal(ran(on, plan)[0], expected)
     on.trim()
     assert on.used == 0
+
+
+def test_plans_for_less_memory_are_few(on: Any, leaning: None) -> None:
+    """Each has twice as many boxes, all of which the plan knows: of large arrays that is much."""
+    sizes = {"n": 1 << 21, "t": 400}
+    arrays = {"x": np.broadcast_to(np.zeros(()), (sizes["n"],))}
+    on.slots = None
+    plan = planned(on, PROGRAMS["line"][0], sizes, arrays, None, 8 << 20)
+    (first,) = plan.stages
+    counts = []
+    stage: Any = first
+    while stage is not None:
+        assert stage.stage.flanks
+        counts.append(stage.boxes.count)
+        stage = stage.smaller
+    assert len(counts) == HALVED + 1
+    assert all(3 * a <= 2 * b <= 5 * a for a, b in itertools.pairwise(counts))
 
 
 def test_beside_the_cpu_boxes_overlap() -> None:

@@ -155,6 +155,8 @@ class DeviceStage:
         inputs: Sequence[NDArray],
         outputs: Sequence[NDArray],
         held: Any,
+        behind: Any = None,
+        after: Sequence[Any] = (),
     ) -> Pending:
         """Begin a box; arrays are in use until it has ended."""
         loaded, values = self._loaded, integers.tolist()
@@ -163,7 +165,7 @@ class DeviceStage:
             other = self._better.integers(values, self.segment.workspace.evaluate(known))
             if other is not None:
                 loaded, values = self._better.load(), other
-        return loaded.start(values, inputs, outputs, held)
+        return loaded.start(values, inputs, outputs, held, behind, after)
 
     def takes(self, array: NDArray) -> bool:
         """Whether it copies an array as it lies, and back to there."""

@@ -138,8 +138,15 @@ class DeviceCode(Protocol):
         inputs: Sequence[npt.NDArray[Any]],
         outputs: Sequence[npt.NDArray[Any]],
         held: Any,
+        behind: Pending | None = None,
+        after: Sequence[Pending] = (),
     ) -> Pending:
-        """Begin a box: copies in of what is not held (as `hold` gave it), kernels, copies out."""
+        """Begin a box: copies in of what is not held (as `hold` gave it), kernels, copies out.
+
+        `behind`: a box in whose memory it is computed, once that one has ended. None: it has
+        memory of its own. `after`: others that have to end before it begins; the device waits for
+        them, not the host.
+        """
 
 
 class StageCode(Protocol):

@@ -33,6 +33,8 @@ _LINE = 64  # elements that are whole cache lines, of any dtype
 _MANY_LINES = 16  # of a box, which is hardly longer for the last of them
 _FINE = 256  # boxes, up to which numbers that are tried are close to each other
 _TAKEN = 4  # times that flanks are read or written: from the box before, and for the next
+_MOST = 1 << 16  # boxes that are tried, each of which costs the host memory and time,
+_MANY_TIMES = 4  # or so many times those that there are at least
 _GAIN = 0.99  # of the best time, that another way has to reach: it takes more memory, or boxes
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
@@ -166,6 +168,7 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
 def counts(total: int, unit: int, least: int) -> Iterator[int]:
     """Numbers of boxes to try, of `total` coordinates in multiples of `unit`: fewest first."""
     most = max(-(-total // max(unit, 1)), 1)
+    most = min(most, max(_MANY_TIMES * least, _MOST))
     count = min(max(least, 1), most)
     while count < most:
         yield count

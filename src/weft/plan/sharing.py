@@ -32,6 +32,7 @@ _PACKED = 4e9  # bytes that a core packs in a second: what a library call does a
 _CALLED = 6e10  # operations that a core does in a second in library calls
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 _OPERATIONS, _BYTES = 2e10, 1e10  # that a core does, and moves, in a second; for `explain` alone
+HALVED = 4  # times, at most, where a device has less memory than it seemed
 _LEAST_OF_LEAN = 4  # boxes are no shorter than this part of how far they lean
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
 
@@ -62,7 +63,7 @@ def in_smaller_boxes(scheduler: Scheduler, planned: PlannedStage) -> PlannedStag
     if extent <= unit:
         return None
     if scheduler.stage.flanks and not scheduler.stage.carries:
-        return _all_in_smaller_boxes(scheduler, extent)
+        return _all_in_smaller_boxes(scheduler, extent, HALVED)
     if not _has_free_boxes(scheduler):
         return None
     no_limit = scheduler.setting.compile, None
@@ -72,14 +73,16 @@ def in_smaller_boxes(scheduler: Scheduler, planned: PlannedStage) -> PlannedStag
     return _Sharing(scheduler, [member]).planned()
 
 
-def _all_in_smaller_boxes(scheduler: Scheduler, extent: int) -> PlannedStage | None:
+def _all_in_smaller_boxes(
+    scheduler: Scheduler, extent: int, times: int
+) -> PlannedStage | None:
     """A stage whose boxes lean, from its first box on: what they have left is lost."""
     unit, (_, least) = scheduler.unit(), scheduler.draft.shortest() if scheduler.draft else (0, 0)
     extent = extent // 2 // unit * unit
-    if extent < max(unit, least // _LEAST_OF_LEAN):
+    if not times or extent < max(unit, least // _LEAST_OF_LEAN):
         return None
     planned = scheduler.with_depth(scheduler.boxes(extent), 1, 1)
-    return replace(planned, smaller=_all_in_smaller_boxes(scheduler, extent))
+    return replace(planned, smaller=_all_in_smaller_boxes(scheduler, extent, times - 1))
 
 
 def compiled_for(

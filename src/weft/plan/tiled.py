@@ -18,6 +18,7 @@ from weft.plan.code import DeviceCode
 from weft.plan.device_boxes import copied
 from weft.plan.nodes import Boxes, PlannedStage, Tiles
 from weft.plan.schedule import Scheduler
+from weft.plan.sharing import HALVED
 from weft.plan.tile_shapes import Shape, shapes
 from weft.plan.tile_window import window_tiles
 from weft.plan.tiles import Reached, Tiling, grid
@@ -26,7 +27,6 @@ from weft.records import dataclass
 
 _WORTH = 1.05  # times what has to be moved: boxes along one axis that move less are taken
 _FEWER = 0.95  # of their bytes, that tiles have to reach
-_HALVED = 4  # times, where a device has less memory than it seemed
 _ATTEMPTS = 4  # to find room for memory that only compiled programs tell of
 
 MakeScheduler: TypeAlias = Callable[[Windowed], Scheduler]
@@ -98,7 +98,7 @@ class _Search:
                 break
             room = left
         return None if best is None else replace(
-            best[0], smaller=self._smaller(best[1], _HALVED)
+            best[0], smaller=self._smaller(best[1], HALVED)
         )
 
     def _smaller(self, shape: Shape, times: int) -> PlannedStage | None:

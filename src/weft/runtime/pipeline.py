@@ -195,7 +195,10 @@ class Pipeline:
         readers: ThreadPoolExecutor | None,
         writers: ThreadPoolExecutor | None,
     ) -> None:
-        depth = self.planned.depth
+        depth, slots = self.planned.depth, self.planned.slots
+        # One box more is queued than there are slots, so that the device need not wait for the
+        # host: behind the last in its slot. What a box carries to the next comes by the host.
+        queued = slots if self.stage.carries else slots + 1
         done = [self.resumable and self._is_done(box) for box in boxes]
         reads: dict[int, list[Future[None]]] = {}
         writes: dict[int, list[Future[None]]] = {}
@@ -236,15 +239,15 @@ class Pipeline:
                 _wait(writes.pop(box - depth, ()))
                 if not done[box]:
                     ends = self._ends_for(box)
-                    while flying and flying[0][0] < ends:
-                        land()
                     self._change(box)
-                    pending, outputs = self._compute(box)
+                    behind = flying[-slots][1] if len(flying) >= slots else None
+                    after = [pending for number, pending, _ in flying if number < ends]
+                    pending, outputs = self._compute(box, behind, after)
                     if pending is None:
                         finish(box, outputs)
                     else:
                         flying.append((box, pending, outputs))
-                while len(flying) >= self.planned.slots:
+                while len(flying) >= queued:
                     land()
                 self._report(box)
             while flying:
@@ -293,7 +296,9 @@ class Pipeline:
             self.held.change(number, self.planned.input_bytes[number], tiles.buffers[number])
             self.since[number].append(box)
 
-    def _compute(self, box: int) -> tuple[Pending | None, list[Array]]:
+    def _compute(
+        self, box: int, behind: Pending | None, after: Sequence[Pending]
+    ) -> tuple[Pending | None, list[Array]]:
         """Compute a box, or begin it on a device; where its results are, or will be."""
         for source in self.sources:
             source.check()
@@ -302,7 +307,8 @@ class Pipeline:
         outputs = [output(box) for output in self.outputs]
         code, integers = self.planned.code, self.planned.integers[box]
         if code.device is not None:
-            return code.device.start(integers, inputs, outputs, self.held), outputs
+            pending = code.device.start(integers, inputs, outputs, self.held, behind, after)
+            return pending, outputs
         with profile.span(f"{self.plan.name} box", "compute", int(self.each)):
             code.run(integers, inputs, outputs, self.workspace)
         return None, outputs

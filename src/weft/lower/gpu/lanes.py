@@ -66,10 +66,17 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     with ExitStack() as scopes:
         for r in kernel.space:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        count = k.named(blocks)
+        # Items in turn are beside each other, in the same pages; but where all rows read the same
+        # for a block of lanes, items in turn have that block, which stays in a cache.
+        if _is_shared((*before, *reduce.body.statements), kernel.space):
+            count = k.named(product(r.extent for r in outer))
+            row, block = machine("%", item, count), machine("/", item, count)
+        else:
+            count = k.named(blocks)
+            row, block = machine("/", item, count), machine("%", item, count)
         if outer:
-            kernels.decode(k, tuple(outer), k.declare(machine("/", item, count), "row"))
-        begin = k.declare(machine("*", machine("%", item, count), imp.integer(LANES)))
+            kernels.decode(k, tuple(outer), k.declare(row, "row"))
+        begin = k.declare(machine("*", k.declare(block), imp.integer(LANES)))
         end = k.named(last.extent)
         base = k.declare(machine("min", begin, machine("-", end, imp.integer(LANES))))
         _Lanes(k, reduce, last.index.name, base, begin).run(let, kernel, position)
@@ -79,6 +86,14 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     items = product(r.extent for r in outer) * blocks
     host.add(k, "lanes", item, items * (1 - alone), 1)
     return alone
+
+
+def _is_shared(statements: Sequence[fun.Let], space: tuple[fun.Range, ...]) -> bool:
+    """Whether lanes read what those at all other indices do: the columns of a matrix product."""
+    *outer, lane = (r.index.name for r in space)
+    reads = [let.expr for let in statements if isinstance(let.expr, fun.Index)]
+    places = [memory(read.array).index.apply(read.indices).variables() for read in reads]
+    return any(lane in names and names.isdisjoint(outer) for names in places)
 
 
 def _are_beside(

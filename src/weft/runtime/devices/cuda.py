@@ -170,16 +170,19 @@ class Slot(Buffers[CudaDevice]):
     def __init__(self, device: CudaDevice) -> None:
         super().__init__(device)
         self.stream = device.device.create_stream()
-        self.pinned: dict[int, Any] = {}
+        self.pinned: dict[tuple[int, int], Any] = {}
 
-    def staging(self, number: int, count: int) -> tuple[Any, NDArray]:
-        """Page-locked memory for so many bytes of the array of a number, and a view of it."""
-        buffer = self.pinned.get(number)
+    def staging(self, number: int, count: int, turn: int = 0) -> tuple[Any, NDArray]:
+        """Page-locked memory for so many bytes of the array of a number, and a view of it.
+
+        Runs that are queued one behind the other have memory of their own, in turns.
+        """
+        buffer = self.pinned.get((number, turn))
         if buffer is None or buffer.size < count:
             if buffer is not None:
                 self.stream.sync()  # which may still copy from it
                 buffer.close()
-            buffer = self.pinned[number] = self.device.pinned.allocate(count)
+            buffer = self.pinned[number, turn] = self.device.pinned.allocate(count)
         memory: Any = (ctypes.c_uint8 * count).from_address(int(buffer.handle))
         return self.part(buffer, 0, count), np.ndarray((count,), np.uint8, memory)
 
@@ -190,9 +193,9 @@ class Slot(Buffers[CudaDevice]):
         at = int(buffer.handle) + offset
         return self.device.core.Buffer.from_handle(at, count, owner=buffer)
 
-    def copy_in(self, buffer: Any, array: NDArray, number: int) -> None:
+    def copy_in(self, buffer: Any, array: NDArray, number: int, turn: int = 0) -> None:
         """Queue a copy to the GPU."""
-        staged, view = self.staging(number, array.nbytes)
+        staged, view = self.staging(number, array.nbytes, turn)
         np.copyto(_like(view, array), array)
         self.part(buffer, 0, array.nbytes).copy_from(staged, stream=self.stream)
 
@@ -241,11 +244,12 @@ class CudaSegment:
 
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray],
-        held: HeldArrays | None = None,
+        held: HeldArrays | None = None, behind: Run[Any] | None = None,
+        after: Sequence[Run[Any]] = (),
     ) -> Run[Any]:  # fmt: skip
         """Queue copies in, launches, copies out; see `weft.runtime.devices.runs.begin`."""
         self.device.device.set_current()
-        return begin(CudaRun(self, integers, inputs, results, held))
+        return begin(CudaRun(self, integers, inputs, results, held, behind), after)
 
 
 class CudaRun(Run[CudaDevice]):
@@ -253,9 +257,9 @@ class CudaRun(Run[CudaDevice]):
 
     def __init__(
         self, loaded: CudaSegment, integers: Sequence[int], inputs: Sequence[NDArray],
-        results: Sequence[NDArray], held: HeldArrays | None,
+        results: Sequence[NDArray], held: HeldArrays | None, behind: Run[CudaDevice] | None,
     ) -> None:  # fmt: skip
-        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held)
+        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held, behind)
         self.loaded = loaded
         self.landings: list[tuple[NDArray, NDArray]] = []  # page-locked, and where it belongs
         self.collected: list[Launched] | None = None  # launches that may become a graph
@@ -268,14 +272,14 @@ class CudaRun(Run[CudaDevice]):
     def copy(self, way: str, name: str, number: int, buffer: Any, array: NDArray) -> None:
         began = self._time()
         if way == "in":
-            self.slot.copy_in(buffer, array, number)
+            self.slot.copy_in(buffer, array, number, self.turn)
         else:
             self._copy_out(number, buffer, 0, array)
         self._timed(f"copy {way} {name}", way, began, array.nbytes)
 
     def _copy_out(self, number: int, buffer: Any, offset: int, array: NDArray) -> None:
         slot = self.slot
-        staged, view = slot.staging(number, array.nbytes)
+        staged, view = slot.staging(number, array.nbytes, self.turn)
         slot.part(buffer, offset, array.nbytes).copy_to(staged, stream=slot.stream)
         self.landings.append((_like(view, array), array))
 
@@ -283,7 +287,7 @@ class CudaRun(Run[CudaDevice]):
         value = np.zeros(1, np.dtype(step.dtype))
         self._copy_out(-3, buffer, offset, value)
         if self.segment.failures:
-            self._copy_out(-1, self.buffers[-1], 0, self.slot.failure)
+            self._copy_out(-1, self.buffers[-1], 0, self.failure)
         return value
 
     def landing(self) -> None:

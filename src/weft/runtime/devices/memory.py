@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeAlias, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from weft.errors import DeviceError, MemoryLimitError, WeftError
@@ -146,17 +145,20 @@ class Buffers(ABC, Generic[DeviceT]):
     def __init__(self, device: DeviceT) -> None:
         self.device = device
         self.buffers: list[tuple[int, Any]] = []
-        self.failure = np.zeros(3, np.int64)
         self.zeroed: Any = None  # the buffer that is known to record no failure
+        self.runs = 0  # that are queued, one behind the other
+        self.failed = False
+
+    def fits(self, sizes: Sequence[int]) -> bool:
+        """Whether the buffers are as many, and each as large, as they are."""
+        have = [count for count, _ in self.buffers]
+        return len(have) == len(sizes) and all(h >= n for h, n in zip(have, sizes, strict=True))
 
     def fit(self, sizes: Sequence[int], names: Sequence[str]) -> list[Any]:
         """One buffer for each size; those that were there are used again if they are as large."""
-        have = [count for count, _ in self.buffers]
-        if (
-            self.device.used > self.device.limit  # which may have been lowered
-            or len(have) != len(sizes)
-            or any(h < n for h, n in zip(have, sizes, strict=True))
-        ):
+        # The limit may have been lowered; but what is in use stays.
+        lowered = self.device.used > self.device.limit and self.runs <= 1
+        if lowered or not self.fits(sizes):
             self.release()
             try:
                 self._allocate(sizes, names)

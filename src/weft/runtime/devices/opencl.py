@@ -8,6 +8,7 @@ overlap with the kernels of another.
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import warnings
 from functools import cache
@@ -88,6 +89,7 @@ class OpenClDevice(Memory):
         self.slots: int | None = None
         self.least_row = _LEAST_ROW[kind]
         self.copies_boxes = True  # until its driver refuses one
+        self.shift = math.inf  # seconds from its clock to the host's, as far as is known
         self._loaded: dict[str, OpenClSegment] = {}
         self._context: Any = None
         self._rates: Rates | None = None

@@ -64,10 +64,11 @@ class OpenClSegment:
 
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray],
-        held: HeldArrays | None = None,
+        held: HeldArrays | None = None, behind: Run[Any] | None = None,
+        after: Sequence[Run[Any]] = (),
     ) -> Run[Any]:  # fmt: skip
         """Queue copies in, launches, copies out; see `weft.runtime.devices.runs.begin`."""
-        return begin(OpenClRun(self, integers, inputs, results, held))
+        return begin(OpenClRun(self, integers, inputs, results, held, behind), after)
 
 
 class Slot(Buffers["OpenClDevice"]):
@@ -152,9 +153,9 @@ class OpenClRun(Run["OpenClDevice"]):
 
     def __init__(
         self, loaded: OpenClSegment, integers: Sequence[int], inputs: Sequence[NDArray],
-        results: Sequence[NDArray], held: HeldArrays | None,
+        results: Sequence[NDArray], held: HeldArrays | None, behind: Run[OpenClDevice] | None,
     ) -> None:  # fmt: skip
-        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held)
+        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held, behind)
         self.loaded = loaded
         self.events: list[tuple[str, str, Any, int]] = []
 
@@ -190,7 +191,7 @@ class OpenClRun(Run["OpenClDevice"]):
         value = np.zeros(1, np.dtype(step.dtype))
         event = cl.enqueue_copy(slot.queue, value, buffer, src_offset=offset, is_blocking=False)
         if self.segment.failures:
-            event = cl.enqueue_copy(slot.queue, slot.failure, self.buffers[-1], is_blocking=False)
+            event = cl.enqueue_copy(slot.queue, self.failure, self.buffers[-1], is_blocking=False)
         self.events.append(("read", f"{self.device.name} out", event, value.nbytes))
         return value
 
@@ -220,7 +221,9 @@ class OpenClRun(Run["OpenClDevice"]):
         if recorder is None or not self.events:
             return
         ended = perf_counter()
-        shift = ended - self.last.profile.end * 1e-9
+        # A run's end is seen late, the less so the better this is known.
+        shift = min(self.device.shift, ended - self.last.profile.end * 1e-9)
+        self.device.shift = shift
         for name, queue, event, count in self.events:
             start, end = event.profile.start * 1e-9 + shift, event.profile.end * 1e-9 + shift
             recorder.record(name, queue, start, end, count)

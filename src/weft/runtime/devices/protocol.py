@@ -67,10 +67,14 @@ class LoadedSegment(Protocol):
         inputs: Sequence[NDArray],
         results: Sequence[NDArray],
         held: Any = None,
+        behind: Any = None,
+        after: Sequence[Any] = (),
     ) -> Pending:
         """Queue copies in, launches, copies out; arrays stay as they are until it has ended.
 
-        What is `held` (from `hold`) is not copied again.
+        What is `held` (from `hold`) is not copied again. It takes the memory that the run it is
+        queued `behind` (from `start`) has, once that one has ended; runs of `after` end before it
+        begins.
         """
 
 

@@ -1,7 +1,9 @@
 """Runs of segments on a device with memory of its own: copies in, launches, copies out.
 
 What is the same for every driver. A run takes a slot: a queue and its buffers. Slots are
-independent, so that the copies of one run overlap with the kernels of another.
+independent, so that the copies of one run overlap with the kernels of another. A run may be queued
+*behind* another, in its slot: it has the same buffers, once that one has ended, and the device
+does not wait for the host in between.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ class Run(ABC, Generic[DeviceT]):
     def __init__(
         self, device: DeviceT, segment: Segment, integers: Sequence[int],
         inputs: Sequence[NDArray], results: Sequence[NDArray], held: HeldArrays | None,
+        behind: Run[DeviceT] | None,
     ) -> None:  # fmt: skip
         self.shared = held
         self.held: Mapping[int, Any] = {} if held is None else held.buffers
@@ -51,10 +54,15 @@ class Run(ABC, Generic[DeviceT]):
             else np.empty(array.shape, array.dtype)
             for number, array in enumerate(results, len(inputs))
         ]  # fmt: skip
-        self.slot = device.take_slot()
+        self.behind = None if behind is None or behind.ended else behind
+        self.slot: Any = device.take_slot() if self.behind is None else self.behind.slot
+        self.slot.runs += 1
+        self.turn: int = 0 if self.behind is None else 1 - self.behind.turn
+        self.failure = np.zeros(FAILURE_BYTES // 8, np.int64)
         self.stage = "allocation"
         self.last: Any = None
-        self.checked = self.ended = False
+        self.checked = False
+        self.ended: bool = False
 
     # ------------------------------------------------------------ what a driver does
 
@@ -94,8 +102,8 @@ class Run(ABC, Generic[DeviceT]):
 
     # ------------------------------------------------------------ going in
 
-    def enqueue(self) -> None:
-        """Everything that does not have to wait."""
+    def enqueue(self, after: Sequence[Run[DeviceT]]) -> None:
+        """Everything that the host does not have to wait for; `after` other runs."""
         slot, segment = self.slot, self.segment
         self.began = perf_counter()
         arrays = [*self.inputs, *self.landed]
@@ -103,13 +111,18 @@ class Run(ABC, Generic[DeviceT]):
         sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
         names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
         own = [number for number in range(len(sizes)) if number not in self.held]
+        if self.behind is not None and not slot.fits([sizes[number] for number in own]):
+            self.behind.wait()
+        self.behind = None  # nor are its arrays kept
         fitted = slot.fit([sizes[number] for number in own], [names[number] for number in own])
         found = {**self.held, **dict(zip(own, fitted, strict=True))}
         self.buffers = [found[number] for number in range(len(sizes))]
         self.stage = "a copy to it"
+        for run in after:
+            if run.slot is not slot and not run.ended:
+                self.follow(run.last)
         if slot.zeroed is not self.buffers[-1]:
-            slot.failure[:] = 0
-            self._copy("in", "failures", -1, slot.failure)
+            self._copy("in", "failures", -1, self.failure)
             slot.zeroed = self.buffers[-1]
         for number, (param, array) in enumerate(zip(segment.params, self.inputs, strict=True)):
             if number not in self.held or number in self.brings:
@@ -122,7 +135,7 @@ class Run(ABC, Generic[DeviceT]):
             if number not in self.held:
                 self._copy("out", result.name, number, array)
         if segment.failures:
-            self._copy("out", "failures", -1, slot.failure)
+            self._copy("out", "failures", -1, self.failure)
         self.last = self.mark()
 
     def _bring(self) -> None:
@@ -241,30 +254,35 @@ class Run(ABC, Generic[DeviceT]):
         self.complete(event)
 
     def _check(self) -> None:
-        code, index, extent = self.slot.failure.tolist()
+        code, index, extent = self.failure.tolist()
         if code:
             raise_failure(self.segment, code, index, extent)
 
     def abandon(self) -> None:
-        """The slot is free once nothing on its queue uses the arrays any more."""
+        """Nothing on the queue uses the arrays any more; the slot is free after its last run."""
         if self.ended:
             return
-        self.ended = True
+        self.ended, slot = True, self.slot
         if not self.checked:
-            self.slot.zeroed = None
-        try:
-            self.slot.finish()
-        except self.device.failures:  # a queue that has failed is not used again
-            self.slot.release()
+            slot.zeroed = None
+            try:
+                slot.finish()
+            except self.device.failures:
+                slot.failed = True
+        slot.runs -= 1
+        if slot.runs:
+            return
+        if slot.failed:  # the queue is not used again
+            slot.release()
         else:
-            self.device.give_back(self.slot)
+            self.device.give_back(slot)
 
     def record(self) -> None:
         """Give the profile what is known of when each command ran."""
 
 
-def begin(run: Run[Any]) -> Run[Any]:
-    """Queue a run; what is under way is waited for if that fails.
+def begin(run: Run[Any], after: Sequence[Run[Any]]) -> Run[Any]:
+    """Queue a run after others; what is under way is waited for if that fails.
 
     Raises
     ------
@@ -274,7 +292,7 @@ def begin(run: Run[Any]) -> Run[Any]:
         When the device fails.
     """
     try:
-        run.enqueue()
+        run.enqueue(after)
     except BaseException as error:
         run.abandon()
         if isinstance(error, run.device.failures):

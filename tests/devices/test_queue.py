@@ -1,0 +1,145 @@
+"""Boxes that are queued behind others, so that a device does not wait for the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from devices.harness import compiled, device
+from devices.test_faults import failing, lost
+
+import weft as wf
+from weft.errors import DeviceError
+from weft.fun.parse import parse
+from weft.plan.segment import Segment
+from weft.runtime.devices.opencl import OpenClDevice
+from weft.runtime.devices.runs import Run
+from weft.runtime.incore import derive
+
+DOUBLE = parse(
+    """program double(x: f64[n]) sizes n {
+      let y: f64[n] = kernel (i < n) { let a: f64 = x[i] let b: f64 = add(a, a) in b }
+      in y }"""
+)
+
+
+def integers(on: OpenClDevice, segment: Segment, count: int) -> list[int]:
+    """What a run of `DOUBLE` on so many elements is given."""
+    known = derive({"n": count, "threads": on.items}, segment.derived)
+    return [known[name] for name in segment.integers]
+
+
+@contextmanager
+def watched() -> Iterator[list[tuple[str, Any]]]:
+    """What happens to runs, in order: each is queued, and is waited for."""
+    found: list[tuple[str, Any]] = []
+    enqueue, wait = Run.enqueue, Run.wait
+
+    def queued(self: Any, after: Sequence[Any]) -> None:
+        enqueue(self, after)
+        found.append(("queued", self))  # not what is refused, to be done in boxes
+
+    def waited(self: Any) -> None:
+        if not self.ended:
+            found.append(("waited", self))
+        wait(self)
+
+    with mock.patch.object(Run, "enqueue", queued), mock.patch.object(Run, "wait", waited):
+        yield found
+
+
+def ahead(events: Sequence[tuple[str, Any]]) -> int:
+    """The most runs that were queued before the oldest of them was waited for."""
+    now = most = 0
+    for what, _ in events:
+        now += 1 if what == "queued" else -1
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_one_more_box_is_queued_than_there_are_slots(slots: int) -> None:
+    on = device()
+    x, y = np.random.default_rng(1).normal(size=(2, 100_003))
+    add = wf.jit(lambda a, b: a + 2 * b)
+    limit = 256 << 10
+    with wf.config(devices=[on.name], memory_limit={on.name: limit}, slots=slots):
+        add(x, y)
+        on.trim()
+        on.statistics.peak_bytes = 0
+        with watched() as events:
+            found = add(x, y)
+    np.testing.assert_array_equal(found, x + 2 * y)
+    assert ahead(events) == slots + 1
+    assert len({id(run.slot) for _, run in events}) == slots
+    assert 0 < on.statistics.peak_bytes <= limit
+
+
+def test_what_a_box_carries_to_the_next_comes_by_the_host() -> None:
+    on, x = device(), np.random.default_rng(2).normal(size=300_007)
+    running = wf.jit(wf.cumulative_sum)
+    with wf.config(devices=[on.name], memory_limit={on.name: 2 << 20}), watched() as events:
+        found = running(x)
+    np.testing.assert_allclose(found, np.cumsum(x), atol=1e-9)
+    assert len(events) > 2
+    assert ahead(events) == 1
+
+
+def test_tiles_change_what_stays_without_the_host() -> None:
+    """The next part of a matrix is copied to where the last one was, in the same queue."""
+    on = device()
+    a, b = np.random.default_rng(3).normal(size=(2, 130, 130)).astype(np.float32)
+    product = wf.jit(lambda a, b: (a[:, None, :] * b.T[None, :, :]).sum(axis=-1))
+    with wf.config(devices=[on.name], slots=1):
+        expected = product(a, b)
+    for slots in (1, 2):
+        limit = {on.name: 3 * a.nbytes // 6}
+        with wf.config(devices=[on.name], memory_limit=limit, slots=slots), watched() as events:
+            found = product(a, b)
+        np.testing.assert_array_equal(found, expected)
+        assert len(events) > 6
+        assert ahead(events) == slots + 1
+
+
+def test_a_box_that_needs_more_memory_waits() -> None:
+    on, segment = device(), compiled(DOUBLE)
+    loaded = on.load(segment)
+    small, large = np.arange(10.0), np.arange(5000.0)
+    results = np.empty_like(small), np.empty_like(large), np.empty_like(small)
+
+    def start(x: np.ndarray, out: np.ndarray, behind: Any) -> Any:
+        return loaded.start(integers(on, segment, x.size), [x], [out], None, behind)
+
+    on.trim()
+    first = start(small, results[0], None)
+    second = start(large, results[1], first)
+    assert first.ended
+    third = start(small, results[2], second)
+    assert not second.ended
+    assert third.slot is second.slot is first.slot
+    third.wait()
+    second.wait()
+    for x, out in zip((small, large, small), results, strict=True):
+        np.testing.assert_array_equal(out, x + x)
+    assert third.slot.runs == 0
+
+
+@pytest.mark.parametrize("function", ["enqueue_copy", "enqueue_nd_range_kernel"])
+def test_a_device_that_fails_behind_a_box(function: str) -> None:
+    """Nothing that is queued uses an array any more when the failure is told."""
+    on, segment = device(), compiled(DOUBLE)
+    loaded, x = on.load(segment), np.arange(1000.0)
+    given = integers(on, segment, x.size)
+    first = loaded.start(given, [x], [found := np.empty_like(x)], None)
+    with failing(on, function, 1, lost(on)), pytest.raises(DeviceError, match=on.name):
+        loaded.start(given, [x], [np.empty_like(x)], None, first)
+    assert first.slot.runs == 1
+    first.wait()
+    np.testing.assert_array_equal(found, x + x)
+    assert first.slot.runs == 0
+    on.trim()
+    assert on.used == 0
