@@ -148,7 +148,7 @@ def test_a_pass_copies_parts_of_what_the_pass_before_it_gave(
     on: Any, leans: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which fits the host's memory, and not the device's."""
-    on.slots = None
+    on.slots, overlapped = None, phases._Numbers.overlapped
     for name, sizes, limit in (
         ("line", {"n": 5003, "t": 97}, 8 << 10), ("wave", {"n": 403, "m": 3, "t": 40}, 6 << 10),
     ):  # fmt: skip
@@ -156,7 +156,6 @@ def test_a_pass_copies_parts_of_what_the_pass_before_it_gave(
         arrays = given(program, sizes)
         with monkeypatch.context() as patch:
             if leans:  # whatever the device's rates are found to be
-                overlapped = phases._Numbers.overlapped
                 patch.setattr(
                     phases._Numbers, "overlapped", lambda n: replace(overlapped(n), seconds=1e9)
                 )
