@@ -66,6 +66,8 @@ class Scheduler:
         self.resident = resident
         self.setting = setting
         self.threads = setting.threads  # that compute a box
+        # Boxes, threads, and what `values` has found for them: they are asked about several times.
+        self._known: tuple[Boxes, int, dict[str, Any]] | None = None
         self.where = tuple(map(self._where, self.stage.windows))
         self._flanks = {flank.name: flank for flank in self.stage.flanks}
         self.program, self._names = self.stage.program, dict[str, str]()
@@ -469,6 +471,12 @@ class Scheduler:
 
     def values(self, boxes: Boxes) -> dict[str, Any]:
         """Every size that the code knows: an int, or one for each box."""
+        known = self._known
+        if known is None or known[0] is not boxes or known[1] != self.threads:
+            self._known = known = boxes, self.threads, self._values(boxes)
+        return dict(known[2])
+
+    def _values(self, boxes: Boxes) -> dict[str, Any]:
         values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
         values.update((new, values[name]) for new, name in self._names.items())
         device = self.code.device

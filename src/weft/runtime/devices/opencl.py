@@ -89,7 +89,8 @@ class OpenClDevice(Memory):
         self.slots: int | None = None
         self.least_row = _LEAST_ROW[kind]
         self.copies_boxes = True  # until its driver refuses one
-        self.shift = math.inf  # seconds from its clock to the host's, as far as is known
+        # Seconds from its clock to the host's, as far as is known in a profile: clocks drift.
+        self.shift: tuple[Any, float] = (None, math.inf)
         self._loaded: dict[str, OpenClSegment] = {}
         self._context: Any = None
         self._rates: Rates | None = None

@@ -221,9 +221,10 @@ class OpenClRun(Run["OpenClDevice"]):
         if recorder is None or not self.events:
             return
         ended = perf_counter()
-        # A run's end is seen late, the less so the better this is known.
-        shift = min(self.device.shift, ended - self.last.profile.end * 1e-9)
-        self.device.shift = shift
+        of, known = self.device.shift
+        shift = ended - self.last.profile.end * 1e-9  # too much: the end is seen late
+        shift = min(shift, known) if of is recorder else shift
+        self.device.shift = recorder, shift
         for name, queue, event, count in self.events:
             start, end = event.profile.start * 1e-9 + shift, event.profile.end * 1e-9 + shift
             recorder.record(name, queue, start, end, count)
