@@ -106,6 +106,37 @@ def test_few_launches_do_many_rounds() -> None:
     assert count(segment.steps, values) == 30 + around
 
 
+def sums(rounds: Any) -> Any:
+    return lambda x, y: wf.fori_loop(0, rounds, lambda k, z: z + y, x)
+
+
+def test_rounds_that_meet_no_neighbours() -> None:
+    """One launch for each phase: odd trapezoids would be empty."""
+    program = tiled(lambda x, y, n: sums(n)(x, y), np.zeros(61), np.zeros(61), 4)
+    segment = in_tiles(program)
+    x, y = RNG.random((2, 61))
+    for rounds in (0, 1, 3, 10):
+        agrees(program, segment, [x, y], rounds)
+    (steps,) = {*program.sizes} - sizes_of(program, [x, y], {}).keys()
+    values = sizes_of(program, [x, y], {steps: 30, "threads": 64, PROCESSOR: 1})
+    for derived in segment.derived:
+        values[derived.name] = derived.evaluate(values)
+    around = 1  # the copy of x, which is added to in place
+    assert count(segment.steps, values) == 10 + around
+
+
+def test_boxes_of_rounds_that_meet_no_neighbours_need_no_margin() -> None:
+    """So their result is where the rounds are made: nothing is copied out of a part."""
+    on, function = device(), wf.jit(sums(5))
+    x, y = RNG.random((2, 200_001))
+    with wf.config(devices=[on.name], memory_limit={on.name: "2 MiB"}):
+        text = str(wf.explain(function, x, y))
+        found = function(x, y)
+    assert "boxes of" in text
+    assert "is only a part of" not in text
+    np.testing.assert_array_equal(found, x + y + y + y + y + y)
+
+
 @pytest.mark.parametrize("index", ["n - 1 - i", "i + k"])
 def test_reads_that_are_not_near(index: str) -> None:
     program = parse(loop(index=index))

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from weft.fun import nodes as fun
+from weft.fun.stencils import Stencil
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import kernels
@@ -47,6 +48,11 @@ SECOND = 32  # rows of a block in the second of three dimensions or more
 def block_bytes() -> tuple[int, int]:
     """Of all arrays of a block, by rank less 2."""
     return caches().blocks()
+
+
+def halves(stencil: Stencil) -> int:
+    """Launches of a phase: where nothing meets its neighbours, odd trapezoids are empty."""
+    return 2 if stencil.radius[0] else 1
 
 
 def lower_loop(e: Emitter, let: fun.Let, tiling: TimeTiling) -> None:
@@ -233,7 +239,7 @@ class Tiles:
         with e.loop(phase, imp.ZERO, self.ceil(self.rounds, shape.steps)):
             first, count = self.phase(phase, shape)
             self.lean_from(first)
-            with e.loop(half, imp.ZERO, imp.integer(2)):
+            with e.loop(half, imp.ZERO, imp.integer(halves(self.stencil))):
                 odd = e.declare(machine("==", half, imp.ONE))
                 tiles = e.declare(imp.Select(odd, shape.seams, shape.chunks))
                 with kernels.parallel(e, tiles, self.label()) as tile:

@@ -300,8 +300,10 @@ class _Windower:
             self._give(statement, dim, results)
             return
         margin, extent = cut.margins[dim], cut.stencil.shape[dim]
-        low = self._derive("max", lower - margin, ZERO, "low")
-        high = self._derive("min", upper + margin, extent, "high")
+        low, high = lower, upper
+        if margin != ZERO:
+            low = self._derive("max", lower - margin, ZERO, "low")
+            high = self._derive("min", upper + margin, extent, "high")
         only = self.places.get((statement.position, cut.reads[0][0].name, 0))
         if len(cut.reads) == 1 and only is not None and only.axis == dim:
             # The window of the only array has what the box needs, or more: it is read as it is.

@@ -22,7 +22,7 @@ from weft.lower import shapes, time_tiling
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
-from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, block_bytes
+from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, block_bytes, halves
 from weft.lower.time_tiling import TimeTiling
 from weft.mem.nodes import THREADS
 from weft.plan import launches
@@ -63,11 +63,12 @@ def lower(host: Host, let: fun.Let, tiling: TimeTiling) -> None:
     chunks = _chunks(host, loop, tiling.stencil, steps, rows)
     phase, half = host.unit.fresh("phase."), host.unit.fresh("half.")
     with host.inside() as phases:
-        with host.inside() as halves:
+        with host.inside() as launched:
             host.host_integer(phase)
             host.host_integer(half)
             _trapezoids(host, (phase, half), (loop, tiling, steps, chunks))
-        phases.append(launches.Repeat(half, ZERO, as_poly(2), tuple(halves)))
+        number = as_poly(halves(tiling.stencil))
+        phases.append(launches.Repeat(half, ZERO, number, tuple(launched)))
     number = versions.ceil(host, rounds, steps)
     host.steps.append(launches.Repeat(phase, ZERO, number, tuple(phases)))
     odd = versions.remainder(host, rounds, as_poly(2))
