@@ -91,20 +91,22 @@ def european(
 ) -> Moved:
     """On one date: noise from its bits; a motion and the zeros before it; a value, and its pay.
 
-    A cell of C reads the direction of each bit, its noise, two motions, the market's four numbers
-    and the value. A block reads the bridge's numbers once, and the rates are read once.
+    A path of C reads its noise, two motions and the value. A block of them reads the directions of
+    all bits, the bridge's numbers, the market's four and two rates.
     """
-    bits = paths.bit_length()
-    blocks = paths // 256
-    read = paths * (bits * WORD + (1 + 2 + 4 + 1) * DOUBLE) + blocks * (WORD + 3 * DOUBLE)
-    return read + 2 * DOUBLE, paths * (1 + 2 + 1) * DOUBLE
+    own = paths.bit_length() * WORD + WORD + (3 + 4 + 2) * DOUBLE
+    return paths * (1 + 2 + 1) * DOUBLE + paths // 256 * own, paths * (1 + 2 + 1) * DOUBLE
 
 
 def noise(
     contract: int, paths: int, directions: Any, bridge: Any, market: Any, rates: Any
 ) -> Moved:
-    """Noise is in a register where C has an array; all motions are zeros at first, not one."""
-    return -paths * DOUBLE, 0
+    """Noise is in a register where C has an array; all motions are zeros at first, not one.
+
+    What all blocks read, on one date, is read once.
+    """
+    own = paths.bit_length() * WORD + WORD + (3 + 4 + 2) * DOUBLE
+    return -paths * DOUBLE - (paths // 256 - 1) * own, 0
 
 
 def calls(
@@ -114,15 +116,15 @@ def calls(
 
     Along prices a cell reads five and the one before it, then itself and the one after it; along
     volatilities it reads three, itself and the one before it, then likewise. A line of cells has
-    its coefficients and its ratios.
+    its coefficients and its ratios, which are read once for all strikes.
     """
     nx, ny, count, steps = len(x), len(y), len(strikes), len(t) - 1
     plane = nx * ny
-    first = (2 * plane + 2 * plane * count + 4, nx + ny + plane + plane * count)
+    first = ny + plane + plane * count + 4, nx + ny + plane + plane * count
     prices = ny * (1 + 3 * nx - 1) + ny * count * (5 * nx + 3 * (nx - 1))
     volatilities = nx * (2 * ny - 1) + nx * count * (4 * ny + 3 * (ny - 1) + 1)
     written = 2 * plane + ny * count * (2 * nx - 1) + nx * count * 2 * ny
-    read = first[0] + steps * (3 + prices + volatilities) + count
+    read = first[0] + steps * (2 + prices + volatilities) + count
     return read * DOUBLE, (first[1] + steps * written + count) * DOUBLE
 
 
@@ -131,23 +133,16 @@ def coefficients(
 ) -> Moved:  # fmt: skip
     """First values are made for one volatility, then copied; logarithms are in an array.
 
-    In a step all coefficients along x are in a plane, and two vectors are made of those along y,
-    one of them, of ratios, copied for each column; a cell reads its coefficient along y. The last
-    rows stay, which C moves to the other grid.
+    In a step all coefficients along x are in a plane, made of two, and those along y in a vector.
+    The last rows stay, which C moves to the other grid.
     """
     nx, ny, count, steps = len(x), len(y), len(strikes), len(t) - 1
     if count == 1:
         return right_sides(nx, ny, steps)
-    plane = nx * ny
-    first = (2 + ny - 2 * ny) * nx * count + nx + 1, nx * count + nx + 4  # 4: the masks' ends
-    prices = ny * (1 + 3 * (nx - 1)) - ny * (1 + 3 * nx - 1), 0
-    volatilities = nx * (ny + 4 * (ny - 1)) - nx * (2 * ny - 1), plane - nx
-    vectors = ny + 2 * plane, 2 * ny + 1 + plane
-    of_cells = plane * count
-    last = nx * count
-    read = first[0] + steps * (prices[0] + volatilities[0] + vectors[0] + of_cells - last)
-    written = first[1] + steps * (prices[1] + volatilities[1] + vectors[1] - last)
-    return read * DOUBLE, written * DOUBLE
+    plane, last = nx * ny, nx * count
+    first = nx * (count + 2) + 1, nx * count + nx + 4  # 4: the masks' ends
+    step = 2 * plane + 2 * ny + 1 - 2 * nx - last, plane + ny - last
+    return tuple((once + steps * each) * DOUBLE for once, each in zip(first, step, strict=True))
 
 
 def right_sides(nx: int, ny: int, steps: int) -> Moved:
@@ -157,12 +152,9 @@ def right_sides(nx: int, ny: int, steps: int) -> Moved:
     has along x (two numbers) and along y (one).
     """
     plane = nx * ny
-    first = 3 * nx - plane + 1, 2 * nx + 4
-    made, again = 2 * plane, 2 * plane  # the lines along prices, and along volatilities
-    prices, volatilities = 3 * plane - 2 * ny, 3 * plane - 4 * nx  # coefficients
-    ratios = plane + 2 * ny + 1 - 2 * nx
-    read = first[0] + steps * (again + prices + volatilities + 2 * plane + ny)
-    return read * DOUBLE, (first[1] + steps * (made + ratios)) * DOUBLE
+    first = 2 * nx + 3, 2 * nx + 4
+    step = 2 * plane + 2 * ny + 1 - nx, 2 * plane + ny - nx
+    return tuple((once + steps * each) * DOUBLE for once, each in zip(first, step, strict=True))
 
 
 def sums(image: Any, rounds: int) -> Moved:

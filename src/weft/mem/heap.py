@@ -85,7 +85,8 @@ class Costs:
         How often elements were moved as they are, from other memory, by a `Copy`, one part of
         a `Concat`, or an `Update` with an array; and how many bytes.
     read_bytes, written_bytes : int
-        Of all elements read and written, also by copies.
+        Of all elements read and written, also by copies. What stays the same along a loop is
+        read once before it (see `weft.mem.invariants`).
     """
 
     allocations: int = 0
@@ -212,12 +213,14 @@ class Heap:
 
     # ------------------------------------------------------------ one element
 
-    def read(self, at: Located, index: Sequence[int]) -> Any:
+    def read(self, at: Located, index: Sequence[int], counts: bool = True) -> Any:
+        """An element; it costs nothing where it `counts` for nothing."""
         memory, element, start, count = self.find(at, index)
         if not all(memory.written[start : start + count]):
             self.unwritten(memory, element)
         self.touch(memory, range(start, start + count), writes=False)
-        self.costs.read_bytes += at.dtype.itemsize
+        if counts:
+            self.costs.read_bytes += at.dtype.itemsize
         return memory.view(at.dtype)[element]
 
     def write(self, at: Located, index: Sequence[int], value: Any) -> None:

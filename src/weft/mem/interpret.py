@@ -18,7 +18,9 @@ outermost kernel. It rejects
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from itertools import product as cartesian
 from typing import Any, assert_never
 
@@ -29,6 +31,7 @@ from weft.fun import access
 from weft.fun import nodes as fun
 from weft.fun.interpret import scalar_function
 from weft.mem.heap import Costs, Heap, Iterations, Kind, Located, Numbers, evaluator
+from weft.mem.invariants import read_levels
 from weft.mem.nodes import THREAD, THREADS, MemArray, Program
 from weft.ops.table import cast_numpy
 from weft.sizes import Size
@@ -69,6 +72,10 @@ class Evaluation:
         self.values: dict[str, Any] = dict(sizes)
         self.heap = heap
         self.places: dict[int, Any] = {}  # by the identity of a type of the program
+        self.read_levels = read_levels(program)
+        self.counter = count()
+        self.rounds = [next(self.counter)]  # that each level is in, of all that there were
+        self.last_read: dict[int, int] = {}  # by the identity of a statement: in which round
         for param, argument in zip(program.program.params, arguments, strict=True):
             self.give(param, argument)
         self.values.setdefault(THREADS, 1)
@@ -188,19 +195,19 @@ class Evaluation:
     def body(self, body: fun.Body) -> list[Any]:
         for let in body.statements:
             self.heap.place = let.place
-            values = self.expr(let.expr, let.pattern)
-            for var, value in zip(let.pattern, values, strict=True):
+            for var, value in zip(let.pattern, self.expr(let), strict=True):
                 if value is not None:
                     self.values[var.name] = value
         return [self.atom(result) for result in body.results]
 
-    def expr(self, expr: fun.Expr, pattern: tuple[fun.Var, ...]) -> Sequence[Any]:
+    def expr(self, let: fun.Let) -> Sequence[Any]:
         """The values of the pattern's scalars; None for its arrays, which are in memory."""
+        expr, pattern = let.expr, let.pattern
         match expr:
             case fun.Apply(operation, arguments):
                 return (scalar_function(operation)(*[self.atom(a) for a in arguments]),)
             case fun.Index():
-                return (self.index(expr),)
+                return (self.index(expr, self.is_read(let)),)
             case fun.Cast(dtype, argument):
                 return (cast_numpy(dtype, self.atom(argument)),)
             case fun.SizeValue(size):
@@ -236,7 +243,14 @@ class Evaluation:
                 assert_never(expr)
         return (None,) * len(pattern)
 
-    def index(self, expr: fun.Index) -> Any:
+    def is_read(self, let: fun.Let) -> bool:
+        """Whether compiled code reads here, and not once before a loop."""
+        now = self.rounds[self.read_levels[id(let)]]
+        before = self.last_read.get(id(let))
+        self.last_read[id(let)] = now
+        return now != before
+
+    def index(self, expr: fun.Index, counts: bool) -> Any:
         array = self.at(expr.array)
         index = list(evaluator(expr.indices)(self.values))
         outside: fun.Const | None = None
@@ -253,7 +267,7 @@ class Evaluation:
         if outside is not None:
             return self.atom(outside)
         self.inside(index, array)
-        return self.heap.read(array, index)
+        return self.heap.read(array, index, counts)
 
     def inside(self, index: Sequence[int], array: Located) -> None:
         for axis, (i, extent) in enumerate(zip(index, array.shape, strict=True)):
@@ -338,16 +352,38 @@ class Evaluation:
             source = self.at(expr.value)
             self.heap.copy(source, source.numbers(), target, part)
 
+    # ------------------------------------------------------------ levels
+
+    @contextmanager
+    def level(self) -> Iterator[int]:
+        """A level inside of those that there are: its number."""
+        self.rounds.append(0)
+        self.enter(level := len(self.rounds) - 1)
+        yield level
+        self.rounds.pop()
+
+    def enter(self, level: int) -> None:
+        """Begin the next round of a level, and of those inside of it."""
+        for inner in range(level, len(self.rounds)):
+            self.rounds[inner] = next(self.counter)
+
     # ------------------------------------------------------------ data parallelism
 
     def points(self, space: tuple[fun.Range, ...]) -> Iterator[tuple[int, ...]]:
         """The indices of a space in order, each bound while it is yielded."""
         extents = [self.size(dimension.extent) for dimension in space]
         names = [dimension.index.name for dimension in space]
-        for index in cartesian(*map(range, extents)):
+        level = len(self.rounds)
+        self.rounds += [0] * len(space)
+        for number, index in enumerate(cartesian(*map(range, extents))):
             for name, i in zip(names, index, strict=True):
                 self.values[name] = np.int64(i)
+            turned = len(space)  # indices that are as they were, but those that begin again
+            while number and turned > 1 and not index[turned - 1]:
+                turned -= 1
+            self.enter(level + (turned - 1 if number else 0))
             yield index
+        del self.rounds[level:]
 
     def iterations(self, space: tuple[fun.Range, ...]) -> Iterator[tuple[int, ...]]:
         """As `points`, each an iteration of a kernel."""
@@ -435,27 +471,35 @@ class Evaluation:
     # ------------------------------------------------------------ branches and loops
 
     def branch(self, chosen: fun.Body, pattern: tuple[fun.Var, ...]) -> list[Any]:
-        values = self.body(chosen)
+        with self.level():
+            values = self.body(chosen)
         self.bind(pattern, chosen.results, values, "the result of a branch")
         return values
 
     def loop(self, expr: fun.Loop, pattern: tuple[fun.Var, ...]) -> list[Any]:
         values = [self.atom(atom) for atom in expr.initial]
         self.bind(expr.params, expr.initial, values, "the initial value of a loop")
-        match expr.form:
+        with self.level() as level:
+            for _ in self.turns(expr.form, level):
+                values = self.body(expr.body)
+                self.bind(expr.params, expr.body.results, values, "the result of a round")
+        self.bind(pattern, expr.params, values, "the result of a loop")
+        return values
+
+    def turns(self, form: fun.For | fun.While, level: int) -> Iterator[None]:
+        """The rounds of a loop, whose number is bound while each is yielded."""
+        match form:
             case fun.For(index, lower, upper):
                 for i in range(self.size(lower), self.size(upper)):
                     self.values[index.name] = np.int64(i)
-                    values = self.body(expr.body)
-                    self.bind(expr.params, expr.body.results, values, "the result of a round")
+                    self.enter(level)
+                    yield
             case fun.While(condition):
                 while self.body(condition)[0]:
-                    values = self.body(expr.body)
-                    self.bind(expr.params, expr.body.results, values, "the result of a round")
+                    self.enter(level)
+                    yield
             case _:
-                assert_never(expr.form)
-        self.bind(pattern, expr.params, values, "the result of a loop")
-        return values
+                assert_never(form)
 
     def bind(
         self, params: Sequence[fun.Var], atoms: Sequence[fun.Atom], values: list[Any], what: str

@@ -11,6 +11,7 @@ from weft.passes import nest as nesting
 from weft.passes import reduce_ahead as ahead
 from weft.passes import split_reductions as splitting
 from weft.passes import tile_time as tiling
+from weft.passes.carry_elements import carry_elements
 from weft.passes.chain_rows import chain_rows
 from weft.passes.collapse import collapse
 from weft.passes.contract import contract
@@ -96,10 +97,12 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
         steps.append((split, "last, since a reduction in two steps is hard to fuse"))
     if len(steps) > len(FUSION):
         steps += [
+            (refill, "before deferring, which fills nothing that the same body overwrites"),
             (defer, "when no pass is left that would take reads for those of a whole array"),
             (finish_sums, "after fusion, which leaves one kernel of what uses a reduction"),
             (store_scalars, "after fusion, which joins what computes one element"),
             (chain_rows, "which knows by arrays that are empty that loops fill them"),
+            (carry_elements, "after storing scalars, which makes updates of elements"),
             (simplify, "what the last passes left: views of views, sizes written out"),
             (share, "reshapes and sizes that several of their statements made"),
             (refill, "after sharing, which would put one fill in place of several"),
