@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from applications.costs import costs_of
 from applications.test_applications import CASES, lazily
@@ -209,3 +210,16 @@ def test_bytes_are_those_of_c(name: str) -> None:
     assert (costs.read_bytes, costs.written_bytes) == (read, written)
     if count not in DIFFERENCES:
         assert costs.copied_bytes == COPIED.get(count, lambda *_: 0)(*given)
+
+
+PUBLISHED: dict[Callable[..., Moved], tuple[Any, ...]] = {
+    needleman_wunsch: (64, np.empty(8193), 10),
+    calls: (np.empty(128), np.empty(256), np.empty(32), np.empty(64), 0, 0, 0.6, 0.5),
+}
+
+
+@pytest.mark.parametrize("count", PUBLISHED, ids=lambda count: count.__name__)
+def test_differences_are_small_at_published_sizes(count: Callable[..., Moved]) -> None:
+    """They are of rows and of planes, which blocks and strikes share."""
+    arguments = PUBLISHED[count]
+    assert abs(sum(DIFFERENCES[count](*arguments))) < 0.01 * sum(count(*arguments))
