@@ -217,6 +217,18 @@ def test_boxes_at_the_end_take_some_milliseconds() -> None:
         assert min(b - a for boxes in taken for a, b in boxes) == expected
 
 
+def test_boxes_at_the_end_are_worth_preparing() -> None:
+    """What takes longer to plan runs longer, but never longer than the first box may."""
+    for seconds, expected in ((0.0, 2048), (1e-4, 2048), (2e-3, 16384), (1.0, 262144)):
+        left = Left(two(), [(0, 1 << 20)], 1, 8)
+        for _ in range(20):
+            left.prepared(0, seconds)
+            left.prepared(1, seconds)
+        taken, _ = run(left, (1e6, 1e6))
+        last = [boxes[-2][1] - boxes[-2][0] for boxes in taken]
+        assert min(last) == expected, (seconds, taken)
+
+
 def test_who_waits_for_the_end_is_not_woken_by_every_box() -> None:
     left = Left(two(), [(0, 100)], 1, 10)
     with mock.patch.object(left._ending, "notify_all") as told:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -165,7 +166,9 @@ class _Device:
         buffer = np.empty(0, np.uint8)
         while (box := self.left.take(self.number)) is not None:
             try:
+                began = perf_counter()
                 planned = self.share.plan(*box)
+                self.left.prepared(self.number, perf_counter() - began)
                 needed = planned.peak_bytes - planned.held
                 if buffer.size < needed:
                     buffer = np.empty(0, np.uint8)  # the old one goes first

@@ -21,7 +21,8 @@ from weft.records import dataclass
 
 _PROBE = 128  # the part of the whole that is the first box of a device, of unlike ones
 _FADING = 0.5  # the weight of what a device did before its last box in what it is measured by
-_LEAST_SECONDS = 2e-3  # of a box at the end: ten times what it costs to take one
+_LEAST_SECONDS = 2e-3  # of a box at the end: ten times what it costs to take a known one
+_WORTH = 8  # times the seconds that preparing a box takes: the least that it should run for
 _WAIT = 0.1  # seconds between two looks at whether an interrupt is to be handled
 
 Interval = tuple[int, int]
@@ -39,6 +40,7 @@ class _Device:
     busy: float = 0.0  # seconds with boxes under way, weighted likewise
     since: float = 0.0  # when a box began or ended last
     rate: float = 0.0  # coordinates in a second, as measured when the last box was done
+    preparing: float = 0.0  # seconds for a box, the last one's with most weight
     failure: BaseException | None = None
 
     @property
@@ -163,6 +165,8 @@ class Left:
     def _step(self, device: _Device) -> int:
         """The least that a device takes: some milliseconds' worth, once its rate is known."""
         wanted = device.rate * _LEAST_SECONDS if device.rate else self.usual
+        first = self.total * self.at_once / len(self.devices)
+        wanted = max(wanted, min(device.rate * _WORTH * device.preparing, first))
         step = self.least
         while step < wanted:
             step *= 2  # few steps there are, so that boxes come again
@@ -185,6 +189,12 @@ class Left:
         return middle, stop
 
     # ------------------------------------------------------------ what became of boxes
+
+    def prepared(self, number: int, seconds: float) -> None:
+        """So long a device's next box was planned before it could begin."""
+        with self._changed:
+            device = self.devices[number]
+            device.preparing += (seconds - device.preparing) * _FADING
 
     def done(self, number: int, box: Interval) -> None:
         """A device has computed a box."""
