@@ -158,8 +158,19 @@ def test_a_much_larger_block_is_not_used() -> None:
     assert not address <= small.ctypes.data < address + 16 * MIB
 
 
-def test_huge_blocks_are_aligned() -> None:
-    assert Pool(1 << 30).empty((5 * MIB,), np.int8).ctypes.data % (2 * MIB) == 0
+def test_huge_blocks_begin_in_the_first_page_of_a_huge_one() -> None:
+    assert Pool(1 << 30).empty((5 * MIB,), np.int8).ctypes.data % (2 * MIB) < 4096
+
+
+def test_blocks_begin_apart_within_a_page() -> None:
+    pool = Pool(1 << 30)
+    blocks = [pool.empty((4 * MIB,), np.int8) for _ in range(8)]
+    begins = [block.ctypes.data % 4096 for block in blocks]
+    assert all(begin % 64 == 0 for begin in begins)
+    apart = [(a - b) % 4096 for a in begins for b in begins if a != b]
+    assert len(set(begins)) == 8 and min(apart) >= 3 * 64
+    for block in blocks:
+        block[:] = 1  # up to its last byte
 
 
 def test_free_blocks_give_way_to_the_limit() -> None:

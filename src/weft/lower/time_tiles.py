@@ -12,8 +12,8 @@ Even trapezoids are chunks of the first dimension that lose at each level what t
 neighbours' cells would be needed for; odd ones grow from the seams between chunks and take the
 cells that even ones left (van Beurden and Scholz, On Generating Out-Of-Core GPU Code for
 Multi-Dimensional Array Operations, IFL 2022, section 5.4). Nothing is computed twice. Inside of
-a trapezoid, blocks lean: at each level they lie one radius further to the front, so that a block
-needs but what it and those before it have made (M. Wolfe, More Iteration Space Tiling, 1989).
+a trapezoid, blocks lean: at each level they lie a radius or more further to the front, so that a
+block needs but what it and those before it have made (M. Wolfe, More Iteration Space Tiling, 1989).
 
 A level is one kernel of one round. Level l writes and reads memory in which elements of one index
 are disjoint from those of all other indices, and reads at most one radius r away. So what it
@@ -40,7 +40,8 @@ from weft.sizes import ZERO, Poly, Size
 LEVELS = (64, 32, 16)  # of a phase, by rank: at most
 FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
 CHUNKS = 4  # trapezoids for each thread, to balance
-LINE = 4096  # elements of a block of a vector
+LINE = 2048  # elements of a block of a vector
+ALIGNED = 16  # elements, of which blocks of a vector begin at multiples: a cache line of float32
 ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
 SECOND = 32  # rows of a block in the second of three dimensions or more
 
@@ -53,6 +54,17 @@ def block_bytes() -> tuple[int, int]:
 def halves(stencil: Stencil) -> int:
     """Launches of a phase: where nothing meets its neighbours, odd trapezoids are empty."""
     return 2 if stencil.radius[0] else 1
+
+
+def _leans(stencil: Stencil) -> tuple[int, ...]:
+    """How much further to the front a block lies at each level, by dimension.
+
+    At least one radius. Vectors' blocks lean by whole cache lines, so that their stores, of
+    vectors too, are aligned at every level; those that wrap begin anywhere.
+    """
+    if len(stencil.shape) > 1 or stencil.wraps[0]:
+        return stencil.radius
+    return (-(-stencil.radius[0] // ALIGNED) * ALIGNED,)
 
 
 def lower_loop(e: Emitter, let: fun.Let, tiling: TimeTiling) -> None:
@@ -116,6 +128,7 @@ class Tiles:
         self.rank = len(stencil.shape)
         self.extents = [e.named(extent) for extent in stencil.shape]
         self.radius = [imp.integer(r) for r in stencil.radius]
+        self.leans = list(map(imp.integer, _leans(stencil)))
         self.kernels = [let for let in loop.body.statements if isinstance(let.expr, fun.Kernel)]
         self.wraps = stencil.wraps[0]
         self.lean = tiling.lean
@@ -317,9 +330,11 @@ class Tiles:
         begin, end, left, right = trapezoid
         levels = e.declare(machine("*", count, imp.integer(len(self.kernels))))
         leans = [
-            e.declare(machine("*", machine("-", levels, imp.ONE), radius)) for radius in self.radius
+            e.declare(machine("*", machine("-", levels, imp.ONE), lean)) for lean in self.leans
         ]
         base = e.declare(machine("+", begin, left), "base")
+        if self.rank == 1:
+            base = e.declare(machine("&", base, imp.integer(-ALIGNED)))
         top = e.declare(machine("+", end, e.declare(machine("*", right, levels))))
         lengths = [e.declare(machine("-", e.declare(machine("+", top, leans[0])), base))]
         lengths += [
@@ -398,7 +413,7 @@ class Tiles:
         limits += [(imp.ZERO, extent) for extent in self.extents[1:]]
         box = []
         for axis, ((low, high), (start, stop)) in enumerate(zip(limits, block, strict=True)):
-            lean = e.declare(machine("*", level, self.radius[axis]))
+            lean = e.declare(machine("*", level, self.leans[axis]))
             box.append((
                 e.declare(machine("max", low, e.declare(machine("-", start, lean)))),
                 e.declare(machine("min", high, e.declare(machine("-", stop, lean)))),

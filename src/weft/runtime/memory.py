@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import itertools
 import math
 import mmap
 import os
@@ -183,6 +184,17 @@ _MOST_WASTE = 8
 """A block is reused for a request if no more than 1/8 of it would lie idle."""
 
 
+_APART = 25 * 64
+"""How far one block begins behind the last, within a page.
+
+Elements of one number in several arrays then lie in different sets of a cache, and no load waits
+for a store to another array whose address has the same last bits. In lines of 64 bytes it has no
+factor in common with a page and is near its golden section: any few blocks lie far apart.
+"""
+
+_mappings = itertools.count()
+
+
 class _Mapping:
     """Pages of anonymous memory; huge ones where they fit."""
 
@@ -192,13 +204,13 @@ class _Mapping:
         huge = count >= _HUGE_PAGE
         # The kernel backs only aligned ranges with huge pages; what is cut off is never touched.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._map = mmap.mmap(-1, count + (_HUGE_PAGE if huge else 0), flags)
+        self._map = mmap.mmap(-1, count + _PAGE + (_HUGE_PAGE if huge else 0), flags)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         skipped = -start % _HUGE_PAGE if huge else 0
         if huge and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE, skipped, count // _HUGE_PAGE * _HUGE_PAGE)
         self.bytes = count
-        self.address = start + skipped
+        self.address = start + skipped + next(_mappings) * _APART % _PAGE
         self.memory = _memory_type(count)
 
 
@@ -229,7 +241,7 @@ def _memory_type(count: int) -> Any:
 
 
 class Pool:
-    """Page-aligned host memory that is reused without faulting it in again.
+    """Host memory (64-byte aligned) that is reused without faulting it in again.
 
     Parameters
     ----------

@@ -29,6 +29,7 @@ from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
 LEVELS = (256, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
+APART = 4096  # rounds of a phase, at most, where elements are apart from their neighbours
 ALIGNED = 64  # elements of a vector that chunks and blocks are multiples of: cache lines
 MANY = 64  # trapezoids, at most: enough to balance
 UNIT_ITEMS = 16  # of a launch's items, that there is at least a trapezoid of a vector for
@@ -164,7 +165,7 @@ def _steps(host: Host, loop: fun.Loop, stencil: Stencil, rounds: Size, rows: Siz
     def by_rank(values: Sequence[int]) -> int:
         return values[min(rank, len(values)) - 1]
 
-    most = as_poly(by_rank(LEVELS))
+    most = as_poly(by_rank(LEVELS) if radius else APART)
     if rank > 1:
         bytes_ = as_poly(stencil.itemsize)
         for axis in range(1, rank):
