@@ -168,7 +168,8 @@ def test_blocks_begin_apart_within_a_page() -> None:
     begins = [block.ctypes.data % 4096 for block in blocks]
     assert all(begin % 64 == 0 for begin in begins)
     apart = [(a - b) % 4096 for a in begins for b in begins if a != b]
-    assert len(set(begins)) == 8 and min(apart) >= 3 * 64
+    assert len(set(begins)) == 8
+    assert min(apart) >= 3 * 64
     for block in blocks:
         block[:] = 1  # up to its last byte
 

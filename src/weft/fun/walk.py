@@ -140,6 +140,8 @@ def _map_lambda(function: fun.Lambda, to: Mapper) -> fun.Lambda:
 
 def bodies(expr: fun.Expr) -> tuple[fun.Body, ...]:
     """The bodies directly inside an expression."""
+    if isinstance(expr, SCALARS):  # the frequent forms
+        return ()
     match expr:
         case fun.Kernel(_, body):
             return (body,)

@@ -232,6 +232,8 @@ class _Projection:
 
     def statement(self, let: fun.Let) -> None:
         expr = let.expr
+        if isinstance(expr, walk.SCALARS):
+            return
         if isinstance(expr, fun.Loop):
             self.loop(let, expr)
             return

@@ -37,6 +37,8 @@ class Scope:
         self._verdicts: dict[tuple[object, ...], Verdict] = {}
         self._sizes = frozenset(program.sizes)
         self._spans: dict[Lmad, tuple[Size, Size] | None] = {}
+        self._turning: dict[Lmad, frozenset[str]] = {}
+        self._turned: dict[tuple[Lmad, str], tuple[Lmad, Lmad]] = {}
         self._covers: dict[tuple[object, ...], Lmad | None] = {}
 
     @contextmanager
@@ -125,15 +127,28 @@ class Scope:
 
     def plainly_apart(self, left: Lmad, right: Lmad) -> bool:
         """Whether one ends before the other begins, by the signs of factors alone."""
-        turns = self.turns & (variables(left) | variables(right))
-        for turn in turns:
-            cases = [(put(left, turn, value), put(right, turn, value)) for value in (0, 1)]
+        for turn in self._turns_in(left) | self._turns_in(right):
+            cases = zip(self._by_turn(left, turn), self._by_turn(right, turn), strict=True)
             return all(self.plainly_apart(*case) for case in cases)
         one, other = self._span(left), self._span(right)
         if one is None or other is None:
             return False
         (first, last), (start, end) = one, other
         return self._plain(start - last - 1) or self._plain(first - end - 1)
+
+    def _turns_in(self, index: Lmad) -> frozenset[str]:
+        """The turns of buffers that an index function names."""
+        found = self._turning.get(index)
+        if found is None:
+            found = self._turning[index] = self.turns & variables(index)
+        return found
+
+    def _by_turn(self, index: Lmad, turn: str) -> tuple[Lmad, Lmad]:
+        """What it is in the one turn, and in the other."""
+        key = index, turn
+        if key not in self._turned:
+            self._turned[key] = put(index, turn, 0), put(index, turn, 1)
+        return self._turned[key]
 
     def _span(self, index: Lmad) -> tuple[Size, Size] | None:
         """The least and the greatest element, where strides are plainly not negative."""
@@ -152,10 +167,12 @@ class Scope:
     def overlap(self, left: Lmad, right: Lmad) -> Verdict:
         """Whether two sets of elements meet; a buffer's turn is 0 or 1, by cases."""
         left, right = self.resolve(left), self.resolve(right)
-        turns = sorted(self.turns & (variables(left) | variables(right)))
+        turns = self._turns_in(left) | self._turns_in(right)
         if turns:
-            for value in (0, 1):
-                verdict = self.overlap(put(left, turns[0], value), put(right, turns[0], value))
+            turn = min(turns)
+            cases = zip(self._by_turn(left, turn), self._by_turn(right, turn), strict=True)
+            for case in cases:
+                verdict = self.overlap(*case)
                 if verdict.answer != "no":
                     break
             return verdict

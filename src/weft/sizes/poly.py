@@ -117,21 +117,20 @@ class Poly:
 
     def substitute(self, values: Mapping[str, Poly | int]) -> Poly:
         """Replace variables by polynomials, all at once."""
-        if not values:
+        keeps = values.keys().isdisjoint
+        if all(map(keeps, self.terms)):
             return self
         total: dict[Monomial, int] = {}
-        changed = False
         for monomial, factor in self.terms.items():
             product = {monomial: factor}
-            if any(name in values for name in monomial):
-                changed = True
+            if not keeps(monomial):
                 product = {tuple(name for name in monomial if name not in values): factor}
                 for name in monomial:
                     if name in values:
                         product = _times(product, as_poly(values[name]).terms)
             for moved, part in product.items():
                 total[moved] = total.get(moved, 0) + part
-        return Poly(total) if changed else self
+        return Poly(total)
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value; a `KeyError` names a variable without one."""

@@ -67,10 +67,12 @@ class Prover:
     # ------------------------------------------------------------ more knowledge
 
     def assuming(self, *facts: Fact) -> Self:
-        """A prover that knows these facts too."""
-        new = self._copy()
-        for fact in facts:
-            new._add_fact(fact)
+        """A prover that knows these facts too: the same one, with what it found."""
+        new = self._assuming.get(facts)
+        if new is None:
+            new = self._assuming[facts] = self._copy()
+            for fact in facts:
+                new._add_fact(fact)
         return new
 
     def within(self, name: str, lower: Poly | int, upper: Poly | int) -> Self:
@@ -150,6 +152,7 @@ class Prover:
         self._about: dict[str, list[tuple[int, Poly]]] | None = None
         self._scaled: dict[str, list[tuple[Poly, Poly]]] = {}
         self._within: dict[tuple[str, Poly, Poly], Self] = {}
+        self._assuming: dict[tuple[Fact, ...], Self] = {}
 
     def _copy(self) -> Self:
         new = object.__new__(type(self))
