@@ -93,6 +93,16 @@ def test_all_rules(rule: Any, rank: int, radius: int) -> None:
             agrees(program, segment, [RNG.random(shape)], rounds)
 
 
+@pytest.mark.parametrize("radius", [0, 1, 15, 16, 17])
+def test_blocks_of_vectors_lean_by_whole_lines(radius: int) -> None:
+    """By a radius at least: wider neighbourhoods lean further."""
+    program = tiled(repeated(1, radius, "edge"), np.zeros(99), 4)
+    segment = compiled(program)
+    for extent in (35, 331, 1000):
+        for rounds in (3, 40):
+            agrees(program, segment, [RNG.random(extent)], rounds)
+
+
 @pytest.mark.parametrize("rule", RULES[1:])
 @pytest.mark.parametrize("shape", [(1,), (1, 9), (30, 1), (1, 6, 7), (6, 1, 5)])
 def test_dimensions_of_one(rule: Any, shape: tuple[int, ...]) -> None:
