@@ -81,7 +81,7 @@ def run(names: tuple[str, ...], scale: float, rounds: int, device: str, chosen: 
     print(_line(["", *header[1:]]))
     for name in names or NAMES:
         for title, arrays, program, arguments in rows(name, scale):
-            if chosen and title.split()[1].strip("x,") not in chosen:
+            if chosen and title.split()[1].strip("x,") not in {c.removeprefix("x") for c in chosen}:
                 continue
             measure.note(title)
             size = arrays * arguments[0].nbytes
