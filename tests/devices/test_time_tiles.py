@@ -32,6 +32,7 @@ RNG = np.random.default_rng(0)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of a few elements, so that small arrays have many of them, and odd ones."""
     monkeypatch.setattr(gpu_time_tiles, "LEVELS", (3, 4, 2))
+    monkeypatch.setattr(gpu_time_tiles, "APART", 3)
     monkeypatch.setattr(gpu_time_tiles, "SOME", 1)
     monkeypatch.setattr(gpu_time_tiles, "MANY", 5)
     monkeypatch.setattr(gpu_time_tiles, "ALIGNED", 2)
