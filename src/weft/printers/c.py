@@ -19,6 +19,7 @@ C = Dialect(
     restrict="restrict",
     simd="#pragma omp simd{lanes}{reductions}",
     unroll="#pragma GCC unroll {count}",
+    unroll_simd="",
     infinity="__builtin_inf()",
     nan='__builtin_nan("")',
 )

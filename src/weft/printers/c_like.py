@@ -23,8 +23,9 @@ class Dialect:
 
     name: dialects.Dialect
     restrict: str
-    simd: str  # the line before a simd loop, with {lanes} and {reductions}
+    simd: str  # the line before a simd loop, with {lanes}, {reductions} and {unroll}
     unroll: str  # the line before a loop to be unrolled, with {count}
+    unroll_simd: str  # what stands for {unroll} where a simd loop is to be unrolled
     infinity: str
     nan: str
     long: str = "LL"  # what follows a constant of 64 bits
@@ -225,8 +226,13 @@ class Printer:
                 f" reduction({operator}:{self.name(v)})" for operator, v in loop.reductions
             )
             lanes = f" simdlen({loop.lanes})" if loop.lanes else ""
-            self.line(self.dialect.simd.format(lanes=lanes, reductions=reductions))
-        if loop.unroll > 1:
+            several = self.dialect.unroll_simd.format(count=loop.unroll)
+            self.line(
+                self.dialect.simd.format(
+                    lanes=lanes, reductions=reductions, unroll=several if loop.unroll > 1 else ""
+                )
+            )
+        elif loop.unroll > 1:
             self.line(self.dialect.unroll.format(count=loop.unroll))
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
         type_ = self.type(loop.var.dtype)

@@ -14,6 +14,7 @@ CUDA = Dialect(
     restrict="__restrict__",
     simd="",
     unroll="#pragma unroll {count}",
+    unroll_simd="",
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fc00000)",
 )

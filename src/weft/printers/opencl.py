@@ -13,8 +13,9 @@ from weft.printers.gpu import KernelPrinter, print_with
 OPENCL = Dialect(
     name="opencl",
     restrict="restrict",
-    simd="#pragma clang loop vectorize(assume_safety)",  # others pass it by
+    simd="#pragma clang loop vectorize(assume_safety){unroll}",  # others pass it by
     unroll="",
+    unroll_simd=" unroll_count({count})",
     infinity="INFINITY",
     nan="NAN",
     long="L",
