@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from weft.runtime import tiers
+
 ROUNDS = 9
 LEAST_ROUNDS = 5
 PAUSE = 0.02
@@ -39,11 +41,12 @@ class Times:
 
 
 def settle() -> None:
-    """Wait until no thread of this process runs.
+    """Wait until no thread of this process runs, and Weft has no code to optimise.
 
     OpenMP's spin for milliseconds after a region has ended, OpenBLAS's for 100 after a product;
     they would take the processors from whoever comes next.
     """
+    tiers.wait()
     for _ in range(PAUSES):
         before = time.process_time()
         time.sleep(PAUSE)

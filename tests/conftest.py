@@ -27,5 +27,12 @@ def _name_cpu() -> None:
 _name_cpu()
 
 
+def pytest_configure() -> None:
+    """Compile once what is run once: `runtime/test_tiers.py` has both tiers."""
+    import weft as wf
+
+    wf.config(quick_start=False)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_option(parser)

@@ -52,6 +52,10 @@ class Settings:
     interpret_below : int
         Lazy expressions whose arrays together hold fewer bytes are interpreted at once
         rather than compiled.
+    quick_start : bool
+        Whether first calls run code that is quick to compile, while the compiler optimises the
+        same code for later ones in the background (with gcc; results are the same). Where a call
+        is predicted to take long, and where data is streamed, all is optimised at once.
     optimise : str
         Which passes to leave out: words such as "no-short-circuit no-merge no-blas"; "" for
         none. Results are the same; memory and time differ. With "contract", products of real
@@ -68,6 +72,7 @@ class Settings:
     progress: Progress = False
     implicit_compute: ImplicitCompute = "allow"
     interpret_below: int = 32 * 1024
+    quick_start: bool = True
     optimise: str = ""
 
     @property
@@ -100,7 +105,8 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     ----------
     memory_limit : int, str or mapping, optional
         Bytes, text such as "256 MiB", or a mapping from device to either.
-    devices, slots, threads, progress, implicit_compute, interpret_below, optimise : optional
+    devices, slots, threads, progress, implicit_compute : optional
+    interpret_below, quick_start, optimise : optional
         See `Settings`.
 
     Raises
@@ -200,6 +206,9 @@ def _checked(name: str, value: Any) -> Any:
         case "progress":
             if not isinstance(value, bool) and not callable(value):
                 raise ArgumentTypeError(f"progress is {value!r}", "a bool or a function")
+        case "quick_start":
+            if not isinstance(value, bool):
+                raise ArgumentTypeError(f"quick_start is {value!r}", "a bool")
         case "implicit_compute":
             if value not in ("allow", "warn", "raise"):
                 raise ArgumentError(

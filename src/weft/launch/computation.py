@@ -30,6 +30,7 @@ from weft.launch.device import (
 from weft.plan.decisions import Decided, decide, every_decision, for_device, nothing, whole_columns
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
+from weft.plan.work import work
 from weft.records import dataclass
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
@@ -37,6 +38,9 @@ from weft.runtime.watch import watched
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
+
+_LONG = 1 << 32
+"""Scalar operations that take longer than compilers do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +234,9 @@ class Computation:
         key = (decided, optimise, where, *layouts.items(), *donated)
         compiled = self._compiled.get(key)
         if compiled is None:
+            at_once = not settings().quick_start or self._takes_long(values)
             compiled = self._compiled[key] = self._compile(
-                decided, layouts, optimise, where, donated
+                decided, layouts, optimise, where, donated, at_once
             )
         artifact, steps = compiled
         names = dict.fromkeys(
@@ -243,20 +248,27 @@ class Computation:
 
     def _compile(
         self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, where: str,
-        donated: Mapping[str, int],
+        donated: Mapping[str, int], at_once: bool,
     ) -> tuple[Artifact, tuple[Step, ...]]:  # fmt: skip
         without = left_out(where, optimise)
         artifact = self.artifacts.artifact(decided, layouts, without, dialect_of(where), donated)
         if where != CPU and _needs_c(artifact) and not have_compiler():
             raise _NoCodeError
-        load_together(piece.segment for piece in artifact.pieces if _is_surely_needed(piece))
+        needed = (piece.segment for piece in artifact.pieces if _is_surely_needed(piece))
+        load_together(needed, at_once)
         try:
-            return artifact, tuple(_step(piece, where) for piece in artifact.pieces)
+            return artifact, tuple(_step(piece, where, at_once) for piece in artifact.pieces)
         except CompileError:
             plain = replace(nothing(self.artifacts.choices), contract=decided.contract)
             if have_compiler() or decided == plain:
                 raise
-            return self._compile(plain, layouts, optimise, where, donated)  # what was built ahead
+            # What was built ahead.
+            return self._compile(plain, layouts, optimise, where, donated, at_once)
+
+    def _takes_long(self, values: Mapping[str, int]) -> bool:
+        """Whether a call is likely to take longer than its code takes to compile."""
+        known = derive(values, self.program.derived)
+        return sum(work(let, known) for let in self.program.body.statements) > _LONG
 
     def _results(
         self, ready: Ready, values: Sequence[Value], held: Mapping[str, Value]
@@ -360,21 +372,21 @@ def _is_surely_needed(piece: ArtifactPiece) -> TypeGuard[SegmentPiece]:
     return isinstance(piece, SegmentPiece) and piece.segment.better is None
 
 
-def _segment_step(piece: SegmentPiece, where: str) -> SegmentStep:
-    loaded = cache(lambda: load(piece.segment, where, settings()))
+def _segment_step(piece: SegmentPiece, where: str, at_once: bool) -> SegmentStep:
+    loaded = cache(lambda: load(piece.segment, where, settings(), at_once))
     return SegmentStep(piece.segment, loaded, piece.params, piece.results)
 
 
-def _step(piece: ArtifactPiece, where: str) -> Step:
+def _step(piece: ArtifactPiece, where: str, at_once: bool) -> Step:
     match piece:
         case SegmentPiece(segment, params, results):
-            step = _segment_step(piece, where)
+            step = _segment_step(piece, where, at_once)
             if _is_surely_needed(piece) or not have_compiler():
                 step.load()
             if segment.better is None:
                 return step
             version = SegmentPiece(segment.better.segment, params, results)
-            return replace(step, better=cache(lambda: _segment_step(version, where)))
+            return replace(step, better=cache(lambda: _segment_step(version, where, at_once)))
         case CallPiece(let, over):
             from weft.launch.host import host_step
 

@@ -128,11 +128,19 @@ def device_limit(name: str, current: Settings) -> int | None:
     return None if is_cpu(name) or name == INTERPRETER else find(name, current).limit
 
 
-def load(segment: Segment, name: str, current: Settings) -> LoadedSegment | LoadedKernels:
-    """A segment on the device that its text is for: the CPU, or the one named."""
-    return device.load(segment) if segment.dialect == "c" else find(name, current).load(segment)
+def load(
+    segment: Segment, name: str, current: Settings, at_once: bool = True
+) -> LoadedSegment | LoadedKernels:
+    """A segment on the device that its text is for: the CPU, or the one named.
+
+    Unless all optimisation is wanted `at_once`, the CPU's first calls run code that is quick to
+    compile.
+    """
+    if segment.dialect == "c":
+        return device.load(segment, at_once)
+    return find(name, current).load(segment)
 
 
-def load_together(segments: Iterable[Segment]) -> None:
+def load_together(segments: Iterable[Segment], at_once: bool) -> None:
     """What is C of several segments that are going to be loaded."""
-    device.load_together([segment for segment in segments if segment.dialect == "c"])
+    device.load_together([segment for segment in segments if segment.dialect == "c"], at_once)

@@ -9,20 +9,32 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.errors import CompileError
 from weft.records import dataclass
 from weft.runtime.cache import Cache, key_of, open_cache
 from weft.runtime.units import units
 
+if TYPE_CHECKING:
+    import subprocess
+
 # What only compiling needs is imported there: most processes find all that they run in the cache.
+_FULL = "-O3"
+# Loops that are marked so become vectors at any level: see `weft.runtime.tiers`.
+_QUICK = ("-O1", "-fno-ivopts", "-nostartfiles", "-nodefaultlibs")
+_QUICK_LIBRARIES = ("-lgcc",)  # what is left out besides takes the linker 8 of 20 ms to look at
 _COMMON = (
-    "-std=gnu11", "-O3", "-march=native", "-fopenmp-simd", "-fwrapv", "-fno-math-errno",
+    "-std=gnu11", _FULL, "-march=native", "-fopenmp-simd", "-fwrapv", "-fno-math-errno",
     "-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared", "-w",
 )  # fmt: skip
+
+_LOWEST = 19
+"""The priority of a process that takes what others leave."""
 
 _PROBE = "int probe(void) { return 0; }"
 _VECTOR_PROBE = """
@@ -46,6 +58,8 @@ class Compiler:
         Before and after the source.
     vector_math : bool
         Whether calls to math functions in loops become calls to libmvec.
+    is_gcc : bool
+        Whether it makes vectors of loops that are to be, however little it optimises.
     """
 
     command: tuple[str, ...]
@@ -53,6 +67,7 @@ class Compiler:
     flags: tuple[str, ...]
     libraries: tuple[str, ...]
     vector_math: bool
+    is_gcc: bool = False
 
     def describe(self) -> str:
         return " ".join(self.command) + (" with libmvec" if self.vector_math else "")
@@ -104,32 +119,34 @@ def _describe(command: tuple[str, ...]) -> Compiler | None:
     except OSError:
         return None
     cache = open_cache()
-    key = key_of("compiler 5", identity, cpu_features())
+    key = key_of("compiler 6", identity, cpu_features())
     stored = cache.load(key, ".txt")
     if stored is None:
         found = _probe(command)
         stored = "\n".join(found).encode()
         if found[0] == "works":  # a compiler that fails may be mended without changing
             cache.save(key, ".txt", stored)
-    state, flags, libraries, vector_math = stored.decode().split("\n")
+    state, flags, libraries, vector_math, kind = stored.decode().split("\n")
     if state != "works":
         return None
     return Compiler(
-        command, identity, tuple(flags.split()), tuple(libraries.split()), vector_math == "yes"
-    )
+        command, identity, tuple(flags.split()), tuple(libraries.split()), vector_math == "yes",
+        kind == "gcc",
+    )  # fmt: skip
 
 
-def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
-    """(works or broken, flags, libraries, whether there is vector math)."""
+def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str, str]:
+    """(works or broken, flags, libraries, whether there is vector math, gcc or clang)."""
     import subprocess
 
     try:
         version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
     except OSError:
-        return "broken", "", "", "no"
+        return "broken", "", "", "no", ""
     common = " ".join(_COMMON)
     x86 = platform.machine() in ("x86_64", "AMD64")
     clang = b"clang" in version or b"zig" in version
+    kind = "clang" if clang else "gcc"
     if not clang:
         # Jumps past comparisons that an earlier one decides make of `clip` in a vector loop, where
         # there are no jumps, a mask for each way through: nine instructions, and not four.
@@ -138,11 +155,11 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str]:
     # would take half of one on some of the processors that have AVX-512.
     vector = common + " -mprefer-vector-width=512" + (" -fveclib=libmvec" if clang else "")
     if x86 and _tries(command, vector, "-lmvec -lm", _VECTOR_PROBE):
-        return "works", vector, "-lmvec -lm", "yes"
+        return "works", vector, "-lmvec -lm", "yes", kind
     for flags in (common, common.replace(" -march=native", "")):
         if _tries(command, flags, "-lm", _PROBE):
-            return "works", flags, "-lm", "no"
-    return "broken", "", "", "no"
+            return "works", flags, "-lm", "no", kind
+    return "broken", "", "", "no", ""
 
 
 def _tries(command: tuple[str, ...], flags: str, libraries: str, source: str) -> bool:
@@ -174,8 +191,33 @@ def cpu_features() -> str:
     return "\n".join(line for line in text.splitlines() if line.startswith(wanted))
 
 
-def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
+def first_tier(compiler: Compiler) -> Compiler | None:
+    """The compiler as it is quick to compile, if it then still makes vectors of loops."""
+    if not compiler.is_gcc:
+        return None
+    flags = tuple(flag for flag in compiler.flags if flag != _FULL)
+    libraries = (*compiler.libraries, *_QUICK_LIBRARIES)
+    return replace(compiler, flags=(*flags, *_QUICK), libraries=libraries)
+
+
+def _key(source: str, compiler: Compiler) -> str:
+    return key_of(
+        "library", source, compiler.identity, " ".join(compiler.flags + compiler.libraries),
+        cpu_features(),
+    )  # fmt: skip
+
+
+def is_compiled(source: str, compiler: Compiler) -> bool:
+    """Whether the cache has what a text is compiled to."""
+    return open_cache().path(_key(source, compiler), ".so").exists()
+
+
+def load_library(
+    source: str, compiler: Compiler | None = None, idle: bool = False
+) -> ctypes.CDLL:
     """The library compiled from C text, from the cache where it is there.
+
+    `idle`: compile with what others leave of the processors; `kill_idle` ends that.
 
     Raises
     ------
@@ -191,10 +233,7 @@ def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
             "install gcc, or `pip install weft[cc]`",
         )
     cache = open_cache()
-    key = key_of(
-        "library", source, compiler.identity, " ".join(compiler.flags + compiler.libraries),
-        cpu_features(),
-    )  # fmt: skip
+    key = _key(source, compiler)
     path = cache.load_file(key, ".so")
     if path is not None:
         try:
@@ -203,7 +242,7 @@ def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
             cache.remove(key, ".so")
     try:
         cache.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = _compile(source, compiler, cache, key)
+        path = _compile(source, compiler, cache, key, idle)
         cache.clean()
     except OSError as error:
         raise CompileError(
@@ -219,7 +258,17 @@ def load_library(source: str, compiler: Compiler | None = None) -> ctypes.CDLL:
         ) from None
 
 
-def _run(commands: list[list[str]]) -> list[str]:
+_idle: set[subprocess.Popen[str]] = set()
+"""Compilers that nobody waits for."""
+
+
+def kill_idle() -> None:
+    """End the compilers that run with what others leave of the processors."""
+    for process in tuple(_idle):
+        process.kill()
+
+
+def _run(commands: list[list[str]], idle: bool) -> list[str]:
     """Run commands side by side; what each that failed has to say."""
     import subprocess
 
@@ -237,6 +286,11 @@ def _run(commands: list[list[str]]) -> list[str]:
                 ) from None
             stack.enter_context(process)
             stack.callback(process.kill)  # where Ctrl-C ends the wait
+            if idle:
+                _idle.add(process)
+                stack.callback(_idle.discard, process)
+                with suppress(OSError):  # it may have ended
+                    os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST)
             running.append(process)
         said = [process.communicate()[1] for process in running]
     return [
@@ -246,15 +300,19 @@ def _run(commands: list[list[str]]) -> list[str]:
     ]
 
 
-def _compile(source: str, compiler: Compiler, cache: Cache, key: str) -> Path:
-    from tempfile import TemporaryDirectory
+def _compile(source: str, compiler: Compiler, cache: Cache, key: str, idle: bool) -> Path:
+    from tempfile import mkdtemp
 
-    with TemporaryDirectory(prefix=".build-", dir=cache.directory) as directory:
-        library = Path(directory) / "segment.so"
-        text = Path(directory) / "segment.c"
-        failures = _build(units(source, _processors()), compiler, text, library)
+    # Not a TemporaryDirectory, whose end does not wait for a thread that still uses it.
+    directory = Path(mkdtemp(prefix=".build-", dir=cache.directory))
+    library, text = directory / "segment.so", directory / "segment.c"
+    try:
+        parts = units(source, 1 if idle else _processors())
+        failures = _build(parts, compiler, text, library, idle)
         if not failures and library.exists():
             return cache.save(key, ".so", library.read_bytes())
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
     kept = cache.directory / f"failed-{key[:16]}.c"
     kept.write_text(source)
     status, *lines = "\n".join(failures).splitlines() or ["and made no library:"]
@@ -267,12 +325,14 @@ def _compile(source: str, compiler: Compiler, cache: Cache, key: str) -> Path:
     )
 
 
-def _build(parts: list[str], compiler: Compiler, text: Path, library: Path) -> list[str]:
+def _build(
+    parts: list[str], compiler: Compiler, text: Path, library: Path, idle: bool
+) -> list[str]:
     """Compile the units of a text at the same time and link them; the messages of what failed."""
     if len(parts) == 1:
         text.write_text(parts[0])
         return _run([[*compiler.command, *compiler.flags, str(text), "-o", str(library),
-                      *compiler.libraries]])  # fmt: skip
+                      *compiler.libraries]], idle)  # fmt: skip
     flags = [flag for flag in compiler.flags if flag != "-shared"]
     commands, objects = [], []
     for number, part in enumerate(parts):
@@ -281,7 +341,7 @@ def _build(parts: list[str], compiler: Compiler, text: Path, library: Path) -> l
         objects.append(str(unit.with_suffix(".o")))
         commands.append([*compiler.command, *flags, "-c", str(unit), "-o", objects[-1]])
     link = [*compiler.command, *compiler.flags, *objects, "-o", str(library), *compiler.libraries]
-    return _run(commands) or _run([link])
+    return _run(commands, idle) or _run([link], idle)
 
 
 def _processors() -> int:

@@ -18,12 +18,12 @@ from typing import NoReturn
 
 from weft.errors import SourceError
 from weft.plan.segment import Segment
-from weft.runtime import built
+from weft.runtime import built, tiers
 from weft.runtime import threads as runtime_threads
 from weft.runtime.boxes import Table, TargetError
 from weft.runtime.devices.protocol import raise_failure
 from weft.runtime.threads import CancelFlag, Cancelled
-from weft.runtime.toolchain import find_compiler, load_library
+from weft.runtime.toolchain import find_compiler
 
 WHOLE = "cpu"
 _PART = re.compile(r"cpu:(\d+)(?:-(\d+))?")
@@ -34,20 +34,30 @@ _CANCELLED, _BUS_ERROR, _WRITE_FAILED = 1, 2, 3
 
 
 class LoadedSegment:
-    """A segment's library in this process. Calls from any number of threads are safe."""
+    """A segment's library in this process. Calls from any number of threads are safe.
 
-    def __init__(self, segment: Segment) -> None:
+    Unless it is to be compiled with all optimisation `at_once`, calls run what is quick to
+    compile until that is there.
+    """
+
+    def __init__(self, segment: Segment, at_once: bool = True) -> None:
         self.segment = segment
         found = built.entry_of(segment.source)
+        self._name = segment.entry if found is None else found.name
         with runtime_threads.pool_meanwhile():
-            self._library = load_library(segment.source) if found is None else found.library
-        name = segment.entry if found is None else found.name
-        self._entry = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
+            if found is None:
+                tiers.load(segment.source, at_once, self._adopt)
+            else:
+                self._adopt(found.library)
         self._call = runtime_threads.pool().call
         self._buffers = len(segment.params) + len(segment.results) + 1
         self._words = struct.Struct(f"{_HEADER + self._buffers + len(segment.integers)}q")
         self._threads = segment.integers.index("threads") if "threads" in segment.integers else None
         self._records: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
+
+    def _adopt(self, library: ctypes.CDLL) -> None:
+        """Have later calls run this library's code; those that run go on with the other one's."""
+        self._entry = ctypes.cast(getattr(library, self._name), ctypes.c_void_p).value
 
     def call(
         self,
@@ -217,8 +227,11 @@ class CpuDevice:
         """Whether a C compiler was found (the first time in a process, this looks for one)."""
         return find_compiler() is not None
 
-    def load(self, segment: Segment) -> LoadedSegment:
+    def load(self, segment: Segment, at_once: bool = True) -> LoadedSegment:
         """The segment's library: from this process, from the cache, or compiled now.
+
+        Unless all optimisation is wanted `at_once`, what is quick to compile will do for the
+        first calls.
 
         Raises
         ------
@@ -227,10 +240,10 @@ class CpuDevice:
         """
         found = self._loaded.get(segment.source)
         if found is None or (found.segment is not segment and found.segment != segment):
-            found = self._loaded[segment.source] = LoadedSegment(segment)
+            found = self._loaded[segment.source] = LoadedSegment(segment, at_once)
         return found
 
-    def load_together(self, segments: Sequence[Segment]) -> None:
+    def load_together(self, segments: Sequence[Segment], at_once: bool = True) -> None:
         """Load several segments; those that have to be compiled are compiled side by side.
 
         What fails does so again, and says so, when it is loaded by itself.
@@ -241,7 +254,7 @@ class CpuDevice:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(min(len(missing), runtime_threads.threads())) as pool:
-            pool.map(self.load, missing.values())
+            pool.map(lambda segment: self.load(segment, at_once), missing.values())
 
     def describe(self) -> str:
         """The compiler and the number of threads."""

@@ -1,0 +1,123 @@
+"""Two tiers of compiled code: one that is quick to compile, and one that is quickest to run.
+
+What optimises most takes a compiler two thirds of its time, and gives programs some per cent:
+loops are vectors in either tier. So a first call runs code of the first tier; that of the second
+is compiled meanwhile, at the lowest priority, and later calls run it. Both give the same bits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from weft.records import dataclass
+from weft.runtime.toolchain import (
+    Compiler,
+    find_compiler,
+    first_tier,
+    is_compiled,
+    kill_idle,
+    load_library,
+)  # fmt: skip
+
+_AT_EXIT = 2.0
+"""Seconds that the end of a process waits at most for a compiler that it killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A text to compile with all optimisation, and who takes what it gives."""
+
+    source: str
+    compiler: Compiler
+    adopt: Callable[[ctypes.CDLL], None]
+
+
+class _Background:
+    """One thread that compiles one text after another while nobody waits for it."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[_Task] = deque()
+        self._changed = threading.Condition()
+        self._running = False
+        self._ended = False
+
+    def add(self, task: _Task) -> None:
+        with self._changed:
+            self._tasks.append(task)
+            if not self._running and not self._ended:
+                self._running = True
+                threading.Thread(target=self._work, name="weft-compile", daemon=True).start()
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            # Whatever fails here (the disk may be full), what there is so far still runs.
+            with suppress(Exception):
+                task.adopt(load_library(task.source, task.compiler, idle=True))
+
+    def _next(self) -> _Task | None:
+        with self._changed:
+            if self._tasks and not self._ended:
+                return self._tasks.popleft()
+            self._running = False
+            self._changed.notify_all()
+            return None
+
+    def wait(self, seconds: float | None = None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._running, seconds)
+
+    def end(self) -> None:
+        """Drop what waits and kill the compiler, so that it leaves nothing half made."""
+        self._ended = True
+        while not self.wait(0.02):
+            kill_idle()
+
+
+_background = _Background()
+
+
+def load(source: str, at_once: bool, adopt: Callable[[ctypes.CDLL], None]) -> None:
+    """Compile C text to a library of the first tier, unless one of the second is there.
+
+    Parameters
+    ----------
+    source : str
+    at_once : bool
+        Compile with all optimisation now.
+    adopt : callable
+        Is given the library; and that of the second tier, from another thread, if that comes
+        later.
+
+    Raises
+    ------
+    CompileError
+        When there is no compiler, or it refuses the text.
+    """
+    compiler = find_compiler()
+    quick = None if compiler is None or at_once else first_tier(compiler)
+    if compiler is None or quick is None or is_compiled(source, compiler):
+        adopt(load_library(source, compiler))
+        return
+    adopt(load_library(source, quick))
+    _background.add(_Task(source, compiler, adopt))
+
+
+def wait(seconds: float | None = None) -> bool:
+    """Wait until nothing more is compiled in the background; whether that is so."""
+    return _background.wait(seconds)
+
+
+def _after_fork() -> None:
+    global _background
+    _background = _Background()  # the thread of the other one is not here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(lambda: _background.end())
