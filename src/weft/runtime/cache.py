@@ -71,10 +71,9 @@ class Cache:
 
     def save(self, key: str, suffix: str, contents: bytes) -> Path:
         """Store contents under a key, replacing what was there in one step."""
-        from tempfile import mkstemp
-
         path = self.path(key, suffix)
-        handle, temporary = mkstemp(prefix=".new-", dir=self.directory)
+        temporary = self._unique(".new-")
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(contents)
@@ -85,6 +84,15 @@ class Cache:
                 os.unlink(temporary)
             raise
         return path
+
+    def workspace(self) -> Path:
+        """A new directory, for its maker to remove (`clear` does where that was killed)."""
+        directory = self._unique(".build-")
+        directory.mkdir(mode=0o700)
+        return directory
+
+    def _unique(self, prefix: str) -> Path:
+        return self.directory / f"{prefix}{os.urandom(8).hex()}"  # `tempfile` takes 3 ms to import
 
     def remove(self, key: str, suffix: str) -> None:
         with contextlib.suppress(OSError):

@@ -258,7 +258,7 @@ def load_library(
         ) from None
 
 
-_idle: set[subprocess.Popen[str]] = set()
+_idle: set[subprocess.Popen[bytes]] = set()
 """Compilers that nobody waits for."""
 
 
@@ -272,13 +272,13 @@ def _run(commands: list[list[str]], idle: bool) -> list[str]:
     """Run commands side by side; what each that failed has to say."""
     import subprocess
 
-    running: list[subprocess.Popen[str]] = []
+    running: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
         for command in commands:
             try:
                 process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE, text=True, errors="replace",
+                    stderr=subprocess.PIPE,
                 )  # fmt: skip
             except OSError as error:
                 raise CompileError(
@@ -294,17 +294,14 @@ def _run(commands: list[list[str]], idle: bool) -> list[str]:
             running.append(process)
         said = [process.communicate()[1] for process in running]
     return [
-        f"(status {process.returncode}):\n{text}"
+        f"(status {process.returncode}):\n{text.decode(errors='replace')}"
         for process, text in zip(running, said, strict=True)
         if process.returncode
     ]
 
 
 def _compile(source: str, compiler: Compiler, cache: Cache, key: str, idle: bool) -> Path:
-    from tempfile import mkdtemp
-
-    # Not a TemporaryDirectory, whose end does not wait for a thread that still uses it.
-    directory = Path(mkdtemp(prefix=".build-", dir=cache.directory))
+    directory = cache.workspace()
     library, text = directory / "segment.so", directory / "segment.c"
     try:
         parts = units(source, 1 if idle else _processors())
