@@ -277,9 +277,18 @@ def test_a_repeated_call_goes_the_shortest_way_only_where_it_holds() -> None:
     assert ready.direct is direct
 
 
-def test_what_is_more_than_one_segment_has_no_shortest_way() -> None:
+def test_what_is_more_than_one_segment_has_a_shortest_way_too() -> None:
     sorted_ = wf.jit(lambda x: wf.sort(x * 2) + 1)
     x = np.arange(5.0)[::-1].copy()
     for _ in range(3):
         assert (sorted_(x) == np.sort(x * 2) + 1).all()
-    assert next(iter(sorted_._exact.values())).direct is None
+    assert next(iter(sorted_._exact.values())).direct is not None
+
+
+def test_what_gives_an_argument_gives_a_copy_each_time() -> None:
+    program = wf.jit(lambda x: (x, x[1:], x + 1))
+    x = np.arange(5.0)
+    for _ in range(3):
+        results = program(x)
+        np.testing.assert_equal(results, (x, x[1:], x + 1))
+        assert not any(np.shares_memory(result, x) for result in results)

@@ -33,7 +33,7 @@ from weft.kernel.frame import Trace, plain
 from weft.kernel.races import tell
 from weft.kernel.statements import call_function, source_of
 from weft.kernel.values import Memory, Reference
-from weft.launch import DirectUpdate, direct_update
+from weft.launch import Direct, DirectUpdate, direct_update
 from weft.ops.dtypes import from_numpy
 from weft.passes.distribute import distribute
 from weft.passes.interchange import interchange
@@ -59,7 +59,7 @@ class KernelFunction(Jitted):
         self.interpreted = function
         self._signature_text = signature
         self._names = list(self.signature.parameters)
-        self._short: dict[Any, _Short] = {}
+        self._short: dict[Any, _ShortUpdate | _ShortResult] = {}
 
     def __reduce__(self) -> Any:
         found: Any = sys.modules.get(self.function.__module__)
@@ -141,15 +141,15 @@ class KernelFunction(Jitted):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = None if kwargs else _short_key(args)
         short = None if key is None else self._short.get(key)
-        if short is not None and short.call(args):
-            return None
+        if short is not None and (given := short.call(args)) is not _MISSED:
+            return given
         if os.environ.get("WEFT_DISABLE", "0") not in ("", "0"):
             return self.function(*args, **kwargs)
         leaves, data, ready, shared = self._found(args, kwargs)
         if self._overlaps(ready, data, shared):
             return self.function(*args, **kwargs)
         result = self._launch(ready, data)
-        if key is not None and short is None and result is None:
+        if key is not None and short is None:
             self._remember_short(key, ready, data, shared)
         for number in Outputs.of(ready.variant).written:
             if isinstance(leaves[number], np.ndarray) and data[number] is not leaves[number]:
@@ -160,20 +160,12 @@ class KernelFunction(Jitted):
         self, key: Any, ready: Ready, data: list[Any], shared: tuple[Any, ...]
     ) -> None:
         """Calls with arguments of these shapes and types may go a short way from now on."""
-        layout = Outputs.of(ready.variant)
         apart = shared[:-1] == tuple(range(len(data)))
-        places = {number: place for place, number in ready.arrays}
-        if layout.returned or not layout.written or not apart or self.parameter_types:
-            return
-        if not places.keys() >= set(layout.written):  # the program does not ask for its shape
-            return
-        inputs = ready.inputs(data)
-        computation, written = ready.variant.computation, [places[n] for n in layout.written]
-        update = direct_update(computation, ready.sizes, inputs, written)
-        if update is not None:
+        short = None if self.parameter_types or not apart else _short(ready, data)
+        if short is not None:
             if len(self._short) >= FEW:
                 self._short.clear()
-            self._short[key] = _Short(ready, update)
+            self._short[key] = short
 
     def _found(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -318,16 +310,60 @@ class KernelFunction(Jitted):
         return distribute(program), tuple(assumed)
 
 
+_MISSED = object()
+"""What a call gives that could not go the short way."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Short:
-    """A call by the short way: what fills in its inputs, and what runs."""
+class _ShortUpdate:
+    """Calls that write arguments, by the short way: what fills in the inputs, and what runs."""
 
     ready: Ready
     update: DirectUpdate
 
-    def call(self, args: tuple[Any, ...]) -> bool:
-        data = [np.asarray(arg) if isinstance(arg, np.generic) else arg for arg in args]
-        return self.update.call(self.ready.inputs(data))
+    def call(self, args: tuple[Any, ...]) -> Any:
+        return None if self.update.call(_short_inputs(self.ready, args)) else _MISSED
+
+
+@dataclass(frozen=True, slots=True)
+class _ShortResult:
+    """Calls that give new arrays and numbers, in containers of some structure."""
+
+    ready: Ready
+    run: Direct
+    outputs: tuple[Result, ...]
+    structure: Any
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        values = self.run.call(_short_inputs(self.ready, args))
+        if values is None:
+            return _MISSED
+        leaves = [
+            int(value) if output.is_int else value if value.shape else value[()]
+            for value, output in zip(values, self.outputs, strict=True)
+        ]
+        return leaves[0] if self.structure is None else unflatten(self.structure, iter(leaves))
+
+
+def _short_inputs(ready: Ready, args: tuple[Any, ...]) -> list[Any]:
+    return ready.inputs([np.asarray(arg) if isinstance(arg, np.generic) else arg for arg in args])
+
+
+def _short(ready: Ready, data: list[Any]) -> _ShortUpdate | _ShortResult | None:
+    """The short way of calls like one that has run; None where it has none."""
+    layout = Outputs.of(ready.variant)
+    if not layout.written:
+        outputs = tuple(output for output in layout.rest if isinstance(output, Result))
+        if ready.direct is None or len(outputs) < len(layout.rest):
+            return None
+        return _ShortResult(ready, ready.direct, outputs, layout.structure)
+    places = {number: place for place, number in ready.arrays}
+    if layout.returned or not places.keys() >= set(layout.written):
+        return None  # or the program does not ask for the shape of what it writes
+    inputs = ready.inputs(data)
+    computation, written = ready.variant.computation, [places[n] for n in layout.written]
+    update = direct_update(computation, ready.sizes, inputs, written)
+    return None if update is None else _ShortUpdate(ready, update)
 
 
 def _short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:

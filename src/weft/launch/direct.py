@@ -1,4 +1,4 @@
-"""Repeated calls by the shortest way: of one compiled segment, and of what writes arguments.
+"""Repeated calls by the shortest way: of what gives new arrays, and of what writes arguments.
 
 Data that streamed through the caches has left little of the interpreter's own in them: the
 next call then pays some ten microseconds for each function that it goes through, which a call
@@ -19,7 +19,7 @@ from weft.launch.host import LibraryCall
 from weft.ops.blas import Bound
 from weft.records import dataclass
 from weft.runtime.address import address_of
-from weft.runtime.incore import HostCall, InCore, Launch, run_launch
+from weft.runtime.incore import HostCall, InCore
 from weft.runtime.memory import host_pool
 from weft.runtime.watch import is_mapped
 
@@ -32,15 +32,15 @@ class Direct:
     ----------
     settings : Settings
     threads : int
-    launch : Launch
-    places : tuple of int
-        Which of the computation's inputs the segment takes, in order.
+    steps : InCore
+    names : tuple of str
+        Of the computation's inputs.
     """
 
     settings: Settings
     threads: int
-    launch: Launch
-    places: tuple[int, ...]
+    steps: InCore
+    names: tuple[str, ...]
 
     def call(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The results; None where the settings are others, or an array is not row-major."""
@@ -49,17 +49,17 @@ class Direct:
             return None
         if host_threads(current) != self.threads:
             return None
-        taken = [inputs[place] for place in self.places]
-        for array in taken:
+        for array in inputs:
             if not array.flags.carray:
                 return None
-        return run_launch(self.launch, taken, host_pool(), self.threads)
+        held = dict(zip(self.names, inputs, strict=True))
+        return self.steps.call(held, host_pool(), self.threads)
 
 
 def direct(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any]
 ) -> Direct | None:
-    """For a call that has run; None where it is more than one segment on the CPU."""
+    """For a call that has run; None where it is not on the CPU, or gives a view or an input."""
     current = settings()
     if current.devices != (CPU,) or not have_compiler():
         return None
@@ -67,11 +67,9 @@ def direct(
         return None
     threads = host_threads(current)
     ready, _ = computation.ready(sizes, inputs, threads, current.optimise)
-    launch = ready.steps.single
-    if launch is None or not ready.plain or ready.steps.peak_bytes > current.limit:
+    if not ready.plain or ready.steps.peak_bytes > current.limit:
         return None
-    places = tuple(computation.names.index(name) for name in launch.step.params)
-    return Direct(current, threads, launch, places)
+    return Direct(current, threads, ready.steps, computation.names)
 
 
 @dataclass(frozen=True, slots=True)

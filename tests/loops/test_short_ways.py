@@ -1,0 +1,92 @@
+"""Repeated calls of a kernel go a short way, where what was found out holds for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+
+
+def energy(x: Any) -> Any:
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * x[i]
+    return total
+
+
+def halves(x: Any) -> Any:
+    return x[: len(x) // 2] * 0.5, [x[len(x) // 2 :] * 0.5], x.shape[0] * 2
+
+
+def product(x: Any) -> Any:
+    y = np.outer(x, x)
+    return (y @ y).sum(axis=0)
+
+
+def both(x: Any) -> Any:
+    return x * 2, x
+
+
+def nothing(x: Any) -> Any:
+    return 3, x + 1
+
+
+def shifted(x: Any) -> Any:
+    x[1:] = x[:-1] + 1
+
+
+def kept(x: Any) -> Any:
+    x[0] = 7
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "ways"),
+    [(energy, 1), (halves, 1), (product, 1), (both, 0), (nothing, 0), (shifted, 1), (kept, 0)],
+)
+def test_calls_that_repeat(function: Callable[[Any], Any], ways: int) -> None:
+    """The same as plain Python's, whatever the call before gave; some have no short way."""
+    kernel = wf.kernel(function)
+    given = [np.arange(8.0) + k for k in range(3)]
+    found, expected = [], []
+    for x in given:
+        own, plain = x.copy(), x.copy()
+        found.append((kernel(own), own))
+        expected.append((function(plain), plain))
+    np.testing.assert_equal(found, expected)
+    for (mine, _), (plain, _) in zip(found, expected, strict=True):
+        assert type(mine) is type(plain) or isinstance(plain, np.generic)
+    assert len(kernel._short) == ways
+
+
+def test_where_it_does_not_hold() -> None:
+    """Arrays that lie otherwise, other shapes and dtypes, other settings."""
+    kernel = wf.kernel(product)
+    x = np.arange(8.0)
+    kernel(x)
+    (short,) = kernel._short.values()
+    assert short.call((x,)) is not None
+    gaps = np.zeros((8, 2))
+    gaps[:, 0] = x
+    for other in (gaps[:, 0], x[::-1], x.astype("f4"), np.arange(9.0), x.astype(">f8")):
+        np.testing.assert_allclose(kernel(other), product(other), rtol=1e-5)
+    for settings in ({"threads": 1}, {"memory_limit": "1 GiB"}, {"optimise": "no-blas"}):
+        with wf.config(**settings):
+            np.testing.assert_allclose(kernel(x), product(x))
+    np.testing.assert_allclose(kernel(x + 1), product(x + 1))
+
+
+def test_one_array_for_two_arguments() -> None:
+    @wf.kernel
+    def add(a: Any, b: Any) -> Any:
+        return a + b * 2
+
+    x, y = np.arange(5.0), np.ones(5)
+    for a, b in ((x, y), (x, y), (x, x), (x, y), (y, y), (x, x)):
+        np.testing.assert_array_equal(add(a, b), a + b * 2)
+    first, second = add(x, y), add(x, y)
+    assert not np.shares_memory(first, second)
