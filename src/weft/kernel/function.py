@@ -59,7 +59,7 @@ class KernelFunction(Jitted):
         self.interpreted = function
         self._signature_text = signature
         self._names = list(self.signature.parameters)
-        self._short: dict[Any, _ShortUpdate | _ShortResult] = {}
+        self._short: dict[Any, _Short] = {}
 
     def __reduce__(self) -> Any:
         found: Any = sys.modules.get(self.function.__module__)
@@ -315,29 +315,24 @@ _MISSED = object()
 
 
 @dataclass(frozen=True, slots=True)
-class _ShortUpdate:
-    """Calls that write arguments, by the short way: what fills in the inputs, and what runs."""
+class _Short:
+    """A call by the short way: what fills in its inputs, what runs, and what becomes of results.
+
+    `outputs` and `structure`: what the function returns, beside what it writes.
+    """
 
     ready: Ready
-    update: DirectUpdate
-
-    def call(self, args: tuple[Any, ...]) -> Any:
-        return None if self.update.call(_short_inputs(self.ready, args)) else _MISSED
-
-
-@dataclass(frozen=True, slots=True)
-class _ShortResult:
-    """Calls that give new arrays and numbers, in containers of some structure."""
-
-    ready: Ready
-    run: Direct
+    run: Direct | DirectUpdate
     outputs: tuple[Result, ...]
     structure: Any
 
     def call(self, args: tuple[Any, ...]) -> Any:
-        values = self.run.call(_short_inputs(self.ready, args))
+        data = [np.asarray(arg) if isinstance(arg, np.generic) else arg for arg in args]
+        values = self.run.call(self.ready.inputs(data))
         if values is None:
             return _MISSED
+        if not self.outputs:
+            return None
         leaves = [
             int(value) if output.is_int else value if value.shape else value[()]
             for value, output in zip(values, self.outputs, strict=True)
@@ -345,25 +340,23 @@ class _ShortResult:
         return leaves[0] if self.structure is None else unflatten(self.structure, iter(leaves))
 
 
-def _short_inputs(ready: Ready, args: tuple[Any, ...]) -> list[Any]:
-    return ready.inputs([np.asarray(arg) if isinstance(arg, np.generic) else arg for arg in args])
-
-
-def _short(ready: Ready, data: list[Any]) -> _ShortUpdate | _ShortResult | None:
+def _short(ready: Ready, data: list[Any]) -> _Short | None:
     """The short way of calls like one that has run; None where it has none."""
     layout = Outputs.of(ready.variant)
-    if not layout.written:
-        outputs = tuple(output for output in layout.rest if isinstance(output, Result))
-        if ready.direct is None or len(outputs) < len(layout.rest):
-            return None
-        return _ShortResult(ready, ready.direct, outputs, layout.structure)
-    places = {number: place for place, number in ready.arrays}
-    if layout.returned or not places.keys() >= set(layout.written):
-        return None  # or the program does not ask for the shape of what it writes
-    inputs = ready.inputs(data)
-    computation, written = ready.variant.computation, [places[n] for n in layout.written]
-    update = direct_update(computation, ready.sizes, inputs, written)
-    return None if update is None else _ShortUpdate(ready, update)
+    outputs = tuple(output for output in layout.rest if isinstance(output, Result))
+    if len(outputs) < len(layout.rest) and (outputs or layout.rest != (None,)):
+        return None  # it gives arguments, or what is no array
+    run: Direct | DirectUpdate | None = ready.direct
+    if layout.written:
+        places = {number: place for place, number in ready.arrays}
+        if not places.keys() >= set(layout.written):
+            return None  # the program does not ask for the shape of what it writes
+        inputs = ready.inputs(data)
+        written = [places[number] for number in layout.written]
+        run = direct_update(
+            ready.variant.computation, ready.sizes, inputs, written, layout.returned
+        )
+    return None if run is None else _Short(ready, run, outputs, layout.structure)
 
 
 def _short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:

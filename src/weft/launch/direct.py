@@ -81,25 +81,25 @@ class DirectUpdate:
     settings : Settings
     threads : int
     written : tuple of int
-        Which inputs results replace, in the order of the results.
+        Which inputs the first results replace, in the order of the results.
     run : callable
-        (inputs, their addresses) -> whether that could be done.
+        (inputs, their addresses) -> the other results; None where that cannot be done.
     """
 
     settings: Settings
     threads: int
     written: tuple[int, ...]
-    run: Callable[[Sequence[Any], Sequence[int]], bool]
+    run: Callable[[Sequence[Any], Sequence[int]], Sequence[Any] | None]
 
-    def call(self, inputs: Sequence[Any]) -> bool:
-        """Whether the call could be done so: not where settings are others, or arrays overlap."""
+    def call(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+        """The results that replace no input; None where settings are others, or arrays overlap."""
         current = settings()
         if current is not self.settings and current != self.settings:
-            return False
+            return None
         if host_threads(current) != self.threads:
-            return False
+            return None
         addresses = _apart(inputs, self.written)
-        return addresses is not None and self.run(inputs, addresses)
+        return None if addresses is None else self.run(inputs, addresses)
 
 
 def _apart(inputs: Sequence[Any], written: Sequence[int]) -> list[int] | None:
@@ -125,7 +125,7 @@ def _apart(inputs: Sequence[Any], written: Sequence[int]) -> list[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Steps whose results replace inputs.
+    """Steps whose first results replace inputs.
 
     Attributes
     ----------
@@ -142,14 +142,14 @@ class _Steps:
     written: tuple[int, ...]
     targets: tuple[tuple[str, int], ...]
 
-    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> bool:
+    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> Sequence[Any]:
         held = dict(zip(self.names, inputs, strict=True))
         targets = {name: inputs[number] for name, number in self.targets}
         values = self.steps.call(held, host_pool(), int(self.steps.values["threads"]), targets)
-        for number, value in zip(self.written, values, strict=True):
+        for number, value in zip(self.written, values, strict=False):
             if value is not inputs[number]:
                 np.copyto(inputs[number], value, casting="no")
-        return True
+        return values[len(self.written) :]
 
     def product(self, inputs: Sequence[Any]) -> _Product | None:
         """The steps as one call of BLAS on views of the inputs, where they are that."""
@@ -158,7 +158,7 @@ class _Steps:
         *views, last = self.steps.steps
         if not isinstance(last, HostCall) or not isinstance(last.run, LibraryCall):
             return None
-        if last.run.routine.bind is None or len(self.written) != 1:
+        if last.run.routine.bind is None or len(self.steps.results) != 1:
             return None
         for view in views:
             if not isinstance(view, HostCall) or isinstance(view.run, LibraryCall):
@@ -214,10 +214,10 @@ class _Product:
     beta: tuple[int | None, float | None]
     target: int
 
-    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> bool:
+    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> Sequence[Any] | None:
         for array in inputs:
             if array.base is not None and is_mapped(array):
-                return False
+                return None
         (scale, alpha), (kept, beta) = self.alpha, self.beta
         if scale is not None:
             alpha = inputs[scale].item()
@@ -225,16 +225,17 @@ class _Product:
             beta = inputs[kept].item()
         assert alpha is not None
         factors = [addresses[number] + offset for number, offset in self.factors]
-        return self.bound.call(alpha, factors, beta, addresses[self.target])
+        return () if self.bound.call(alpha, factors, beta, addresses[self.target]) else None
 
 
 def direct_update(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
-    written: Sequence[int],
+    written: Sequence[int], returned: int = 0,
 ) -> DirectUpdate | None:  # fmt: skip
     """For a call that has run; None where others cannot be done the short way.
 
-    `written` are the inputs that results replace, in the order of the results.
+    `written` are the inputs that results replace, in the order of the results; so many more
+    results are `returned`.
     """
     current = settings()
     if current.devices != (CPU,) or not have_compiler() or _apart(inputs, written) is None:
@@ -242,12 +243,12 @@ def direct_update(
     if not all(array.dtype.isnative for array in inputs):
         return None
     threads = host_threads(current)
-    out = [inputs[number] for number in written]
+    out = [inputs[number] for number in written] + [None] * returned
     donated = computation.donated(inputs, out)
     ready, _ = computation.ready(sizes, inputs, threads, current.optimise, CPU, donated)
     if not ready.plain or ready.steps.peak_bytes > current.limit:
         return None
-    numbers = dict(zip(ready.steps.results, written, strict=True))
+    numbers = dict(zip(ready.steps.results, written, strict=False))
     targets = tuple((name, numbers[name]) for name in computation.targets(ready, inputs, out))
     steps = _Steps(ready.steps, computation.names, tuple(written), targets)
     return DirectUpdate(current, threads, tuple(written), (steps.product(inputs) or steps).run)
