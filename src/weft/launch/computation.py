@@ -49,7 +49,7 @@ class Ready:
 
     steps: InCore
     artifact: Artifact
-    plain: bool  # every result is a new array of its own
+    plain: bool  # every result is a new array of its own, or all of one seen otherwise
 
 
 class _NoCodeError(Exception):
@@ -242,7 +242,8 @@ class Computation:
         names = dict.fromkeys(
             name for name in artifact.results if isinstance(name, str) and name not in self.names
         )
-        plain = len(names) == len(artifact.results) and not any(n in artifact.roots for n in names)
+        roots = {artifact.roots.get(name, name) for name in names} - set(self.names)
+        plain = len(roots) == len(artifact.results)
         in_core = InCore(steps, derive(values, artifact.derived), tuple(names))
         return Ready(in_core, artifact, plain)
 
