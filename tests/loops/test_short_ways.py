@@ -51,7 +51,10 @@ def fewer(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("function", "ways"),
-    [(energy, 1), (halves, 1), (product, 1), (both, 0), (nothing, 0), (shifted, 1), (kept, 1), (fewer, 1)],
+    [
+        (energy, 1), (halves, 1), (product, 1), (both, 0), (nothing, 0), (shifted, 1), (kept, 1),
+        (fewer, 1),
+    ],
 )
 def test_calls_that_repeat(function: Callable[[Any], Any], ways: int) -> None:
     """The same as plain Python's, whatever the call before gave; some have no short way."""

@@ -72,7 +72,7 @@ def doubled(loaded: Any) -> bool:
 
 
 def test_the_second_tier_takes_the_place_of_the_first(
-    compiled_with: list[str], monkeypatch: pytest.MonkeyPatch
+    directory: Path, compiled_with: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
     load = tiers.load_library
@@ -93,6 +93,9 @@ def test_the_second_tier_takes_the_place_of_the_first(
     assert compiled_with == [QUICK, "-O3"]
     assert loaded._entry != first
     assert doubled(loaded)
+    made = [path.stem for path in directory.glob("*.so")]
+    assert made.count(toolchain._key(segments.double().source, compiler)) == 1
+    assert len(made) <= 2  # nothing of the first tier, but perhaps the pool
 
 
 def test_what_is_in_the_cache_needs_no_first_tier(compiled_with: list[str]) -> None:
@@ -191,6 +194,7 @@ def test_a_process_ends_as_it_should(directory: Path, more: str) -> None:
         assert (ended.returncode, ended.stderr) == (0, "")
         assert not list(directory.glob(".build-*"))
         assert not list(directory.glob(".new-*"))
+        assert not list(directory.glob("failed-*"))
 
 
 # ---------------------------------------------------------------- bits

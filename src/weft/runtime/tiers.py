@@ -14,27 +14,30 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 
 from weft.records import dataclass
 from weft.runtime.toolchain import (
     Compiler,
     find_compiler,
     first_tier,
+    forget,
     is_compiled,
     kill_idle,
     load_library,
 )  # fmt: skip
 
 _AT_EXIT = 2.0
-"""Seconds that the end of a process waits at most for a compiler that it killed."""
+"""Seconds that the end of a process waits at most for a compiler that it kills."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A text to compile with all optimisation, and who takes what it gives."""
+    """A text to compile with all optimisation, in place of what `quick` gave, for `adopt`."""
 
     source: str
     compiler: Compiler
+    quick: Compiler
     adopt: Callable[[ctypes.CDLL], None]
 
 
@@ -59,6 +62,7 @@ class _Background:
             # Whatever fails here (the disk may be full), what there is so far still runs.
             with suppress(Exception):
                 task.adopt(load_library(task.source, task.compiler, idle=True))
+                forget(task.source, task.quick)
 
     def _next(self) -> _Task | None:
         with self._changed:
@@ -75,7 +79,8 @@ class _Background:
     def end(self) -> None:
         """Drop what waits and kill the compiler, so that it leaves nothing half made."""
         self._ended = True
-        while not self.wait(0.02):
+        until = monotonic() + _AT_EXIT
+        while not self.wait(0.02) and monotonic() < until:
             kill_idle()
 
 
@@ -105,7 +110,7 @@ def load(source: str, at_once: bool, adopt: Callable[[ctypes.CDLL], None]) -> No
         adopt(load_library(source, compiler))
         return
     adopt(load_library(source, quick))
-    _background.add(_Task(source, compiler, adopt))
+    _background.add(_Task(source, compiler, quick, adopt))
 
 
 def wait(seconds: float | None = None) -> bool:

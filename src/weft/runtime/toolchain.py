@@ -212,6 +212,11 @@ def is_compiled(source: str, compiler: Compiler) -> bool:
     return open_cache().path(_key(source, compiler), ".so").exists()
 
 
+def forget(source: str, compiler: Compiler) -> None:
+    """Remove from the cache what a text is compiled to; processes that have it keep it."""
+    open_cache().remove(_key(source, compiler), ".so")
+
+
 def load_library(
     source: str, compiler: Compiler | None = None, idle: bool = False
 ) -> ctypes.CDLL:
@@ -310,6 +315,8 @@ def _compile(source: str, compiler: Compiler, cache: Cache, key: str, idle: bool
             return cache.save(key, ".so", library.read_bytes())
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+    if idle:  # nobody asked for it, and it may have been ended
+        raise CompileError(f"the C compiler {compiler.describe()} was ended or failed")
     kept = cache.directory / f"failed-{key[:16]}.c"
     kept.write_text(source)
     status, *lines = "\n".join(failures).splitlines() or ["and made no library:"]
