@@ -6,6 +6,7 @@ import argparse
 
 import applications
 import devices
+import first_calls
 import in_core
 import loops
 import memory
@@ -19,7 +20,7 @@ import tiling
 
 WHAT = (
     "in-core", "out-of-core", "memory", "loops", "scientists", "devices", "stencils",
-    "streaming", "tiling", "overheads", "all",
+    "streaming", "tiling", "first-calls", "overheads", "all",
 )  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def main() -> None:
         "memory": applications.NAMES, "loops": loops.NAMES,
         "scientists": scientists.NAMES,
         "devices": devices.NAMES, "stencils": stencils.NAMES,
-        "streaming": streaming.NAMES, "tiling": tiling.NAMES,
+        "streaming": streaming.NAMES, "tiling": tiling.NAMES, "first-calls": first_calls.NAMES,
     }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
@@ -76,6 +77,9 @@ def main() -> None:
     if given.what in ("tiling", "all"):
         print()
         tiling.run(names, given.scale, given.rounds, given.device)
+    if given.what in ("first-calls", "all"):
+        print()
+        first_calls.run(names, min(given.rounds, 3))
     if given.what in ("overheads", "all"):
         print()
         overheads.run()
