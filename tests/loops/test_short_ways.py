@@ -44,6 +44,16 @@ def kept(x: Any) -> Any:
     return x + 1
 
 
+def empty(x: Any) -> Any:
+    x[0] = 7
+    return ()
+
+
+def of_none(x: Any) -> Any:
+    x[0] = 7
+    return (None,)
+
+
 def fewer(x: Any) -> Any:
     x[::2] -= x[::2].mean()
     return x.max(), [x * 2, x.shape[0]]
@@ -53,7 +63,7 @@ def fewer(x: Any) -> Any:
     ("function", "ways"),
     [
         (energy, 1), (halves, 1), (product, 1), (both, 0), (nothing, 0), (shifted, 1), (kept, 1),
-        (fewer, 1),
+        (fewer, 1), (empty, 0), (of_none, 0),
     ],
 )
 def test_calls_that_repeat(function: Callable[[Any], Any], ways: int) -> None:

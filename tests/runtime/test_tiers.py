@@ -135,6 +135,28 @@ def test_where_the_second_tier_fails_the_first_one_stays(
     assert doubled(loaded)
 
 
+def test_where_another_process_was_ahead_its_second_tier_is_loaded(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes the first tier, which this process has just made."""
+    load = tiers.load_library
+
+    def behind(source: str, chosen: Any, idle: bool = False) -> Any:
+        if QUICK in chosen.flags:
+            load(source, compiler)
+            raise CompileError("the compiled library cannot be loaded")
+        return load(source, chosen, idle)
+
+    monkeypatch.setattr(tiers, "load_library", behind)
+    assert doubled(CpuDevice().load(segments.double(), at_once=False))
+
+
+def test_what_the_first_tier_cannot_compile_is_an_error(directory: Path) -> None:
+    broken = segments.segment("int f(void) { return undeclared; }", 1, ("n",))
+    with pytest.raises(CompileError, match="undeclared"):
+        CpuDevice().load(broken, at_once=False)
+
+
 def test_clang_has_one_tier() -> None:
     assert compiler is not None
     assert toolchain.first_tier(replace(compiler, is_gcc=False)) is None

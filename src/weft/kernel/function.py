@@ -344,7 +344,8 @@ def _short(ready: Ready, data: list[Any]) -> _Short | None:
     """The short way of calls like one that has run; None where it has none."""
     layout = Outputs.of(ready.variant)
     outputs = tuple(output for output in layout.rest if isinstance(output, Result))
-    if len(outputs) < len(layout.rest) and (outputs or layout.rest != (None,)):
+    gives_none = layout.structure is None and layout.rest == (None,)
+    if not gives_none and (not outputs or len(outputs) < len(layout.rest)):
         return None  # it gives arguments, or what is no array
     run: Direct | DirectUpdate | None = ready.direct
     if layout.written:

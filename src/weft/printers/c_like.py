@@ -226,12 +226,10 @@ class Printer:
                 f" reduction({operator}:{self.name(v)})" for operator, v in loop.reductions
             )
             lanes = f" simdlen({loop.lanes})" if loop.lanes else ""
-            several = self.dialect.unroll_simd.format(count=loop.unroll)
-            self.line(
-                self.dialect.simd.format(
-                    lanes=lanes, reductions=reductions, unroll=several if loop.unroll > 1 else ""
-                )
-            )
+            several = loop.unroll > 1
+            unroll = self.dialect.unroll_simd.format(count=loop.unroll) if several else ""
+            line = self.dialect.simd.format(lanes=lanes, reductions=reductions, unroll=unroll)
+            self.line(line)
         elif loop.unroll > 1:
             self.line(self.dialect.unroll.format(count=loop.unroll))
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
+from weft.errors import CompileError
 from weft.records import dataclass
 from weft.runtime.toolchain import (
     Compiler,
@@ -109,7 +110,15 @@ def load(source: str, at_once: bool, adopt: Callable[[ctypes.CDLL], None]) -> No
     if compiler is None or quick is None or is_compiled(source, compiler):
         adopt(load_library(source, compiler))
         return
-    adopt(load_library(source, quick))
+    try:
+        library = load_library(source, quick)
+    except CompileError:
+        if not is_compiled(source, compiler):
+            raise
+        # Another process was ahead: the second tier is there, and the first one no more.
+        adopt(load_library(source, compiler))
+        return
+    adopt(library)
     _background.add(_Task(source, compiler, quick, adopt))
 
 
