@@ -20,7 +20,6 @@ from weft.mem.choose_buffers import choose_buffers
 from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
-from weft.mem.permute_layouts import permute_layouts
 from weft.mem.short_circuit import versions
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
@@ -117,6 +116,8 @@ def with_versions(
     if dialect == "c" and "no-short-circuit" not in without:
         found = tuple(map(choose_buffers, found))  # other dialects know no pointers that change
     if dialect != "c" and "no-permute-layouts" not in without:
+        from weft.mem.permute_layouts import permute_layouts
+
         found = tuple(map(permute_layouts, found))
     return found if "no-merge" in without else tuple(map(merge_blocks, found))
 

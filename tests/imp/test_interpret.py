@@ -28,8 +28,9 @@ COMPILED = [
 ]
 
 
+@pytest.mark.parametrize("optimised", [True, False])
 @pytest.mark.parametrize("name", COMPILED)
-def test_example(name: str) -> None:
+def test_example(name: str, optimised: bool) -> None:
     example = EXAMPLES[name]
     memory = short_circuit(introduce(example.program))
     lowered, unit, workspace = lower_program(memory, "entry")
@@ -44,7 +45,8 @@ def test_example(name: str) -> None:
     buffers = [*(np.array(a) for a in arguments), *results]
     buffers.append(np.full(workspace.evaluate(values) + 64, 255, np.uint8))
     names = (*example.program.sizes, *(d.name for d in example.program.derived), "threads")
-    failed, *_ = interpret(lowered, [_bytes(b) for b in buffers], [values[n] for n in names])
+    given = [_bytes(b) for b in buffers]
+    failed, *_ = interpret(lowered, given, [values[n] for n in names], optimised)
     assert failed == 0
     assert_agree(results, expected, scale=10)
 
@@ -92,6 +94,17 @@ def test_machine_arithmetic_is_that_of_c(operator: Any, left: int, right: int, v
     memory = np.zeros(8, np.uint8)
     interpret(_program(imp.View(out, 0, imp.ZERO), imp.Store(out, imp.ZERO, expr)), [memory], [1])
     assert memory.view(np.int64)[0] == value
+
+
+@pytest.mark.parametrize("optimised", [True, False])
+def test_whether_it_is_optimised(optimised: bool) -> None:
+    p = imp.Pointer("p", DType.BOOL)
+    program = _program(imp.View(p, 0, imp.ZERO), imp.Store(p, imp.ZERO, imp.OPTIMISED))
+    check(program)
+    assert "p[0] = optimised" in show(program)
+    memory = np.full(1, 255, np.uint8)
+    interpret(program, [memory], [1], optimised)
+    assert memory[0] == optimised
 
 
 @pytest.mark.parametrize("near", [True, False])

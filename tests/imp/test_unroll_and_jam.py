@@ -71,11 +71,13 @@ def parts(
     return replace(program, body=tuple(made))
 
 
-def run(program: imp.Program, n: int, m: int, seed: int | None = None) -> bytes:
+def run(
+    program: imp.Program, n: int, m: int, seed: int | None = None, optimised: bool = True
+) -> bytes:
     p, q = np.random.default_rng(n if seed is None else seed).random((n, m)), np.zeros(m)
     workspace = np.full(4096, 255, np.uint8)
     buffers = [x.reshape(-1).view(np.uint8) for x in (p, q)]
-    assert interpret(program, [*buffers, workspace], [n, m])[0] == 0
+    assert interpret(program, [*buffers, workspace], [n, m], optimised)[0] == 0
     return bytes(q.tobytes())
 
 
@@ -103,6 +105,7 @@ def test_rounds_are_jammed(name: str) -> None:
     assert "_jammed" in show(jammed)
     for n in range(10):
         assert run(jammed, n, 5) == run(program, n, 5)
+        assert run(jammed, n, 5, optimised=False) == run(program, n, 5)
 
 
 REJECTED: dict[str, imp.Program] = {

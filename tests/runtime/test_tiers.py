@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +22,13 @@ from runtime import segments
 
 import weft as wf
 from weft import execute
-from weft.errors import CompileError
+from weft.errors import CompileError, OutOfBoundsError
 from weft.launch import device as devices
+from weft.launch.computation import Computation
 from weft.runtime import threads as runtime_threads
 from weft.runtime import tiers, toolchain
-from weft.runtime.devices.cpu import CpuDevice
+from weft.runtime.devices.cpu import CpuDevice, LoadedSegment
+from weft.runtime.toolchain import Effort
 
 compiler = toolchain.find_compiler()
 pytestmark = pytest.mark.skipif(
@@ -83,7 +86,7 @@ def test_the_second_tier_takes_the_place_of_the_first(
         return load(source, compiler, idle)
 
     monkeypatch.setattr(tiers, "load_library", held)
-    loaded = CpuDevice().load(segments.double(), at_once=False)
+    loaded = CpuDevice().load(segments.double(), effort=Effort.LESS)
     first = loaded._entry
     assert compiled_with == [QUICK]
     assert doubled(loaded)
@@ -101,7 +104,7 @@ def test_the_second_tier_takes_the_place_of_the_first(
 def test_what_is_in_the_cache_needs_no_first_tier(compiled_with: list[str]) -> None:
     CpuDevice().load(segments.double())
     assert compiled_with == ["-O3"]
-    assert doubled(CpuDevice().load(segments.double(), at_once=False))
+    assert doubled(CpuDevice().load(segments.double(), effort=Effort.LESS))
     assert compiled_with == ["-O3"]
 
 
@@ -111,9 +114,9 @@ def test_a_first_tier_in_the_cache_is_improved(
     """As after a process that ended before the second one was there."""
     with monkeypatch.context() as context:
         context.setattr(tiers._Background, "add", lambda *_: None)
-        CpuDevice().load(segments.double(), at_once=False)
+        CpuDevice().load(segments.double(), effort=Effort.LESS)
     assert compiled_with == [QUICK]
-    loaded = CpuDevice().load(segments.double(), at_once=False)
+    loaded = CpuDevice().load(segments.double(), effort=Effort.LESS)
     assert tiers.wait(60)
     assert compiled_with == [QUICK, "-O3"]
     assert doubled(loaded)
@@ -130,7 +133,7 @@ def test_where_the_second_tier_fails_the_first_one_stays(
         return load(source, compiler, idle)
 
     monkeypatch.setattr(tiers, "load_library", failing)
-    loaded = CpuDevice().load(segments.double(), at_once=False)
+    loaded = CpuDevice().load(segments.double(), effort=Effort.LESS)
     assert tiers.wait(60)
     assert doubled(loaded)
 
@@ -148,13 +151,13 @@ def test_where_another_process_was_ahead_its_second_tier_is_loaded(
         return load(source, chosen, idle)
 
     monkeypatch.setattr(tiers, "load_library", behind)
-    assert doubled(CpuDevice().load(segments.double(), at_once=False))
+    assert doubled(CpuDevice().load(segments.double(), effort=Effort.LESS))
 
 
 def test_what_the_first_tier_cannot_compile_is_an_error(directory: Path) -> None:
     broken = segments.segment("int f(void) { return undeclared; }", 1, ("n",))
     with pytest.raises(CompileError, match="undeclared"):
-        CpuDevice().load(broken, at_once=False)
+        CpuDevice().load(broken, effort=Effort.LESS)
 
 
 def test_clang_has_one_tier() -> None:
@@ -162,8 +165,76 @@ def test_clang_has_one_tier() -> None:
     assert toolchain.first_tier(replace(compiler, is_gcc=False)) is None
 
 
+def test_full_effort_has_one_tier() -> None:
+    assert compiler is not None
+    assert toolchain.first_tier(compiler, Effort.FULL) is None
+
+
 def _small(x: Any) -> Any:
     return x * 2 + 1
+
+
+def test_the_second_tier_waits_for_the_end_of_a_call(
+    compiled_with: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_meanwhile: list[str] = []
+    call = LoadedSegment.call
+
+    def slow(*given: Any) -> None:
+        time.sleep(0.2)
+        compiled_meanwhile.extend(compiled_with)
+        call(*given)
+
+    monkeypatch.setattr(LoadedSegment, "call", slow)
+    with wf.config(quick_start=True):
+        np.testing.assert_array_equal(wf.jit(_small)(np.arange(5.0)), np.arange(5.0) * 2 + 1)
+        assert compiled_meanwhile == [QUICK]
+        assert tiers.wait(60)
+    assert compiled_with == [QUICK, "-O3"]
+
+
+def test_the_second_tier_is_compiled_after_a_call_that_fails(compiled_with: list[str]) -> None:
+    def failing(x: Any, k: Any) -> Any:
+        return wf.take(x, k)
+
+    with wf.config(quick_start=True):
+        with pytest.raises(OutOfBoundsError):
+            wf.jit(failing)(np.arange(5.0), np.array([1, 7]))
+        assert not tiers._background._tasks or tiers._background._running
+        assert tiers.wait(60)
+    assert compiled_with == [QUICK, "-O3"]
+
+
+@pytest.mark.parametrize(
+    ("brief", "length", "expected"),
+    [
+        (1 << 60, 1000, Effort.LEAST),
+        (1 << 60, 5, Effort.LESS),  # rows for which there is code of their own
+        (0, 1000, Effort.LESS),
+    ],
+)
+def test_brief_calls_do_without_what_is_for_speed_alone(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, brief: int, length: int, expected: Effort
+) -> None:
+    from weft.launch import computation
+
+    monkeypatch.setattr(computation, "_BRIEF", brief)
+    efforts: list[Effort] = []
+    load = tiers.load
+
+    def watch(source: str, effort: Effort, adopt: Any) -> None:
+        efforts.append(effort)
+        load(source, effort, adopt)
+
+    monkeypatch.setattr(tiers, "load", watch)
+    data = np.random.default_rng(1).random((7, length))
+    with wf.config(quick_start=True):
+        np.testing.assert_allclose(wf.jit(_row_sums)(data), data.sum(axis=1), rtol=1e-14)
+    assert efforts == [expected]
+
+
+def _row_sums(x: Any) -> Any:
+    return x.sum(axis=1)
 
 
 @pytest.mark.parametrize(
@@ -228,20 +299,18 @@ NESTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-def in_both(
+def with_each_effort(
     run: Callable[[], list[Any]], levels: list[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[Any], list[Any]]:
-    """What code of each tier gives."""
+) -> Iterator[list[Any]]:
+    """What code gives that compilers have made with each effort; the least one first."""
     monkeypatch.setattr(tiers._Background, "add", lambda *_: None)  # the first tier stays
-    found = []
-    for quick, level in ((True, QUICK), (False, "-O3")):
+    for effort, level in zip(Effort, (QUICK, QUICK, "-O3"), strict=True):
         levels.clear()
         monkeypatch.setattr(devices.device, "_loaded", {})
         monkeypatch.setattr(execute, "_computations", {})
-        with wf.config(quick_start=quick):
-            found.append(run())
+        monkeypatch.setattr(Computation, "_effort", lambda *_, effort=effort: effort)
+        yield run()
         assert set(levels) <= {level}  # none, where it is a call of a library
-    return found[0], found[1]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -249,9 +318,11 @@ def test_programs_have_the_same_bits(
     compiled_with: list[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     program, data = PROGRAMS[name]
-    both = in_both(lambda: compiled(program, [data]), compiled_with, monkeypatch)
+    found = with_each_effort(lambda: compiled(program, [data]), compiled_with, monkeypatch)
+    least, less, full = found
     assert compiled_with
-    assert_equal_bits(*both)
+    assert_equal_bits(least, full)
+    assert_equal_bits(less, full)
 
 
 @pytest.mark.parametrize("name", NESTS)
@@ -268,4 +339,30 @@ def test_nests_have_the_same_bits(
         parts = result if isinstance(result, tuple) else (result,)
         return [np.asarray(part) for part in (*parts, *own) if part is not None]
 
-    assert_equal_bits(*in_both(run, compiled_with, monkeypatch))
+    least, less, full = with_each_effort(run, compiled_with, monkeypatch)
+    assert_equal_bits(least, full)
+    assert_equal_bits(less, full)
+
+
+@pytest.mark.parametrize("length", [1, 67, 1087, 2049])
+@pytest.mark.parametrize("name", ["exponentials", "largest", "several", "columns"])
+def test_reductions_of_any_length_have_the_same_bits(
+    compiled_with: list[str], monkeypatch: pytest.MonkeyPatch, name: str, length: int
+) -> None:
+    def program(x: Any) -> Any:
+        match name:
+            case "exponentials":
+                return wf.exp(x).sum(axis=1)
+            case "largest":
+                return wf.reduce(wf.logaddexp, -np.inf, x, axis=1)
+            case "several":
+                return x.var(axis=1) + x.argmax(axis=1)
+            case _:
+                return (x * x).sum(axis=0)
+
+    data = np.random.default_rng(length).standard_normal((5, length))
+    least, less, full = with_each_effort(
+        lambda: compiled(program, [data]), compiled_with, monkeypatch
+    )
+    assert_equal_bits(least, full)
+    assert_equal_bits(less, full)

@@ -63,7 +63,7 @@ class _Checker:
 
     def _expr(self, expr: imp.Expr) -> None:
         match expr:
-            case imp.Const():
+            case imp.Const() | imp.Optimised():
                 pass
             case imp.Var(name, dtype):
                 found = self.scope.get(name)
@@ -76,6 +76,9 @@ class _Checker:
                 self.require(given is dtype, f"{show_expr(expr)} gives {given}, not {dtype}")
             case imp.Cast(_, argument):
                 self._expr(argument)
+            case imp.Rounded(argument):
+                self._expr(argument)
+                self.require(argument.dtype.kind == "f", f"{show_expr(argument)} is no float")
             case imp.Machine(operator, left, right):
                 operand = DType.BOOL if operator in ("&&", "||") else None
                 self.expr(left, operand)

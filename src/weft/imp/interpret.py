@@ -31,7 +31,10 @@ class _Leave(Exception):  # noqa: N818
 
 
 def interpret(
-    program: imp.Program, buffers: Sequence[Memory], integers: Sequence[int]
+    program: imp.Program,
+    buffers: Sequence[Memory],
+    integers: Sequence[int],
+    optimised: bool = True,
 ) -> tuple[int, int, int]:
     """Run a program.
 
@@ -40,13 +43,15 @@ def interpret(
     buffers : sequence of uint8 arrays
         The bytes of its buffers, then of the workspace; written in place.
     integers : sequence of int
+    optimised : bool, optional
+        What `imp.Optimised` is.
 
     Returns
     -------
     tuple of int
         The failure's code (0: none), its index and its extent.
     """
-    run = _Run(buffers)
+    run = _Run(buffers, optimised)
     for var, value in zip(program.integers, integers, strict=True):
         run.scalars[var.name] = np.int64(value)
     try:
@@ -58,8 +63,9 @@ def interpret(
 
 
 class _Run:
-    def __init__(self, buffers: Sequence[Memory]) -> None:
+    def __init__(self, buffers: Sequence[Memory], optimised: bool = True) -> None:
         self.buffers = buffers
+        self.optimised = optimised
         self.scalars: dict[str, Any] = {}
         self.pointers: dict[str, npt.NDArray[Any]] = {}
         self.failure = 0, 0, 0
@@ -86,6 +92,10 @@ class _Run:
                 return self.expr(then if self.expr(condition) else otherwise)
             case imp.Load(pointer, index):
                 return self.pointers[pointer.name][self.inside(pointer, index)]
+            case imp.Rounded(argument):
+                return self.expr(argument)
+            case imp.Optimised():
+                return np.bool_(self.optimised)
             case _:
                 assert_never(expr)
 

@@ -25,6 +25,8 @@
               | "let" var "=" "ticket" pointer | "let" var "=" "receive" pointer "[" expr "]"
     expr      = constant | var | operation of the scalar table | cast
               | machine arithmetic on int64 | "select" | pointer "[" expr "]"
+              | "rounded" expr                          -- before anything is made of it
+              | "optimised"
 
 Scalars are variables of a dtype; memory is reached through pointers only. The iterations
 of a `simd` loop are independent but for its declared reductions. The body of a `parallel`
@@ -131,7 +133,33 @@ class Load:
         return self.pointer.dtype
 
 
-Expr: TypeAlias = Const | Var | Apply | Cast | Machine | Select | Load
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """A float, rounded to its dtype before anything is made of it: it is not contracted."""
+
+    argument: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.argument.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Optimised:
+    """Whether what this program is compiled to is to be the quickest to run.
+
+    If not, it is to be quick to compile: code that is there for speed alone can be left out. The
+    compiler knows which (`weft.runtime.tiers`), and a program means the same either way.
+    """
+
+    @property
+    def dtype(self) -> DType:
+        return DType.BOOL
+
+
+OPTIMISED = Optimised()
+
+Expr: TypeAlias = Const | Var | Apply | Cast | Machine | Select | Load | Rounded | Optimised
 
 ReductionOperator: TypeAlias = Literal["min", "max", "|"]
 

@@ -37,6 +37,10 @@ def show_expr(expr: imp.Expr) -> str:
             return f"select({', '.join(map(show_expr, (condition, then, otherwise)))})"
         case imp.Load(pointer, index):
             return f"{pointer.name}[{show_expr(index)}]"
+        case imp.Rounded(argument):
+            return f"rounded({show_expr(argument)})"
+        case imp.Optimised():
+            return "optimised"
         case _:
             assert_never(expr)
 

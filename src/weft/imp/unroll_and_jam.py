@@ -212,9 +212,9 @@ def _jammed(loop: imp.For, row: _Row) -> Iterator[imp.Stmt]:
     whole, first = (replace(loop.var, name=f"{name}_{word}") for word in ("whole", "first"))
     rounds = machine("/", machine("-", loop.upper, loop.lower), imp.integer(ROUNDS))
     end = machine("+", loop.lower, machine("*", rounds, imp.integer(ROUNDS)))
-    yield imp.Declare(
-        whole, end if loop.in_turn is None else imp.Select(loop.in_turn, loop.lower, end)
-    )
+    if loop.in_turn is not None:
+        end = imp.Select(loop.in_turn, loop.lower, end)
+    yield imp.Declare(whole, imp.Select(imp.OPTIMISED, end, loop.lower))
     inner_vars = [simd.var] if parts is None else [simd.var, parts.var]
     shared = {var.name: f"{var.name}_jammed" for var in inner_vars}
     starts: list[imp.Stmt] = []

@@ -78,13 +78,8 @@ class Artifact:
     roots: Mapping[str, str]
 
 
-def find_or_make(
-    parts: tuple[str, ...], make: Callable[[], Any], to_json: Any, from_json: Any
-) -> Any:
-    """What the cache has under a key made of `parts`, else `make()`, which is then stored.
-
-    `to_json` gives None for what cannot be stored.
-    """
+def find(parts: tuple[str, ...], from_json: Any) -> Any | None:
+    """What the cache has under a key made of `parts`."""
     known = built.stored(parts)
     if known is not None:
         return from_json(json.loads(known))
@@ -93,18 +88,30 @@ def find_or_make(
     stored = store.load(key, _SUFFIX)
     if stored is not None:
         try:
-            found = json.loads(stored)
-            made = from_json(found)
+            made = from_json(json.loads(stored))
             built.store(parts, stored.decode())
             return made
         except (KeyError, ValueError, TypeError):
             store.remove(key, _SUFFIX)  # not what this version writes
+    return None
+
+
+def find_or_make(
+    parts: tuple[str, ...], make: Callable[[], Any], to_json: Any, from_json: Any
+) -> Any:
+    """What the cache has under a key made of `parts`, else `make()`, which is then stored.
+
+    `to_json` gives None for what cannot be stored.
+    """
+    made = find(parts, from_json)
+    if made is not None:
+        return made
     made = make()
     found = to_json(made)
     if found is not None:
         built.store(parts, dumps(found).decode())
         with contextlib.suppress(OSError):  # a full disk costs time, not results
-            store.save(key, _SUFFIX, dumps(found))
+            open_cache().save(key_of(_fingerprint(), *parts), _SUFFIX, dumps(found))
     return made
 
 
@@ -161,6 +168,13 @@ class Artifacts:
                 ("choices", self.text), self._make_choices, _choices_to_json, _choices_from_json
             )
         return self._choices
+
+    @property
+    def are_new(self) -> bool:
+        """Whether nothing was ever made of the program, as far as the cache tells."""
+        if self._choices is None:
+            self._choices = find(("choices", self.text), _choices_from_json)
+        return self._choices is None
 
     def _make_choices(self) -> Choices:
         from weft.compiler import choices

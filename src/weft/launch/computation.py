@@ -30,10 +30,12 @@ from weft.launch.device import (
 from weft.plan.decisions import Decided, decide, every_decision, for_device, nothing, whole_columns
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
-from weft.plan.work import work
+from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
+from weft.runtime import tiers
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
+from weft.runtime.toolchain import Effort
 from weft.runtime.watch import watched
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -41,6 +43,9 @@ Value: TypeAlias = Any
 
 _LONG = 1 << 32
 """Scalar operations that take longer than compilers do."""
+
+_BRIEF = 1 << 29
+"""Scalar operations that take less time than what compilers save by less code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +115,13 @@ class Computation:
             When results and temporaries do not fit the limit.
         """
         current = settings() if current is None else current
-        if where == CPU and current.devices[0] != CPU:
-            with on_own_cores(current):
-                return self._run_in_core(sizes, inputs, out, current, where)
-        return self._run_in_core(sizes, inputs, out, current, where)
+        try:
+            if where == CPU and current.devices[0] != CPU:
+                with on_own_cores(current):
+                    return self._run_in_core(sizes, inputs, out, current, where)
+            return self._run_in_core(sizes, inputs, out, current, where)
+        finally:
+            tiers.begin()
 
     def _run_in_core(
         self,
@@ -225,6 +233,8 @@ class Computation:
         self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str, where: str,
         donated: Mapping[str, int],
     ) -> Ready:  # fmt: skip
+        if where == CPU and settings().quick_start and self.artifacts.are_new:
+            tiers.expect()
         choices = self.artifacts.choices
         decided = (
             decide(choices, values, optimise)
@@ -234,9 +244,9 @@ class Computation:
         key = (decided, optimise, where, *layouts.items(), *donated)
         compiled = self._compiled.get(key)
         if compiled is None:
-            at_once = not settings().quick_start or self._takes_long(values)
+            effort = self._effort(values)
             compiled = self._compiled[key] = self._compile(
-                decided, layouts, optimise, where, donated, at_once
+                decided, layouts, optimise, where, donated, effort
             )
         artifact, steps = compiled
         names = dict.fromkeys(
@@ -249,27 +259,34 @@ class Computation:
 
     def _compile(
         self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, where: str,
-        donated: Mapping[str, int], at_once: bool,
+        donated: Mapping[str, int], effort: Effort,
     ) -> tuple[Artifact, tuple[Step, ...]]:  # fmt: skip
         without = left_out(where, optimise)
         artifact = self.artifacts.artifact(decided, layouts, without, dialect_of(where), donated)
         if where != CPU and _needs_c(artifact) and not have_compiler():
             raise _NoCodeError
         needed = (piece.segment for piece in artifact.pieces if _is_surely_needed(piece))
-        load_together(needed, at_once)
+        load_together(needed, effort)
         try:
-            return artifact, tuple(_step(piece, where, at_once) for piece in artifact.pieces)
+            return artifact, tuple(_step(piece, where, effort) for piece in artifact.pieces)
         except CompileError:
             plain = replace(nothing(self.artifacts.choices), contract=decided.contract)
             if have_compiler() or decided == plain:
                 raise
             # What was built ahead.
-            return self._compile(plain, layouts, optimise, where, donated, at_once)
+            return self._compile(plain, layouts, optimise, where, donated, effort)
 
-    def _takes_long(self, values: Mapping[str, int]) -> bool:
-        """Whether a call is likely to take longer than its code takes to compile."""
+    def _effort(self, values: Mapping[str, int]) -> Effort:
+        """How much compilers are to do before the first call, by how long that will take."""
+        if not settings().quick_start:
+            return Effort.FULL
         known = derive(values, self.program.derived)
-        return sum(work(let, known) for let in self.program.body.statements) > _LONG
+        body = self.program.body
+        operations = sum(work(let, known) for let in body.statements)
+        if operations > _LONG:
+            return Effort.FULL
+        brief = operations < _BRIEF and not has_short_rows(body, known)
+        return Effort.LEAST if brief else Effort.LESS
 
     def _results(
         self, ready: Ready, values: Sequence[Value], held: Mapping[str, Value]
@@ -373,21 +390,21 @@ def _is_surely_needed(piece: ArtifactPiece) -> TypeGuard[SegmentPiece]:
     return isinstance(piece, SegmentPiece) and piece.segment.better is None
 
 
-def _segment_step(piece: SegmentPiece, where: str, at_once: bool) -> SegmentStep:
-    loaded = cache(lambda: load(piece.segment, where, settings(), at_once))
+def _segment_step(piece: SegmentPiece, where: str, effort: Effort) -> SegmentStep:
+    loaded = cache(lambda: load(piece.segment, where, settings(), effort))
     return SegmentStep(piece.segment, loaded, piece.params, piece.results)
 
 
-def _step(piece: ArtifactPiece, where: str, at_once: bool) -> Step:
+def _step(piece: ArtifactPiece, where: str, effort: Effort) -> Step:
     match piece:
         case SegmentPiece(segment, params, results):
-            step = _segment_step(piece, where, at_once)
+            step = _segment_step(piece, where, effort)
             if _is_surely_needed(piece) or not have_compiler():
                 step.load()
             if segment.better is None:
                 return step
             version = SegmentPiece(segment.better.segment, params, results)
-            return replace(step, better=cache(lambda: _segment_step(version, where, at_once)))
+            return replace(step, better=cache(lambda: _segment_step(version, where, effort)))
         case CallPiece(let, over):
             from weft.launch.host import host_step
 

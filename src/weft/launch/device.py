@@ -13,6 +13,7 @@ from weft.runtime import threads as runtime_threads
 from weft.runtime.devices.cpu import WHOLE, CpuDevice, LoadedSegment, cores_of, is_cpu
 from weft.runtime.devices.protocol import Device
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
+from weft.runtime.toolchain import Effort
 
 CPU = WHOLE
 INTERPRETER = ""
@@ -129,18 +130,17 @@ def device_limit(name: str, current: Settings) -> int | None:
 
 
 def load(
-    segment: Segment, name: str, current: Settings, at_once: bool = True
+    segment: Segment, name: str, current: Settings, effort: Effort = Effort.FULL
 ) -> LoadedSegment | LoadedKernels:
     """A segment on the device that its text is for: the CPU, or the one named.
 
-    Unless all optimisation is wanted `at_once`, the CPU's first calls run code that is quick to
-    compile.
+    The CPU's first calls run what compilers make of it with that effort.
     """
     if segment.dialect == "c":
-        return device.load(segment, at_once)
+        return device.load(segment, effort)
     return find(name, current).load(segment)
 
 
-def load_together(segments: Iterable[Segment], at_once: bool) -> None:
+def load_together(segments: Iterable[Segment], effort: Effort) -> None:
     """What is C of several segments that are going to be loaded."""
-    device.load_together([segment for segment in segments if segment.dialect == "c"], at_once)
+    device.load_together([segment for segment in segments if segment.dialect == "c"], effort)

@@ -15,18 +15,10 @@ from typing import assert_never
 
 from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
-from weft.lower import (
-    bodies,
-    copies,
-    kernels,
-    reductions,
-    register_tiles,
-    scans,
-    scatters,
-    time_tiles,
-    time_tiling,
-)
+from weft.lower import bodies, copies, kernels, reductions, register_tiles
 from weft.lower.emitter import Emitter
+
+# The forms that few programs have are imported there: a first call has to wait for imports.
 
 
 def lower_statement(e: Emitter, let: fun.Let) -> None:
@@ -52,9 +44,13 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
         case fun.Reduce():
             reductions.lower_reduce(e, let)
         case fun.Scan():
-            scans.lower_scan(e, let)
+            from weft.lower.scans import lower_scan
+
+            lower_scan(e, let)
         case fun.Scatter():
-            scatters.lower_scatter(e, let)
+            from weft.lower.scatters import lower_scatter
+
+            lower_scatter(e, let)
         case fun.Concat():
             copies.lower_concat(e, let)
         case fun.Update() | fun.LmadUpdate():
@@ -73,12 +69,16 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
 
 def lower_tiled(e: Emitter, let: fun.Let, loop: fun.Loop) -> None:
     """A loop that asks for tiles in time, in them if they are proved to give the same."""
-    found = time_tiling.time_tiling(e.unit, loop)
+    from weft.lower.time_tiling import time_tiling
+
+    found = time_tiling(e.unit, loop)
     if isinstance(found, str):
         e.unit.kernels.append(f"loop {let.pattern[0].name}, a round at a time: {found}")
         bodies.lower_loop(e, let)
     else:
-        time_tiles.lower_loop(e, let, found)
+        from weft.lower.time_tiles import lower_loop
+
+        lower_loop(e, let, found)
 
 
 def see(e: Emitter, let: fun.Let, array: fun.Atom) -> None:

@@ -152,13 +152,13 @@ class Emitter:
 
     def depth_of(self, expr: imp.Expr) -> int:
         match expr:
-            case imp.Const():
+            case imp.Const() | imp.Optimised():
                 return 0
             case imp.Var(name):
                 return self.depths.get(name, 0)
             case imp.Apply(_, arguments):
                 return max(map(self.depth_of, arguments), default=0)
-            case imp.Cast(_, argument):
+            case imp.Cast(_, argument) | imp.Rounded(argument):
                 return self.depth_of(argument)
             case imp.Machine(_, left, right):
                 return max(self.depth_of(left), self.depth_of(right))

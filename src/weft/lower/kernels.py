@@ -420,6 +420,7 @@ def _run(
     together, side_by_side = several
     length = e.declare(machine("max", imp.ZERO, e.declare(machine("-", end, begin))))
     whole = e.declare(machine("&", length, imp.integer(-together)))
+    whole = e.declare(imp.Select(imp.OPTIMISED, whole, imp.ZERO))
     middle = e.declare(machine("+", begin, whole))
     for lower, upper, step, do in ((begin, middle, together, side_by_side), (middle, end, 1, row)):
         var = e.unit.integer("row")

@@ -14,7 +14,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import shapes
 from weft.lower.bodies import apply_lambda
-from weft.lower.emitter import Emitter
+from weft.lower.emitter import Emitter, frozen
 from weft.lower.prefetch import Prefetcher
 from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
@@ -98,14 +98,32 @@ class Lanes:
         """The lanes folded by halves, in place."""
         if self.width >= VECTOR and is_short(self.operator):
             return self._folded_at_once()
-        e, half = self.e, self.width // 2
-        while half:
-            var = e.unit.integer("l")
-            with simd(e, var, imp.ZERO, imp.integer(half)):
-                left, right = self._load(var), self._load(machine("+", var, imp.integer(half)))
-                self._store(var, apply_lambda(e, self.operator, [*left, *right]))
-            half //= 2
+        if shapes.has_vector_math(self.operator.body):  # of which vectors of so many are a part
+            self._fold_each_half()
+        else:
+            self.e.either(imp.OPTIMISED, self._fold_each_half, self._fold_in_loop)
         return self._load(imp.ZERO)
+
+    def _fold_each_half(self) -> None:
+        half = self.width // 2
+        while half:
+            self._fold(imp.integer(half))
+            half //= 2
+
+    def _fold_in_loop(self) -> None:
+        e = self.e
+        half = e.mutable(DType.I64, imp.integer(self.width // 2), "half")
+        with e.level() as body, frozen(e, [half]) as (now,):
+            self._fold(now)
+            e.emit(imp.Assign(half, machine("/", half, imp.integer(2))))
+        e.emit(imp.While(machine(">", half, imp.ZERO), tuple(body)))
+
+    def _fold(self, half: imp.Expr) -> None:
+        """So many lanes combined with as many that follow them."""
+        var = self.e.unit.integer("l")
+        with simd(self.e, var, imp.ZERO, half):
+            left, right = self._load(var), self._load(machine("+", var, half))
+            self._store(var, apply_lambda(self.e, self.operator, [*left, *right]))
 
     def _folded_at_once(self) -> list[imp.Expr]:
         """The same without what is stored between the halves: to a vector's lanes, then to one."""
@@ -149,13 +167,16 @@ def accumulate(
                 lanes.add(var, element(row, index))
 
     whole = e.declare(machine("&", size, imp.integer(-LANES)))
-    end = e.declare(machine("+", start, whole))
+    whole = e.declare(imp.Select(imp.OPTIMISED, whole, imp.ZERO))
+    middle, end = (e.declare(machine("+", start, length)) for length in (whole, size))
     var = e.unit.integer("i")
-    with e.loop(var, start, end, step=LANES, hoist=True):
+    with e.loop(var, start, middle, step=LANES, hoist=True):
         for _, row in rows:
             ask(row, var)
         block(var, width)
-    block(end, e.declare(machine("-", size, whole)))
+    var = e.unit.integer("i")
+    with e.loop(var, middle, end, step=LANES, hoist=True):  # less than 64, if it is optimised
+        block(var, e.declare(machine("min", width, e.declare(machine("-", end, var)))))
 
 
 def is_short(operator: fun.Lambda) -> bool:

@@ -64,6 +64,7 @@ def lower_rows(
     length = e.declare(machine("-", upper, lower))
     long = e.declare(machine(">=", length, width))
     large = e.declare(machine("&&", is_large(e, kernel.space, arrays), long))
+    large = e.declare(machine("&&", imp.OPTIMISED, large))
     prefetchers = _prefetchers(e, bodies, space)
     blocks = [
         Block(e, array, large, elements) if in_sequence(array, indices, lane) else None

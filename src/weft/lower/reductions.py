@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, operators, rows, selections, shapes
+from weft.lower import merging, operators, rows, shapes
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes
@@ -289,13 +289,16 @@ def grains(
     """The straight-line body reduced over begin <= last index < end, grain by grain."""
     selection = operators.selection(reduce)
     if selection is not None:
-        return selections.selected(e, reduce, selection, begin, end, neutral)
+        from weft.lower.selections import selected
+
+        return selected(e, reduce, selection, begin, end, neutral)
     if not operators.is_commutative(reduce.operator):
         return _in_order(e, reduce, begin, end, neutral)
     if not (e.in_tile and _may_be_few(e, reduce, end)):
         return _in_lanes(e, reduce, begin, end, neutral)
+    are_few = machine("<=", e.declare(machine("-", end, begin)), imp.integer(FEW))
     return _either(
-        e, lambda: machine("<=", e.declare(machine("-", end, begin)), imp.integer(FEW)), neutral,
+        e, lambda: machine("&&", imp.OPTIMISED, are_few), neutral,
         lambda: _few(e, reduce, begin, end, neutral),
         lambda: _in_lanes(e, reduce, begin, end, neutral),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from functools import cache
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
+from weft.imp.round_products import round_products
 from weft.imp.unroll_and_jam import unroll_and_jam
 from weft.lower import bounds, cpu
 from weft.lower.bodies import lower_body
@@ -117,7 +118,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
     buffers = len(program.params) + len(memory_program.destinations)
     lowered = imp.Program(name, buffers, tuple(variables), tuple(e.levels[0]))
     return (
-        unroll_and_jam(lowered),
+        round_products(unroll_and_jam(lowered)),
         unit,
         unit.workspace,
     )

@@ -102,6 +102,7 @@ def lower_rows(
         whole = e.declare(machine("<=", above, upper))
         long = e.declare(machine(">", rows.extents[0], imp.integer(LANES)))
         whole = e.declare(machine("&&", whole, long))
+        whole = e.declare(machine("&&", imp.OPTIMISED, whole))
         for extent in rows.extents[1:]:
             if extent != rows.extents[0]:
                 alike = e.declare(machine("==", rows.extents[0], extent))

@@ -4,6 +4,7 @@ Written once for all dialects in a small template language: `@T` is the dtype's 
 its unsigned counterpart, `@W` an unsigned type of at least 32 bits, `@R` the real type,
 `@B` the width in bits, `@s` the dtype's name, `@r` the real one's, `@constant(` asks whether the
 compiler knows a value (0 in dialects that cannot tell), and `@name(` calls a function of <math.h>.
+Those of complex numbers, which are for C alone, round products first (`weft.imp.round_products`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,17 @@ from functools import cache
 
 from weft.ops.dialects import QUALIFIER, UNSIGNED, Dialect, call_name, type_name
 from weft.ops.dtypes import DType
+
+# See `weft.imp.round_products`. gcc 12 has what keeps it from contracting, others need none.
+_ROUNDED = """#if defined(__has_builtin)
+#if __has_builtin(__builtin_assoc_barrier)
+#define weft_rounded(product) __builtin_assoc_barrier(product)
+#endif
+#endif
+#ifndef weft_rounded
+#define weft_rounded(product) (product)
+#endif
+"""
 
 # name -> (kinds, result and parameters, body). Order matters: callees come first.
 _INTEGER = {
@@ -202,7 +214,8 @@ _COMPLEX = {
         "@T(@T a, @T b)",
         """
     @R ar = __real__ a, ai = __imag__ a, br = __real__ b, bi = __imag__ b;
-    return __builtin_complex(ar * br - ai * bi, ar * bi + ai * br);""",
+    return __builtin_complex(weft_rounded(ar * br) - weft_rounded(ai * bi),
+                             weft_rounded(ar * bi) + weft_rounded(ai * br));""",
     ),
     # Smith's algorithm, as NumPy's: no overflow on the way where the result has none.
     "divide": (
@@ -216,11 +229,13 @@ _COMPLEX = {
             return __builtin_complex(ar / rows, ai / rows);
         ratio = bi / br;
         scale = 1 / (br + bi * ratio);
-        return __builtin_complex((ar + ai * ratio) * scale, (ai - ar * ratio) * scale);
+        return __builtin_complex((ar + weft_rounded(ai * ratio)) * scale,
+                                 (ai - weft_rounded(ar * ratio)) * scale);
     }
     ratio = br / bi;
     scale = 1 / (bi + br * ratio);
-    return __builtin_complex((ar * ratio + ai) * scale, (ai * ratio - ar) * scale);""",
+    return __builtin_complex((weft_rounded(ar * ratio) + ai) * scale,
+                             (weft_rounded(ai * ratio) - ar) * scale);""",
     ),
     "reciprocal": (
         "c",
@@ -414,4 +429,6 @@ def needed_helpers(dialect: Dialect, text: str) -> tuple[str, ...]:
             if name not in needed:
                 needed.add(name)
                 pending.append(table[name])
-    return tuple(body for name, body in table.items() if name in needed)
+    found = tuple(body for name, body in table.items() if name in needed)
+    rounds = any("weft_rounded(" in part for part in (text, *found))
+    return (_ROUNDED, *found) if rounds else found

@@ -14,7 +14,6 @@ from weft.passes import tile_time as tiling
 from weft.passes.carry_elements import carry_elements
 from weft.passes.chain_rows import chain_rows
 from weft.passes.collapse import collapse
-from weft.passes.contract import contract
 from weft.passes.defer import defer
 from weft.passes.finish_sums import finish_sums
 from weft.passes.flatten import flatten
@@ -79,6 +78,8 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
     """The pipeline for these decisions: each pass, and why it stands there."""
     steps = list(FUSION)
     if decisions.contract:
+        from weft.passes.contract import contract
+
         steps.append((contract, "on fused bodies, before all that depends on sizes or boxes"))
     if decisions.tile is not None:
         tile = partial(tiling.tile_time, when=decisions.tile)

@@ -24,18 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
-from weft.fun.leaning import straighten
-from weft.fun.stencils import Stencil, stencil_of
-from weft.passes.join_pieces import join_pieces
 from weft.passes.remove_dead import remove_dead_in
 from weft.records import dataclass
 from weft.sizes import ZERO, Size, product
 from weft.sizes.prove import Prover
+
+if TYPE_CHECKING:
+    from weft.fun.stencils import Stencil
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,15 @@ def _stencil(
         return None
     if any(isinstance(param.type, fun.Scalar) for param in loop.params):
         return None
+    from weft.fun.leaning import straighten
+    from weft.fun.stencils import stencil_of
+
     leaning = straighten(loop, names)
     stencil = stencil_of(loop if leaning is None else leaning[0])
     pieces = (fun.Concat, fun.Update)
     if stencil is None and any(isinstance(s.expr, pieces) for s in loop.body.statements):
+        from weft.passes.join_pieces import join_pieces
+
         prover = Prover(program.facts, sizes=program.sizes, derived=program.derived)
         joined = join_pieces(loop.body, names, prover)
         loop = replace(loop, body=remove_dead_in(joined))

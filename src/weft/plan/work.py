@@ -11,11 +11,27 @@ from weft.sizes import Size
 
 _ROUNDS = 16  # of a while loop, of which nothing is known
 _UNKNOWN = 64  # an extent that only running the program tells
+_SHORT = 64  # elements of a row of which a reduction does not take a vector's worth at a time
 
 
 def work(let: fun.Let, sizes: Mapping[str, int]) -> float:
     """The scalar operations of a statement; extents that depend on indices count halfway."""
     return _expr(let.expr, dict(sizes))
+
+
+def has_short_rows(body: fun.Body, sizes: Mapping[str, int]) -> bool:
+    """Whether a reduction's rows may be so short that code of their own is worth its time."""
+    for let in body.statements:
+        if isinstance(let.expr, fun.Reduce):
+            extent = let.expr.space[-1].extent
+            try:  # a few constants are written out
+                if not extent.is_constant and extent.evaluate(sizes) < _SHORT:
+                    return True
+            except KeyError:  # differs from row to row, or only running the program tells
+                return True
+        if any(has_short_rows(inner, sizes) for inner in walk.bodies(let.expr)):
+            return True
+    return False
 
 
 def _expr(expr: fun.Expr, known: dict[str, int]) -> float:

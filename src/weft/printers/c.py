@@ -22,6 +22,8 @@ C = Dialect(
     unroll_simd="",
     infinity="__builtin_inf()",
     nan='__builtin_nan("")',
+    rounded="weft_rounded({})",
+    optimised="weft_optimised",
 )
 
 _CONTEXT = """typedef struct weft_context weft_context;
@@ -33,6 +35,11 @@ struct weft_context {
     int64_t detail[4];
     void (*parallel_in_order)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
 };
+"""
+# Compilers that are to be quick are given another text: see `weft.runtime.tiers`.
+_OPTIMISED = """#ifndef weft_optimised
+#define weft_optimised 1
+#endif
 """
 _FAIL = """static __attribute__((cold, noinline)) void
 weft_fail(weft_context *context, int32_t code, int64_t index, int64_t extent) {
@@ -244,7 +251,8 @@ def print_program(program: imp.Program, libmvec: tuple[int, int] | None = None) 
     ]  # fmt: skip
     text = "\n".join([*printer.functions, *entry])
     needed = list(helpers.needed_helpers("c", text))
-    support = [_FAIL] if "weft_fail(" in text else []
+    support = [_OPTIMISED] if C.optimised in text else []
+    support += [_FAIL] if "weft_fail(" in text else []
     support += [_WAIT] if "weft_wait(" in text or "weft_lock(" in text else []
     support += [_LOCK] if "weft_lock(" in text else []
     support += [_FLUSH] if "weft_flush(" in text else []

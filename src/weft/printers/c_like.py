@@ -29,6 +29,8 @@ class Dialect:
     infinity: str
     nan: str
     long: str = "LL"  # what follows a constant of 64 bits
+    rounded: str = "{}"  # a float that is not contracted
+    optimised: str = "1"  # whether the text is to be compiled to what runs quickest
 
 
 @cache
@@ -122,6 +124,10 @@ class Printer:
                 return f"({self.expr(condition)} ? {self.expr(then)} : {self.expr(otherwise)})"
             case imp.Load(pointer, index):
                 return f"{self.name(pointer)}[{self.bare(index)}]"
+            case imp.Rounded(argument):
+                return self.dialect.rounded.format(self.expr(argument))
+            case imp.Optimised():
+                return self.dialect.optimised
             case _:
                 assert_never(expr)
 

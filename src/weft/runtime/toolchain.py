@@ -11,12 +11,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.errors import CompileError
 from weft.records import dataclass
+from weft.runtime import ahead
+from weft.runtime.ahead import kill
 from weft.runtime.cache import Cache, key_of, open_cache
 from weft.runtime.units import units
 
@@ -26,12 +29,15 @@ if TYPE_CHECKING:
 # What only compiling needs is imported there: most processes find all that they run in the cache.
 _FULL = "-O3"
 # Loops that are marked so become vectors at any level: see `weft.runtime.tiers`.
-_QUICK = ("-O1", "-fno-ivopts", "-nostartfiles", "-nodefaultlibs")
+_QUICK = ("-O1", "-fno-ivopts", "-fira-region=one", "-nostartfiles", "-nodefaultlibs")
 _QUICK_LIBRARIES = ("-lgcc",)  # what is left out besides takes the linker 8 of 20 ms to look at
 _COMMON = (
     "-std=gnu11", _FULL, "-march=native", "-fopenmp-simd", "-fwrapv", "-fno-math-errno",
     "-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared", "-w",
 )  # fmt: skip
+
+_NOT_OPTIMISED = "#define weft_optimised 0\n"
+"""Leaves out of a text what is there for speed alone: see `weft.imp.nodes.Optimised`."""
 
 _LOWEST = 19
 """The priority of a process that takes what others leave."""
@@ -42,6 +48,14 @@ typedef double pair __attribute__((vector_size(16)));
 pair _ZGVbN2v_exp(pair);
 void probe(pair *x) { *x = _ZGVbN2v_exp(*x); }
 """
+
+
+class Effort(Enum):
+    """How much a compiler is to do: for a brief call, for any call, and for many calls."""
+
+    LEAST = "least"
+    LESS = "less"
+    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,8 @@ class Compiler:
         Whether calls to math functions in loops become calls to libmvec.
     is_gcc : bool
         Whether it makes vectors of loops that are to be, however little it optimises.
+    before : str
+        What every text begins with.
     """
 
     command: tuple[str, ...]
@@ -68,6 +84,7 @@ class Compiler:
     libraries: tuple[str, ...]
     vector_math: bool
     is_gcc: bool = False
+    before: str = ""
 
     def describe(self) -> str:
         return " ".join(self.command) + (" with libmvec" if self.vector_math else "")
@@ -191,19 +208,28 @@ def cpu_features() -> str:
     return "\n".join(line for line in text.splitlines() if line.startswith(wanted))
 
 
-def first_tier(compiler: Compiler) -> Compiler | None:
+def first_tier(compiler: Compiler, effort: Effort = Effort.LESS) -> Compiler | None:
     """The compiler as it is quick to compile, if it then still makes vectors of loops."""
-    if not compiler.is_gcc:
+    if not compiler.is_gcc or effort is Effort.FULL:
         return None
     flags = tuple(flag for flag in compiler.flags if flag != _FULL)
     libraries = (*compiler.libraries, *_QUICK_LIBRARIES)
-    return replace(compiler, flags=(*flags, *_QUICK), libraries=libraries)
+    before = _NOT_OPTIMISED if effort is Effort.LEAST else ""
+    return replace(compiler, flags=(*flags, *_QUICK), libraries=libraries, before=before)
+
+
+def start_ahead() -> None:
+    """Have a compiler of the first tier wait for its text, where there is one."""
+    compiler = find_compiler()
+    quick = None if compiler is None else first_tier(compiler)
+    if quick is not None:
+        ahead.start((*quick.command, *quick.flags), quick.libraries)
 
 
 def _key(source: str, compiler: Compiler) -> str:
     return key_of(
-        "library", source, compiler.identity, " ".join(compiler.flags + compiler.libraries),
-        cpu_features(),
+        "library", compiler.before + source, compiler.identity,
+        " ".join(compiler.flags + compiler.libraries), cpu_features(),
     )  # fmt: skip
 
 
@@ -270,11 +296,11 @@ _idle: set[subprocess.Popen[bytes]] = set()
 def kill_idle() -> None:
     """End the compilers that run with what others leave of the processors."""
     for process in tuple(_idle):
-        process.kill()
+        kill(process)
 
 
-def _run(commands: list[list[str]], idle: bool) -> list[str]:
-    """Run commands side by side; what each that failed has to say."""
+def _run(commands: list[list[str]], directory: Path, idle: bool) -> list[str]:
+    """Run commands side by side, with their files in a directory; what those that failed say."""
     import subprocess
 
     running: list[subprocess.Popen[bytes]] = []
@@ -283,19 +309,20 @@ def _run(commands: list[list[str]], idle: bool) -> list[str]:
             try:
                 process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
+                    stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": str(directory)},
+                    process_group=0,
                 )  # fmt: skip
             except OSError as error:
                 raise CompileError(
                     f"the C compiler {command[0]} cannot be run: {error.strerror}"
                 ) from None
             stack.enter_context(process)
-            stack.callback(process.kill)  # where Ctrl-C ends the wait
+            stack.callback(kill, process)  # where Ctrl-C ends the wait
             if idle:
                 _idle.add(process)
                 stack.callback(_idle.discard, process)
                 with suppress(OSError):  # it may have ended
-                    os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST)
+                    os.setpriority(os.PRIO_PGRP, process.pid, _LOWEST)
             running.append(process)
         said = [process.communicate()[1] for process in running]
     return [
@@ -306,10 +333,15 @@ def _run(commands: list[list[str]], idle: bool) -> list[str]:
 
 
 def _compile(source: str, compiler: Compiler, cache: Cache, key: str, idle: bool) -> Path:
+    parts = units(source, 1 if idle else _processors())
+    if len(parts) == 1 and not idle:
+        command = (*compiler.command, *compiler.flags)
+        made = ahead.compile_ahead(compiler.before + source, command, compiler.libraries)
+        if made is not None:
+            return cache.save(key, ".so", made)
     directory = cache.workspace()
     library, text = directory / "segment.so", directory / "segment.c"
     try:
-        parts = units(source, 1 if idle else _processors())
         failures = _build(parts, compiler, text, library, idle)
         if not failures and library.exists():
             return cache.save(key, ".so", library.read_bytes())
@@ -333,10 +365,11 @@ def _build(
     parts: list[str], compiler: Compiler, text: Path, library: Path, idle: bool
 ) -> list[str]:
     """Compile the units of a text at the same time and link them; the messages of what failed."""
+    parts = [compiler.before + part for part in parts]
     if len(parts) == 1:
         text.write_text(parts[0])
         return _run([[*compiler.command, *compiler.flags, str(text), "-o", str(library),
-                      *compiler.libraries]], idle)  # fmt: skip
+                      *compiler.libraries]], text.parent, idle)  # fmt: skip
     flags = [flag for flag in compiler.flags if flag != "-shared"]
     commands, objects = [], []
     for number, part in enumerate(parts):
@@ -345,7 +378,7 @@ def _build(
         objects.append(str(unit.with_suffix(".o")))
         commands.append([*compiler.command, *flags, "-c", str(unit), "-o", objects[-1]])
     link = [*compiler.command, *compiler.flags, *objects, "-o", str(library), *compiler.libraries]
-    return _run(commands, idle) or _run([link], idle)
+    return _run(commands, text.parent, idle) or _run([link], text.parent, idle)
 
 
 def _processors() -> int:

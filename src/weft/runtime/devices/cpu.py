@@ -23,7 +23,7 @@ from weft.runtime import threads as runtime_threads
 from weft.runtime.boxes import Table, TargetError
 from weft.runtime.devices.protocol import raise_failure
 from weft.runtime.threads import CancelFlag, Cancelled
-from weft.runtime.toolchain import find_compiler
+from weft.runtime.toolchain import Effort, find_compiler
 
 WHOLE = "cpu"
 _PART = re.compile(r"cpu:(\d+)(?:-(\d+))?")
@@ -36,17 +36,16 @@ _CANCELLED, _BUS_ERROR, _WRITE_FAILED = 1, 2, 3
 class LoadedSegment:
     """A segment's library in this process. Calls from any number of threads are safe.
 
-    Unless it is to be compiled with all optimisation `at_once`, calls run what is quick to
-    compile until that is there.
+    Where it is first compiled with less than full effort, calls run that until there is better.
     """
 
-    def __init__(self, segment: Segment, at_once: bool = True) -> None:
+    def __init__(self, segment: Segment, effort: Effort = Effort.FULL) -> None:
         self.segment = segment
         found = built.entry_of(segment.source)
         self._name = segment.entry if found is None else found.name
         with runtime_threads.pool_meanwhile():
             if found is None:
-                tiers.load(segment.source, at_once, self._adopt)
+                tiers.load(segment.source, effort, self._adopt)
             else:
                 self._adopt(found.library)
         self._call = runtime_threads.pool().call
@@ -227,11 +226,10 @@ class CpuDevice:
         """Whether a C compiler was found (the first time in a process, this looks for one)."""
         return find_compiler() is not None
 
-    def load(self, segment: Segment, at_once: bool = True) -> LoadedSegment:
+    def load(self, segment: Segment, effort: Effort = Effort.FULL) -> LoadedSegment:
         """The segment's library: from this process, from the cache, or compiled now.
 
-        Unless all optimisation is wanted `at_once`, what is quick to compile will do for the
-        first calls.
+        Of the first tier (`weft.runtime.tiers`) where that takes less effort.
 
         Raises
         ------
@@ -240,10 +238,10 @@ class CpuDevice:
         """
         found = self._loaded.get(segment.source)
         if found is None or (found.segment is not segment and found.segment != segment):
-            found = self._loaded[segment.source] = LoadedSegment(segment, at_once)
+            found = self._loaded[segment.source] = LoadedSegment(segment, effort)
         return found
 
-    def load_together(self, segments: Sequence[Segment], at_once: bool = True) -> None:
+    def load_together(self, segments: Sequence[Segment], effort: Effort = Effort.FULL) -> None:
         """Load several segments; those that have to be compiled are compiled side by side.
 
         What fails does so again, and says so, when it is loaded by itself.
@@ -254,7 +252,7 @@ class CpuDevice:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(min(len(missing), runtime_threads.threads())) as pool:
-            pool.map(lambda segment: self.load(segment, at_once), missing.values())
+            pool.map(lambda segment: self.load(segment, effort), missing.values())
 
     def describe(self) -> str:
         """The compiler and the number of threads."""
