@@ -241,7 +241,7 @@ def test_helpers_come_with_those_they_call() -> None:
     texts = needed_helpers("c", "weft_pow_c64(a, b)")
     names = [next(w for w in text.split() if w.startswith("weft_")) for text in texts]
     assert [n.split("(")[0] for n in names] == [
-        "weft_multiply_c64", "weft_divide_c64", "weft_pow_c64",
+        "weft_rounded", "weft_multiply_c64", "weft_divide_c64", "weft_pow_c64",
     ]  # fmt: skip
 
 
