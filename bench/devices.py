@@ -1,10 +1,12 @@
 """One program on several devices: how much faster than on one of them alone.
 
 Devices of one core each: parts of the CPU, and an OpenCL device with one compute unit where
-there is one. Beside the ratio of the times stands the ratio that the processor time gives, were
-the machine idle and the work balanced: (devices) x (processor time alone) / (together). Where both
-differ, either others used the processors, or the boxes were badly balanced. All are medians: the
-least time of one core is that of a moment when the other one left it the clock or the caches.
+there is one. Beside the ratio of the times stands the machine's limit: each device runs all of the
+program at the same time, sharing nothing but clock, caches and memory. Cores of a virtual machine
+may be slower together than alone, which no division of the work mends. And the ratio that the
+processor time gives, were the machine idle and the work balanced: (devices) x (processor time
+alone) / (together). All are medians: the least time of one core is that of a moment when the other
+one left it the clock or the caches.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -98,7 +101,9 @@ def run(names: Sequence[str] = (), scale: float = 1.0, rounds: int = 9) -> None:
             continue
         note(f"{name} on {', '.join(devices)}")
         rows.append(measured(name, devices, scale, rounds))
-    header = ["program", "devices", *("alone s", "together s"), "ratio", "by processor time", "bar"]
+    header = [
+        "program", "devices", "alone s", "together s", "ratio", "limit", "by processor time", "bar",
+    ]  # fmt: skip
     print(table(header, rows))
 
 
@@ -117,8 +122,22 @@ def measured(name: str, devices: tuple[str, ...], scale: float, rounds: int) -> 
 
         return call
 
+    own: dict[str, list[float]] = {}
+
+    def own_time(device: str) -> None:
+        began = time.perf_counter()
+        with wf.config(devices=(device,)):
+            function(*arguments)
+        own.setdefault(device, []).append(time.perf_counter() - began)
+
+    def each() -> None:
+        """Every device does all of it, at the same time."""
+        with ThreadPoolExecutor(len(devices)) as pool:
+            list(pool.map(own_time, devices))
+
     contenders = {device: on(device, (device,)) for device in devices}
     contenders["together"] = on("together", devices)
+    contenders["each"] = each
     alone = alternate(contenders, rounds)
     typical = {key: alone.median(key) for key in contenders}
     used = {key: statistics.median(seconds[-rounds:]) for key, seconds in processor.items()}
@@ -126,7 +145,8 @@ def measured(name: str, devices: tuple[str, ...], scale: float, rounds: int) -> 
     rate = sum(used[fastest] / used[device] for device in devices)
     share = sum(used[device] for device in devices) / len(devices) / used["together"]
     ratio = 1 / alone.ratio("together", fastest)
+    limit = sum(typical[fastest] / statistics.median(seconds[-rounds:]) for seconds in own.values())
     return [
         name, " ".join(devices), f"{typical[fastest]:.4f}", f"{typical['together']:.4f}",
-        f"{ratio:.2f}", f"{rate * share:.2f}", f"{WANTED[name]:.1f}",
+        f"{ratio:.2f}", f"{limit:.2f}", f"{rate * share:.2f}", f"{WANTED[name]:.1f}",
     ]  # fmt: skip

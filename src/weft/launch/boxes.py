@@ -21,7 +21,7 @@ from weft.errors import MemoryLimitError
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.ops.dtypes import DType
-from weft.plan.protocols import FileSink, Sink, Source
+from weft.plan.protocols import FileSink, Sink, is_source
 from weft.runtime.memory import host_pool
 
 # The compiler, the planner and files are imported when they are first needed, so that
@@ -42,7 +42,7 @@ def addressable(computation: Computation, inputs: Sequence[Any]) -> list[NDArray
     """The inputs as addressable memory; None where one must be read into buffers."""
     arrays = []
     for value, param in zip(inputs, computation.program.params, strict=True):
-        if isinstance(value, Source):
+        if is_source(value):
             value.check()
             value = value.direct()
             if value is None:
@@ -176,7 +176,7 @@ def _plan_key(
     A call that is repeated is not planned again, which would take longer than many a call.
     (Where boxes are chosen while a plan runs, on other devices, it holds on to its files.)
     """
-    in_files = any(isinstance(value, Source) for value in inputs)
+    in_files = any(is_source(value) for value in inputs)
     in_files |= any(sink is not None for sink in sinks)
     if current.devices != (CPU,) and in_files:
         return None
@@ -189,8 +189,8 @@ def _plan_key(
 
 
 def _input_key(value: Any) -> Any:
-    array = value.direct() if isinstance(value, Source) else value
-    chunks = value.chunks if isinstance(value, Source) else None
+    array = value.direct() if is_source(value) else value
+    chunks = value.chunks if is_source(value) else None
     return getattr(array, "strides", None), array is None, chunks
 
 
@@ -235,7 +235,7 @@ def _planned(
             device_limit=on_device, rates=rates, processors=spread,
         )  # fmt: skip
     except MemoryLimitError:
-        if on_device is None or spread or any(isinstance(v, Source) for v in named.values()):
+        if on_device is None or spread or any(is_source(v) for v in named.values()):
             raise
         if not computation.on_host_too:
             raise
@@ -249,4 +249,5 @@ def _planned(
 
 
 def _as_array(value: Any, dtype: DType) -> Any:
-    return value if isinstance(value, np.ndarray | Source) else np.asarray(value, dtype.numpy)
+    is_array = isinstance(value, np.ndarray) or is_source(value)
+    return value if is_array else np.asarray(value, dtype.numpy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,11 @@ class Source(Protocol):
 
     def describe(self) -> str:
         """Where the data is, for `repr`, `explain` and errors: `"big.npy"`, `"memory"`."""
+
+
+def is_source(value: object) -> TypeGuard[Source]:
+    """Whether data is a source, and no array: to ask a protocol alone takes 20 microseconds."""
+    return not isinstance(value, np.ndarray) and isinstance(value, Source)
 
 
 @runtime_checkable

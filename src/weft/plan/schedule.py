@@ -31,7 +31,7 @@ from weft.plan.nodes import (
     Window,
     size_text,
 )
-from weft.plan.protocols import Source
+from weft.plan.protocols import is_source
 from weft.plan.segment import Layout
 from weft.plan.setting import BOX_BYTES, Setting, direct_array
 from weft.plan.statements import Analysis
@@ -202,7 +202,7 @@ class Scheduler:
         """Window ends moved to chunk borders, so that halos split no chunk between two reads."""
         source = self.setting.inputs.get(window.array)
         assert window.axis is not None
-        if not isinstance(source, Source) or source.chunks is None:
+        if not is_source(source) or source.chunks is None:
             return upper
         if source.direct() is not None:
             return upper
@@ -310,7 +310,7 @@ class Scheduler:
     ) -> int:
         """The extent as a multiple of a source's chunks, so that none is read twice."""
         source = self.setting.inputs.get(window.array)
-        if where != "staged" or window.axis is None or not isinstance(source, Source):
+        if where != "staged" or window.axis is None or not is_source(source):
             return extent
         assert self.draft is not None
         slope = self.draft.slopes.get((window.array, window.axis))

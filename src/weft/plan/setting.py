@@ -12,7 +12,7 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.plan.code import Rates, StageCode
 from weft.plan.nodes import Input
-from weft.plan.protocols import Sink, Source
+from weft.plan.protocols import Sink, is_source
 from weft.plan.segment import Layout
 from weft.records import dataclass
 
@@ -84,6 +84,6 @@ def direct_array(value: Input) -> npt.NDArray[Any] | None:
     """The input as addressable memory, if it is."""
     if isinstance(value, np.ndarray):
         return value
-    if isinstance(value, Source):
+    if is_source(value):
         return value.direct()
     return np.asarray(value)

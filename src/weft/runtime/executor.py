@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from weft.errors import MemoryLimitError, SourceError
 from weft.plan.nodes import Output, Plan, PlannedStage, memory_sink
-from weft.plan.protocols import Sink, Source
+from weft.plan.protocols import Sink, Source, is_source
 from weft.runtime import profile
 from weft.runtime.boxes import SideBySide
 from weft.runtime.memory import Pool
@@ -72,7 +72,7 @@ def execute(
 def check_sources(values: Iterable[Any]) -> None:
     """Raise what a source says of itself that has gone or shrunk: it knows its name."""
     for value in values:
-        if isinstance(value, Source):
+        if is_source(value):
             try:
                 value.check()
             except SourceError as error:
@@ -98,7 +98,7 @@ class Running:
         }
         self.inputs: dict[str, Array] = {}  # addressable ones
         for name, value in plan.inputs.items():
-            array = value.direct() if isinstance(value, Source) else np.asarray(value)
+            array = value.direct() if is_source(value) else np.asarray(value)
             if array is None and not plan.values[name].shape:
                 array = self._loaded(name)  # scalars are in memory, wherever they are from
             if array is not None:
@@ -142,7 +142,7 @@ class Running:
         inputs: list[Array | Source] = []
         for window, where in zip(planned.stage.windows, planned.where, strict=True):
             source = self.plan.inputs.get(window.array)
-            if where == "staged" and isinstance(source, Source):
+            if where == "staged" and is_source(source):
                 inputs.append(source)
             else:
                 inputs.append(self.array(window.array))
