@@ -128,12 +128,14 @@ def read_strided(
     np.copyto(out, np.ndarray(out.shape, dtype, data, origin - low, strides))
 
 
-def write_box(descriptor: int, extent: Extent, box: Box, data: Array) -> None:
+def write_box(
+    descriptor: int, extent: Extent, box: Box, data: Array, move: Move | None = None
+) -> None:
     """Write `data` as a box of the array that lies in an open file.
 
-    The file must already be as long as the array's end.
+    The file must already be as long as the array's end. `move`: instead of `os.pwritev`.
     """
-    if not _transfer(descriptor, extent, box, data, _pwritev):
+    if not _transfer(descriptor, extent, box, data, move or _pwritev):
         _reserve(descriptor, extent, box)
         np.copyto(window(map_array(descriptor, extent, writable=True), box), data)
 

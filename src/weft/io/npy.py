@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import warnings
 from typing import IO, Any
@@ -13,10 +14,13 @@ from numpy.lib import format as npy_format
 from weft.errors import DTypeError, ShapeError, SourceError
 from weft.io.files import Array, Extent, row_major_strides, write_box
 from weft.io.mapped import MappedSource, unreadable
+from weft.io.past_pages import PAGE
 from weft.io.publish import Draft, unwritable
 from weft.plan.protocols import Box
 
 MAGIC = b"\x93NUMPY"
+
+_MUCH = 16 << 20  # bytes of data
 
 
 class NpySource(MappedSource):
@@ -86,13 +90,21 @@ def _parse_header(path: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np
 
 
 def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """The bytes that stand before a row-major array's data."""
+    """The bytes that stand before a row-major array's data; before much data, a page.
+
+    Rows of whole pages can then be written past the system's cache.
+    """
     text = io.BytesIO()
     description = npy_format.dtype_to_descr(dtype)
     npy_format.write_array_header_1_0(
         text, {"descr": description, "fortran_order": False, "shape": shape}
     )
-    return text.getvalue()
+    made = text.getvalue()
+    if math.prod(shape) * dtype.itemsize < _MUCH:
+        return made
+    length = len(MAGIC) + 4  # and of the version, and of the length of what follows
+    rest = made[length:-1].ljust(PAGE - length - 1) + made[-1:]
+    return made[: length - 2] + len(rest).to_bytes(2, "little") + rest
 
 
 class NpySink:

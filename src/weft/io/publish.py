@@ -12,6 +12,7 @@ import shutil
 
 from weft.errors import SinkError
 from weft.io.files import Array, Extent, extend, write_box
+from weft.io.past_pages import PastPages
 from weft.plan.protocols import Box
 
 _SUFFIX = ".weft-draft"
@@ -33,6 +34,7 @@ class Draft:
         remove_remains(self._path)
         require_space(path, size)
         self.path = draft_name(self._path)
+        self._past_pages = PastPages(self.path)
         try:
             self.descriptor = os.open(
                 self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
@@ -58,7 +60,7 @@ class Draft:
     def write_box(self, extent: Extent, box: Box, data: Array) -> None:
         """Write a box of an array that lies in the draft."""
         try:
-            write_box(self.descriptor, extent, box, data)
+            write_box(self.descriptor, extent, box, data, self._past_pages.move)
         except OSError as error:
             raise unwritable(self.name, error) from error
 
@@ -78,6 +80,7 @@ class Draft:
             remove_file(self.path)
 
     def _close(self) -> None:
+        self._past_pages.close()
         os.close(self.descriptor)
         self.descriptor = -1
 

@@ -192,6 +192,9 @@ for a store to another array whose address has the same last bits. In lines of 6
 factor in common with a page and is near its golden section: any few blocks lie far apart.
 """
 
+_FAR_APART = 5 * 512
+"""The same of large ones, which begin with a sector, so that disks take them as they lie."""
+
 _mappings = itertools.count()
 
 
@@ -210,7 +213,8 @@ class _Mapping:
         if huge and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE, skipped, count // _HUGE_PAGE * _HUGE_PAGE)
         self.bytes = count
-        self.address = start + skipped + next(_mappings) * _APART % _PAGE
+        apart = _FAR_APART if huge else _APART
+        self.address = start + skipped + next(_mappings) * apart % _PAGE
         self.memory = _memory_type(count)
 
 
