@@ -404,9 +404,9 @@ def _expand(text: str, dialect: Dialect, dtype: DType) -> str:
 
 
 @cache
-def helpers(dialect: Dialect) -> dict[str, str]:
-    """All helper functions of a dialect, by name, callees before callers."""
-    found: dict[str, str] = {}
+def _templates(dialect: Dialect) -> dict[str, tuple[str, DType]]:
+    """What all helper functions of a dialect are made of, by name, callees before callers."""
+    found: dict[str, tuple[str, DType]] = {}
     for group in _GROUPS:
         for base, (kinds, signature, body) in group.items():
             for dtype in DType:
@@ -415,20 +415,27 @@ def helpers(dialect: Dialect) -> dict[str, str]:
                 name = f"weft_{base}_{dtype}"
                 result, params = signature.split("(")
                 head = f"{QUALIFIER[dialect]} {result} {name}({params} {{"
-                found[name] = _expand(f"{head}{body}\n}}\n", dialect, dtype)
+                found[name] = f"{head}{body}\n}}\n", dtype
     return found
+
+
+@cache
+def helper(dialect: Dialect, name: str) -> str:
+    """The text of a helper function."""
+    template, dtype = _templates(dialect)[name]
+    return _expand(template, dialect, dtype)
 
 
 def needed_helpers(dialect: Dialect, text: str) -> tuple[str, ...]:
     """The texts of the helpers that a program text calls, callees before callers."""
-    table = helpers(dialect)
+    known = _templates(dialect)
     needed: set[str] = set()
     pending = [text]
     while pending:
-        for name in set(_NAME.findall(pending.pop())) & table.keys():
+        for name in set(_NAME.findall(pending.pop())) & known.keys():
             if name not in needed:
                 needed.add(name)
-                pending.append(table[name])
-    found = tuple(body for name, body in table.items() if name in needed)
+                pending.append(helper(dialect, name))
+    found = tuple(helper(dialect, name) for name in known if name in needed)
     rounds = any("weft_rounded(" in part for part in (text, *found))
     return (_ROUNDED, *found) if rounds else found

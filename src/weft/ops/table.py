@@ -34,12 +34,12 @@ from weft.ops.dialects import (
     type_name,
 )
 from weft.ops.dtypes import DType
-from weft.ops.helpers import helpers, needed_helpers
+from weft.ops.helpers import needed_helpers
 from weft.records import dataclass
 
 __all__ = [
     "LIBMVEC", "TABLE", "TYPEDEFS", "Cost", "Dialect", "Operation", "cast_numpy", "cast_spell",
-    "helpers", "libm_functions", "libm_prototype", "libmvec_since", "lookup", "needed_helpers",
+    "libm_functions", "libm_prototype", "libmvec_since", "lookup", "needed_helpers",
     "type_name",
 ]  # fmt: skip
 
