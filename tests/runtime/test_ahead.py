@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import CompileError
-from weft.runtime import ahead, cache, toolchain
+from weft.runtime import ahead, cache, tiers, toolchain
 from weft.runtime.ahead import Ahead
 
 compiler = toolchain.find_compiler()
@@ -49,7 +49,7 @@ def command() -> tuple[str, ...]:
 
 
 def test_it_compiles_what_comes_later() -> None:
-    toolchain.start_ahead()
+    tiers.expect()
     process = next(iter(ahead._running))._process
     time.sleep(0.05)
     assert process.poll() is None
@@ -60,29 +60,29 @@ def test_it_compiles_what_comes_later() -> None:
 
 
 def test_one_waits_at_a_time() -> None:
-    toolchain.start_ahead()
+    tiers.expect()
     first = ahead._started
-    toolchain.start_ahead()
+    tiers.expect()
     assert ahead._started is first
     assert len(ahead._running) == 1
 
 
 def test_other_flags_want_another_compiler() -> None:
-    toolchain.start_ahead()
+    tiers.expect()
     process = next(iter(ahead._running))._process
     assert toolchain.load_library(TEXT, compiler).answer() == 42
     assert process.returncode != 0  # it was ended
 
 
 def test_what_it_refuses_is_told_as_ever() -> None:
-    toolchain.start_ahead()
+    tiers.expect()
     with pytest.raises(CompileError, match="undeclared") as caught:
         toolchain.load_library("int f(void) { return undeclared; }", quick())
     Path(str(caught.value).split("kept in ")[1].split(";")[0]).unlink()
 
 
 def test_one_that_has_died_is_replaced() -> None:
-    toolchain.start_ahead()
+    tiers.expect()
     process = next(iter(ahead._running))._process
     ahead.kill(process)
     process.wait()
@@ -107,7 +107,7 @@ def test_a_text_longer_than_a_pipe(directory: Path) -> None:
 
 def test_a_forked_process_does_not_hold_the_pipe() -> None:
     """The compiler sees the end of its text though a process that was forked goes on."""
-    toolchain.start_ahead()
+    tiers.expect()
     process = next(iter(ahead._running))._process
     read, write = os.pipe()
     child = os.fork()
@@ -124,7 +124,7 @@ def test_a_forked_process_does_not_hold_the_pipe() -> None:
 
 
 def test_its_files_lie_in_the_cache_while_it_works(directory: Path) -> None:
-    toolchain.start_ahead()
+    tiers.expect()
     (workspace,) = directory.glob(".build-*")
     assert cache.open_cache().directory == directory
     ahead.end()

@@ -12,12 +12,11 @@ Ensures: the same values. A program is left alone unless it both adds and subtra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from weft.imp import nodes as imp
-from weft.imp.walk import mapped, walked
+from weft.imp.walk import inside, mapped, walked
 
 _SUMS = {"add", "subtract"}
 
@@ -26,19 +25,12 @@ def round_products(program: imp.Program) -> imp.Program:
     """The program with its float products rounded, if it both adds and subtracts some."""
     values: dict[str, imp.Expr] = {}
     sums: list[imp.Apply] = []
-    negates = False
     for statement in walked(program.body):
         if not isinstance(statement, imp.Declare | imp.Assign | imp.Store):
             continue
-        value = statement.value
-        if isinstance(statement, imp.Declare) and value is not None:
-            values[statement.var.name] = value
-        for operation in _operations(value):
-            if operation.operation in _SUMS and operation.dtype.kind == "f":
-                sums.append(operation)
-            negates |= operation.operation == "negative"
-    if len({node.operation for node in sums}) < 2 and not negates:
-        return program
+        if isinstance(statement, imp.Declare) and statement.value is not None:
+            values[statement.var.name] = statement.value
+        sums += filter(_is_sum, inside(statement.value))
 
     def resolved(expr: Any) -> Any:
         return values.get(expr.name, expr) if isinstance(expr, imp.Var) else expr
@@ -70,18 +62,8 @@ def round_products(program: imp.Program) -> imp.Program:
     return replace(program, body=rounded(program.body))
 
 
-def _operations(value: imp.Expr | None) -> Iterator[imp.Apply]:
-    """The operations of the table in an expression, outermost first."""
-    match value:
-        case imp.Apply(_, arguments):
-            yield value
-            for argument in arguments:
-                yield from _operations(argument)
-        case imp.Select(_, then, otherwise):
-            yield from _operations(then)
-            yield from _operations(otherwise)
-        case imp.Cast(_, argument):
-            yield from _operations(argument)
+def _is_sum(node: Any) -> bool:
+    return isinstance(node, imp.Apply) and node.operation in _SUMS and node.dtype.kind == "f"
 
 
 def _negates(value: imp.Expr) -> bool:

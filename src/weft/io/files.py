@@ -128,14 +128,19 @@ def read_strided(
     np.copyto(out, np.ndarray(out.shape, dtype, data, origin - low, strides))
 
 
+def write_vector(descriptor: int, buffers: list[Array], offset: int) -> int:
+    """Write buffers one behind the other; gives the bytes that were written."""
+    return os.pwritev(descriptor, list[Any](buffers), offset)
+
+
 def write_box(
-    descriptor: int, extent: Extent, box: Box, data: Array, move: Move | None = None
+    descriptor: int, extent: Extent, box: Box, data: Array, move: Move = write_vector
 ) -> None:
     """Write `data` as a box of the array that lies in an open file.
 
-    The file must already be as long as the array's end. `move`: instead of `os.pwritev`.
+    The file must already be as long as the array's end. `move`: what writes.
     """
-    if not _transfer(descriptor, extent, box, data, move or _pwritev):
+    if not _transfer(descriptor, extent, box, data, move):
         _reserve(descriptor, extent, box)
         np.copyto(window(map_array(descriptor, extent, writable=True), box), data)
 
@@ -191,10 +196,6 @@ def map_strided(
 
 def _preadv(descriptor: int, buffers: list[Array], offset: int) -> int:
     return os.preadv(descriptor, list[Any](buffers), offset)
-
-
-def _pwritev(descriptor: int, buffers: list[Array], offset: int) -> int:
-    return os.pwritev(descriptor, list[Any](buffers), offset)
 
 
 def _transfer(

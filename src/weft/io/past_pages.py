@@ -13,9 +13,8 @@ import errno
 import os
 import threading
 from time import perf_counter
-from typing import Any
 
-from weft.io.files import Array
+from weft.io.files import Array, write_vector
 
 PAGE = 4096
 """Bytes that offsets are multiples of."""
@@ -47,11 +46,11 @@ class PastPages:
         self.past = 0  # bytes that went past the pages
 
     def move(self, descriptor: int, buffers: list[Array], offset: int) -> int:
-        """As `os.pwritev`: the bytes that were written of some buffers, through either way."""
+        """As `write_vector`, through either way."""
         (first, *others), behind = buffers, -offset % PAGE
         address = first.ctypes.data + behind
         if others or self._refused or first.size - behind < _LEAST or address % _SECTOR:
-            return os.pwritev(descriptor, list[Any](buffers), offset)
+            return write_vector(descriptor, buffers, offset)
         if behind:
             return os.pwrite(descriptor, first[:behind].data, offset)
         whole = first[: first.size // PAGE * PAGE].data
@@ -63,7 +62,7 @@ class PastPages:
             if not past or error.errno not in _REFUSED:
                 raise
             self._refused = True
-            return os.pwrite(descriptor, whole, offset)
+            return write_vector(descriptor, buffers, offset)
         now = (perf_counter() - start) / max(written, 1)
         self._seconds[past] = (self._seconds.get(past, now) + now) / 2
         self.past += written if past else 0

@@ -17,6 +17,7 @@ from weft.runtime.cache import open_cache
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
 
 
 class Ahead:
@@ -30,16 +31,15 @@ class Ahead:
     """
 
     def __init__(self, command: tuple[str, ...], libraries: tuple[str, ...]) -> None:
-        import subprocess
+        from subprocess import DEVNULL, PIPE
 
         self.made_by = command, libraries
         self._directory = open_cache().workspace()
         self._library = self._directory / "segment.so"
         try:
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+            self._process = launch(
                 [*command, "-pipe", "-x", "c", "-", "-o", str(self._library), *libraries],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env={**os.environ, "TMPDIR": str(self._directory)}, process_group=0,
+                self._directory, stdin=PIPE, stderr=DEVNULL,
             )  # fmt: skip
         except OSError:
             self._remove()
@@ -78,6 +78,18 @@ class Ahead:
 
     def _remove(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def launch(
+    command: list[str], directory: Path, stdin: int, stderr: int
+) -> subprocess.Popen[bytes]:
+    """A compiler that leads a process group, with its files in a directory."""
+    import subprocess
+
+    return subprocess.Popen(
+        command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=stderr,
+        env={**os.environ, "TMPDIR": str(directory)}, process_group=0,
+    )  # fmt: skip
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -30,7 +30,6 @@ from weft.runtime.toolchain import (
     is_compiled,
     kill_idle,
     load_library,
-    start_ahead,
 )  # fmt: skip
 
 _AT_EXIT = 2.0
@@ -136,7 +135,10 @@ def load(source: str, effort: Effort, adopt: Callable[[ctypes.CDLL], None]) -> N
 
 def expect() -> None:
     """Be ready for a text: a compiler starts while the program is optimised."""
-    start_ahead()
+    compiler = find_compiler()
+    quick = None if compiler is None else first_tier(compiler)
+    if quick is not None:
+        ahead.start((*quick.command, *quick.flags), quick.libraries)
 
 
 def begin() -> None:

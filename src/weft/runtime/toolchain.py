@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from weft.errors import CompileError
 from weft.records import dataclass
 from weft.runtime import ahead
-from weft.runtime.ahead import kill
+from weft.runtime.ahead import kill, launch
 from weft.runtime.cache import Cache, key_of, open_cache
 from weft.runtime.units import units
 
@@ -218,14 +218,6 @@ def first_tier(compiler: Compiler, effort: Effort = Effort.LESS) -> Compiler | N
     return replace(compiler, flags=(*flags, *_QUICK), libraries=libraries, before=before)
 
 
-def start_ahead() -> None:
-    """Have a compiler of the first tier wait for its text, where there is one."""
-    compiler = find_compiler()
-    quick = None if compiler is None else first_tier(compiler)
-    if quick is not None:
-        ahead.start((*quick.command, *quick.flags), quick.libraries)
-
-
 def _key(source: str, compiler: Compiler) -> str:
     return key_of(
         "library", compiler.before + source, compiler.identity,
@@ -301,17 +293,13 @@ def kill_idle() -> None:
 
 def _run(commands: list[list[str]], directory: Path, idle: bool) -> list[str]:
     """Run commands side by side, with their files in a directory; what those that failed say."""
-    import subprocess
+    from subprocess import DEVNULL, PIPE
 
     running: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
         for command in commands:
             try:
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": str(directory)},
-                    process_group=0,
-                )  # fmt: skip
+                process = launch(command, directory, stdin=DEVNULL, stderr=PIPE)
             except OSError as error:
                 raise CompileError(
                     f"the C compiler {command[0]} cannot be run: {error.strerror}"
