@@ -219,7 +219,7 @@ def _checked(name: str, value: Any) -> Any:
         case "optimise":
             return _checked_words(value)
         case _:
-            known = ", ".join(field.name for field in fields(Settings))
+            known = ", ".join(f.name for f in fields(Settings) if f.name != "device_limits")
             raise ArgumentError(f"there is no setting {name!r}", f"one of {known}")
     return value
 

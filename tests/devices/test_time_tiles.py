@@ -18,7 +18,7 @@ from weft.compiler import compile_segment
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
-from weft.lower import time_tiles
+from weft.lower import trapezoids
 from weft.lower.gpu import time_tiles as gpu_time_tiles
 from weft.passes.pipeline import optimise
 from weft.passes.tile_time import tile_time
@@ -36,12 +36,12 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_time_tiles, "SOME", 1)
     monkeypatch.setattr(gpu_time_tiles, "MANY", 5)
     monkeypatch.setattr(gpu_time_tiles, "ALIGNED", 2)
-    for module in (gpu_time_tiles, time_tiles):
+    for module in (gpu_time_tiles, trapezoids):
         monkeypatch.setattr(module, "FEW_LEVELS", 2)
         monkeypatch.setattr(module, "LINE", 5)
         monkeypatch.setattr(module, "ROW", (7, 6))
         monkeypatch.setattr(module, "block_bytes", lambda: (300, 700))
-    monkeypatch.setattr(time_tiles, "SECOND", 3)
+    monkeypatch.setattr(trapezoids, "SECOND", 3)
 
 
 def in_tiles(program: fun.Program) -> Segment:

@@ -92,14 +92,16 @@ def test_the_quicker_way_is_taken_and_the_other_tried_again(
 
     monkeypatch.setattr(os, "pwrite", pwrite)
     data = bytes_at(0)
-    for _ in range(16):
-        past.move(descriptor, [data], 0)
-    assert ways == [False] + [True] * 14 + [False]
-    ways.clear()
-    speed[True] = 100.0  # the disk has become slow
-    for _ in range(16):
-        past.move(descriptor, [data], 0)
-    assert ways == [True] + [False] * 14 + [True]
+    def moves(count: int) -> list[bool]:
+        ways.clear()
+        for _ in range(count):
+            past.move(descriptor, [data], 0)
+        return list(ways)
+
+    # Three times as slow, it is tried once in 3 * 16 writes, so that it takes a 16th of the time.
+    assert moves(50) == [False] + [True] * 48 + [False]
+    speed[True] = 30.0  # the disk has become slow: (1 + 30) / 2 now, 5.2 times as much as 3
+    assert moves(83) == [True] + [False] * 81 + [True]
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP])

@@ -16,8 +16,11 @@ from weft.compiler import compile_segment, with_memory
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
+from weft.imp import interpret as imp_interpret
+from weft.imp import nodes as imp
 from weft.imp.check import check
 from weft.imp.interpret import interpret as interpret_imp
+from weft.lower import trapezoids
 from weft.lower.segment import integers, lower_program
 from weft.mem.parse import parse as parse_memory
 from weft.passes.pipeline import optimise
@@ -234,6 +237,11 @@ def test_random_stencils_interpreted(data: st.DataObject) -> None:
 
     x = RNG.integers(0, 100, shape)
     program = tiled(lambda x, n: wf.iterate(step, x, n), x, 4)
+    interpreted(program, x, rounds, threads)
+
+
+def interpreted(program: fun.Program, x: Any, rounds: int, threads: int) -> None:
+    """The interpreter of IMP gives what that of FUN does, and leaves the argument as it was."""
     (steps,) = {*program.sizes} - sizes_of(program, [x], {}).keys()
     sizes = sizes_of(program, [x], {steps: rounds})
     memory = with_memory(program, {})
@@ -244,7 +252,7 @@ def test_random_stencils_interpreted(data: st.DataObject) -> None:
     for derived in (*program.derived, *unit.derived):
         values[derived.name] = derived.evaluate(values)
     (expected,) = interpret(program, [x], sizes)
-    result = np.zeros(shape, np.int64)
+    result = np.zeros_like(x)
     buffers = [x.copy(), result, np.full(workspace.evaluate(values) + 64, 255, np.uint8)]
     names = (*integers(memory), *(d.name for d in unit.derived))
     failed, *_ = interpret_imp(
@@ -253,6 +261,35 @@ def test_random_stencils_interpreted(data: st.DataObject) -> None:
     assert failed == 0
     np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(buffers[0], x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rule", "across"),
+    [
+        ((4, 63), "edge", False), ((4, 64), "edge", True), ((3, 48, 2), "reflect", True),
+        ((4, 64), "wrap", False), ((4, 64), ("edge", "wrap"), False),
+    ],
+)  # fmt: skip
+def test_few_long_rows_are_cut_across(
+    shape: tuple[int, ...], rule: Any, across: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trapezoids are of the second dimension where that is 16 times as long here, at least."""
+    monkeypatch.setattr(trapezoids, "ACROSS", 16)
+    monkeypatch.setattr(trapezoids, "CHUNKS", 2)
+    most = []
+    parallel = imp_interpret._Run.parallel
+
+    def noting(run: imp_interpret._Run, statement: imp.Parallel) -> None:
+        most.append(run.integer(statement.tiles))
+        parallel(run, statement)
+
+    monkeypatch.setattr(imp_interpret._Run, "parallel", noting)
+    x = RNG.random(shape)
+    program = tiled(repeated(len(shape), 1, rule), x, 4)
+    for rounds in (1, 7):
+        most.clear()
+        interpreted(program, x, rounds, 3)
+        assert (max(most) > 2) == across  # of so few rows no more could be made
 
 
 # ---------------------------------------------------------------- what is not tiled

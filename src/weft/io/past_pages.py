@@ -22,7 +22,7 @@ PAGE = 4096
 _SECTOR = 512  # bytes that addresses are multiples of, at least
 _LEAST = 1 << 20  # bytes that are worth it
 _MUCH = 2.0  # times as quick
-_AGAIN = 16  # writes, of which one tells how quick the other way is now
+_AGAIN = 16  # of the time of writes a part at most tells how quick the other way is now
 
 _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOENT, errno.EACCES, errno.EPERM)
 
@@ -42,7 +42,7 @@ class PastPages:
         self._opening = threading.Lock()
         self._refused = not hasattr(os, "O_DIRECT")
         self._seconds: dict[bool, float] = {}  # for a byte, past the pages and through them
-        self._writes = 0
+        self._since = 0  # writes the quicker way
         self.past = 0  # bytes that went past the pages
 
     def move(self, descriptor: int, buffers: list[Array], offset: int) -> int:
@@ -70,12 +70,16 @@ class PastPages:
 
     def _is_next_past(self) -> bool:
         """Which way the next write goes: each once, then the quicker one, mostly."""
-        self._writes += 1
         through, past = self._seconds.get(False), self._seconds.get(True)
         if through is None or past is None:
             return through is not None
         better = through > _MUCH * past
-        return better if self._writes % _AGAIN else not better
+        slower = max(1.0, self._seconds[not better] / max(self._seconds[better], 1e-15))
+        self._since += 1
+        if self._since < _AGAIN * slower:
+            return better
+        self._since = 0
+        return not better
 
     def _opened(self) -> int:
         with self._opening:

@@ -9,6 +9,7 @@ import glob
 import os
 import secrets
 import shutil
+import threading
 
 from weft.errors import SinkError
 from weft.io.files import Array, Extent, extend, write_box
@@ -16,6 +17,8 @@ from weft.io.past_pages import PastPages
 from weft.plan.protocols import Box
 
 _SUFFIX = ".weft-draft"
+_LARGE = 64 << 20  # bytes of a file whose blocks and pages take long to free
+_freed: list[threading.Thread] = []  # which free those of files that have been replaced
 
 
 class Draft:
@@ -154,7 +157,7 @@ def publish(draft: str, path: str, *, replace: bool) -> None:
         if os.path.isdir(path) and not os.path.islink(path):
             _replace_directory(draft, path)
         else:
-            os.replace(draft, path)
+            _replace_file(draft, path)
     elif os.path.isdir(draft):
         refuse_existing(path, replace=False)
         os.rename(draft, path)
@@ -168,6 +171,36 @@ def publish(draft: str, path: str, *, replace: bool) -> None:
             os.rename(draft, path)
         else:
             os.unlink(draft)
+
+
+def _replace_file(draft: str, path: str) -> None:
+    """Move a draft over a file that may be there, of which the space is freed meanwhile.
+
+    That takes as long as a tenth of writing as much. It begins when nothing has the file open,
+    so it is held until another thread lets go of it.
+    """
+    held = _hold(path)
+    try:
+        os.replace(draft, path)
+    finally:
+        if held >= 0:
+            thread = threading.Thread(target=os.close, args=(held,), name="weft-free", daemon=True)
+            _freed[:] = [other for other in _freed if other.is_alive()] + [thread]
+            thread.start()
+
+
+def _hold(path: str) -> int:
+    """A descriptor of a large file; -1 where there is none, or no way to have one unread."""
+    if not hasattr(os, "O_PATH"):
+        return -1
+    try:
+        held = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    if os.fstat(held).st_size >= _LARGE:
+        return held
+    os.close(held)
+    return -1
 
 
 def _replace_directory(draft: str, path: str) -> None:
@@ -214,16 +247,24 @@ def remove_remains(path: str) -> None:
 def require_space(path: str, size: int) -> None:
     """Raise `SinkError` where the file system has no room for `size` more bytes."""
     directory = os.path.dirname(os.path.abspath(path))
-    try:
-        status = os.statvfs(directory)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    free = status.f_bavail * status.f_frsize
+    free = _free_bytes(path, directory)
+    if free < size and _freed:
+        for thread in _freed:
+            thread.join()
+        free = _free_bytes(path, directory)
     if free < size:
         raise SinkError(
             f"{directory} has {free:,} bytes free", f"{size:,} bytes for {path}",
             "free some space or write elsewhere",
         )  # fmt: skip
+
+
+def _free_bytes(path: str, directory: str) -> int:
+    try:
+        status = os.statvfs(directory)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    return status.f_bavail * status.f_frsize
 
 
 _REASONS = {

@@ -46,7 +46,7 @@ _SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of o
 _ALONE = 128 << 20  # of a box for each thread, where nothing is done beside it but its tiles
 _ALONE_WORKSPACE = 1 << 20  # bytes, for each thread, that such boxes may take
 _OVERLAP = 1.125  # of windows: more, and boxes are larger than would do otherwise
-_FLANKS = 4  # boxes that lean are so many times as long as they lean, where there is memory
+_FLANKS = 8  # boxes that lean are so many times as long as they lean, where there is memory
 _PAGE = 4096
 
 

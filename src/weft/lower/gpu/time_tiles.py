@@ -22,8 +22,9 @@ from weft.lower import shapes, time_tiling
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
-from weft.lower.time_tiles import FEW_LEVELS, LINE, ROW, Tiles, block_bytes, halves
+from weft.lower.time_tiles import Tiles
 from weft.lower.time_tiling import TimeTiling
+from weft.lower.trapezoids import FEW_LEVELS, LINE, ROW, Sides, block_bytes, halves
 from weft.mem.nodes import THREADS
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
@@ -97,7 +98,7 @@ def _trapezoids(
 
 
 class _Tiles(Tiles):
-    """Trapezoids whose numbers the host has chosen."""
+    """Trapezoids of the first dimension, whose numbers the host has chosen."""
 
     def __init__(
         self, e: Emitter, loop: fun.Loop, tiling: TimeTiling, steps: Size, chunks: Size
@@ -105,20 +106,24 @@ class _Tiles(Tiles):
         super().__init__(e, loop, tiling)
         self.chosen = steps, chunks
 
+    def is_across(self, rows: imp.Expr) -> imp.Expr:
+        return imp.ZERO
+
     def steps(self, spans: Sequence[imp.Expr]) -> imp.Expr:
         return self.e.named(self.chosen[0])
 
     def chunks(self, lost: imp.Expr) -> imp.Expr:
         return self.e.named(self.chosen[1])
 
-    def border(self, number: imp.Expr, chunks: imp.Expr) -> imp.Expr:
+    def border(self, number: imp.Expr, chunks: imp.Expr, edge: Sides) -> imp.Expr:
         """Of a vector a multiple of what is aligned, but the last one."""
-        at = super().border(number, chunks)
+        at = super().border(number, chunks, edge)
         if self.rank > 1:
             return at
-        e, (start, end, *_) = self.e, self.edges
-        at = e.declare(machine("max", start, e.declare(machine("&", at, imp.integer(-ALIGNED)))))
-        return e.declare(imp.Select(machine("==", number, chunks), end, at))
+        e = self.e
+        at = e.declare(machine("&", at, imp.integer(-ALIGNED)))
+        at = e.declare(machine("max", edge.begin, at))
+        return e.declare(imp.Select(machine("==", number, chunks), edge.end, at))
 
     def block_length(self, span: imp.Expr, length: imp.Expr, number: imp.Expr) -> imp.Expr:
         """All are as long: a short one costs as many rounds. Of a vector they are aligned."""

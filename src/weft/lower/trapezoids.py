@@ -1,0 +1,342 @@
+"""The shapes of trapezoids of rounds and the blocks that sweep them (`lower.time_tiles`).
+
+All of it is arithmetic that is done where the code runs, when sizes are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.fun import nodes as fun
+from weft.fun.stencils import Stencil
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower.caches import caches
+from weft.lower.emitter import Emitter
+from weft.lower.time_tiling import TimeTiling
+from weft.records import dataclass
+from weft.sizes import ZERO, Poly
+
+LEVELS = (64, 32, 16)  # of a phase, by rank: at most
+FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
+CHUNKS = 4  # trapezoids for each thread, to balance
+LINE = 2048  # elements of a block of a vector
+ALIGNED = 16  # elements, of which blocks of a vector begin at multiples: a cache line of float32
+ACROSS = 4  # times as long as the first dimension is the second one, of which chunks are then
+ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
+SECOND = 32  # rows of a block in the second of three dimensions or more
+
+
+def block_bytes() -> tuple[int, int]:
+    """Of all arrays of a block, by rank less 2."""
+    return caches().blocks()
+
+
+def halves(stencil: Stencil) -> int:
+    """Launches of a phase: where nothing meets its neighbours, odd trapezoids are empty."""
+    return 2 if stencil.radius[0] else 1
+
+
+def can_go_across(stencil: Stencil) -> bool:
+    """Whether trapezoids may be of the second dimension: the first one must not need any."""
+    return len(stencil.shape) > 1 and stencil.radius[0] > 0 and not any(stencil.wraps[:2])
+
+
+def _leans(stencil: Stencil) -> tuple[int, ...]:
+    """How much further to the front a block lies at each level, by dimension.
+
+    At least one radius. Vectors' blocks lean by whole cache lines, so that their stores, of
+    vectors too, are aligned at every level; those that wrap begin anywhere.
+    """
+    if len(stencil.shape) > 1 or stencil.wraps[0]:
+        return stencil.radius
+    return (-(-stencil.radius[0] // ALIGNED) * ALIGNED,)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a trapezoid has of a dimension.
+
+    Attributes
+    ----------
+    begin, end : imp.Expr
+        Its first index before its first level, and the one after its last.
+    left, right : imp.Expr
+        What each level adds to both.
+    """
+
+    begin: imp.Expr
+    end: imp.Expr
+    left: imp.Expr = imp.ZERO
+    right: imp.Expr = imp.ZERO
+
+    def at(self, e: Emitter, level: imp.Expr) -> tuple[imp.Expr, imp.Expr]:
+        """The first index at a level, and the one after the last; level 0 is the first."""
+        above = e.declare(machine("+", level, imp.ONE))
+        begin, end = (
+            e.declare(machine("+", side, e.declare(machine("*", added, above))))
+            for side, added in ((self.begin, self.left), (self.end, self.right))
+        )
+        return begin, end
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What all phases of a loop have in common.
+
+    Attributes
+    ----------
+    steps : imp.Expr
+        Rounds of a phase.
+    chunks, seams : imp.Expr
+        Even and odd trapezoids.
+    slope : imp.Expr
+        What a trapezoid loses, or wins, on a side at each level.
+    spans : tuple of imp.Expr
+        How long a block is in each dimension.
+    """
+
+    steps: imp.Expr
+    chunks: imp.Expr
+    seams: imp.Expr
+    slope: imp.Expr
+    spans: tuple[imp.Expr, ...]
+
+
+class Trapezoids:
+    """The trapezoids of one loop, and what is known of them before it."""
+
+    def __init__(self, e: Emitter, loop: fun.Loop, tiling: TimeTiling) -> None:
+        assert isinstance(loop.form, fun.For)
+        self.e, self.loop, self.tiling, self.form = e, loop, tiling, loop.form
+        self.stencil = stencil = tiling.stencil
+        self.rank = len(stencil.shape)
+        self.extents = [e.named(extent) for extent in stencil.shape]
+        self.radius = [imp.integer(r) for r in stencil.radius]
+        self.leans = list(map(imp.integer, _leans(stencil)))
+        self.kernels = [let for let in loop.body.statements if isinstance(let.expr, fun.Kernel)]
+        self.wraps = stencil.wraps[0]
+        self.lean = tiling.lean
+        self.edges = [Sides(imp.ZERO, extent) for extent in self.extents]
+        self.rounds = e.declare(e.poly(loop.form.upper - loop.form.lower), "rounds")
+        rows = self.fewest_rows()
+        self.across = self.is_across(rows)
+        self.length = self.either(self.across, self.extents[min(1, self.rank - 1)], rows)
+        self.reach = self.either(self.across, *(
+            imp.integer(stencil.radius[axis]) for axis in (min(1, self.rank - 1), 0)
+        ))  # fmt: skip
+
+    # ------------------------------------------------------------ shapes
+
+    def fewest_rows(self) -> imp.Expr:
+        """The indices of the first dimension that each kernel computes, at least."""
+        e, lean = self.e, self.lean
+        if lean is None:
+            return self.extents[0]
+        last = self.stencil.rounds * len(self.kernels) - 1
+        before, after = lean.rows(ZERO), lean.rows(last)
+        counts = [e.named(high - low) for low, high in (before, after)]
+        return e.declare(machine("max", imp.ONE, e.declare(machine("min", *counts))))
+
+    def lean_from(self, first: imp.Expr) -> None:
+        """Note where rows begin and end before a phase's first level, and what each level adds."""
+        e, lean = self.e, self.lean
+        if lean is None:
+            return
+        done = e.declare(machine("*", first, imp.integer(len(self.kernels))))
+        before = e.declare(machine("-", done, imp.ONE))
+        left, right = e.named(lean.left), e.named(lean.right)
+        begin, end = (
+            e.declare(machine("-", e.named(row), e.declare(machine("*", slope, before))))
+            for row, slope in ((lean.low, left), (lean.high, right))
+        )
+        self.edges[0] = Sides(
+            begin, end,
+            e.declare(machine("-", imp.ZERO, left)), e.declare(machine("-", imp.ZERO, right)),
+        )  # fmt: skip
+
+    def is_across(self, rows: imp.Expr) -> imp.Expr:
+        """Whether trapezoids are of the second dimension, by the rows that each kernel computes."""
+        e, stencil = self.e, self.stencil
+        if not can_go_across(stencil):
+            return imp.ZERO
+        lost = machine("*", rows, imp.integer(ACROSS * max(1, stencil.radius[1])))
+        found = machine("*", self.extents[1], self.radius[0])
+        return e.declare(machine(">=", e.declare(found), e.declare(lost)))
+
+    def either(self, condition: imp.Expr, one: imp.Expr, other: imp.Expr) -> imp.Expr:
+        """`one` where a condition holds, which may be known before."""
+        if isinstance(condition, imp.Const) or one == other:
+            return one if condition == imp.ONE else other
+        return self.e.declare(imp.Select(condition, one, other))
+
+    def spans(self) -> list[imp.Expr]:
+        """How long a block is in each dimension but the first."""
+        e, found = self.e, []
+        for axis in range(1, self.rank):
+            extent = self.extents[axis]
+            if axis == 1:
+                share = self.ceil(extent, self.shares())
+                extent = self.either(self.across, share, extent)
+            leaning = max(self.by_rank(LEVELS), len(self.kernels)) * self.stencil.radius[axis]
+            whole = e.declare(machine("+", extent, imp.integer(leaning)))
+            if self.stencil.wraps[axis] or (1 < axis < self.rank - 1):
+                found.append(whole)
+                continue
+            most = imp.integer(SECOND if axis < self.rank - 1 else self.by_rank((0, *ROW)))
+            parts = self.ceil(extent, most)
+            some = self.ceil(extent, e.declare(machine("max", imp.ONE, parts)))
+            alone = machine("<=", parts, imp.ONE)
+            found.append(e.declare(imp.Select(alone, whole, some)))
+        return found
+
+    def by_rank(self, values: Sequence[int]) -> int:
+        return values[min(self.rank, len(values)) - 1]
+
+    def slice_bytes(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
+        """The bytes of all arrays at one index of the first dimension that a block meets."""
+        e = self.e
+        total: imp.Expr = imp.integer(self.stencil.itemsize)
+        for axis, span in enumerate(spans, 1):
+            leaning = e.declare(machine("*", levels, self.radius[axis]))
+            length = e.declare(machine("min", self.extents[axis], machine("+", span, leaning)))
+            total = e.declare(machine("*", total, length))
+        return e.declare(machine("max", imp.ONE, total))
+
+    def steps(self, spans: Sequence[imp.Expr]) -> imp.Expr:
+        """Rounds of a phase: all phases have about as many."""
+        e, count, radius = self.e, len(self.kernels), self.stencil.radius[0]
+        most: imp.Expr = imp.integer(self.by_rank(LEVELS))
+        if self.rank > 1:
+            bytes_ = self.slice_bytes(spans, imp.ZERO)
+            block = imp.integer(self.by_rank((0, *block_bytes())) // max(1, radius))
+            room = e.declare(machine("/", block, bytes_))
+            few = imp.integer(min(FEW_LEVELS, self.by_rank(LEVELS)))
+            most = e.declare(machine("min", most, e.declare(machine("max", few, room))))
+        if radius:
+            # Trapezoids for every thread, each at least twice as long as what it loses.
+            four = e.declare(machine("*", self.reach, imp.integer(4)))
+            apart = e.declare(machine("max", imp.ONE, machine("*", self.threads(), four)))
+            most = e.declare(machine("min", most, e.declare(machine("/", self.length, apart))))
+        rounds = e.declare(machine("/", most, imp.integer(count)))
+        rounds = e.declare(machine("max", imp.ONE, rounds))
+        phases = e.declare(machine("max", imp.ONE, self.ceil(self.rounds, rounds)), "phases")
+        return e.declare(machine("max", imp.ONE, self.ceil(self.rounds, phases)), "steps")
+
+    def threads(self) -> imp.Expr:
+        return self.e.poly(Poly.var("threads"))
+
+    def chunks(self, lost: imp.Expr) -> imp.Expr:
+        """Even trapezoids, each at least twice as long as what it loses on one side."""
+        e = self.e
+        share = self.ceil(self.length, self.shares())
+        twice = e.declare(machine("*", lost, imp.integer(2)))
+        least = e.declare(machine("max", share, twice))
+        length = e.declare(machine("max", least, imp.integer(LINE if self.rank == 1 else 1)))
+        number = e.declare(machine("/", self.length, length))
+        return e.declare(machine("max", imp.ONE, number), "chunks")
+
+    def shares(self) -> imp.Expr:
+        """How many trapezoids there should be."""
+        return self.e.declare(machine("*", self.threads(), imp.integer(CHUNKS)))
+
+    def first_span(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
+        """How long a block is in the first dimension."""
+        if self.rank == 1:
+            return imp.integer(LINE)
+        e = self.e
+        block = imp.integer(self.by_rank((0, *block_bytes())))
+        room = e.declare(machine("/", block, self.slice_bytes(spans, levels)))
+        span = e.declare(machine("-", room, e.declare(machine("*", levels, self.radius[0]))))
+        return e.declare(machine("max", imp.integer(1), span))
+
+    def ceil(self, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
+        above = machine("-", machine("+", value, unit), imp.ONE)
+        return self.e.declare(machine("/", self.e.declare(above), unit))
+
+    # ------------------------------------------------------------ trapezoids
+
+    def shape(self) -> Shape:
+        """What is known before the first phase."""
+        e = self.e
+        spans = self.spans()
+        steps = self.steps(spans)
+        levels = e.declare(machine("*", steps, imp.integer(len(self.kernels))), "levels")
+        lost = e.declare(machine("*", levels, self.reach))
+        chunks = self.chunks(lost)
+        spans = [self.first_span(spans, levels), *spans]
+        seams = e.declare(machine("-", chunks, imp.ONE))
+        slope = self.reach
+        if self.wraps:
+            # Of what is shorter than its seam every level is done as a whole.
+            tight = e.declare(machine("<", self.extents[0], machine("*", lost, imp.integer(2))))
+            seams = e.declare(imp.Select(tight, imp.ZERO, chunks))
+            slope = e.declare(imp.Select(tight, imp.ZERO, slope))
+            whole = machine("+", self.extents[0], lost)
+            spans[0] = e.declare(imp.Select(tight, e.declare(whole), spans[0]))
+        return Shape(steps, chunks, seams, slope, tuple(spans))
+
+    def phase(self, phase: imp.Expr, shape: Shape) -> tuple[imp.Expr, imp.Expr]:
+        """Its first round, and how many it has."""
+        e, steps = self.e, shape.steps
+        first = e.declare(machine("*", phase, steps), "first")
+        return first, e.declare(machine("min", steps, machine("-", self.rounds, first)))
+
+    def trapezoid(self, tile: imp.Expr, odd: imp.Expr, shape: Shape) -> list[Sides]:
+        """What it has of each dimension."""
+        rows, *others = self.edges
+        if self.across == imp.ZERO:
+            return [self.chunk(tile, odd, shape, rows), *others]
+        columns, *others = others
+        chunk = self.chunk(tile, odd, shape, self.one_side(columns, rows))
+        return [self.one_side(rows, chunk), self.one_side(chunk, columns), *others]
+
+    def one_side(self, across: Sides, along: Sides) -> Sides:
+        """The first where trapezoids are of the second dimension, else the second."""
+        return Sides(
+            self.either(self.across, across.begin, along.begin),
+            self.either(self.across, across.end, along.end),
+            self.either(self.across, across.left, along.left),
+            self.either(self.across, across.right, along.right),
+        )
+
+    def chunk(self, tile: imp.Expr, odd: imp.Expr, shape: Shape, edge: Sides) -> Sides:
+        """What a trapezoid has of the dimension that is cut into them."""
+        e, chunks, slope = self.e, shape.chunks, shape.slope
+        after = e.declare(machine("+", tile, imp.ONE))
+        lower, upper = (self.border(number, chunks, edge) for number in (tile, after))
+        minus = e.declare(machine("-", imp.ZERO, slope))
+        left, right = slope, minus
+        if not self.wraps:
+            first = e.declare(machine("==", tile, imp.ZERO))
+            last = e.declare(machine("==", after, chunks))
+            left = e.declare(imp.Select(first, edge.left, slope))
+            right = e.declare(imp.Select(last, edge.right, minus))
+        return Sides(
+            e.declare(imp.Select(odd, upper, lower), "begin"), upper,
+            e.declare(imp.Select(odd, minus, left)), e.declare(imp.Select(odd, slope, right)),
+        )  # fmt: skip
+
+    def border(self, number: imp.Expr, chunks: imp.Expr, edge: Sides) -> imp.Expr:
+        """Where a chunk begins."""
+        e = self.e
+        extent = e.declare(machine("-", edge.end, edge.begin))
+        part = machine("/", machine("*", number, extent), chunks)
+        return e.declare(machine("+", edge.begin, part))
+
+    def block_length(self, span: imp.Expr, length: imp.Expr, number: imp.Expr) -> imp.Expr:
+        """How long the blocks of a trapezoid are in the first dimension: `span` at most."""
+        return span
+
+    def stretch(
+        self, axis: int, sides: Sides, levels: imp.Expr
+    ) -> tuple[imp.Expr, imp.Expr]:
+        """Where the blocks of a dimension begin, and how far they go, since they lean."""
+        e = self.e
+        base = e.declare(machine("+", sides.begin, sides.left), "base")
+        if self.rank == 1:
+            base = e.declare(machine("&", base, imp.integer(-ALIGNED)))
+        lean = e.declare(machine("*", machine("-", levels, imp.ONE), self.leans[axis]))
+        end = e.declare(machine("+", sides.end, e.declare(machine("*", sides.right, levels))))
+        top = e.declare(machine("+", end, lean))
+        return base, e.declare(machine("-", top, base))
