@@ -23,6 +23,7 @@ CHUNKS = 4  # trapezoids for each thread, to balance
 LINE = 2048  # elements of a block of a vector
 ALIGNED = 16  # elements, of which blocks of a vector begin at multiples: a cache line of float32
 ACROSS = 4  # times as long as the first dimension is the second one, of which chunks are then
+WIDE = 4096  # elements of a part of a row that is a trapezoid's
 ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
 SECOND = 32  # rows of a block in the second of three dimensions or more
 
@@ -176,8 +177,7 @@ class Trapezoids:
         for axis in range(1, self.rank):
             extent = self.extents[axis]
             if axis == 1:
-                share = self.ceil(extent, self.shares())
-                extent = self.either(self.across, share, extent)
+                extent = self.either(self.across, self.share(), extent)
             leaning = max(self.by_rank(LEVELS), len(self.kernels)) * self.stencil.radius[axis]
             whole = e.declare(machine("+", extent, imp.integer(leaning)))
             if self.stencil.wraps[axis] or (1 < axis < self.rank - 1):
@@ -229,16 +229,20 @@ class Trapezoids:
     def chunks(self, lost: imp.Expr) -> imp.Expr:
         """Even trapezoids, each at least twice as long as what it loses on one side."""
         e = self.e
-        share = self.ceil(self.length, self.shares())
         twice = e.declare(machine("*", lost, imp.integer(2)))
-        least = e.declare(machine("max", share, twice))
+        least = e.declare(machine("max", self.share(), twice))
         length = e.declare(machine("max", least, imp.integer(LINE if self.rank == 1 else 1)))
         number = e.declare(machine("/", self.length, length))
         return e.declare(machine("max", imp.ONE, number), "chunks")
 
-    def shares(self) -> imp.Expr:
-        """How many trapezoids there should be."""
-        return self.e.declare(machine("*", self.threads(), imp.integer(CHUNKS)))
+    def share(self) -> imp.Expr:
+        """How long a trapezoid should be: some for each thread, but rows that are not short."""
+        e, threads = self.e, self.threads()
+        share = self.ceil(self.length, e.declare(machine("*", threads, imp.integer(CHUNKS))))
+        if self.rank != 2 or self.across == imp.ZERO:
+            return share
+        wide = e.declare(machine("min", imp.integer(WIDE), self.ceil(self.length, threads)))
+        return self.either(self.across, e.declare(machine("max", share, wide)), share)
 
     def first_span(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
         """How long a block is in the first dimension."""
