@@ -38,7 +38,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_time_tiles, "ALIGNED", 2)
     for module in (gpu_time_tiles, trapezoids):
         monkeypatch.setattr(module, "FEW_LEVELS", 2)
-        monkeypatch.setattr(module, "LINE", 5)
+        monkeypatch.setattr(module, "line", lambda _: 5)
         monkeypatch.setattr(module, "ROW", (7, 6))
         monkeypatch.setattr(module, "block_bytes", lambda: (300, 700))
     monkeypatch.setattr(trapezoids, "SECOND", 3)

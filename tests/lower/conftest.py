@@ -13,7 +13,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trapezoids, "LEVELS", (3, 4, 2))
     monkeypatch.setattr(trapezoids, "FEW_LEVELS", 2)
     monkeypatch.setattr(trapezoids, "ACROSS", 1)
-    monkeypatch.setattr(trapezoids, "LINE", 5)
+    monkeypatch.setattr(trapezoids, "line", lambda _: 5)
     monkeypatch.setattr(trapezoids, "WIDE", 9)
     monkeypatch.setattr(trapezoids, "ROW", (7, 6))
     monkeypatch.setattr(trapezoids, "SECOND", 3)

@@ -26,6 +26,16 @@ def test_what_the_system_says(tmp_path: Path) -> None:
     found = read_caches(folder)
     assert found == Caches(1 << 20, 4 << 20)
     assert found.blocks() == (2 << 20, 2 << 20)
+    assert found.vector() == 24 << 10
+
+
+def test_the_first_cache(tmp_path: Path) -> None:
+    folder = described(
+        tmp_path, ("Instruction", "1", "64K", "0"), ("Data", "1", "48K", "0"),
+        ("Unified", "2", "2M", "0"),
+    )  # fmt: skip
+    assert read_caches(folder) == Caches(2 << 20, 2 << 20, first=48 << 10)
+    assert read_caches(folder).vector() == 36 << 10
 
 
 def test_a_block_takes_half_of_the_last_cache_at_most() -> None:

@@ -17,12 +17,17 @@ _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 class Caches:
     """Bytes of a core's own cache (of the second level), and its share of the last one.
 
-    `ways`: how many lines a set of the first one holds.
+    `ways`: how many lines a set of the first one holds. `first`: its bytes.
     """
 
     own: int = 1 << 19
     share: int = 1 << 21
     ways: int = 8
+    first: int = 1 << 15
+
+    def vector(self) -> int:
+        """Bytes of a block of a vector: most of the first cache, so that its rounds are long."""
+        return self.first * 3 // 4
 
     def blocks(self) -> tuple[int, int]:
         """Bytes of blocks that a core sweeps many times: in planes, and in solids.
@@ -47,7 +52,8 @@ def read_caches(folder: Path) -> Caches:
         return Caches()
     own, _ = found[2]
     size, users = found[max(found)]
-    return Caches(own, max(own, size // users), _ways(folder))
+    first, _ = found.get(1, (Caches().first, 1))
+    return Caches(own, max(own, size // users), _ways(folder), first)
 
 
 def _ways(folder: Path) -> int:

@@ -93,25 +93,21 @@ class Tiles(Trapezoids):
         spans: Sequence[imp.Expr],
     ) -> None:  # fmt: skip
         """Its blocks one after another, all rounds of the phase on each."""
-        e, spans = self.e, list(spans)
+        e = self.e
         levels = e.declare(machine("*", count, imp.integer(len(self.kernels))))
-        blocks = [e.unit.integer("block") for _ in spans]
-        starts: list[imp.Expr] = []
+        box: list[tuple[imp.Expr, imp.Expr]] = []
         with ExitStack() as loops:
-            for axis, block in enumerate(blocks):
-                base, length = self.stretch(axis, trapezoid[axis], levels)
-                number = self.ceil(e.declare(machine("max", imp.ZERO, length)), spans[axis])
-                if axis == 0:
-                    spans[0] = self.block_length(spans[0], length, number)
+            for axis, sides in enumerate(trapezoid):
+                base, number, span = self.blocks(axis, sides, levels, spans[axis])
+                block = e.unit.integer("block")
                 loops.enter_context(e.loop(block, imp.ZERO, number))
                 if axis == 0:
                     e.emit(imp.Poll())
-                start = e.declare(machine("*", block, spans[axis]))
-                starts.append(e.declare(machine("+", base, start)))
-            ends = [e.declare(machine("+", s, span)) for s, span in zip(starts, spans, strict=True)]
+                start = e.declare(machine("+", base, e.declare(machine("*", block, span))))
+                box.append((start, e.declare(machine("+", start, span))))
             step = e.unit.integer("step")
             with e.loop(step, imp.ZERO, count):
-                self.round(trapezoid, first, step, list(zip(starts, ends, strict=True)))
+                self.round(trapezoid, first, step, box)
 
     def round(
         self, trapezoid: Sequence[Sides], first: imp.Expr, step: imp.Expr,

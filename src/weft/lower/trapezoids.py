@@ -20,7 +20,7 @@ from weft.sizes import ZERO, Poly
 LEVELS = (64, 32, 16)  # of a phase, by rank: at most
 FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
 CHUNKS = 4  # trapezoids for each thread, to balance
-LINE = 2048  # elements of a block of a vector
+CACHE_LINES = 64  # elements that are whole cache lines, of whatever size
 ALIGNED = 16  # elements, of which blocks of a vector begin at multiples: a cache line of float32
 ACROSS = 4  # times as long as the first dimension is the second one, of which chunks are then
 WIDE = 4096  # elements of a part of a row that is a trapezoid's
@@ -31,6 +31,11 @@ SECOND = 32  # rows of a block in the second of three dimensions or more
 def block_bytes() -> tuple[int, int]:
     """Of all arrays of a block, by rank less 2."""
     return caches().blocks()
+
+
+def line(stencil: Stencil) -> int:
+    """Elements of a block of a vector: whole cache lines."""
+    return max(1, caches().vector() // stencil.itemsize // CACHE_LINES) * CACHE_LINES
 
 
 def halves(stencil: Stencil) -> int:
@@ -231,7 +236,8 @@ class Trapezoids:
         e = self.e
         twice = e.declare(machine("*", lost, imp.integer(2)))
         least = e.declare(machine("max", self.share(), twice))
-        length = e.declare(machine("max", least, imp.integer(LINE if self.rank == 1 else 1)))
+        block = imp.integer(line(self.stencil) if self.rank == 1 else 1)
+        length = e.declare(machine("max", least, block))
         number = e.declare(machine("/", self.length, length))
         return e.declare(machine("max", imp.ONE, number), "chunks")
 
@@ -247,7 +253,7 @@ class Trapezoids:
     def first_span(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
         """How long a block is in the first dimension."""
         if self.rank == 1:
-            return imp.integer(LINE)
+            return imp.integer(line(self.stencil))
         e = self.e
         block = imp.integer(self.by_rank((0, *block_bytes())))
         room = e.declare(machine("/", block, self.slice_bytes(spans, levels)))
@@ -332,10 +338,10 @@ class Trapezoids:
         """How long the blocks of a trapezoid are in the first dimension: `span` at most."""
         return span
 
-    def stretch(
-        self, axis: int, sides: Sides, levels: imp.Expr
-    ) -> tuple[imp.Expr, imp.Expr]:
-        """Where the blocks of a dimension begin, and how far they go, since they lean."""
+    def blocks(
+        self, axis: int, sides: Sides, levels: imp.Expr, span: imp.Expr
+    ) -> tuple[imp.Expr, imp.Expr, imp.Expr]:
+        """Where the blocks of a dimension begin, how many there are, and how long each is."""
         e = self.e
         base = e.declare(machine("+", sides.begin, sides.left), "base")
         if self.rank == 1:
@@ -343,4 +349,13 @@ class Trapezoids:
         lean = e.declare(machine("*", machine("-", levels, imp.ONE), self.leans[axis]))
         end = e.declare(machine("+", sides.end, e.declare(machine("*", sides.right, levels))))
         top = e.declare(machine("+", end, lean))
-        return base, e.declare(machine("-", top, base))
+        length = e.declare(machine("max", imp.ZERO, e.declare(machine("-", top, base))))
+        if self.rank == 1:
+            # One block leans in vain: odd trapezoids are often shorter than a block.
+            last = e.declare(machine("-", levels, imp.ONE))
+            widths = [machine("-", *reversed(sides.at(e, level))) for level in (imp.ZERO, last)]
+            widest = e.declare(machine("max", *map(e.declare, widths)))
+            short = e.declare(machine("<=", widest, span))
+            span = e.declare(imp.Select(short, e.declare(machine("max", span, length)), span))
+        number = self.ceil(length, span)
+        return base, number, self.block_length(span, length, number) if axis == 0 else span

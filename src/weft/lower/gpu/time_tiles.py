@@ -24,7 +24,7 @@ from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
 from weft.lower.time_tiles import Tiles
 from weft.lower.time_tiling import TimeTiling
-from weft.lower.trapezoids import FEW_LEVELS, LINE, ROW, Sides, block_bytes, halves
+from weft.lower.trapezoids import FEW_LEVELS, ROW, Sides, block_bytes, halves, line
 from weft.mem.nodes import THREADS
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
@@ -154,7 +154,8 @@ def _chunks(host: Host, loop: fun.Loop, stencil: Stencil, steps: Size, extent: S
             host, versions.divide(host, Poly.var(THREADS), as_poly(UNIT_ITEMS)), as_poly(SOME)
         )
         wide = versions.minimum(host, WIDE * lost, versions.divide(host, extent, few))
-        least = versions.maximum(host, least + ALIGNED, versions.maximum(host, wide, as_poly(LINE)))
+        block = as_poly(line(stencil))
+        least = versions.maximum(host, least + ALIGNED, versions.maximum(host, wide, block))
     length = versions.maximum(host, least, versions.ceil(host, extent, MANY))
     return versions.maximum(host, versions.divide(host, extent, length), ONE)
 
