@@ -29,7 +29,7 @@ from weft.mem.nodes import THREADS
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
-LEVELS = (256, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
+LEVELS = (512, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
 APART = 4096  # rounds of a phase, at most, where elements are apart from their neighbours
 ALIGNED = 64  # elements of a vector that chunks and blocks are multiples of: cache lines
 MANY = 64  # trapezoids, at most: enough to balance
