@@ -14,7 +14,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trapezoids, "FEW_LEVELS", 2)
     monkeypatch.setattr(trapezoids, "ACROSS", 1)
     monkeypatch.setattr(trapezoids, "line", lambda _: 5)
-    monkeypatch.setattr(trapezoids, "WIDE", 9)
+    monkeypatch.setattr(trapezoids, "WIDE", 4)
     monkeypatch.setattr(trapezoids, "ROW", (7, 6))
     monkeypatch.setattr(trapezoids, "SECOND", 3)
     monkeypatch.setattr(trapezoids, "block_bytes", lambda: (300, 700))

@@ -266,16 +266,21 @@ def interpreted(program: fun.Program, x: Any, rounds: int, threads: int) -> None
 @pytest.mark.parametrize(
     ("shape", "rule", "across"),
     [
-        ((4, 63), "edge", False), ((4, 64), "edge", True), ((3, 48, 2), "reflect", True),
+        ((4, 63), "edge", False), ((4, 64), "edge", True), ((3, 63), "edge", False),
+        ((3, 48, 2), "reflect", True),
         ((4, 64), "wrap", False), ((4, 64), ("edge", "wrap"), False),
     ],
 )  # fmt: skip
 def test_few_long_rows_are_cut_across(
     shape: tuple[int, ...], rule: Any, across: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trapezoids are of the second dimension where that is 16 times as long here, at least."""
+    """Trapezoids are of the second dimension where that is 16 times as long here, at least.
+
+    Rows of elements must have a part of more than 21 for each of three threads.
+    """
     monkeypatch.setattr(trapezoids, "ACROSS", 16)
     monkeypatch.setattr(trapezoids, "CHUNKS", 2)
+    monkeypatch.setattr(trapezoids, "WIDE", 21)
     most = []
     parallel = imp_interpret._Run.parallel
 

@@ -23,7 +23,7 @@ CHUNKS = 4  # trapezoids for each thread, to balance
 CACHE_LINES = 64  # elements that are whole cache lines, of whatever size
 ALIGNED = 16  # elements, of which blocks of a vector begin at multiples: a cache line of float32
 ACROSS = 4  # times as long as the first dimension is the second one, of which chunks are then
-WIDE = 4096  # elements of a part of a row that is a trapezoid's
+WIDE = 4096  # elements of a part of a row that is a trapezoid's, at least
 ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
 SECOND = 32  # rows of a block in the second of three dimensions or more
 
@@ -162,13 +162,20 @@ class Trapezoids:
         )  # fmt: skip
 
     def is_across(self, rows: imp.Expr) -> imp.Expr:
-        """Whether trapezoids are of the second dimension, by the rows that each kernel computes."""
+        """Whether trapezoids are of the second dimension, by the rows that each kernel computes.
+
+        Rows of elements are cut where each thread has a long part of them.
+        """
         e, stencil = self.e, self.stencil
         if not can_go_across(stencil):
             return imp.ZERO
         lost = machine("*", rows, imp.integer(ACROSS * max(1, stencil.radius[1])))
         found = machine("*", self.extents[1], self.radius[0])
-        return e.declare(machine(">=", e.declare(found), e.declare(lost)))
+        longer = machine(">=", e.declare(found), e.declare(lost))
+        if self.rank > 2:
+            return e.declare(longer)
+        parts = e.declare(machine("*", self.threads(), imp.integer(WIDE)))
+        return e.declare(machine("&&", longer, machine(">", self.extents[1], parts)))
 
     def either(self, condition: imp.Expr, one: imp.Expr, other: imp.Expr) -> imp.Expr:
         """`one` where a condition holds, which may be known before."""
@@ -242,13 +249,15 @@ class Trapezoids:
         return e.declare(machine("max", imp.ONE, number), "chunks")
 
     def share(self) -> imp.Expr:
-        """How long a trapezoid should be: some for each thread, but rows that are not short."""
-        e, threads = self.e, self.threads()
-        share = self.ceil(self.length, e.declare(machine("*", threads, imp.integer(CHUNKS))))
+        """How long a trapezoid should be: some for each thread, but long parts of rows."""
+        e = self.e
+        shares = e.declare(machine("*", self.threads(), imp.integer(CHUNKS)))
+        share = self.ceil(self.length, shares)
         if self.rank != 2 or self.across == imp.ZERO:
             return share
-        wide = e.declare(machine("min", imp.integer(WIDE), self.ceil(self.length, threads)))
-        return self.either(self.across, e.declare(machine("max", share, wide)), share)
+        return self.either(
+            self.across, e.declare(machine("max", share, imp.integer(WIDE))), share
+        )
 
     def first_span(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
         """How long a block is in the first dimension."""
