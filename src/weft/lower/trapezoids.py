@@ -239,12 +239,15 @@ class Trapezoids:
         return self.e.poly(Poly.var("threads"))
 
     def chunks(self, lost: imp.Expr) -> imp.Expr:
-        """Even trapezoids, each at least twice as long as what it loses on one side."""
+        """Even trapezoids, each at least twice as long as what it loses on one side.
+
+        Of a vector half a block at least.
+        """
         e = self.e
         twice = e.declare(machine("*", lost, imp.integer(2)))
         least = e.declare(machine("max", self.share(), twice))
-        block = imp.integer(line(self.stencil) if self.rank == 1 else 1)
-        length = e.declare(machine("max", least, block))
+        half = imp.integer(max(1, line(self.stencil) // 2) if self.rank == 1 else 1)
+        length = e.declare(machine("max", least, half))
         number = e.declare(machine("/", self.length, length))
         return e.declare(machine("max", imp.ONE, number), "chunks")
 
