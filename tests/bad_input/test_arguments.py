@@ -208,6 +208,16 @@ def test_settings(setting: dict[str, Any], named: Any) -> None:
     assert wf.settings() == before
 
 
+def test_only_settings_that_can_be_given_are_named() -> None:
+    with pytest.raises(ArgumentError, match="no setting 'device_limits'") as refusal:
+        wf.config(device_limits=())
+    names = refusal.value.expected.removeprefix("one of ").split(", ")
+    assert "memory_limit" in names
+    for name in names:
+        with wf.config(**{name: getattr(wf.settings(), name)}):
+            pass
+
+
 MASKED = np.ma.masked_greater(np.arange(3.0), 1.0)
 
 ARGUMENTS: list[tuple[Callable[[], Any], type, type, str]] = [
