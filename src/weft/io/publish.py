@@ -248,7 +248,7 @@ def require_space(path: str, size: int) -> None:
     """Raise `SinkError` where the file system has no room for `size` more bytes."""
     directory = os.path.dirname(os.path.abspath(path))
     free = _free_bytes(path, directory)
-    if free < size and _freed:
+    if free < size:
         for thread in _freed:
             thread.join()
         free = _free_bytes(path, directory)

@@ -72,7 +72,7 @@ class Tiles(Trapezoids):
     def lower(self) -> None:
         e, shape = self.e, self.shape()
         phase, half = e.unit.integer("phase"), e.unit.integer("half")
-        with e.loop(phase, imp.ZERO, self.ceil(self.rounds, shape.steps)):
+        with e.loop(phase, imp.ZERO, kernels.ceil(e, self.rounds, shape.steps)):
             first, count = self.phase(phase, shape)
             self.lean_from(first)
             with e.loop(half, imp.ZERO, imp.integer(halves(self.stencil))):
@@ -154,8 +154,9 @@ class Tiles(Trapezoids):
     ) -> Iterator[list[tuple[imp.Expr, imp.Expr]]]:  # fmt: skip
         """The block's box of a level; two where it goes around the first dimension's end."""
         e = self.e
-        limits = [sides.at(e, level) for sides in trapezoid]
-        limits[0] = self.inside(level, limits[0])
+        levels = e.declare(machine("+", level, imp.ONE))
+        limits = [sides.after(e, levels) for sides in trapezoid]
+        limits[0] = self.inside(levels, limits[0])
         box = []
         for axis, ((low, high), (start, stop)) in enumerate(zip(limits, block, strict=True)):
             lean = e.declare(machine("*", level, self.leans[axis]))
@@ -182,13 +183,13 @@ class Tiles(Trapezoids):
             ]
 
     def inside(
-        self, level: imp.Expr, rows: tuple[imp.Expr, imp.Expr]
+        self, levels: imp.Expr, rows: tuple[imp.Expr, imp.Expr]
     ) -> tuple[imp.Expr, imp.Expr]:
         """Those of some rows that lean as they must: odd trapezoids grow beyond them."""
         e = self.e
         if self.lean is None:
             return rows
-        (low, high), (least, most) = rows, self.edges[0].at(e, level)
+        (low, high), (least, most) = rows, self.edges[0].after(e, levels)
         return e.declare(machine("max", low, least)), e.declare(machine("min", high, most))
 
     def needed(

@@ -13,6 +13,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower.caches import caches
 from weft.lower.emitter import Emitter
+from weft.lower.kernels import ceil
 from weft.lower.time_tiling import TimeTiling
 from weft.records import dataclass
 from weft.sizes import ZERO, Poly
@@ -43,11 +44,6 @@ def halves(stencil: Stencil) -> int:
     return 2 if stencil.radius[0] else 1
 
 
-def can_go_across(stencil: Stencil) -> bool:
-    """Whether trapezoids may be of the second dimension: the first one must not need any."""
-    return len(stencil.shape) > 1 and stencil.radius[0] > 0 and not any(stencil.wraps[:2])
-
-
 def _leans(stencil: Stencil) -> tuple[int, ...]:
     """How much further to the front a block lies at each level, by dimension.
 
@@ -76,11 +72,10 @@ class Sides:
     left: imp.Expr = imp.ZERO
     right: imp.Expr = imp.ZERO
 
-    def at(self, e: Emitter, level: imp.Expr) -> tuple[imp.Expr, imp.Expr]:
-        """The first index at a level, and the one after the last; level 0 is the first."""
-        above = e.declare(machine("+", level, imp.ONE))
+    def after(self, e: Emitter, levels: imp.Expr) -> tuple[imp.Expr, imp.Expr]:
+        """Its first index at the last of so many levels, and the one after the last there."""
         begin, end = (
-            e.declare(machine("+", side, e.declare(machine("*", added, above))))
+            e.declare(machine("+", side, e.declare(machine("*", added, levels))))
             for side, added in ((self.begin, self.left), (self.end, self.right))
         )
         return begin, end
@@ -125,12 +120,10 @@ class Trapezoids:
         self.lean = tiling.lean
         self.edges = [Sides(imp.ZERO, extent) for extent in self.extents]
         self.rounds = e.declare(e.poly(loop.form.upper - loop.form.lower), "rounds")
-        rows = self.fewest_rows()
+        rows, second = self.fewest_rows(), min(1, self.rank - 1)
         self.across = self.is_across(rows)
-        self.length = self.either(self.across, self.extents[min(1, self.rank - 1)], rows)
-        self.reach = self.either(self.across, *(
-            imp.integer(stencil.radius[axis]) for axis in (min(1, self.rank - 1), 0)
-        ))  # fmt: skip
+        self.length = self.either(self.across, self.extents[second], rows)
+        self.reach = self.either(self.across, self.radius[second], self.radius[0])
 
     # ------------------------------------------------------------ shapes
 
@@ -164,10 +157,11 @@ class Trapezoids:
     def is_across(self, rows: imp.Expr) -> imp.Expr:
         """Whether trapezoids are of the second dimension, by the rows that each kernel computes.
 
-        Rows of elements are cut where each thread has a long part of them.
+        Rows of elements are cut where each thread has a long part of them. No dimension may wrap
+        around that trapezoids are of, or that blocks lean along instead.
         """
         e, stencil = self.e, self.stencil
-        if not can_go_across(stencil):
+        if self.rank == 1 or not stencil.radius[0] or any(stencil.wraps[:2]):
             return imp.ZERO
         lost = machine("*", rows, imp.integer(ACROSS * max(1, stencil.radius[1])))
         found = machine("*", self.extents[1], self.radius[0])
@@ -196,8 +190,8 @@ class Trapezoids:
                 found.append(whole)
                 continue
             most = imp.integer(SECOND if axis < self.rank - 1 else self.by_rank((0, *ROW)))
-            parts = self.ceil(extent, most)
-            some = self.ceil(extent, e.declare(machine("max", imp.ONE, parts)))
+            parts = ceil(e, extent, most)
+            some = ceil(e, extent, e.declare(machine("max", imp.ONE, parts)))
             alone = machine("<=", parts, imp.ONE)
             found.append(e.declare(imp.Select(alone, whole, some)))
         return found
@@ -232,8 +226,8 @@ class Trapezoids:
             most = e.declare(machine("min", most, e.declare(machine("/", self.length, apart))))
         rounds = e.declare(machine("/", most, imp.integer(count)))
         rounds = e.declare(machine("max", imp.ONE, rounds))
-        phases = e.declare(machine("max", imp.ONE, self.ceil(self.rounds, rounds)), "phases")
-        return e.declare(machine("max", imp.ONE, self.ceil(self.rounds, phases)), "steps")
+        phases = e.declare(machine("max", imp.ONE, ceil(e, self.rounds, rounds)), "phases")
+        return e.declare(machine("max", imp.ONE, ceil(e, self.rounds, phases)), "steps")
 
     def threads(self) -> imp.Expr:
         return self.e.poly(Poly.var("threads"))
@@ -255,7 +249,7 @@ class Trapezoids:
         """How long a trapezoid should be: some for each thread, but long parts of rows."""
         e = self.e
         shares = e.declare(machine("*", self.threads(), imp.integer(CHUNKS)))
-        share = self.ceil(self.length, shares)
+        share = ceil(e, self.length, shares)
         if self.rank != 2 or self.across == imp.ZERO:
             return share
         return self.either(
@@ -271,10 +265,6 @@ class Trapezoids:
         room = e.declare(machine("/", block, self.slice_bytes(spans, levels)))
         span = e.declare(machine("-", room, e.declare(machine("*", levels, self.radius[0]))))
         return e.declare(machine("max", imp.integer(1), span))
-
-    def ceil(self, value: imp.Expr, unit: imp.Expr) -> imp.Expr:
-        above = machine("-", machine("+", value, unit), imp.ONE)
-        return self.e.declare(machine("/", self.e.declare(above), unit))
 
     # ------------------------------------------------------------ trapezoids
 
@@ -355,19 +345,17 @@ class Trapezoids:
     ) -> tuple[imp.Expr, imp.Expr, imp.Expr]:
         """Where the blocks of a dimension begin, how many there are, and how long each is."""
         e = self.e
-        base = e.declare(machine("+", sides.begin, sides.left), "base")
+        first, last = sides.after(e, imp.ONE), sides.after(e, levels)
+        base = first[0]
         if self.rank == 1:
             base = e.declare(machine("&", base, imp.integer(-ALIGNED)))
         lean = e.declare(machine("*", machine("-", levels, imp.ONE), self.leans[axis]))
-        end = e.declare(machine("+", sides.end, e.declare(machine("*", sides.right, levels))))
-        top = e.declare(machine("+", end, lean))
+        top = e.declare(machine("+", last[1], lean))
         length = e.declare(machine("max", imp.ZERO, e.declare(machine("-", top, base))))
         if self.rank == 1:
-            # One block leans in vain: odd trapezoids are often shorter than a block.
-            last = e.declare(machine("-", levels, imp.ONE))
-            widths = [machine("-", *reversed(sides.at(e, level))) for level in (imp.ZERO, last)]
-            widest = e.declare(machine("max", *map(e.declare, widths)))
-            short = e.declare(machine("<=", widest, span))
-            span = e.declare(imp.Select(short, e.declare(machine("max", span, length)), span))
-        number = self.ceil(length, span)
+            # What is no longer than a block at any level, as most odd trapezoids are, is one.
+            widths = (e.declare(machine("-", end, begin)) for begin, end in (first, last))
+            short = machine("<=", e.declare(machine("max", *widths)), span)
+            span = self.either(e.declare(short), e.declare(machine("max", span, length)), span)
+        number = ceil(e, length, span)
         return base, number, self.block_length(span, length, number) if axis == 0 else span

@@ -22,6 +22,7 @@ from weft.lower import shapes, time_tiling
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
+from weft.lower.kernels import ceil
 from weft.lower.time_tiles import Tiles
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.trapezoids import FEW_LEVELS, ROW, Sides, block_bytes, halves, line
@@ -127,7 +128,7 @@ class _Tiles(Tiles):
 
     def block_length(self, span: imp.Expr, length: imp.Expr, number: imp.Expr) -> imp.Expr:
         """All are as long: a short one costs as many rounds. Of a vector they are aligned."""
-        even = self.ceil(length, self.e.declare(machine("max", imp.ONE, number)))
+        even = ceil(self.e, length, self.e.declare(machine("max", imp.ONE, number)))
         if self.rank > 1:
             return even
         above = self.e.declare(machine("+", even, imp.integer(ALIGNED - 1)))
