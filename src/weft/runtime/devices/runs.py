@@ -26,6 +26,7 @@ NDArray: TypeAlias = npt.NDArray[Any]
 _SPINS = 20
 _SHORTEST, _LONGEST = 20e-6, 10e-3  # seconds between two looks at whether a run has ended
 _LATE = 32  # a run's end is seen late by this part of its time, at most
+_LATER = 4  # and by this one where another is queued behind it, which the device begins alone
 
 
 class Run(ABC, Generic[DeviceT]):
@@ -246,11 +247,12 @@ class Run(ABC, Generic[DeviceT]):
 
     def _wait_for(self, event: Any) -> None:
         """Ctrl-C is heard meanwhile."""
-        spins = 0
+        is_last = self.slot.runs == 1
+        spins, late = (_SPINS, _LATE) if is_last else (0, _LATER)
         while not self.is_done(event):
-            spins += 1
-            waited = (perf_counter() - self.began) / _LATE
-            sleep(0 if spins < _SPINS else min(max(waited, _SHORTEST), _LONGEST))
+            spins -= 1
+            waited = (perf_counter() - self.began) / late
+            sleep(0 if spins > 0 else min(max(waited, _SHORTEST), _LONGEST))
         self.complete(event)
 
     def _check(self) -> None:
