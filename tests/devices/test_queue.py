@@ -16,7 +16,9 @@ import weft as wf
 from weft.errors import DeviceError
 from weft.fun.parse import parse
 from weft.plan.segment import Segment
+from weft.runtime.devices import runs
 from weft.runtime.devices.opencl import OpenClDevice
+from weft.runtime.devices.opencl_runs import OpenClRun
 from weft.runtime.devices.runs import Run
 from weft.runtime.incore import derive
 
@@ -143,3 +145,41 @@ def test_a_device_that_fails_behind_a_box(function: str) -> None:
     assert first.slot.runs == 0
     on.trim()
     assert on.used == 0
+
+
+def test_a_run_before_another_is_looked_at_less_often() -> None:
+    """The device goes on without the host; the last run's end is seen soon."""
+    on = device()
+    segment = compiled(DOUBLE)
+    loaded = on.load(segment)
+    x = np.random.default_rng(1).random(1000)
+    counts = []
+    for is_last in (True, False):
+        results = [np.empty(1000), np.empty(1000)]
+        first = loaded.start(integers(on, segment, 1000), [x], results[:1])
+        others = [] if is_last else [
+            loaded.start(integers(on, segment, 1000), [x], results[1:], behind=first)
+        ]  # fmt: skip
+        now, slept = [first.began], [0.0]
+
+        def pass_(seconds: float, now: list[float] = now, slept: list[float] = slept) -> None:
+            slept.append(seconds)
+            now[0] += max(seconds, 1e-5)
+
+        # It takes 20 ms, of a clock that sleeping alone moves on.
+        def is_done(run: Any, event: Any, now: list[float] = now) -> bool:
+            return now[0] - run.began > 20e-3
+
+        with (
+            mock.patch.object(runs, "sleep", pass_),
+            mock.patch.object(runs, "perf_counter", lambda now=now: now[0]),
+            mock.patch.object(OpenClRun, "is_done", is_done),
+        ):
+            first.wait()
+        for other in others:
+            other.wait()
+        np.testing.assert_array_equal(results[0], 2 * x)
+        late = now[0] - first.began - 20e-3
+        assert 0 < late < 20e-3 / (32 if is_last else 4)
+        counts.append(len(slept))
+    assert counts[1] < counts[0] / 4
