@@ -147,39 +147,49 @@ def test_a_device_that_fails_behind_a_box(function: str) -> None:
     assert on.used == 0
 
 
-def test_a_run_before_another_is_looked_at_less_often() -> None:
-    """The device goes on without the host; the last run's end is seen soon."""
+def looks(count: int | None) -> int:
+    """How often a run of 20 ms is looked at, with another of so many elements started after it.
+
+    Its end is seen in time, by a clock that sleeping alone moves on.
+    """
     on = device()
+    on.trim()  # a slot has what the first run takes, not more
     segment = compiled(DOUBLE)
     loaded = on.load(segment)
     x = np.random.default_rng(1).random(1000)
-    counts = []
-    for is_last in (True, False):
-        results = [np.empty(1000), np.empty(1000)]
-        first = loaded.start(integers(on, segment, 1000), [x], results[:1])
-        others = [] if is_last else [
-            loaded.start(integers(on, segment, 1000), [x], results[1:], behind=first)
-        ]  # fmt: skip
-        now, slept = [first.began], [0.0]
+    result = np.empty(1000)
+    first, others = loaded.start(integers(on, segment, 1000), [x], [result]), []
+    now, slept = first.began, 0
 
-        def pass_(seconds: float, now: list[float] = now, slept: list[float] = slept) -> None:
-            slept.append(seconds)
-            now[0] += max(seconds, 1e-5)
+    def pass_(seconds: float) -> None:
+        nonlocal now, slept
+        now += max(seconds, 1e-5)
+        slept += 1
 
-        # It takes 20 ms, of a clock that sleeping alone moves on.
-        def is_done(run: Any, event: Any, now: list[float] = now) -> bool:
-            return now[0] - run.began > 20e-3
+    def clock() -> float:
+        return now
 
-        with (
-            mock.patch.object(runs, "sleep", pass_),
-            mock.patch.object(runs, "perf_counter", lambda now=now: now[0]),
-            mock.patch.object(OpenClRun, "is_done", is_done),
-        ):
-            first.wait()
-        for other in others:
-            other.wait()
-        np.testing.assert_array_equal(results[0], 2 * x)
-        late = now[0] - first.began - 20e-3
-        assert 0 < late < 20e-3 / (32 if is_last else 4)
-        counts.append(len(slept))
-    assert counts[1] < counts[0] / 4
+    with (
+        mock.patch.object(runs, "sleep", pass_),
+        mock.patch.object(runs, "perf_counter", clock),
+        mock.patch.object(OpenClRun, "is_done", lambda run, event: now - run.began > 20e-3),
+    ):
+        if count is not None:
+            arrays = [np.ones(count)], [np.empty(count)]
+            others = [loaded.start(integers(on, segment, count), *arrays, behind=first)]
+        first.wait()
+        is_followed = count == 1000
+        assert 0 < now - first.began - 20e-3 < 20e-3 / (4 if is_followed else 32)
+    for other in others:
+        other.wait()
+    np.testing.assert_array_equal(result, 2 * x)
+    return slept
+
+
+def test_a_run_before_another_is_looked_at_less_often() -> None:
+    """The device goes on without the host; the last run's end is seen soon.
+
+    So is that of a run whose slot is too small for the next, which waits for it.
+    """
+    assert looks(1000) < looks(None) / 4
+    assert looks(1000) < looks(3000) / 4

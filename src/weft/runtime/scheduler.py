@@ -82,6 +82,7 @@ class SharedStage:
         self.destinations = destinations
         self.pool = pool
         self.cancel = CancelFlag()
+        self.all_started = threading.Event()  # the threads of all devices
 
     def run(self, parts: Sequence[Interval], report: Callable[[float], None]) -> None:
         """Compute boxes.
@@ -103,10 +104,7 @@ class SharedStage:
         planned = self.planned
         given = planned.unit, planned.least, planned.at_once, planned.usual
         left = Left(planned.shares, parts, *given)
-        all_here = threading.Event()
-        devices = [
-            _Device(self, k, share, left, all_here) for k, share in enumerate(planned.shares)
-        ]
+        devices = [_Device(self, k, share, left) for k, share in enumerate(planned.shares)]
         threads = [
             threading.Thread(target=device.run, name=f"weft-{device.share.device}", daemon=True)
             for device in devices
@@ -118,7 +116,7 @@ class SharedStage:
                 for thread in threads:
                     thread.start()
                     started.append(thread)
-                all_here.set()
+                self.all_started.set()
                 while not left.wait():
                     report(left.finished / left.total)
             except BaseException as error:
@@ -126,7 +124,7 @@ class SharedStage:
             finally:
                 if left.error is not None:
                     self.cancel.set()
-                all_here.set()
+                self.all_started.set()
                 for thread in started:
                     thread.join()
                 for device in devices:
@@ -149,11 +147,7 @@ def _tell_failures(left: Left) -> None:
 class _Device:
     """A device at work on a stage: what its threads share."""
 
-    def __init__(
-        self, stage: SharedStage, number: int, share: Share, left: Left, all_here: threading.Event
-    ) -> None:
-        """`all_here`: the threads of all devices have started."""
-        self.all_here = all_here
+    def __init__(self, stage: SharedStage, number: int, share: Share, left: Left) -> None:
         self.stage = stage
         self.number = number
         self.share = share
@@ -167,7 +161,8 @@ class _Device:
         cores = cores_of(self.share.device)
         try:
             with on_cores(cores if len(cores) == 1 else ()):  # threads that help are not ours
-                self.all_here.wait()  # one that computes may keep who starts the next from a core
+                # One that computes may keep who starts the next from a core.
+                self.stage.all_started.wait()
                 self._work()
         except BaseException as error:
             self.left.stop(error)

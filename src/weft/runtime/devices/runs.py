@@ -26,7 +26,7 @@ NDArray: TypeAlias = npt.NDArray[Any]
 _SPINS = 20
 _SHORTEST, _LONGEST = 20e-6, 10e-3  # seconds between two looks at whether a run has ended
 _LATE = 32  # a run's end is seen late by this part of its time, at most
-_LATER = 4  # and by this one where another is queued behind it, which the device begins alone
+_LATER = 4  # and by this one where another is queued behind it: the device goes on alone
 
 
 class Run(ABC, Generic[DeviceT]):
@@ -58,6 +58,7 @@ class Run(ABC, Generic[DeviceT]):
         self.behind = None if behind is None or behind.ended else behind
         self.slot: Any = device.take_slot() if self.behind is None else self.behind.slot
         self.slot.runs += 1
+        self.followed = False  # another is queued behind it
         self.turn: int = 0 if self.behind is None else 1 - self.behind.turn
         self.failure = np.zeros(FAILURE_BYTES // 8, np.int64)
         self.stage = "allocation"
@@ -112,9 +113,11 @@ class Run(ABC, Generic[DeviceT]):
         sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
         names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
         own = [number for number in range(len(sizes)) if number not in self.held]
-        if self.behind is not None and not slot.fits([sizes[number] for number in own]):
-            self.behind.wait()
-        self.behind = None  # nor are its arrays kept
+        if self.behind is not None:
+            if not slot.fits([sizes[number] for number in own]):
+                self.behind.wait()
+            self.behind.followed = True
+            self.behind = None  # nor are its arrays kept
         fitted = slot.fit([sizes[number] for number in own], [names[number] for number in own])
         found = {**self.held, **dict(zip(own, fitted, strict=True))}
         self.buffers = [found[number] for number in range(len(sizes))]
@@ -247,8 +250,7 @@ class Run(ABC, Generic[DeviceT]):
 
     def _wait_for(self, event: Any) -> None:
         """Ctrl-C is heard meanwhile."""
-        is_last = self.slot.runs == 1
-        spins, late = (_SPINS, _LATE) if is_last else (0, _LATER)
+        spins, late = (0, _LATER) if self.followed else (_SPINS, _LATE)
         while not self.is_done(event):
             spins -= 1
             waited = (perf_counter() - self.began) / late
