@@ -98,3 +98,15 @@ def test_vector_math_is_declared_where_the_library_has_it() -> None:
     assert declarations(text, (2, 36)).count(simd) == 2
     assert declarations(text, (2, 31)).count(simd) == 1
     assert declarations(text, None).count(simd) == 0
+
+
+def test_pointers_into_rows_may_alias() -> None:
+    """What is advanced reaches what its base does: neither is `restrict` in a closure."""
+    base, row = (imp.Pointer(name, DType.F32) for name in ("p", "row"))
+    n = imp.Var("n", DType.I64)
+    body = (
+        imp.View(base, 0, imp.ZERO, alone=False), imp.Advance(row, base, n),
+        imp.Store(row, imp.ZERO, imp.Load(base, n)),
+    )  # fmt: skip
+    text = print_program(imp.Program("entry", 1, (n,), body), (2, 36))
+    assert "float *const row = p + n;\n    row[0] = p[n];" in text

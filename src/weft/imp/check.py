@@ -138,6 +138,11 @@ class _Checker:
                 self.use(far)
                 self.expr(index, DType.I64)
                 self.point(pointer)
+            case imp.Advance(pointer, base, index):
+                self.require(pointer.dtype is base.dtype, f"{pointer.name}: dtypes")
+                self.use(base)
+                self.expr(index, DType.I64)
+                self.point(pointer)
             case imp.LoadVector(near, pointer, index, lanes) | imp.StoreVector(
                 pointer, index, near, lanes
             ):

@@ -68,6 +68,7 @@ class _Run:
         self.optimised = optimised
         self.scalars: dict[str, Any] = {}
         self.pointers: dict[str, npt.NDArray[Any]] = {}
+        self.starts: dict[str, int] = {}  # where pointers that were advanced begin in theirs
         self.failure = 0, 0, 0
 
     # ------------------------------------------------------------ expressions
@@ -99,8 +100,11 @@ class _Run:
             case _:
                 assert_never(expr)
 
+    def position(self, pointer: imp.Pointer, index: imp.Expr) -> int:
+        return self.starts.get(pointer.name, 0) + self.integer(index)
+
     def inside(self, pointer: imp.Pointer, index: imp.Expr) -> int:
-        at, extent = self.integer(index), len(self.pointers[pointer.name])
+        at, extent = self.position(pointer, index), len(self.pointers[pointer.name])
         if not 0 <= at < extent:
             raise InternalError(f"IMP: {pointer.name}[{at}] of {extent} elements")
         return at
@@ -133,10 +137,13 @@ class _Run:
             case imp.Choose(pointer, condition, near, far, index, in_line):
                 chosen = self.pointers[near.name]
                 if not self.expr(condition):
-                    chosen = self.pointers[far.name][self.integer(index) :]
+                    chosen = self.pointers[far.name][self.position(far, index) :]
                 elif in_line:
                     chosen = chosen[self.integer(index) % (LINE // near.dtype.itemsize) :]
                 self.pointers[pointer.name] = chosen
+            case imp.Advance(pointer, base, index):
+                self.pointers[pointer.name] = self.pointers[base.name]
+                self.starts[pointer.name] = self.position(base, index)
             case imp.LoadVector(near, pointer, index, lanes):
                 self.pointers[near.name][:lanes] = self.vector(pointer, index, lanes)
             case imp.StoreVector(pointer, index, near, lanes):
@@ -193,7 +200,7 @@ class _Run:
 
     def flush(self, flush: imp.Flush) -> None:
         """As the machine does, as if the memory began with a line."""
-        at, count = self.integer(flush.index), self.integer(flush.count)
+        at, count = self.position(flush.pointer, flush.index), self.integer(flush.count)
         line = LINE // flush.near.dtype.itemsize
         shift = at % line
         near, far = self.pointers[flush.near.name], self.pointers[flush.pointer.name][at - shift :]

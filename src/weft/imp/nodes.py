@@ -9,6 +9,7 @@
               | "shared" pointer "[" integer "]"        -- of the items of a group, on a device
               | "barrier"                               -- among them
               | "choose" pointer "=" expr "?" pointer ["in" "line"] ":" pointer "+" expr
+              | "advance" pointer "=" pointer "+" expr
               | "load" integer "of" pointer "[" expr "]" "to" pointer    -- neighbours at once, to
               | "store" integer "of" pointer "to" pointer "[" expr "]"   -- and from a local array
               | "prefetch" pointer "[" expr "]"          -- a hint: read soon
@@ -241,6 +242,15 @@ class Choose:
 
 
 @dataclass(frozen=True, slots=True)
+class Advance:
+    """`pointer` to `base[index]`, which may lie outside of its memory, and on."""
+
+    pointer: Pointer
+    base: Pointer
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class LoadVector:
     """The first `lanes` elements of a local array: those of `pointer[index]` and on, at once.
 
@@ -420,8 +430,8 @@ class Receive:
 
 
 Stmt: TypeAlias = (
-    Declare | Assign | Store | View | Local | Shared | Barrier | Choose | Flush | Prefetch
-    | LoadVector | StoreVector
+    Declare | Assign | Store | View | Local | Shared | Barrier | Choose | Advance | Flush
+    | Prefetch | LoadVector | StoreVector
     | If | For | While | Break
     | Parallel | Poll | Fail | Await | Publish | Lock | Atomic | Ticket | Receive
 )  # fmt: skip

@@ -77,6 +77,8 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             where = f"{near.name} in line" if in_line else near.name
             chosen = f"{show_expr(condition)} ? {where} : {far.name} + {show_expr(index)}"
             line(f"choose {pointer.name}: {pointer.dtype} = {chosen}")
+        case imp.Advance(pointer, base, index):
+            line(f"advance {pointer.name} = {base.name} + {show_expr(index)}")
         case imp.LoadVector(near, pointer, index, lanes):
             line(f"load {lanes} of {pointer.name}[{show_expr(index)}] to {near.name}")
         case imp.StoreVector(pointer, index, near, lanes):

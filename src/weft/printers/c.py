@@ -140,6 +140,10 @@ class CPrinter(Printer):
         chosen = f"{self.expr(choose.condition)} ? {near} : {far}"
         self.line(f"{self.pointer(pointer)} = {chosen};")
 
+    def advance(self, pointer: imp.Pointer, address: str) -> None:
+        self.shared.add(pointer.name)
+        self.line(f"{self.pointer(pointer)} = {address};")
+
     def flush(self, to: str, source: str, size: str, ends: str) -> None:
         self.line(f"weft_flush((char *)({to}), (char *){source}, {size}, {ends});")
 

@@ -171,6 +171,9 @@ class Printer:
             case imp.Choose():
                 self.frame.declared.add(statement.pointer.name)
                 self.choose(statement)
+            case imp.Advance(pointer, base, index):
+                self.frame.declared.add(pointer.name)
+                self.advance(pointer, f"{self.name(base)} + {self.expr(index)}")
             case imp.LoadVector(near, pointer, index, lanes):
                 address = f"{self.name(pointer)} + {self.expr(index)}"
                 self.load_vector(self.name(near), address, near.dtype, lanes)
@@ -251,6 +254,9 @@ class Printer:
         raise NotImplementedError
 
     def choose(self, choose: imp.Choose) -> None:
+        raise NotImplementedError
+
+    def advance(self, pointer: imp.Pointer, address: str) -> None:
         raise NotImplementedError
 
     def load_vector(self, near: str, address: str, dtype: DType, lanes: int) -> None:

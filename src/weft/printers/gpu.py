@@ -58,6 +58,9 @@ class KernelPrinter(Printer):
             f"{type_}{restrict}const {pointer.name} = ({type_})({_block(view.block)}{offset});"
         )
 
+    def advance(self, pointer: imp.Pointer, address: str) -> None:
+        self.line(f"{self.memory}{self.element(pointer.dtype)} *const {pointer.name} = {address};")
+
     def shared_array(self, type_: str, name: str, extent: int) -> None:
         self.groups.add(name)
         self.line(f"{self.group_memory}{type_} {name}[{extent}];")

@@ -11,6 +11,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
+from weft.imp.point_to_rows import point_to_rows
 from weft.imp.unroll_short import unroll_short
 from weft.imp.walk import free_variables, views
 from weft.lower import kernels, parts
@@ -193,7 +194,7 @@ class Host:
                 loads += [replace(view, alone=False), imp.Declare(var, imp.Load(pointer, imp.ZERO))]
         body = (*loads, *statements)
         if self.dialect == "opencl":
-            body = unroll_short(body)
+            body = unroll_short(point_to_rows(body))
         known = dict.fromkeys(v for v in free_variables(body).values() if v.name in self.names)
         kernel = imp.Kernel(f"{kind}{len(self.kernels)}", item, views(body), tuple(known), body)
         self.kernels.append(kernel)
