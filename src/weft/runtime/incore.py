@@ -314,7 +314,7 @@ def run_launch(
         with SmallWorkspace() as workspace:
             loaded.call(launch.integers, (*pointers, workspace), threads)
     else:
-        with pool.workspace(launch.workspace) as workspace:
+        with pool.workspace(launch.workspace, results) as workspace:
             loaded.call(launch.integers, (*pointers, workspace), threads)
     if profile.recorder is not None:
         moved = sum(array.nbytes for array in (*inputs, *results))

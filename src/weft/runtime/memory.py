@@ -16,7 +16,7 @@ import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import ArgumentError, MemoryLimitError
+from weft.runtime.apart import first_byte
 from weft.runtime.threads import cgroup_directories
 
 # ---------------------------------------------------------------- sizes as text
@@ -184,7 +185,9 @@ _MOST_WASTE = 8
 """A block is reused for a request if no more than 1/8 of it would lie idle."""
 
 
-_APART = 25 * 64
+_LINE, _SECTOR = 64, 512
+
+_APART = 25 * _LINE
 """How far one block begins behind the last, within a page.
 
 Elements of one number in several arrays then lie in different sets of a cache, and no load waits
@@ -192,7 +195,7 @@ for a store to another array whose address has the same last bits. In lines of 6
 factor in common with a page and is near its golden section: any few blocks lie far apart.
 """
 
-_FAR_APART = 5 * 512
+_FAR_APART = 5 * _SECTOR
 """The same of large ones, which begin with a sector, so that disks take them as they lie."""
 
 _mappings = itertools.count()
@@ -201,7 +204,7 @@ _mappings = itertools.count()
 class _Mapping:
     """Pages of anonymous memory; huge ones where they fit."""
 
-    __slots__ = ("__weakref__", "_map", "address", "bytes", "memory")
+    __slots__ = ("__weakref__", "_map", "address", "begin", "bytes", "memory", "step")
 
     def __init__(self, count: int) -> None:
         huge = count >= _HUGE_PAGE
@@ -213,8 +216,9 @@ class _Mapping:
         if huge and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE, skipped, count // _HUGE_PAGE * _HUGE_PAGE)
         self.bytes = count
+        self.begin, self.step = start + skipped, _SECTOR if huge else _LINE
         apart = _FAR_APART if huge else _APART
-        self.address = start + skipped + next(_mappings) * apart % _PAGE
+        self.address = self.begin + next(_mappings) * apart % _PAGE
         self.memory = _memory_type(count)
 
 
@@ -291,14 +295,22 @@ class Pool:
         return np.ndarray(shape, wanted, memory)
 
     @contextmanager
-    def workspace(self, count: int) -> Iterator[int]:
-        """The address of `count` bytes (64-byte aligned), taken within the block."""
+    def workspace(self, count: int, beside: Sequence[npt.NDArray[Any]] = ()) -> Iterator[int]:
+        """The address of `count` bytes (64-byte aligned), taken within the block.
+
+        Parameters
+        ----------
+        count : int
+        beside : sequence of ndarray
+            What may be written by turns with it; see `weft.runtime.apart`.
+        """
         if count == 0:
             yield 0
             return
         mapping = self._take(-(-count // _PAGE) * _PAGE)
         try:
-            yield mapping.address
+            usual = mapping.address - mapping.begin
+            yield mapping.begin + first_byte(beside, mapping.step, usual)
         finally:
             self._give_back(mapping)
 
