@@ -8,7 +8,7 @@ FUNMEM --expand, lower--> IMP kernels, and steps that launch them --print--> Ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from weft.errors import UnsupportedError
@@ -21,6 +21,7 @@ from weft.mem.hoist import hoist
 from weft.mem.introduce import introduce
 from weft.mem.merge_blocks import merge_blocks
 from weft.mem.short_circuit import versions
+from weft.mem.space_blocks import space_blocks
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
@@ -119,7 +120,9 @@ def with_versions(
         from weft.mem.permute_layouts import permute_layouts
 
         found = tuple(map(permute_layouts, found))
-    return found if "no-merge" in without else tuple(map(merge_blocks, found))
+    if "no-merge" not in without:
+        found = tuple(map(merge_blocks, found))
+    return tuple(map(space_blocks, found))
 
 
 def compile_segment(
@@ -128,6 +131,7 @@ def compile_segment(
     optimise: str = "",
     dialect: Dialect = "c",
     donated: Mapping[str, int] | None = None,
+    private: Collection[str] = (),
 ) -> Segment:
     """An optimised program without library calls, as one segment.
 
@@ -143,6 +147,8 @@ def compile_segment(
     donated : mapping of str to int, optional
         In C: parameters that may be overwritten, each with the number of the result, of its
         type, that comes to lie there.
+    private : collection of str, optional
+        On a device: parameters, and "result_k", that no other run has in common with a run.
     """
     if dialect == "c":
         return _lowered(
@@ -150,25 +156,30 @@ def compile_segment(
             lambda version: lower_segment(version, ENTRY, c.print_program),
         )
     try:
-        return _kernels(program, optimise, dialect)
+        return _kernels(program, optimise, dialect, private)
     except UnsupportedError as error:
         made = compile_segment(program, layouts, optimise)
         return replace(made, remarks=(f"runs on the cpu: {error.found}", *made.remarks))
 
 
-def _kernels(program: fun.Program, optimise: str, dialect: Dialect) -> Segment:
+def _kernels(
+    program: fun.Program, optimise: str, dialect: Dialect, private: Collection[str]
+) -> Segment:
     """The segment as kernels; what makes these is imported where there is a device for them."""
     from weft.lower.gpu.program import compile_segment as lower_kernels
     from weft.mem.expand import expand
+    from weft.mem.lay_within import lay_within
     from weft.printers import cuda, opencl
 
     printer = opencl if dialect == "opencl" else cuda
-    return _lowered(  # every array lies row-major in the device's memory
-        with_versions(program, {}, optimise, dialect),
-        lambda version: lower_kernels(
-            expand(version, "interleaved"), ENTRY, dialect, printer.print_kernels
-        ),
-    )
+
+    def lower(version: mem.Program) -> Segment:
+        laid, within = lay_within(version, private)
+        expanded = expand(laid, "interleaved")
+        return lower_kernels(expanded, ENTRY, dialect, printer.print_kernels, within)
+
+    # Every array lies row-major in the device's memory.
+    return _lowered(with_versions(program, {}, optimise, dialect), lower)
 
 
 def _lowered(made: tuple[mem.Program, ...], lower: Callable[[mem.Program], Segment]) -> Segment:

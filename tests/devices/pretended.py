@@ -49,7 +49,7 @@ class PretendedDevice:
     def processor(self) -> Processor:
         """The device, as the planner takes it."""
 
-        def compiled(program: Any, layouts: Any) -> PretendedCode:
+        def compiled(program: Any, layouts: Any, private: Any = ()) -> PretendedCode:
             self.note("compile")
             return PretendedCode(self, stage_code(program, ["contiguous"] * len(layouts)))
 

@@ -155,7 +155,8 @@ def test_a_pass_copies_parts_of_what_the_pass_before_it_gave(
     """Which fits the host's memory, and not the device's."""
     on.slots = None
     for name, sizes, limit in (
-        ("line", {"n": 5003, "t": 97}, 8 << 10), ("wave", {"n": 403, "m": 3, "t": 40}, 6 << 10),
+        ("line", {"n": 5003, "t": 397}, 20 << 10),
+        ("wave", {"n": 603, "m": 3, "t": 97}, 24 << 10),
     ):  # fmt: skip
         program, _ = PROGRAMS[name]
         arrays = given(program, sizes)

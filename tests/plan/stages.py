@@ -22,7 +22,9 @@ class InterpretedStage:
     remarks = ()
     device = None
 
-    def __init__(self, program: fun.Program, layouts: Sequence[str]) -> None:
+    def __init__(
+        self, program: fun.Program, layouts: Sequence[str], private: Sequence[str] = ()
+    ) -> None:
         assert len(layouts) == len(program.params)
         check(program, after="partition")
         self.program = program

@@ -37,10 +37,12 @@ _PARALLEL = (fun.Kernel, fun.Reduce, fun.Scan, fun.Scatter, fun.Call)
 def compile_apart(error: MemoryLimitError, run: RunProgram, on_cpu: Compile) -> Compile:
     """How a stage is compiled that a device refused with an error."""
 
-    def compile(program: fun.Program, layouts: tuple[Layout, ...]) -> StageCode:
+    def compile(
+        program: fun.Program, layouts: tuple[Layout, ...], private: Sequence[str] = ()
+    ) -> StageCode:
         if any(_is_driven(let) for let in program.body.statements):
             return RoundsStage(program, run, f"rounds one after another: {error.found}")
-        return _Remarked(on_cpu(program, layouts), f"runs on the cpu: {error.found}")
+        return _Remarked(on_cpu(program, layouts, private), f"runs on the cpu: {error.found}")
 
     return compile
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -277,17 +277,18 @@ def segment_of(
     layouts: Mapping[str, Layout],
     optimise: str = "",
     dialect: Dialect = "c",
+    private: Collection[str] = (),
 ) -> Segment:
     """The segment of an optimised program without library calls, through the cache."""
 
     def make() -> Segment:
         from weft.compiler import compile_segment
 
-        return compile_segment(program, layouts, optimise, dialect)
+        return compile_segment(program, layouts, optimise, dialect, private=private)
 
     lie = ",".join(f"{name}:{layout}" for name, layout in sorted(layouts.items()))
     return find_or_make(  # type: ignore[no-any-return]
-        ("segment", show(program, places=True), lie, optimise, dialect), make,
+        ("segment", show(program, places=True), lie, optimise, dialect, " ".join(private)), make,
         segment_to_json, segment_from_json,
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
 from weft.runtime.incore import check_bounds, check_collisions, derive
 from weft.runtime.threads import CancelFlag
 from weft.runtime.watch import watched
-from weft.sizes import ZERO, Size
+from weft.sizes import ZERO, Size, product
 
 NDArray: TypeAlias = npt.NDArray[Any]
 
@@ -138,6 +138,11 @@ class DeviceStage:
         self.name, self.slots = loaded.device.name, loaded.device.slots
         self.limit, self.items = loaded.device.limit, loaded.device.items
         self._better = better
+        slots = (*segment.params, *segment.results)
+        self._within = [
+            product(slots[inset.slot].shape) * slots[inset.slot].dtype.itemsize
+            for inset in segment.insets
+        ]
 
     def run(
         self,
@@ -188,8 +193,9 @@ class DeviceStage:
         return launches.count(self.segment.steps, {**values, launches.PROCESSOR: is_processor})
 
     def memory(self, values: Mapping[str, Any]) -> Any:
-        """Bytes of a run besides its arguments."""
-        return self.segment.workspace.evaluate(values) + FAILURE_BYTES
+        """Bytes of a run besides its arguments; less than none where these lie within them."""
+        own = self.segment.workspace.evaluate(values) + FAILURE_BYTES
+        return own - sum(bytes_.evaluate(values) for bytes_ in self._within)
 
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
@@ -290,6 +296,7 @@ class CallStage:
 def stage_code(
     program: fun.Program,
     layouts: Sequence[Layout],
+    private: Sequence[str] = (),
     current: Settings | None = None,
     where: str = CPU,
     threads: int | None = None,
@@ -301,6 +308,8 @@ def stage_code(
     program : fun.Program
     layouts : sequence of Layout
         How each parameter lies in memory.
+    private : sequence of str
+        Parameters, and "result_k", that each box has for itself.
     current : Settings, optional
         Which memory passes to leave out, how much memory a device has.
     where : str
@@ -315,7 +324,9 @@ def stage_code(
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
     if "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
-    segment = segment_of(program, named, left_out(where, current.optimise), dialect_of(where))
+    segment = segment_of(
+        program, named, left_out(where, current.optimise), dialect_of(where), private
+    )
     if segment.dialect == "c" and not have_compiler():
         return InterpretedStage(program)
     loaded = load(segment, where, current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from weft.fun import nodes as fun
@@ -14,10 +14,11 @@ from weft.lower import bounds, cpu
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.unit import Placed, Unit
+from weft.mem.lay_within import Within
 from weft.mem.nodes import THREADS, MemArray, Program
 from weft.mem.place_blocks import place_blocks
 from weft.ops.dtypes import DType
-from weft.plan.segment import BoundsCheck, Failure, Layout, Segment, Slot
+from weft.plan.segment import BoundsCheck, Failure, Inset, Layout, Segment, Slot
 from weft.sizes import ONE, ZERO, Poly, Size
 from weft.sizes.prove import Prover
 
@@ -41,15 +42,16 @@ def compile_segment(
 
 
 def describe(
-    memory_program: Program, name: str, source: str, unit: Unit, workspace: Size
-) -> Segment:
+    memory_program: Program, name: str, source: str, unit: Unit, workspace: Size,
+    within: Sequence[Within] = (),
+) -> Segment:  # fmt: skip
     """The segment of a lowered program and its text."""
     program = memory_program.program
     params = tuple(_slot(param.name, param.type) for param in program.params)
-    names = [param.name for param in params]
     results = tuple(
         _slot(f"result_{k}", type_) for k, type_ in enumerate(memory_program.destinations)
     )
+    names = [slot.name for slot in (*params, *results)]
     return Segment(
         entry=name,
         source=source,
@@ -70,6 +72,12 @@ def describe(
         remarks=tuple(map(str, memory_program.remarks)),
         donated=tuple(
             (number, names.index(name)) for name, number in memory_program.donated.items()
+        ),
+        insets=tuple(
+            Inset(
+                names.index(w.slot), unit.blocks[w.block].offset + w.offset, w.begin, w.count
+            )
+            for w in within
         ),
     )
 

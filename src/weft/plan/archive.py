@@ -10,7 +10,15 @@ import numpy as np
 from weft.errors import Place
 from weft.lmad import Lmad
 from weft.plan import launches
-from weft.plan.segment import Better, BoundsCheck, CollisionCheck, Failure, Segment, Slot
+from weft.plan.segment import (
+    Better,
+    BoundsCheck,
+    CollisionCheck,
+    Failure,
+    Inset,
+    Segment,
+    Slot,
+)
 from weft.sizes import Derived, Fact, parse_poly
 
 
@@ -52,6 +60,10 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
         "dialect": segment.dialect,
         "steps": launches.to_json(segment.steps),
         "donated": [list(pair) for pair in segment.donated],
+        "insets": [
+            [inset.slot, str(inset.offset), str(inset.begin), str(inset.count)]
+            for inset in segment.insets
+        ],
     }  # fmt: skip
 
 
@@ -82,6 +94,7 @@ def segment_from_json(found: dict[str, Any]) -> Segment:
         dialect=found["dialect"],
         steps=launches.from_json(found["steps"]),
         donated=tuple((result, param) for result, param in found["donated"]),
+        insets=tuple(Inset(slot, *map(parse_poly, where)) for slot, *where in found["insets"]),
     )
 
 

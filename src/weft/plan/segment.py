@@ -81,6 +81,26 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Inset:
+    """An array that a device has within the workspace, and in no buffer of its own.
+
+    Attributes
+    ----------
+    slot : int
+        Its position among parameters and, after them, results.
+    offset : Size
+        Bytes into the workspace.
+    begin, count : Size
+        Which rows of it are there: others are not copied.
+    """
+
+    slot: int
+    offset: Size
+    begin: Size
+    count: Size
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A FUN program compiled: to one C function, or to kernels and `steps` that launch them.
 
@@ -93,7 +113,8 @@ class Segment:
     other than the CPU (`dialect`), all arrays are row-major in its memory.
 
     `donated` has pairs (result, parameter): that result is written over that parameter, in
-    the parameter's layout, and the result's own pointer is not used.
+    the parameter's layout, and the result's own pointer is not used. Arrays that `insets`
+    name are copied to a device, or from it, within the workspace.
     """
 
     entry: str
@@ -114,6 +135,7 @@ class Segment:
     steps: Steps = ()
     donated: tuple[tuple[int, int], ...] = ()
     better: Better | None = None
+    insets: tuple[Inset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,13 @@ from weft.records import dataclass
 BOX_BYTES = 32 << 20
 """The data of one box: long enough that its overheads vanish, short enough to interrupt."""
 
-Compile: TypeAlias = Callable[[fun.Program, tuple[Layout, ...]], StageCode]
+
+class Compile(Protocol):
+    """How the code of a stage is made; see `weft.launch.stage.stage_code`."""
+
+    def __call__(
+        self, program: fun.Program, layouts: tuple[Layout, ...], private: Sequence[str] = (), /
+    ) -> StageCode: ...
 
 
 @dataclass(frozen=True, slots=True)

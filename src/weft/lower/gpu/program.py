@@ -41,6 +41,7 @@ from weft.lower.gpu import (
 from weft.lower.gpu.host import Host
 from weft.lower.segment import describe
 from weft.lower.unit import memory
+from weft.mem.lay_within import Within
 from weft.mem.nodes import Program
 from weft.plan import launches
 from weft.plan.segment import Dialect, Segment
@@ -54,8 +55,9 @@ def compile_segment(
     name: str,
     dialect: Dialect,
     print_kernels: Callable[[Sequence[imp.Kernel]], str],
+    within: Sequence[Within] = (),
 ) -> Segment:
-    """The segment of a program, as kernels.
+    """The segment of a program, as kernels; `within`: what copies go to, and from, in a block.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def compile_segment(
     host = Host(memory_program, dialect, lower_statement)
     host.program()
     source = print_kernels(host.kernels)
-    segment = describe(memory_program, name, source, host.unit, host.unit.workspace)
+    segment = describe(memory_program, name, source, host.unit, host.unit.workspace, within)
     return replace(segment, dialect=dialect, steps=tuple(host.steps))
 
 

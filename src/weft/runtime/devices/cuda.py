@@ -193,11 +193,13 @@ class Slot(Buffers[CudaDevice]):
         at = int(buffer.handle) + offset
         return self.device.core.Buffer.from_handle(at, count, owner=buffer)
 
-    def copy_in(self, buffer: Any, array: NDArray, number: int, turn: int = 0) -> None:
-        """Queue a copy to the GPU."""
+    def copy_in(
+        self, buffer: Any, array: NDArray, number: int, turn: int = 0, offset: int = 0
+    ) -> None:
+        """Queue a copy to the GPU, so many bytes into the buffer."""
         staged, view = self.staging(number, array.nbytes, turn)
         np.copyto(_like(view, array), array)
-        self.part(buffer, 0, array.nbytes).copy_from(staged, stream=self.stream)
+        self.part(buffer, offset, array.nbytes).copy_from(staged, stream=self.stream)
 
     def release(self) -> None:
         super().release()
@@ -269,12 +271,14 @@ class CudaRun(Run[CudaDevice]):
 
     # ------------------------------------------------------------ copies
 
-    def copy(self, way: str, name: str, number: int, buffer: Any, array: NDArray) -> None:
+    def copy(
+        self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
+    ) -> None:
         began = self._time()
         if way == "in":
-            self.slot.copy_in(buffer, array, number, self.turn)
+            self.slot.copy_in(buffer, array, number, self.turn, offset)
         else:
-            self._copy_out(number, buffer, 0, array)
+            self._copy_out(number, buffer, offset, array)
         self._timed(f"copy {way} {name}", way, began, array.nbytes)
 
     def _copy_out(self, number: int, buffer: Any, offset: int, array: NDArray) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -96,26 +97,28 @@ class Slot(Buffers["OpenClDevice"]):
             found.set_scalar_arg_dtypes([*buffers, *(np.int64,) * len(step.integers)])
         return found
 
-    def copy_in(self, buffer: Any, array: NDArray, number: int) -> Any:
-        """Queue a copy to the device."""
+    def copy_in(self, buffer: Any, array: NDArray, number: int, offset: int = 0) -> Any:
+        """Queue a copy to the device, so many bytes into the buffer."""
+        copy = partial(self.device.cl.enqueue_copy, self.queue, buffer, dst_offset=offset)
         if array.flags.c_contiguous:
-            return self.device.cl.enqueue_copy(self.queue, buffer, array, is_blocking=False)
-        event = self._copy_box("in", buffer, array)
+            return copy(array, is_blocking=False)
+        event = None if offset else self._copy_box("in", buffer, array)
         if event is None:
             packed = row_major(array)
             self.device.statistics.bytes_packed += packed.nbytes
-            event = self.device.cl.enqueue_copy(self.queue, buffer, packed, is_blocking=False)
+            event = copy(packed, is_blocking=False)
             event.wait()  # nobody keeps what is packed
         return event
 
-    def copy_out(self, array: NDArray, buffer: Any) -> Any:
-        """Queue a copy from the device."""
+    def copy_out(self, array: NDArray, buffer: Any, offset: int = 0) -> Any:
+        """Queue a copy from the device, from so many bytes into the buffer on."""
+        copy = partial(self.device.cl.enqueue_copy, self.queue, src_offset=offset)
         if array.flags.c_contiguous:
-            return self.device.cl.enqueue_copy(self.queue, array, buffer, is_blocking=False)
-        event = self._copy_box("out", buffer, array)
+            return copy(array, buffer, is_blocking=False)
+        event = None if offset else self._copy_box("out", buffer, array)
         if event is None:
             packed = np.empty(array.shape, array.dtype)
-            event = self.device.cl.enqueue_copy(self.queue, packed, buffer, is_blocking=True)
+            event = copy(packed, buffer, is_blocking=True)
             self.device.statistics.bytes_packed += packed.nbytes
             np.copyto(array, packed)
         return event
@@ -159,11 +162,13 @@ class OpenClRun(Run["OpenClDevice"]):
         self.loaded = loaded
         self.events: list[tuple[str, str, Any, int]] = []
 
-    def copy(self, way: str, name: str, number: int, buffer: Any, array: NDArray) -> None:
+    def copy(
+        self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
+    ) -> None:
         if way == "in":
-            event = self.slot.copy_in(buffer, array, number)
+            event = self.slot.copy_in(buffer, array, number, offset)
         else:
-            event = self.slot.copy_out(array, buffer)
+            event = self.slot.copy_out(array, buffer, offset)
         self.events.append((f"copy {way} {name}", f"{self.device.name} {way}", event, array.nbytes))
 
     def steps(self, steps: launches.Steps) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan import launches
-from weft.plan.segment import Segment
+from weft.plan.segment import Inset, Segment
 from weft.runtime.devices.memory import DeviceT, HeldArrays
 from weft.runtime.devices.protocol import FAILURE_BYTES, raise_failure
 
@@ -69,8 +69,13 @@ class Run(ABC, Generic[DeviceT]):
     # ------------------------------------------------------------ what a driver does
 
     @abstractmethod
-    def copy(self, way: str, name: str, number: int, buffer: Any, array: NDArray) -> None:
-        """Queue a copy ("in" or "out") between a buffer, by its position, and an array."""
+    def copy(
+        self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
+    ) -> None:
+        """Queue a copy ("in" or "out") between a buffer, by its position, and an array.
+
+        `offset`: bytes into the buffer.
+        """
 
     @abstractmethod
     def launch(
@@ -112,7 +117,8 @@ class Run(ABC, Generic[DeviceT]):
         workspace = segment.workspace.evaluate(self.values)
         sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
         names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
-        own = [number for number in range(len(sizes)) if number not in self.held]
+        within = {inset.slot: inset for inset in segment.insets}
+        own = [n for n in range(len(sizes)) if n not in self.held and n not in within]
         if self.behind is not None:
             if not slot.fits([sizes[number] for number in own]):
                 self.behind.wait()
@@ -120,6 +126,7 @@ class Run(ABC, Generic[DeviceT]):
             self.behind = None  # nor are its arrays kept
         fitted = slot.fit([sizes[number] for number in own], [names[number] for number in own])
         found = {**self.held, **dict(zip(own, fitted, strict=True))}
+        found |= dict.fromkeys(within, found[len(arrays)])
         self.buffers = [found[number] for number in range(len(sizes))]
         self.stage = "a copy to it"
         for run in after:
@@ -130,14 +137,14 @@ class Run(ABC, Generic[DeviceT]):
             slot.zeroed = self.buffers[-1]
         for number, (param, array) in enumerate(zip(segment.params, self.inputs, strict=True)):
             if number not in self.held or number in self.brings:
-                self._copy("in", param.name, number, array)
+                self._copy("in", param.name, number, array, within.get(number))
         self._bring()
         self._in_turn()
         self.stage = "a copy from it"
         outputs = enumerate(zip(segment.results, self.landed, strict=True), len(self.inputs))
         for number, (result, array) in outputs:
             if number not in self.held:
-                self._copy("out", result.name, number, array)
+                self._copy("out", result.name, number, array, within.get(number))
         if segment.failures:
             self._copy("out", "failures", -1, self.failure)
         self.last = self.mark()
@@ -165,11 +172,19 @@ class Run(ABC, Generic[DeviceT]):
         self.steps(self.segment.steps)
         shared.last = self.mark()
 
-    def _copy(self, way: str, name: str, number: int, array: NDArray) -> None:
+    def _copy(
+        self, way: str, name: str, number: int, array: NDArray, inset: Inset | None = None
+    ) -> None:
+        offset = 0
+        if inset is not None:
+            begin, count, offset = (
+                size.evaluate(self.values) for size in (inset.begin, inset.count, inset.offset)
+            )
+            array = array[begin : begin + count]
         if not array.nbytes:
             return
         statistics = self.device.statistics
-        self.copy(way, name, number, self.buffers[number], array)
+        self.copy(way, name, number, self.buffers[number], array, offset)
         if way == "in":
             statistics.copies_in += 1
             statistics.bytes_in += array.nbytes

@@ -1,0 +1,171 @@
+"""Lay within: what is copied to a device, and from it, lies in the array that it is copied into.
+
+    let new = slice a[s for m]                      let new @ b[o; ..] = slice a[s for m]
+    let x @ b[..] = update rows[d for m] = new      let x @ b[..] = update rows[d for m] = new
+    ..                                         =>   ..
+    let y = slice x[e for k]                        let y = slice x[e for k]
+    let r @ result_0[..] = copy y                   let r @ b[..] = slice y[0 for k]
+
+The transfers themselves bring rows of the argument a, and only those, to their place in b, and
+take the result from where it is. An iterated stencil in boxes that lean (`weft.plan.leaning`) has
+two buffers then, where it had four, and boxes of twice the rows fit a device.
+
+Removes: copies of arguments that are used for nothing else, and of results; their own buffers.
+Requires: FUNMEM for a device, after `merge_blocks`. Arguments and results that are `private` to a
+    run: others may be in a buffer that runs share.
+Ensures: the same results. An argument comes before the program begins: so nothing is written to
+    its place before the update. A result goes after the program has ended: so nothing is written
+    to its block after the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.lmad import Lmad
+from weft.mem import layout
+from weft.mem.nodes import MemArray, Program
+from weft.mem.scope import Scope
+from weft.records import dataclass
+from weft.sizes import ZERO, Size
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Rows of an argument or a result that lie in a block.
+
+    Attributes
+    ----------
+    slot : str
+        The parameter's name, or "result_k".
+    block : str
+    offset : Size
+        Bytes into the block.
+    begin, count : Size
+        Which rows, indices of the first dimension.
+    """
+
+    slot: str
+    block: str
+    offset: Size
+    begin: Size
+    count: Size
+
+
+def lay_within(program: Program, private: Collection[str]) -> tuple[Program, tuple[Within, ...]]:
+    """The program with what can lie in its blocks there, and where."""
+    return _Laying(program, private).run() if private else (program, ())
+
+
+class _Laying:
+    def __init__(self, program: Program, private: Collection[str]) -> None:
+        self.source = program
+        self.private = private
+        self.statements = list(program.program.body.statements)
+        self.results = list(program.program.body.results)
+        self.shared = {block.name for block in program.blocks if not block.per_thread}
+        self.uses = list(walk.uses(program.program.body))
+        self.scope = Scope(program.program, program.strides)
+        self.found: list[Within] = []
+
+    def run(self) -> tuple[Program, tuple[Within, ...]]:
+        made = {var.name: n for n, let in enumerate(self.statements) for var in let.pattern}
+        for number, result in enumerate(self.results):
+            if isinstance(result, fun.Var) and result.name in made:
+                self.result(number, made[result.name])
+        for position in range(len(self.statements)):
+            self.argument(position, made)
+        if not self.found:
+            return self.source, ()
+        body = fun.Body(tuple(self.statements), tuple(self.results))
+        whole = replace(self.source.program, body=body)
+        return replace(self.source, program=whole), tuple(self.found)
+
+    # ------------------------------------------------------------ results
+
+    def result(self, number: int, position: int) -> None:
+        """let r @ result_k = copy y  =>  let r @ b = slice y[..]"""
+        let = self.statements[position]
+        if f"result_{number}" not in self.private or not isinstance(let.expr, fun.Copy):
+            return
+        (var,), whole = let.pattern, let.expr.array
+        assert isinstance(var.type, MemArray)
+        lies = whole.type
+        if not isinstance(lies, MemArray) or not self.is_plain(lies):
+            return
+        if self.uses.count(var.name) > 1:
+            return
+        if any(self.writes(later, lies.block) for later in self.statements[position + 1 :]):
+            return
+        there = fun.Var(var.name, lies)
+        spans = tuple(fun.Span(ZERO, extent) for extent in lies.shape)
+        self.statements[position] = replace(let, pattern=(there,), expr=fun.Slice(whole, spans))
+        self.results[number] = there
+        self.lies(f"result_{number}", lies.block, lies.index, lies, ZERO)
+
+    # ------------------------------------------------------------ arguments
+
+    def argument(self, position: int, made: dict[str, int]) -> None:
+        """let new = slice a[..]; let x @ b = update rows[..] = new  =>  let new @ b = .."""
+        update = self.statements[position].expr
+        if not isinstance(update, fun.Update) or not isinstance(update.value, fun.Var):
+            return
+        new, whole = update.value, self.statements[position].pattern[0].type
+        source = made.get(new.name)
+        if source is None or source > position or self.uses.count(new.name) > 1:
+            return
+        view = self.statements[source].expr
+        if not isinstance(view, fun.Slice) or not isinstance(new.type, MemArray):
+            return
+        name, rows = view.array.name, view.dims[0]
+        is_argument = any(param.name == name for param in self.source.program.params)
+        if name not in self.private or not is_argument or self.uses.count(name) > 1:
+            return
+        assert isinstance(whole, MemArray)
+        index = layout.of_update(update, whole.index)
+        there = replace(new.type, block=whole.block, index=index)
+        if not (self.is_plain(there) and self.is_plain(new.type, argument=True)):
+            return
+        if not isinstance(rows, fun.Span):
+            return
+        if not all(self.spares(let, whole.block, index) for let in self.statements[:position]):
+            return
+        moved = fun.Var(new.name, there)
+        slice_, let = self.statements[source], self.statements[position]
+        self.statements[source] = replace(slice_, pattern=(moved,))
+        self.statements[position] = replace(let, expr=replace(update, value=moved))
+        self.lies(name, whole.block, index, there, rows.start)
+
+    def spares(self, let: fun.Let, block: str, place: Lmad) -> bool:
+        """Whether a statement writes nothing to a place in a block."""
+        if not self.writes(let, block):
+            return True
+        if not isinstance(let.expr, fun.Update):
+            return False
+        (var,) = let.pattern
+        assert isinstance(var.type, MemArray)
+        return self.scope.apart(layout.of_update(let.expr, var.type.index), place)
+
+    # ------------------------------------------------------------ both
+
+    def is_plain(self, array: MemArray, argument: bool = False) -> bool:
+        """Whether elements lie one after another, in a block that all threads share."""
+        where = array.block in self.shared or argument
+        return where and array.rank > 0 and array.index.dims == Lmad.row_major(array.shape).dims
+
+    def writes(self, let: fun.Let, block: str) -> bool:
+        """Whether a statement, or one inside of it, makes an array in a block."""
+        inner = (s for body in walk.bodies(let.expr) for s in walk.statements(body))
+        return any(
+            isinstance(var.type, MemArray) and var.type.block == block
+            for each in (let, *inner)
+            if not isinstance(each.expr, (*fun.LAYOUT_CHANGES, fun.Empty))
+            for var in each.pattern
+        )
+
+    def lies(self, slot: str, block: str, index: Lmad, array: MemArray, begin: Size) -> None:
+        offset = index.offset * array.dtype.itemsize
+        self.found.append(Within(slot, block, offset, begin, array.shape[0]))
