@@ -45,7 +45,7 @@ class CountingPool:
         return array
 
     @contextmanager
-    def workspace(self, count: int) -> Iterator[int]:
+    def workspace(self, count: int, beside: Any = ()) -> Iterator[int]:
         memory = np.empty(count + 64, np.uint8)
         address = memory.ctypes.data
         self._take(count)

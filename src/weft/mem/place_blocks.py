@@ -9,11 +9,12 @@ from weft.mem.expand import LINE, share_bytes
 from weft.mem.nodes import THREADS, Block, MemArray, Program
 from weft.sizes import ZERO, Poly, Size, product
 
-APART = 20 * LINE
-"""Bytes between blocks, so that those of a power of two do not share the sets of a cache.
+APART = 19 * LINE
+"""Bytes between blocks, which end with a line each: of 20 lines in all.
 
-Nor has what is written to the one the last 12 bits of what is soon read of the other, where rows
-are a power of two: see `weft.runtime.apart`.
+Blocks of a power of two then do not share the sets of a cache. Nor has what is written to the one
+the last 12 bits of what is soon read of the other, where rows are a power of two, too: see
+`weft.runtime.apart`.
 """
 
 
