@@ -5,8 +5,8 @@
 
 Where they begin within a page is then what `place_blocks` puts between them, whatever n is: a
 loop that reads the one and writes the other has no load that looks like a store before it
-(`weft.runtime.apart`): rounds of a stencil on PoCL took 1.15 to 1.3 times as long where one began 68
-bytes behind the other within a page.
+(`weft.runtime.apart`): rounds of a stencil on PoCL took 1.15 to 1.3 times as long where one began
+68 bytes behind the other within a page.
 
 Removes: nothing. Adds: derived sizes "rest_k" = -4*n mod 4096.
 Requires: loops that are marked as tiled, and blocks that all threads share.
