@@ -210,7 +210,7 @@ def _costs(tiling: Tiling, needed: Sequence[str]) -> Costs:
 
 
 def _candidates(tiling: Tiling) -> npt.NDArray[np.int64]:
-    """Extents of tiles: whole cache lines where they are long, else about equal ones."""
+    """Extents of tiles: whole cache lines where they are long; but for the last, equal ones too."""
     extents = tiling.extents
     longest = sorted(range(len(extents)), key=lambda axis: -extents[axis])[:_MOST_AXES]
     longest = [axis for axis in longest if extents[axis] > 1]
@@ -223,8 +223,10 @@ def _candidates(tiling: Tiling) -> npt.NDArray[np.int64]:
             for count in counts(extent, 1, 1):
                 if count > most:
                     break
-                long = across or extent > _LONG * count
-                found.add(min(extent_of(extent, 1, count, long), extent))
+                if across or extent > _LONG * count:
+                    found.add(min(extent_of(extent, 1, count, True), extent))
+                if not across:
+                    found.add(min(extent_of(extent, 1, count), extent))
             found.add(min(extent, -(-extent // _MOST_TILES) if len(longest) == 1 else 1))
         tried.append(sorted(found, reverse=True))
     while math.prod(map(len, tried)) > _MOST_SHAPES:
