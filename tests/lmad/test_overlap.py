@@ -147,6 +147,12 @@ def test_the_argument_of_needleman_wunsch() -> None:
         (lmad("0", ("n", "4")), lmad("2", ("n", "6")), "n >= 1", "unknown"),
         (lmad("3", ("n", "s")), lmad("s + 4", ("n", "s")), "s >= 2; n >= 1", "no"),
         (lmad("3", ("n", "2*s")), lmad("s + 3", ("n", "4*s")), "s >= 1; n >= 1", "no"),
+        # Columns: less than a stride apart, whatever that is.
+        (lmad("2", ("n", "s")), lmad("0", ("m", "s")), "s >= 3", "no"),
+        (lmad("k*s + 1"), lmad("0", ("m", "s")), "s >= 2; k >= 0", "no"),
+        (lmad("2", ("n", "s")), lmad("0", ("m", "s")), "s >= 2; n >= 1; m >= 2", "unknown"),
+        (lmad("2", ("n", "s")), lmad("0", ("m", "s")), "n >= 1; m >= 1", "unknown"),
+        (lmad("2", ("n", "s")), lmad("0", ("m", "s + 1")), "s >= 3; n >= 1; m >= 3", "unknown"),
         # Negative strides, of which the first element is the greatest.
         (lmad("n - 1", ("n", "-1")), lmad("n", ("n", "1")), "n >= 1", "no"),
         (lmad("n", ("n", "-1")), lmad("0", ("1", "1")), "n >= 1", "no"),

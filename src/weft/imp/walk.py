@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cache
+from operator import is_
 from typing import Any
 
 from weft.imp import nodes as imp
@@ -72,16 +73,25 @@ def _last_first(kind: type) -> tuple[str, ...] | None:
     return tuple(f.name for f in reversed(fields(kind))) if is_dataclass(kind) else None
 
 
+_LEAVES = (imp.Pointer, imp.Const, imp.Var)
+
+
 def mentions(value: Any) -> set[str]:
     """The names of the variables in statements or an expression."""
     return {node.name for node in inside(value) if isinstance(node, imp.Var)}
 
 
 def mapped(expr: Any, change: Callable[[Any], Any]) -> Any:
-    """A statement or an expression with its operands changed."""
-    if isinstance(expr, tuple):
-        return tuple(map(change, expr))
-    if not is_dataclass(expr) or isinstance(expr, type | imp.Pointer | imp.Const | imp.Var):
+    """A statement or an expression with its operands changed; itself where none is."""
+    kind = expr.__class__
+    if kind is tuple:
+        old: Any = expr
+    else:
+        names = _last_first(kind)
+        if names is None or kind in _LEAVES:
+            return expr
+        old = [getattr(expr, name) for name in reversed(names)]
+    new = [change(x) if x.__class__ is tuple or _last_first(x.__class__) else x for x in old]
+    if all(map(is_, new, old)):
         return expr
-    new = {field.name: change(getattr(expr, field.name)) for field in fields(expr)}
-    return replace(expr, **new)
+    return tuple(new) if kind is tuple else kind(*new)
