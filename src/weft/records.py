@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cache
 from operator import attrgetter
-from types import MemberDescriptorType
+from types import CodeType, FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 _GIVEN = object()  # stands for a default that a factory makes
@@ -67,32 +68,49 @@ def _first_init(made: Any, frozen: bool) -> Callable[..., None]:
 
 
 def _init(made: Any, frozen: bool) -> Callable[..., None]:
+    """The `__init__` of a class: the code of its kind, which most classes share, with its names."""
     names: dict[str, Any] = {"_put": object.__setattr__, "_GIVEN": _GIVEN}
-    parameters, lines = ["self"], []
-    for field in dataclasses.fields(made):
-        name, value = field.name, field.name
+    kinds, defaults, renamed = [], [], {}
+    for number, field in enumerate(dataclasses.fields(made)):
+        renamed[f"value_{number}"] = field.name
+        value = f"value_{number}"
         if field.default is not dataclasses.MISSING:
-            names[f"_default_{name}"] = field.default
-            parameters.append(f"{name}=_default_{name}")
+            defaults.append(field.default)
         elif field.default_factory is not dataclasses.MISSING:
-            names[f"_make_{name}"] = field.default_factory
-            parameters.append(f"{name}=_GIVEN")
-            value = f"_make_{name}() if {name} is _GIVEN else {name}"
-        else:
-            parameters.append(name)
-        slot = vars(made).get(name)
+            names[f"_make_{number}"] = field.default_factory
+            defaults.append(_GIVEN)
+            value = f"_make_{number}() if {value} is _GIVEN else {value}"
+        slot = vars(made).get(field.name)
         if not frozen:
-            lines.append(f"self.{name} = {value}")
+            kinds.append(f"self.value_{number} = {value}")
         elif isinstance(slot, MemberDescriptorType):  # quicker than by name
-            names[f"_put_{name}"] = slot.__set__
-            lines.append(f"_put_{name}(self, {value})")
+            names[f"_put_{number}"] = slot.__set__
+            kinds.append(f"_put_{number}(self, {value})")
         else:
-            lines.append(f"_put(self, {name!r}, {value})")
+            kinds.append(f"_put(self, 'value_{number}', {value})")
     if hasattr(made, "__post_init__"):
-        lines.append("self.__post_init__()")
-    body = "\n ".join(lines or ["pass"])
-    exec(f"def __init__({', '.join(parameters)}):\n {body}\n", names)
-    return names["__init__"]  # type: ignore[no-any-return]
+        kinds.append("self.__post_init__()")
+    code = _code(len(renamed), tuple(kinds))
+    code = code.replace(
+        co_varnames=("self", *renamed.values()),
+        co_names=tuple(renamed.get(name, name) for name in code.co_names),
+        co_consts=tuple(
+            renamed.get(each, each) if isinstance(each, str) else each for each in code.co_consts
+        ),
+    )
+    made_by: Any = FunctionType(code, names, "__init__", tuple(defaults))
+    return made_by  # type: ignore[no-any-return]
+
+
+@cache
+def _code(count: int, lines: tuple[str, ...]) -> CodeType:
+    """The code of an `__init__` of so many parameters, "value_0" and on."""
+    parameters = ", ".join(["self", *(f"value_{number}" for number in range(count))])
+    body = "\n ".join(lines or ("pass",))
+    found: dict[str, Any] = {}
+    exec(f"def __init__({parameters}):\n {body}\n", found)
+    code: CodeType = found["__init__"].__code__
+    return code
 
 
 def _key(names: list[str]) -> Callable[[Any], Any]:
