@@ -7,7 +7,6 @@ packed; of an argument that is updated in part, that part alone comes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ from weft.fun import nodes as fun
 from weft.launch.computation import Computation
 from weft.ops.dtypes import DType
 from weft.plan.nodes import size_text
+from weft.records import dataclass
 from weft.runtime.incore import derive
 from weft.runtime.memory import host_pool
 from weft.transfer.groups import Group, components, elements, groups

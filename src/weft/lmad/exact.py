@@ -8,12 +8,12 @@ tried, pruned by ranges and greatest common divisors; the last two are solved in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
 from weft.errors import ArgumentError, Place
 from weft.lmad.lmad import Lmad
+from weft.records import dataclass
 
 Index: TypeAlias = tuple[int, ...]
 

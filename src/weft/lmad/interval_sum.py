@@ -15,8 +15,8 @@ by greatest common divisors is the case of a rest without intervals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly
 from weft.sizes.division import divide, exact_quotient, factors
 from weft.sizes.prove import Prover

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from weft.lmad import exact
 from weft.lmad.interval_sum import Interval, ZeroFree, interval_sum
 from weft.lmad.lmad import Lmad
+from weft.records import dataclass
 from weft.sizes import Fact, Poly
 from weft.sizes.division import divide
 from weft.sizes.poly import Monomial

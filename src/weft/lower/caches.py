@@ -6,9 +6,10 @@ What is tiled for caches has the shape that fits them. The shape changes no bits
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from weft.records import dataclass
 
 _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.records import dataclass
 from weft.sizes import Poly
 
 _REPEATING = (fun.Broadcast, fun.LmadSlice)

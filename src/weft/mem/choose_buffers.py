@@ -13,7 +13,7 @@ let z @ result_0 = copy q                       let z @ result_0 = copy q    -- 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -26,6 +26,7 @@ from weft.mem.project import Arrays
 from weft.mem.relocate import relocate
 from weft.mem.scope import variables
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import Poly, Size, product
 
 _I64 = fun.Scalar(DType.I64)

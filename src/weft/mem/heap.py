@@ -10,7 +10,7 @@ Dynamic Analyses for Efficient GPU Execution* (2023).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
@@ -21,6 +21,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.mem.nodes import MemArray, Program
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import Size
 
 _NOISE = 0xA5

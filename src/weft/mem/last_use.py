@@ -16,12 +16,13 @@ array has there, so views and updates in place prolong its life. Inside of an ex
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.mem.nodes import MemArray, Program
+from weft.records import dataclass
 
 Blocks: TypeAlias = frozenset[str]
 

@@ -13,7 +13,7 @@ Management for Deep Neural Net Inference*, 2020), and the better colouring is ta
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from weft.fun import walk
@@ -21,6 +21,7 @@ from weft.fun.builder import Names
 from weft.mem.last_use import lives
 from weft.mem.nodes import Block, MemArray, Program
 from weft.mem.rename import rename_blocks
+from weft.records import dataclass
 from weft.sizes import Derived, Poly, Size
 from weft.sizes.facts import SizeOperation
 from weft.sizes.prove import Prover

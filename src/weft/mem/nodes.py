@@ -20,11 +20,12 @@ run at once, and inside of kernels "thread", which of them runs the iteration (s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.lmad import Lmad
+from weft.records import dataclass
 from weft.sizes import Size
 
 THREADS = "threads"

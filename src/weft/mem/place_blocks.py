@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
 from weft.mem.expand import LINE, share_bytes
 from weft.mem.nodes import THREADS, Block, MemArray, Program
+from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size, product
 
 APART = 19 * LINE

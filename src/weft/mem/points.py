@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -13,6 +13,7 @@ from weft.mem import layout
 from weft.mem.aliases import reads_own
 from weft.mem.nodes import MemArray
 from weft.mem.project import Arrays
+from weft.records import dataclass
 from weft.sizes import Poly, Size
 
 

@@ -10,7 +10,7 @@ Sections 6.3 and 6.4.1 of Munksgaard's thesis.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -19,6 +19,7 @@ from weft.mem import layout
 from weft.mem.aliases import looked_at, overwritten
 from weft.mem.nodes import MemArray, Program
 from weft.mem.scope import Scope, ranges_of
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, product
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from weft.errors import Place
@@ -22,6 +22,7 @@ from weft.mem import layout
 from weft.mem.nodes import MemArray
 from weft.mem.project import Refused
 from weft.mem.scope import Scope, put, variables
+from weft.records import dataclass
 from weft.sizes import Poly, Size
 
 MOST = 48  # accesses in a summary: with more, all of the block is

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from weft.records import dataclass
 from weft.sizes.poly import Poly
 
 Relation: TypeAlias = Literal[">=0", "==0", "!=0", "divides"]

@@ -8,11 +8,12 @@ Strides here are positive and decreasing: a variable that moves backwards is cou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ one for each set of strides, or each its own: whatever moves the fewest elements
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 
+from weft.records import dataclass
 from weft.transfer.accesses import Access
 from weft.transfer.unions import Union, union
 

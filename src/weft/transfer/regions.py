@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.records import dataclass
 from weft.sizes import Size
 
 Part: TypeAlias = tuple[slice | int, ...]

@@ -9,12 +9,13 @@ where numbers that depend on sizes are size variables: one program serves many s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 from weft.transfer.accesses import Affine
 from weft.transfer.groups import Group

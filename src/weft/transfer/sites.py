@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from weft.fun import nodes as fun
 from weft.plan.footprint import Access as Read
 from weft.plan.footprint import Intervals, Reads
+from weft.records import dataclass
 from weft.sizes import Size
 from weft.transfer.accesses import Access, Variable, access
 

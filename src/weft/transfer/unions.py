@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from weft.records import dataclass
 from weft.transfer.accesses import Access, Affine, restricted
 
 TIME_LIMIT = 0.5
