@@ -30,7 +30,7 @@ def _quick_dataclass(
     make = dataclasses.dataclass(
         init=False, repr=False, eq=False, slots=slots, frozen=frozen and extends
     )
-    made: Any = make(kind)
+    made = _made(kind, make)
     made.__dataclass_params__.frozen = frozen
     fields = dataclasses.fields(made)
     methods: dict[str, Any] = {"__init__": _first_init(made, frozen), "__repr__": _repr}
@@ -46,6 +46,26 @@ def _quick_dataclass(
     for name, method in methods.items():
         if name not in own:
             setattr(made, name, method)
+    return made
+
+
+def _made(kind: type, make: Callable[[type], type]) -> Any:
+    """A class made of another, without looking into the text of each annotation.
+
+    Which the standard library does for those that are no fields: here they would name `ClassVar`.
+    """
+    texts = vars(kind).get("__annotations__")
+    special = ("ClassVar", "InitVar", "KW_ONLY")
+    if not texts or any(
+        not isinstance(text, str) or any(name in text for name in special)
+        for text in texts.values()
+    ):
+        return make(kind)
+    kind.__annotations__ = dict.fromkeys(texts, object)
+    made: Any = make(kind)
+    made.__annotations__ = texts
+    for name, text in texts.items():
+        made.__dataclass_fields__[name].type = text
     return made
 
 
