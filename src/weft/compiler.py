@@ -172,14 +172,16 @@ def _kernels(
     from weft.printers import cuda, opencl
 
     printer = opencl if dialect == "opencl" else cuda
+    # Every array lies row-major in the device's memory.
+    made = with_versions(program, {}, optimise, dialect)
 
     def lower(version: mem.Program) -> Segment:
-        laid, within = lay_within(version, private)
+        # Versions of one segment are given the same buffers.
+        laid, within = lay_within(version, private if len(made) == 1 else ())
         expanded = expand(laid, "interleaved")
         return lower_kernels(expanded, ENTRY, dialect, printer.print_kernels, within)
 
-    # Every array lies row-major in the device's memory.
-    return _lowered(with_versions(program, {}, optimise, dialect), lower)
+    return _lowered(made, lower)
 
 
 def _lowered(made: tuple[mem.Program, ...], lower: Callable[[mem.Program], Segment]) -> Segment:
