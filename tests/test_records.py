@@ -116,3 +116,15 @@ def test_a_dataclass_of_the_standard_library_extends_one() -> None:
 
     assert Longer((1,), more=2) == Longer((1,), "some", 2)
     assert Longer((1,)) != Pickled((1,))
+
+
+def test_a_default_before_none() -> None:
+    """Found when the first object is made."""
+
+    @records.dataclass(slots=True)
+    class Wrong:
+        first: int = 1
+        second: int  # type: ignore[misc]
+
+    with pytest.raises(TypeError, match=r"Wrong\.second has no default"):
+        Wrong(5)  # type: ignore[call-arg]

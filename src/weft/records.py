@@ -96,7 +96,10 @@ def _init(made: Any, frozen: bool) -> Callable[..., None]:
         value = f"value_{number}"
         if field.default is not dataclasses.MISSING:
             defaults.append(field.default)
-        elif field.default_factory is not dataclasses.MISSING:
+        elif field.default_factory is dataclasses.MISSING:
+            if defaults:
+                raise TypeError(f"{made.__name__}.{field.name} has no default, behind one that has")
+        else:
             names[f"_make_{number}"] = field.default_factory
             defaults.append(_GIVEN)
             value = f"_make_{number}() if {value} is _GIVEN else {value}"

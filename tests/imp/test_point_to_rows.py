@@ -23,7 +23,7 @@ A, B, J, K, T, U = (imp.Var(name, DType.I64) for name in ("a", "b", "j", "k", "t
 X = imp.Var("x", DType.F64)
 P, Q = (imp.Pointer(name, DType.F64) for name in "pq")
 I = imp.Pointer("i", DType.I64)  # noqa: E741
-EXTENT = 40
+EXTENT = 64
 _FIRST = imp.Load(I, imp.ZERO)
 
 

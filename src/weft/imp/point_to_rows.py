@@ -64,14 +64,17 @@ def _loop(loop: imp.For, views: set[imp.Pointer]) -> Iterator[imp.Stmt]:
     yield replace(loop, var=rows.past, lower=imp.ZERO, upper=count, body=body)
 
 
+_SETS = (imp.Declare, imp.Assign, imp.Ticket, imp.Receive)
+
+
 class _Rows:
     """Rewrites the body of a loop, and notes the rows that it meets: a pointer and a start."""
 
     def __init__(self, loop: imp.For, views: set[imp.Pointer]) -> None:
         self.lane, self.views = loop.var, views
         self.past = replace(loop.var, name=f"{loop.var.name}_past")
-        set_ = (s.var.name for s in walked(loop.body) if isinstance(s, imp.Declare | imp.Assign))
-        self.changing = {loop.var.name, *set_}
+        body = walked(loop.body)
+        self.changing = {loop.var.name, *(s.var.name for s in body if isinstance(s, _SETS))}
         self.begin = replace(loop.var, name=f"{loop.var.name}_begin")
         if isinstance(loop.lower, imp.Var) and self.is_fixed(loop.lower):
             self.begin = loop.lower

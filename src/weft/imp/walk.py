@@ -91,7 +91,10 @@ def mapped(expr: Any, change: Callable[[Any], Any]) -> Any:
         if names is None or kind in _LEAVES:
             return expr
         old = [getattr(expr, name) for name in reversed(names)]
-    new = [change(x) if x.__class__ is tuple or _last_first(x.__class__) else x for x in old]
+    new = [
+        change(x) if x.__class__ is tuple or _last_first(x.__class__) is not None else x
+        for x in old
+    ]
     if all(map(is_, new, old)):
         return expr
     return tuple(new) if kind is tuple else kind(*new)

@@ -309,7 +309,7 @@ def stage_code(
     layouts : sequence of Layout
         How each parameter lies in memory.
     private : sequence of str
-        Parameters, and "result_k", that each box has for itself.
+        Parameters, and "result_k", that each box has for itself: on a device they may lie anywhere.
     current : Settings, optional
         Which memory passes to leave out, how much memory a device has.
     where : str

@@ -75,7 +75,7 @@ def describe(
         ),
         insets=tuple(
             Inset(
-                names.index(w.slot), unit.blocks[w.block].offset + w.offset, w.begin, w.count
+                names.index(w.name), unit.blocks[w.block].offset + w.offset, w.begin, w.count
             )
             for w in within
         ),

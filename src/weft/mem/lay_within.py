@@ -39,8 +39,8 @@ class Within:
 
     Attributes
     ----------
-    slot : str
-        The parameter's name, or "result_k".
+    name : str
+        The parameter's, or "result_k".
     block : str
     offset : Size
         Bytes into the block.
@@ -48,7 +48,7 @@ class Within:
         Which rows, indices of the first dimension.
     """
 
-    slot: str
+    name: str
     block: str
     offset: Size
     begin: Size
@@ -96,7 +96,7 @@ class _Laying:
         lies = whole.type
         if not isinstance(lies, MemArray) or not self.is_plain(lies):
             return
-        if self.uses.count(var.name) > 1:
+        if self.uses.count(var.name) > 1 or not self.is_sized(lies.index.offset, lies.shape[0]):
             return
         if any(self.writes(later, lies.block) for later in self.statements[position + 1 :]):
             return
@@ -131,6 +131,8 @@ class _Laying:
             return
         if not isinstance(rows, fun.Span):
             return
+        if not self.is_sized(index.offset, rows.start, rows.extent):
+            return
         if not all(self.spares(let, whole.block, index) for let in self.statements[:position]):
             return
         moved = fun.Var(new.name, there)
@@ -159,13 +161,19 @@ class _Laying:
     def writes(self, let: fun.Let, block: str) -> bool:
         """Whether a statement, or one inside of it, makes an array in a block."""
         inner = (s for body in walk.bodies(let.expr) for s in walk.statements(body))
+        alternatives = self.source.alternatives
         return any(
-            isinstance(var.type, MemArray) and var.type.block == block
+            isinstance(var.type, MemArray)
+            and block in alternatives.get(var.type.block, (var.type.block,))
             for each in (let, *inner)
             if not isinstance(each.expr, (*fun.LAYOUT_CHANGES, fun.Empty))
             for var in each.pattern
         )
 
-    def lies(self, slot: str, block: str, index: Lmad, array: MemArray, begin: Size) -> None:
+    def is_sized(self, *sizes: Size) -> bool:
+        """Whether a run knows these sizes before it begins."""
+        return all(size.variables() <= self.scope.launch for size in sizes)
+
+    def lies(self, name: str, block: str, index: Lmad, array: MemArray, begin: Size) -> None:
         offset = index.offset * array.dtype.itemsize
-        self.found.append(Within(slot, block, offset, begin, array.shape[0]))
+        self.found.append(Within(name, block, offset, begin, array.shape[0]))

@@ -45,7 +45,7 @@ def place_blocks(program: Program) -> Placement:
     offset: Size = ZERO
     places: dict[str, BlockPlace] = {}
     apart = 0
-    for block in sorted(program.blocks, key=lambda b: -_alignment(b)):
+    for block in sorted(program.blocks, key=lambda b: -alignment(b)):
         stride = share_bytes(block)
         offset = offset + apart
         places[block.name] = BlockPlace(offset, stride)
@@ -66,7 +66,7 @@ def peak_bytes(program: Program) -> Size:
     return total
 
 
-def _alignment(block: Block) -> int:
+def alignment(block: Block) -> int:
     """The largest power of two, up to a line, of which the block's size is a multiple."""
     common = gcd(LINE, *block.bytes.terms.values())
     return common & -common

@@ -443,7 +443,7 @@ class Scheduler:
         workspace = _pages(self._workspace(boxes))
         on_device = 0
         if self.code.device is not None:
-            own = np.max(self.code.device.memory(self.values(boxes)), initial=0)
+            own = np.max(self.code.device.memory(self.values(boxes))) if boxes.count else 0
             held, flanks = self._held(inputs, boxes), self.flank_bytes
             each = sum(inputs) - held + sum(outputs) - flanks + int(own)
             on_device = held + flanks + slots * each

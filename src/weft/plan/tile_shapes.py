@@ -210,7 +210,7 @@ def _costs(tiling: Tiling, needed: Sequence[str]) -> Costs:
 
 
 def _candidates(tiling: Tiling) -> npt.NDArray[np.int64]:
-    """Extents of tiles: whole cache lines where they are long; but for the last, equal ones too."""
+    """Extents of tiles: whole cache lines where they are long; equal parts but of the last axis."""
     extents = tiling.extents
     longest = sorted(range(len(extents)), key=lambda axis: -extents[axis])[:_MOST_AXES]
     longest = [axis for axis in longest if extents[axis] > 1]

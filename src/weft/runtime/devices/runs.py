@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.errors import InternalError
 from weft.plan import launches
 from weft.plan.segment import Inset, Segment
 from weft.runtime.devices.memory import DeviceT, HeldArrays
@@ -118,6 +119,8 @@ class Run(ABC, Generic[DeviceT]):
         sizes = [a.nbytes for a in arrays] + [workspace, FAILURE_BYTES]
         names = [s.name for s in (*segment.params, *segment.results)] + ["workspace", "failures"]
         within = {inset.slot: inset for inset in segment.insets}
+        if not self.held.keys().isdisjoint(within):
+            raise InternalError("a device run: what is held lies within the workspace, too")
         own = [n for n in range(len(sizes)) if n not in self.held and n not in within]
         if self.behind is not None:
             if not slot.fits([sizes[number] for number in own]):
