@@ -90,7 +90,7 @@ def _first_init(made: Any, frozen: bool) -> Callable[..., None]:
 def _init(made: Any, frozen: bool) -> Callable[..., None]:
     """The `__init__` of a class: the code of its kind, which most classes share, with its names."""
     names: dict[str, Any] = {"_put": object.__setattr__, "_GIVEN": _GIVEN}
-    kinds, defaults, renamed = [], [], {}
+    lines, defaults, renamed = [], [], {}
     for number, field in enumerate(dataclasses.fields(made)):
         renamed[f"value_{number}"] = field.name
         value = f"value_{number}"
@@ -105,15 +105,15 @@ def _init(made: Any, frozen: bool) -> Callable[..., None]:
             value = f"_make_{number}() if {value} is _GIVEN else {value}"
         slot = vars(made).get(field.name)
         if not frozen:
-            kinds.append(f"self.value_{number} = {value}")
+            lines.append(f"self.value_{number} = {value}")
         elif isinstance(slot, MemberDescriptorType):  # quicker than by name
             names[f"_put_{number}"] = slot.__set__
-            kinds.append(f"_put_{number}(self, {value})")
+            lines.append(f"_put_{number}(self, {value})")
         else:
-            kinds.append(f"_put(self, 'value_{number}', {value})")
+            lines.append(f"_put(self, 'value_{number}', {value})")
     if hasattr(made, "__post_init__"):
-        kinds.append("self.__post_init__()")
-    code = _code(len(renamed), tuple(kinds))
+        lines.append("self.__post_init__()")
+    code = _code(len(renamed), tuple(lines))
     code = code.replace(
         co_varnames=("self", *renamed.values()),
         co_names=tuple(renamed.get(name, name) for name in code.co_names),
@@ -121,8 +121,7 @@ def _init(made: Any, frozen: bool) -> Callable[..., None]:
             renamed.get(each, each) if isinstance(each, str) else each for each in code.co_consts
         ),
     )
-    made_by: Any = FunctionType(code, names, "__init__", tuple(defaults))
-    return made_by  # type: ignore[no-any-return]
+    return FunctionType(code, names, "__init__", tuple(defaults))
 
 
 @cache

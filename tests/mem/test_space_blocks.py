@@ -16,6 +16,7 @@ from weft.mem.place_blocks import APART, place_blocks
 from weft.mem.space_blocks import PAGE, space_blocks
 from weft.passes.tile_time import tile_time
 from weft.plan.segment import Dialect
+from weft.runtime import apart
 
 __all__ = ["leaning"]
 
@@ -87,6 +88,7 @@ def test_apart_for_any_sizes(name: str, leaning: None) -> None:
     program, values = boxes(name)
     spaced = with_memory(tile_time(program))
     check(spaced)
+    assert PAGE == apart.PAGE  # of which the runtime knows
     assert len(spaced.blocks) >= 2
     assert len(values) > 2
     for sizes in values:

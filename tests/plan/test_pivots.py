@@ -310,7 +310,7 @@ def test_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     program, sizes = parse(GAUSS), {"n": 61, "m": 65}
     texts: set[str] = set()
 
-    def stage(part: fun.Program, layouts: Any) -> InterpretedStage:
+    def stage(part: fun.Program, layouts: Any, private: Any) -> InterpretedStage:
         texts.add(show(part))
         return InterpretedStage(part, layouts)
 

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from weft.records import dataclass
 from weft.sizes import Derived, Fact, Poly
+from weft.sizes.division import divided
 from weft.sizes.facts import Relation, SizeOperation
 
 _counter = itertools.count()
@@ -400,7 +401,7 @@ def smaller(left: Extent, right: Extent) -> Extent:
 
 def _exact_quotient(poly: Poly, divisor: int) -> Poly | None:
     if divisor and all(factor % divisor == 0 for factor in poly.terms.values()):
-        return Poly({monomial: factor // divisor for monomial, factor in poly.terms.items()})
+        return divided(poly, divisor)
     return None
 
 

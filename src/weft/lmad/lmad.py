@@ -39,6 +39,11 @@ class Lmad:
     def strides(self) -> tuple[Size, ...]:
         return tuple(stride for _, stride in self.dims)
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether elements lie one after another, in row-major order, from the offset on."""
+        return self.dims == Lmad.row_major(self.shape).dims
+
     def apply(self, indices: tuple[Size, ...]) -> Size:
         """The element offset of an index."""
         total = self.offset

@@ -138,7 +138,7 @@ def _in_half(array: MemArray, turns: set[str]) -> Lmad:
     turn*n + {(n : 1)}, (1 - turn)*n + {(n : 1)}  =>  0 + {(n : 1)}
     """
     offset, count = array.index.offset, product(array.shape)
-    whole = Lmad.row_major(array.shape).dims == array.index.dims
+    whole = array.index.is_dense
     for turn in turns & offset.variables():
         factor = offset.coefficient(turn)
         if whole and offset.degree(turn) == 1 and factor in (count, -count):

@@ -28,6 +28,7 @@ from weft.mem.scope import variables
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 from weft.sizes import Poly, Size, product
+from weft.sizes.division import divided
 
 _I64 = fun.Scalar(DType.I64)
 
@@ -175,7 +176,7 @@ class _Chooser:
         """Put the arrays of both buffers where they lie from now on."""
         block = buffers.block
         second = buffers.result.block if buffers.result is not None else None
-        half = Poly({monomial: factor // 2 for monomial, factor in block.bytes.terms.items()})
+        half = divided(block.bytes, 2)
         self.blocks[block.name] = replace(block, bytes=half)
         if second is None:
             second = self.fresh(block.name)

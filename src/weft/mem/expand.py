@@ -24,6 +24,7 @@ from weft.mem.merge_blocks import element_sizes
 from weft.mem.nodes import THREAD, THREADS, Block, MemArray, Program
 from weft.mem.rename import map_memory
 from weft.sizes import Poly, Size
+from weft.sizes.division import divided
 
 Sharing: TypeAlias = Literal["contiguous", "interleaved"]
 
@@ -89,15 +90,10 @@ def _share(type_: MemArray, block: Block, layout: Sharing) -> MemArray:
     thread, threads, index = Poly.var(THREAD), Poly.var(THREADS), type_.index
     match layout:
         case "contiguous":
-            share = _divided(share_bytes(block), type_.dtype.itemsize)
+            share = divided(share_bytes(block), type_.dtype.itemsize)
             return replace(type_, index=replace(index, offset=thread * share + index.offset))
         case "interleaved":
             dims = tuple((extent, stride * threads) for extent, stride in index.dims)
             return replace(type_, index=Lmad(thread + index.offset * threads, dims))
         case _:
             assert_never(layout)
-
-
-def _divided(size: Size, by: int) -> Size:
-    """A number of bytes in elements; a block holds whole ones."""
-    return Poly({monomial: factor // by for monomial, factor in size.terms.items()})

@@ -94,7 +94,7 @@ class _Laying:
         (var,), whole = let.pattern, let.expr.array
         assert isinstance(var.type, MemArray)
         lies = whole.type
-        if not isinstance(lies, MemArray) or not self.is_plain(lies):
+        if not isinstance(lies, MemArray) or not self.has_room_for(lies):
             return
         if self.uses.count(var.name) > 1 or not self.is_sized(lies.index.offset, lies.shape[0]):
             return
@@ -104,7 +104,7 @@ class _Laying:
         spans = tuple(fun.Span(ZERO, extent) for extent in lies.shape)
         self.statements[position] = replace(let, pattern=(there,), expr=fun.Slice(whole, spans))
         self.results[number] = there
-        self.lies(f"result_{number}", lies.block, lies.index, lies, ZERO)
+        self.lies(f"result_{number}", lies, ZERO)
 
     # ------------------------------------------------------------ arguments
 
@@ -127,7 +127,7 @@ class _Laying:
         assert isinstance(whole, MemArray)
         index = layout.of_update(update, whole.index)
         there = replace(new.type, block=whole.block, index=index)
-        if not (self.is_plain(there) and self.is_plain(new.type, argument=True)):
+        if not self.has_room_for(there) or not new.type.index.is_dense:
             return
         if not isinstance(rows, fun.Span):
             return
@@ -139,7 +139,7 @@ class _Laying:
         slice_, let = self.statements[source], self.statements[position]
         self.statements[source] = replace(slice_, pattern=(moved,))
         self.statements[position] = replace(let, expr=replace(update, value=moved))
-        self.lies(name, whole.block, index, there, rows.start)
+        self.lies(name, there, rows.start)
 
     def spares(self, let: fun.Let, block: str, place: Lmad) -> bool:
         """Whether a statement writes nothing to a place in a block."""
@@ -153,10 +153,9 @@ class _Laying:
 
     # ------------------------------------------------------------ both
 
-    def is_plain(self, array: MemArray, argument: bool = False) -> bool:
-        """Whether elements lie one after another, in a block that all threads share."""
-        where = array.block in self.shared or argument
-        return where and array.rank > 0 and array.index.dims == Lmad.row_major(array.shape).dims
+    def has_room_for(self, array: MemArray) -> bool:
+        """Whether rows lie one after another, in a block that all threads share."""
+        return array.block in self.shared and array.rank > 0 and array.index.is_dense
 
     def writes(self, let: fun.Let, block: str) -> bool:
         """Whether a statement, or one inside of it, makes an array in a block."""
@@ -174,6 +173,7 @@ class _Laying:
         """Whether a run knows these sizes before it begins."""
         return all(size.variables() <= self.scope.launch for size in sizes)
 
-    def lies(self, name: str, block: str, index: Lmad, array: MemArray, begin: Size) -> None:
-        offset = index.offset * array.dtype.itemsize
-        self.found.append(Within(name, block, offset, begin, array.shape[0]))
+    def lies(self, name: str, array: MemArray, begin: Size) -> None:
+        """Note that rows of an argument or a result, from one on, are this array."""
+        offset = array.index.offset * array.dtype.itemsize
+        self.found.append(Within(name, array.block, offset, begin, array.shape[0]))

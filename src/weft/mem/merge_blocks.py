@@ -23,6 +23,7 @@ from weft.mem.nodes import Block, MemArray, Program
 from weft.mem.rename import rename_blocks
 from weft.records import dataclass
 from weft.sizes import Derived, Poly, Size
+from weft.sizes.division import content, divided
 from weft.sizes.facts import SizeOperation
 from weft.sizes.prove import Prover
 
@@ -145,9 +146,9 @@ class _Sizes:
         for size in dict.fromkeys(sizes):
             if not any(self.at_most(size, other) for other in kept):
                 kept = [other for other in kept if not self.at_most(other, size)] + [size]
-        if len(kept) == 1 and _factor(kept[0]) % unit == 0:
+        if len(kept) == 1 and content(kept[0]) % unit == 0:
             return kept[0]
-        common = gcd(*map(_factor, kept))
+        common = gcd(*map(content, kept))
         unit = common if common % unit == 0 else unit
         parts = [self.rounded(size, unit) for size in kept]
         total = parts[0]
@@ -167,8 +168,8 @@ class _Sizes:
 
     def rounded(self, size: Size, unit: int) -> Size:
         """How many units hold so many bytes."""
-        if _factor(size) % unit == 0:
-            return Poly({monomial: factor // unit for monomial, factor in size.terms.items()})
+        if content(size) % unit == 0:
+            return divided(size, unit)
         return self.derived("floordiv", size + (unit - 1), Poly.const(unit))
 
     def derived(self, operation: SizeOperation, left: Size, right: Size) -> Size:
@@ -180,8 +181,3 @@ class _Sizes:
         new = Derived(self._names.fresh("largest"), operation, left, right)
         self.added.append(new)
         return Poly.var(new.name)
-
-
-def _factor(size: Size) -> int:
-    """What divides the polynomial whatever its variables are."""
-    return gcd(*size.terms.values())

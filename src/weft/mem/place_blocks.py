@@ -8,6 +8,7 @@ from weft.mem.expand import LINE, share_bytes
 from weft.mem.nodes import THREADS, Block, MemArray, Program
 from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size, product
+from weft.sizes.division import content
 
 APART = 19 * LINE
 """Bytes between blocks, which end with a line each: of 20 lines in all.
@@ -68,5 +69,5 @@ def peak_bytes(program: Program) -> Size:
 
 def alignment(block: Block) -> int:
     """The largest power of two, up to a line, of which the block's size is a multiple."""
-    common = gcd(LINE, *block.bytes.terms.values())
+    common = gcd(LINE, content(block.bytes))
     return common & -common

@@ -23,6 +23,7 @@ from weft.fun.builder import Names
 from weft.mem.nodes import MemArray, Program
 from weft.mem.place_blocks import alignment
 from weft.sizes import Derived, Poly
+from weft.sizes.division import divided
 
 PAGE = 4096
 """Bytes, as of `weft.runtime.apart`."""
@@ -30,6 +31,7 @@ PAGE = 4096
 
 def space_blocks(program: Program) -> Program:
     """The program with larger blocks where a tiled loop has several."""
+    alternatives = program.alternatives
     wanted = {
         block
         for let in walk.statements(program.program.body)
@@ -37,7 +39,7 @@ def space_blocks(program: Program) -> Program:
         if let.expr.form.tiled is not None
         for var in (*let.pattern, *let.expr.params)
         if isinstance(var.type, MemArray)
-        for block in program.alternatives.get(var.type.block, (var.type.block,))
+        for block in alternatives.get(var.type.block, (var.type.block,))
     }
     spaced = {
         block.name for block in program.blocks
@@ -51,8 +53,8 @@ def space_blocks(program: Program) -> Program:
             # The rest of its last page: PoCL 3.1 makes no vectors where offsets are n * 4096. In
             # units that all of it is a multiple of, so that what comes behind it is aligned.
             unit = alignment(block)
-            units = Poly({term: factor // unit for term, factor in block.bytes.terms.items()})
-            rest = Derived(names.fresh("rest"), "mod", -units, Poly.const(PAGE // unit))
+            units = divided(-block.bytes, unit)
+            rest = Derived(names.fresh("rest"), "mod", units, Poly.const(PAGE // unit))
             derived.append(rest)
             block = replace(block, bytes=block.bytes + Poly.var(rest.name) * unit)
         blocks.append(block)

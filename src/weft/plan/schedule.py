@@ -73,7 +73,7 @@ class Scheduler:
         self.program, self._names = self.stage.program, dict[str, str]()
         if analysis.ends:  # many stages may be the same but for names
             self.program, self._names = canonical(self.stage.program)
-        self.code = setting.compile(self.program, self._layouts(), *self._private())
+        self.code = setting.compile(self.program, self._layouts(), self._private())
         if self.code.device is None:  # on a device they are in its own memory
             self.resident += self.flank_bytes
 
@@ -103,14 +103,14 @@ class Scheduler:
         layouts += ["contiguous"] * (len(self.stage.carries) + len(self.stage.flanks))
         return tuple(layouts)
 
-    def _private(self) -> tuple[tuple[str, ...], ...]:
+    def _private(self) -> tuple[str, ...]:
         """What each box has for itself where boxes lean, by the names of its memory."""
         if not self.stage.flanks:
             return ()
         windows = zip(self.program.params, self.stage.windows, strict=False)
         names = [param.name for param, window in windows if window.axis is not None]
         names += [f"result_{k}" for k, out in enumerate(self.stage.outputs) if not out.carry]
-        return (tuple(names),)
+        return tuple(names)
 
     def _is_part_of_rows(self, window: Window, where: Where) -> bool:
         """Whether a window of an array in memory, which lies row by row, is in pieces."""

@@ -40,6 +40,11 @@ def exact_quotient(dividend: Poly, divisor: Poly) -> Poly | None:
     return None if rest.terms else quotient
 
 
+def divided(poly: Poly, by: int) -> Poly:
+    """The polynomial whose factors are those of `poly` divided by an integer, rounded down."""
+    return Poly({monomial: factor // by for monomial, factor in poly.terms.items()})
+
+
 def content(poly: Poly) -> int:
     """The greatest integer that divides every factor (0 of the polynomial 0)."""
     return gcd(*poly.terms.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from weft.sizes.division import content
+from weft.sizes.division import content, divided
 from weft.sizes.facts import Derived, Fact
 from weft.sizes.poly import Monomial, Poly, as_poly
 
@@ -390,7 +390,7 @@ def _tight(poly: Poly) -> Poly:
     divisor = content(poly - poly.constant)
     if divisor <= 1:
         return poly
-    return Poly({monomial: factor // divisor for monomial, factor in poly.terms.items()})
+    return divided(poly, divisor)
 
 
 def _never_zero(poly: Poly) -> bool:
