@@ -25,6 +25,7 @@ from weft.mem.space_blocks import space_blocks
 from weft.passes import pipeline
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
+from weft.passes.raise_contractions import raise_contractions, raised
 from weft.passes.reduce_ahead import ReduceAhead, reductions_ahead
 from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
@@ -38,8 +39,14 @@ ENTRY = "weft_entry"
 
 def choices(fused: fun.Program) -> Choices:
     """What there is to decide about a fused program."""
-    nests = tuple((c.outer, c.row_bytes) for c in nest_candidates(fused))
     known = {*fused.sizes, *(derived.name for derived in fused.derived)}
+    contractions = {
+        extents: None
+        for extents in map(_row_extents, raised(fused))
+        if (extents[0] * extents[1]).variables() <= known
+    }
+    forms = (fused, raise_contractions(fused)) if contractions else (fused,)
+    nests = dict.fromkeys((c.outer, c.row_bytes) for form in forms for c in nest_candidates(form))
     reductions: dict[bool, dict[Extents, None]] = {False: {}, True: {}}
     for let in walk.sequential(fused.body):
         if isinstance(let.expr, fun.Reduce) and let.expr.reduced < len(let.expr.space):
@@ -49,7 +56,9 @@ def choices(fused: fun.Program) -> Choices:
     tiles = tuple((tile.rounds, tile.bytes) for tile in time_tiles(fused))
     ahead = tuple((found.rows, found.length) for found in reductions_ahead(fused))
     splits, columns = map(tuple, reductions.values())
-    return Choices(fused.derived, nests, splits, tiles, columns, ahead)
+    return Choices(
+        fused.derived, tuple(nests), splits, tiles, columns, ahead, tuple(contractions)
+    )
 
 
 def finish(
@@ -72,6 +81,11 @@ def finish(
     def should_reduce(found: ReduceAhead) -> bool:
         return (found.rows, found.length) in ahead
 
+    raised_ = {e for e, yes in zip(given.contractions, decided.contractions, strict=True) if yes}
+
+    def should_raise(reduce: fun.Reduce) -> bool:
+        return _row_extents(reduce) in raised_
+
     def should_split(reduce: fun.Reduce) -> bool:
         if unless_rows(reduce):
             return reduce.reduced == len(reduce.space) or _row_extents(reduce) not in whole
@@ -86,6 +100,7 @@ def finish(
             should_tile if tiled else None,
             should_reduce if ahead else None,
             decided.contract,
+            should_raise if raised_ else None,
         ),
     )
 

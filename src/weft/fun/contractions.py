@@ -13,6 +13,7 @@ lowering ask the same question.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -101,6 +102,22 @@ def contraction(kernel: fun.Kernel) -> Contraction | None:
     if branch is not None and fact is None:
         return None
     return _parts(kernel, let, fact)
+
+
+def by_elements(let: fun.Let, names: Iterable[str]) -> fun.Let:
+    """A reduction with kept dimensions, as a kernel over these; `names` of an element's results.
+
+    reduce (i < n; k < l) { .. } => kernel (i < n) { let r = reduce (; k < l) { .. } in r }
+    """
+    reduce = let.expr
+    assert isinstance(reduce, fun.Reduce)
+    kept = len(reduce.space) - reduce.reduced
+    results = tuple(
+        fun.Var(name, fun.Scalar(var.type.dtype))
+        for name, var in zip(names, let.pattern, strict=True)
+    )
+    one = fun.Let(results, replace(reduce, space=reduce.space[kept:]), let.place)
+    return replace(let, expr=fun.Kernel(reduce.space[:kept], fun.Body((one,), results)))
 
 
 def half_plane(kernel: fun.Kernel, branch: fun.If, holds: bool) -> Size | None:

@@ -300,16 +300,15 @@ def _choices_to_json(found: Choices) -> Any:
     return [
         [derived_to_json(entry) for entry in found.derived],
         *([[str(a), str(b)] for a, b in pairs]
-          for pairs in (found.nests, found.splits, found.tiles, found.columns, found.ahead)),
+          for pairs in (found.nests, found.splits, found.tiles, found.columns, found.ahead,
+                        found.contractions)),
     ]
 
 
 def _choices_from_json(found: Any) -> Choices:
     derived, *groups = found
-    nests, splits, tiles, columns, ahead = (
-        tuple((parse_poly(a), parse_poly(b)) for a, b in pairs) for pairs in groups
-    )
-    return Choices(tuple(map(derived_from_json, derived)), nests, splits, tiles, columns, ahead)
+    pairs_of = (tuple((parse_poly(a), parse_poly(b)) for a, b in pairs) for pairs in groups)
+    return Choices(tuple(map(derived_from_json, derived)), *pairs_of)
 
 
 def _artifact_to_json(found: Artifact) -> Any:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
+from weft.fun.contractions import by_elements
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import merging, operators, rows, shapes
@@ -64,23 +65,8 @@ def lower_reduce(e: Emitter, let: fun.Let) -> None:
 
 
 def as_kernel(e: Emitter, let: fun.Let) -> fun.Let:
-    """`reduce (i < n, j < m) 1 ..` => `kernel (i < n) { let r = reduce (j < m) 1 .. in r }`."""
-    reduce = let.expr
-    assert isinstance(reduce, fun.Reduce)
-    kept = len(reduce.space) - reduce.reduced
-    inner = fun.Reduce(
-        reduce.space[kept:],
-        reduce.reduced,
-        reduce.body,
-        reduce.operator,
-        reduce.neutral,
-        reduce.counter,
-    )
-    names = tuple(
-        fun.Var(e.unit.fresh("reduced."), fun.Scalar(var.type.dtype)) for var in let.pattern
-    )
-    body = fun.Body((fun.Let(names, inner, let.place),), names)
-    return fun.Let(let.pattern, fun.Kernel(reduce.space[:kept], body), let.place)
+    """A reduction with kept dimensions, as a kernel over these."""
+    return by_elements(let, [e.unit.fresh("reduced.") for _ in let.pattern])
 
 
 def unrolled(e: Emitter, reduce: fun.Reduce) -> list[imp.Expr]:

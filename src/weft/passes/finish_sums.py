@@ -17,7 +17,7 @@ Ensures: the same bits, since a reduction with kept dimensions is lowered so by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from weft.fun import nodes as fun
@@ -30,6 +30,49 @@ def finish_sums(program: fun.Program) -> fun.Program:
     """The program with reductions inside of kernels in the kernels that finish them."""
     body = walk.in_kernels(program.body, _Finish(program).inside)
     return program if body is program.body else replace(program, body=body)
+
+
+def finisher(statements: Sequence[fun.Let], number: int, uses: Counter[str]) -> int | None:
+    """The kernel that finishes a reduction, if all of its results are read there alone."""
+    let = statements[number]
+    reduce = let.expr
+    if not isinstance(reduce, fun.Reduce) or reduce.reduced == len(reduce.space):
+        return None
+    names = {var.name for var in let.pattern}
+    for position in range(number + 1, len(statements)):
+        expr = statements[position].expr
+        if isinstance(expr, fun.Kernel) and names & walk.free_names(expr.body):
+            kept = reduce.space[: len(reduce.space) - reduce.reduced]
+            same = [r.extent for r in kept] == [r.extent for r in expr.space]
+            return position if same and _reads_once(expr, names, uses) else None
+        if isinstance(expr, fun.Update | fun.LmadUpdate | fun.Scatter | fun.Loop | fun.If):
+            return None
+    return None
+
+
+def finished(let: fun.Let, user: fun.Let, fresh: Callable[[str], str]) -> fun.Let:
+    """The kernel `user` with the reduction `let` in place of its reads."""
+    reduce, kernel = let.expr, user.expr
+    assert isinstance(reduce, fun.Reduce)
+    assert isinstance(kernel, fun.Kernel)
+    kept = len(reduce.space) - reduce.reduced
+    own = zip(reduce.space[:kept], kernel.space, strict=True)
+    renamed = walk.Substitution({old.index.name: new.index for old, new in own})
+    one = replace(reduce, space=reduce.space[kept:])
+    names = {var.name: var for var in let.pattern}
+    read = {
+        inner.expr.array.name: inner.pattern[0]
+        for inner in kernel.body.statements
+        if isinstance(inner.expr, fun.Index) and inner.expr.array.name in names
+    }
+    pattern = tuple(
+        read.get(name) or fun.Var(fresh(name), fun.Scalar(var.type.dtype))
+        for name, var in names.items()
+    )
+    sums = fun.Let(pattern, renamed.expr(one), let.place)
+    others = [i for i in kernel.body.statements if i.pattern[0] not in read.values()]
+    body = fun.Body((sums, *others), kernel.body.results)
+    return replace(user, expr=replace(kernel, body=body))
 
 
 class _Finish:
@@ -47,53 +90,11 @@ class _Finish:
         statements = [walk.map_let(let, self.inside) for let in body.statements]
         uses = Counter(walk.uses(fun.Body(tuple(statements), body.results)))
         for number in reversed(range(len(statements))):
-            user = _user(statements, number, uses)
+            user = finisher(statements, number, uses)
             if user is not None:
-                statements[user] = self.finished(statements[number], statements[user])
+                statements[user] = finished(statements[number], statements[user], self.fresh)
                 del statements[number]
         return walk.with_statements(body, statements)
-
-    def finished(self, let: fun.Let, user: fun.Let) -> fun.Let:
-        """The kernel with the reduction in place of its reads."""
-        reduce, kernel = let.expr, user.expr
-        assert isinstance(reduce, fun.Reduce)
-        assert isinstance(kernel, fun.Kernel)
-        kept = len(reduce.space) - reduce.reduced
-        own = zip(reduce.space[:kept], kernel.space, strict=True)
-        renamed = walk.Substitution({old.index.name: new.index for old, new in own})
-        one = replace(reduce, space=reduce.space[kept:])
-        names = {var.name: var for var in let.pattern}
-        read = {
-            inner.expr.array.name: inner.pattern[0]
-            for inner in kernel.body.statements
-            if isinstance(inner.expr, fun.Index) and inner.expr.array.name in names
-        }
-        pattern = tuple(
-            read.get(name) or fun.Var(self.fresh(name), fun.Scalar(var.type.dtype))
-            for name, var in names.items()
-        )
-        sums = fun.Let(pattern, renamed.expr(one), let.place)
-        others = [i for i in kernel.body.statements if i.pattern[0] not in read.values()]
-        body = fun.Body((sums, *others), kernel.body.results)
-        return replace(user, expr=replace(kernel, body=body))
-
-
-def _user(statements: Sequence[fun.Let], number: int, uses: Counter[str]) -> int | None:
-    """The kernel that finishes a reduction, if all of its results are read there alone."""
-    let = statements[number]
-    reduce = let.expr
-    if not isinstance(reduce, fun.Reduce) or reduce.reduced == len(reduce.space):
-        return None
-    names = {var.name for var in let.pattern}
-    for position in range(number + 1, len(statements)):
-        expr = statements[position].expr
-        if isinstance(expr, fun.Kernel) and names & walk.free_names(expr.body):
-            kept = reduce.space[: len(reduce.space) - reduce.reduced]
-            same = [r.extent for r in kept] == [r.extent for r in expr.space]
-            return position if same and _reads_once(expr, names, uses) else None
-        if isinstance(expr, fun.Update | fun.LmadUpdate | fun.Scatter | fun.Loop | fun.If):
-            return None
-    return None
 
 
 def _reads_once(kernel: fun.Kernel, names: set[str], uses: Counter[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.passes import nest as nesting
+from weft.passes import raise_contractions as raising
 from weft.passes import reduce_ahead as ahead
 from weft.passes import split_reductions as splitting
 from weft.passes import tile_time as tiling
@@ -50,6 +51,8 @@ class Decisions:
         Which of `reductions_ahead` the round before does; None for none.
     contract : bool
         Whether products that are added are rounded with the sum.
+    raise_ : callable or None
+        Which of `raise_contractions.raised` become contractions; None for none.
     """
 
     nest: nesting.When | None = None
@@ -58,6 +61,7 @@ class Decisions:
     tile: tiling.When | None = None
     ahead: ahead.When | None = None
     contract: bool = False
+    raise_: raising.When | None = None
 
 
 FUSION: list[tuple[Pass, str]] = [
@@ -81,6 +85,9 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
         from weft.passes.contract import contract
 
         steps.append((contract, "on fused bodies, before all that depends on sizes or boxes"))
+    if decisions.raise_ is not None:
+        raise_ = partial(raising.raise_contractions, when=decisions.raise_)
+        steps.append((raise_, "before nesting, which would make rows of what has a tree of tiles"))
     if decisions.tile is not None:
         tile = partial(tiling.tile_time, when=decisions.tile)
         steps.append((tile, "on fused steps, whose reads still have their boundary rules"))

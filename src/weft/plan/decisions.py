@@ -16,6 +16,7 @@ _LONG_ROW = 1 << 17  # elements that are worth sharing among threads
 _TILED_BYTES = 64 << 10  # of arrays of a step that are worth tiles in time
 _FEW_ROUNDS = 4
 _FEW_CHOICES = 3
+_MANY_ELEMENTS = 256  # of a contraction: fewer fill no tiles
 _MANY_COLUMNS = 4096  # that are enough for boxes of them
 _AHEAD = range(128, 65537)  # elements of a row that is reduced while it is in a core's own cache
 
@@ -40,6 +41,8 @@ class Choices:
         Reductions of columns, which are split into tiles unless it is decided otherwise.
     ahead : tuple of (rows, elements of a row)
         Reductions in loops that the round before can do (only of rows of more than 64 elements).
+    contractions : tuple of (elements, terms of an element)
+        Reductions that are sums of products of rows with columns.
     """
 
     derived: tuple[Derived, ...]
@@ -48,6 +51,7 @@ class Choices:
     tiles: tuple[Extents, ...] = ()
     columns: tuple[Extents, ...] = ()
     ahead: tuple[Extents, ...] = ()
+    contractions: tuple[Extents, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,13 @@ class Decided:
     tiles: tuple[bool, ...] = ()
     columns: tuple[bool, ...] = ()
     ahead: tuple[bool, ...] = ()
+    contractions: tuple[bool, ...] = ()
     contract: bool = False
 
     def __str__(self) -> str:
-        groups = (self.nests, self.splits, self.tiles, self.columns, self.ahead)
+        groups = (
+            self.nests, self.splits, self.tiles, self.columns, self.ahead, self.contractions
+        )  # fmt: skip
         flags = "n".join("".join("y" if flag else "n" for flag in group) for group in groups)
         return f"{flags} contract" if self.contract else flags
 
@@ -75,19 +82,22 @@ def nothing(given: Choices) -> Decided:
     return Decided(
         (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles),
         (False,) * len(given.columns), (False,) * len(given.ahead),
+        (False,) * len(given.contractions),
     )  # fmt: skip
 
 
 def every_decision(given: Choices) -> Iterator[Decided]:
     """All answers of a launch on one device, if there are few; first that of `nothing`."""
     yield nothing(given)
-    groups = (given.nests, given.splits, given.tiles)
+    groups = (given.nests, given.splits, given.tiles, given.contractions)
     if not 0 < sum(map(len, groups)) <= _FEW_CHOICES:
         return
     flags = [list(product((False, True), repeat=len(group))) for group in groups]
-    for nests, splits, tiles in product(*flags):
-        if any((*nests, *splits, *tiles)):
-            yield replace(nothing(given), nests=nests, splits=splits, tiles=tiles)
+    for nests, splits, tiles, contractions in product(*flags):
+        if any((*nests, *splits, *tiles, *contractions)):
+            yield replace(
+                nothing(given), nests=nests, splits=splits, tiles=tiles, contractions=contractions
+            )
 
 
 def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -> Decided:
@@ -115,7 +125,10 @@ def for_device(given: Choices, values: Mapping[str, int], optimise: str = "") ->
     tiles = tuple(
         wanted and rounds.evaluate(known) >= _FEW_ROUNDS for rounds, _ in given.tiles
     )
-    return replace(decided, splits=splits, tiles=tiles, contract="contract" in words)
+    return replace(
+        decided, splits=splits, tiles=tiles, contractions=_contractions(given, known),
+        contract="contract" in words,
+    )  # fmt: skip
 
 
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
@@ -128,7 +141,8 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
     """
     words = optimise.split()
     contract = "contract" in words
-    if not any((given.nests, given.splits, given.tiles, given.columns, given.ahead)):
+    groups = (given.nests, given.splits, given.tiles, given.columns, given.ahead)
+    if not any((*groups, given.contractions)):
         return Decided(contract=contract)
     enough = _ROWS_PER_THREAD * values["threads"]
     known = _known(given, values)
@@ -150,7 +164,16 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
             rows.evaluate(known) >= enough and length.evaluate(known) in _AHEAD
             for rows, length in given.ahead
         ) if "no-reduce-ahead" not in words else (False,) * len(given.ahead),
+        _contractions(given, known),
         contract,
+    )
+
+
+def _contractions(given: Choices, known: Mapping[str, int]) -> tuple[bool, ...]:
+    """All but few elements, and those of long rows and columns: both are better done in parts."""
+    return tuple(
+        elements.evaluate(known) >= _MANY_ELEMENTS and length.evaluate(known) < _LONG_ROW
+        for elements, length in given.contractions
     )
 
 

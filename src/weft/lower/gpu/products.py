@@ -28,21 +28,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from weft.fun import nodes as fun
-from weft.fun.contractions import BLOCK, Contraction, Side, contraction, instead
+from weft.fun.contractions import BLOCK, Contraction, Side, contraction
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
 from weft.lower import bounds, kernels, register_tiles
 from weft.lower.accumulation import Accumulation
-from weft.lower.bodies import apply_lambda, lower_body
+from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
+from weft.lower.gpu.elements import combined, copy, finish, loaded, lower_element
 from weft.lower.gpu.host import Host
+from weft.lower.gpu.lane_tiles import by_lane_tiles
 from weft.lower.halves import Part, wanted
 from weft.lower.panels import in_sequence
 from weft.ops.dtypes import DType
+from weft.plan import launches
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Size, product
 
@@ -70,9 +74,27 @@ def lower(host: Host, let: fun.Let) -> None:
     values = (*found.left.values, *found.right.values)
     small = sum(value.type.dtype.itemsize for value in values) <= _SHARED_BYTES
     known = all(host.is_sized(size) for size in (*extents, found.reduce.space[0].extent))
-    if small and known and _in_tiles(host, let, kernel, found):
-        return
-    host.launch(let, "product", kernel.space, lambda k: _element(k, let, kernel, found))
+
+    def by_elements(whether: Size = ONE) -> None:
+        each = partial(lower_element, let=let, kernel=kernel, found=found)
+        host.launch(let, "product", kernel.space, each, whether)
+
+    def in_groups() -> None:
+        if not (small and known and _in_tiles(host, let, kernel, found)):
+            by_elements()
+
+    if host.dialect == "opencl" and known:
+        with host.inside() as on_processor:
+            few = by_lane_tiles(host, let, kernel, found)
+            if few is not None:
+                by_elements(few)
+        if few is not None:
+            with host.inside() as otherwise:
+                in_groups()
+            both = tuple(on_processor), tuple(otherwise)
+            host.steps.append(launches.Branch(launches.PROCESSOR, *both))
+            return
+    in_groups()
 
 
 def _in_tiles(host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction) -> bool:
@@ -100,54 +122,6 @@ def _in_tiles(host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction) 
                 host.unit.kernels.append(f"{label}, in {how}")
             host.add(k, "product", item, groups * _GROUP, _GROUP)
     return True
-
-
-# ---------------------------------------------------------------- one item for each element
-
-
-def _element(k: Emitter, let: fun.Let, kernel: fun.Kernel, found: Contraction) -> None:
-    """The kernel's body at one index, its reduction in the tree of tiles."""
-    if found.fact is not None:
-        kernels.lower_results(k, let, kernel)
-        return
-    r, dtype = found.reduce.space[0], found.reduce.neutral[0].type.dtype
-    extent, neutral = k.named(r.extent), k.atom(found.reduce.neutral[0])
-    total = k.mutable(dtype, neutral)
-    start, var = k.unit.integer("g"), k.unit.integer("k")
-    with k.loop(start, imp.ZERO, extent, step=BLOCK), k.index(r.index.name, start, ZERO, r.extent):
-        end = k.declare(machine("+", start, imp.integer(BLOCK)))
-        end = k.declare(machine("min", extent, end))
-        fold = k.mutable(dtype, neutral)
-        with k.loop(var, start, end):
-            k.bind(r.index.name, var)
-            for side in (found.left, found.right):
-                lower_body(k, fun.Body(side.statements, ()))
-            now = k.declare(fold, depth=k.depth)
-            k.emit(imp.Assign(fold, Accumulation(k, found).of(_copy(k, now))))
-        k.emit(imp.Assign(total, _combined(k, found, _copy(k, total), _copy(k, fold))))
-    _finish(k, let, kernel, found, _copy(k, total))
-
-
-def _copy(k: Emitter, value: imp.Expr) -> imp.Expr:
-    """The value that a variable has now."""
-    now = k.unit.var("v", value.dtype)
-    k.emit(imp.Declare(now, value))
-    k.depths[now.name] = k.depth
-    return now
-
-
-def _combined(k: Emitter, found: Contraction, left: imp.Expr, right: imp.Expr) -> imp.Expr:
-    (value,) = apply_lambda(k, found.reduce.operator, [left, right])
-    return value
-
-
-def _finish(
-    k: Emitter, let: fun.Let, kernel: fun.Kernel, found: Contraction, total: imp.Expr
-) -> None:
-    """The rest of the kernel's body, of an element whose sum is known."""
-    k.bind(found.let.pattern[0].name, total)
-    body = instead(kernel.body, found.let, ())
-    kernels.lower_results(k, let, replace(kernel, body=body))
 
 
 # ---------------------------------------------------------------- tiles
@@ -214,7 +188,7 @@ class _Tiles:
                 if apart is not None and parts is not None:
                     with k.level() as stored:
                         fold = k.pointer(parts.folds, self.dtype)
-                        k.emit(imp.Store(fold, item, _loaded(k, folds, imp.ZERO)))
+                        k.emit(imp.Store(fold, item, loaded(k, folds, imp.ZERO)))
                     k.emit(imp.If(apart, tuple(stored), tuple(combined)))
                 else:
                     k.levels[-1] += combined
@@ -228,15 +202,15 @@ class _Tiles:
                 if apart is not None:
                     not_apart = imp.Apply("logical_not", (apart,), DType.BOOL)
                     whole.enter_context(k.branch(not_apart))
-                self._each(k, lambda at, r, c: self._store(k, place, r, c, _loaded(k, sums, at)))
+                self._each(k, lambda at, r, c: self._store(k, place, r, c, loaded(k, sums, at)))
         return k, item
 
     def _combine(
         self, k: Emitter, sums: imp.Pointer, folds: imp.Pointer, at: imp.Expr
     ) -> None:
         """A block's fold joins a sum, and begins anew."""
-        total, fold = _loaded(k, sums, at), _loaded(k, folds, at)
-        k.emit(imp.Store(sums, at, _combined(k, self.found, total, fold)))
+        total, fold = loaded(k, sums, at), loaded(k, folds, at)
+        k.emit(imp.Store(sums, at, combined(k, self.found, total, fold)))
         k.emit(imp.Store(folds, at, k.atom(self.reduce.neutral[0])))
 
     def combine(self, region: str, blocks: Size) -> tuple[Emitter, imp.Var]:
@@ -252,10 +226,10 @@ class _Tiles:
             first = k.declare(machine("*", tile, own))
             with k.loop(block, imp.ZERO, own):
                 at = machine("*", k.declare(machine("+", first, block)), group)
-                fold = _loaded(k, folds, k.declare(machine("+", at, lane)))
-                value = _combined(k, self.found, _copy(k, total), fold)
+                fold = loaded(k, folds, k.declare(machine("+", at, lane)))
+                value = combined(k, self.found, copy(k, total), fold)
                 k.emit(imp.Assign(total, value))
-            self._store(k, place, imp.ZERO, imp.ZERO, _copy(k, total))
+            self._store(k, place, imp.ZERO, imp.ZERO, copy(k, total))
         return k, item
 
     # ------------------------------------------------------------ places
@@ -338,7 +312,7 @@ class _Tiles:
         with k.branch(inside):
             k.bind(self.found.row.index.name, row)
             k.bind(self.found.column.index.name, column)
-            _finish(k, self.let, self.kernel, self.found, total)
+            finish(k, self.let, self.kernel, self.found, total)
 
     # ------------------------------------------------------------ a block of the reduced dimension
 
@@ -362,7 +336,7 @@ class _Tiles:
                 def combine(at: imp.Expr, r: imp.Expr, c: imp.Expr) -> None:
                     self._bind(k, self.found.left, left, line, place.row, r)
                     self._bind(k, self.found.right, right, line, place.column, c)
-                    now = _loaded(k, folds, at)
+                    now = loaded(k, folds, at)
                     k.emit(imp.Store(folds, at, Accumulation(k, self.found).of(now)))
 
                 self._each(k, combine)
@@ -380,7 +354,7 @@ class _Tiles:
         at = k.declare(machine("+", line, own))
         at = k.declare(machine("+", at, machine("*", number, imp.integer(_SIDE))))
         for value, array in zip(side.values, arrays, strict=True):
-            k.bind(value.name, _loaded(k, array, at))
+            k.bind(value.name, loaded(k, array, at))
 
     def _load(
         self, k: Emitter, side: Side, range_: fun.Range, part: Part, place: _Place, first: imp.Expr
@@ -407,7 +381,3 @@ class _Tiles:
             for value, array in zip(side.values, arrays, strict=True):
                 k.emit(imp.Store(array, spot, k.scalars[value.name]))
         return arrays
-
-
-def _loaded(k: Emitter, pointer: imp.Pointer, at: imp.Expr) -> imp.Expr:
-    return k.declare(imp.Load(pointer, at), depth=k.depth)

@@ -1,0 +1,82 @@
+"""raise_contractions: sums of products of rows with columns, as the contractions that they are.
+
+    let s = reduce (i < n, j < m; k < l) { a[i, k] * b[k, j] } with add
+    let y = kernel (i < n, j < m) { s[i, j] + 1 }
+ => let y = kernel (i < n, j < m) {
+      let t = reduce (; k < l) { a[i, k] * b[k, j] } with add
+      in t + 1 }
+
+Removes: reductions outside of kernels, whose body is a contraction's (`weft.fun.contractions`) at
+    each kept index, and the kernel that finishes them (`weft.passes.finish_sums`).
+Adds: for each, a kernel, which is computed in tiles of registers and caches.
+Requires: a fused program.
+Ensures: the same values within rounding: a contraction has a tree of its own, so that whether one
+    is raised must depend on extents alone. Few elements that are long are better split, and
+    streamed (`weft.passes.split_reductions`); `when` decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.fun.builder import Names
+from weft.fun.contractions import by_elements, contraction
+from weft.passes.finish_sums import finished, finisher
+
+When: TypeAlias = Callable[[fun.Reduce], bool]
+
+
+def raised(program: fun.Program) -> list[fun.Reduce]:
+    """The reductions that `raise_contractions` makes kernels."""
+    statements = (let for let in walk.sequential(program.body) if isinstance(let.expr, fun.Reduce))
+    return [let.expr for let in statements if _is_contraction(let)]
+
+
+def raise_contractions(program: fun.Program, when: When = lambda _: True) -> fun.Program:
+    """The program with those contractions made kernels that `when` accepts."""
+    found = _Raise(program, when)
+    body = found.body(program.body)
+    return program if body is program.body else replace(program, body=body)
+
+
+class _Raise:
+    def __init__(self, program: fun.Program, when: When) -> None:
+        self.when = when
+        self.uses = Counter(walk.uses(program.body))
+        self.names = Names.of(program)
+
+    def body(self, body: fun.Body) -> fun.Body:
+        """A body outside of kernels."""
+        statements = [
+            walk.map_let(let, self.body) if isinstance(let.expr, fun.If | fun.Loop) else let
+            for let in body.statements
+        ]
+        for number in reversed(range(len(statements))):
+            let = statements[number]
+            if not (isinstance(let.expr, fun.Reduce) and _is_contraction(let)):
+                continue
+            if not self.when(let.expr):
+                continue
+            user = finisher(statements, number, self.uses)
+            if user is None:
+                names = [self.names.fresh(var.name) for var in let.pattern]
+                statements[number] = by_elements(let, names)
+            else:
+                statements[user] = finished(let, statements[user], self.names.fresh)
+                del statements[number]
+        return walk.with_statements(body, statements)
+
+
+def _is_contraction(let: fun.Let) -> bool:
+    reduce = let.expr
+    assert isinstance(reduce, fun.Reduce)
+    if reduce.counter or reduce.reduced != 1 or len(let.pattern) != 1:
+        return False
+    kernel = by_elements(let, ["element"]).expr
+    assert isinstance(kernel, fun.Kernel)
+    return contraction(kernel) is not None
