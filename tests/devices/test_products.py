@@ -15,7 +15,9 @@ from weft.compiler import compile_segment
 from weft.fun.contractions import BLOCK
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
+from weft.lower.gpu import lane_tiles
 from weft.lower.gpu import products as gpu_products
+from weft.lower.registers import Registers
 from weft.plan.segment import Segment
 
 SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1)]
@@ -48,14 +50,22 @@ def test_products(dtype: str, across: bool) -> None:
     neutral = "-0.0" if dtype in FLOATS else "0"
     text = contraction(dtype, across=across, neutral=neutral)
     segment = compiled(parse(text))
-    assert sum(kernel.startswith("product") for kernel in segment.kernels) == 2
+    # On processors by lanes, or an element at a time; else in large tiles, or in fine ones.
+    assert sum(kernel.startswith("product") for kernel in segment.kernels) == 4
     numpy = {"f64": np.float64, "f32": np.float32, "i32": np.int32}[dtype]
-    for size in SIZES:
-        agree(text, segment, inputs(*size, numpy, across=across), sizes(*size))
+    for is_processor in (True, False):
+        with mock.patch.object(device(), "is_processor", is_processor):
+            for size in SIZES:
+                agree(text, segment, inputs(*size, numpy, across=across), sizes(*size))
 
 
 def test_every_form_gives_the_same_bits() -> None:
     on = device()
+    with mock.patch.object(on, "is_processor", False):
+        _compare_forms(on)
+
+
+def _compare_forms(on: Any) -> None:
     text = contraction()
     every = forms(text)
     for size in SIZES:
@@ -132,12 +142,14 @@ def test_a_read_that_data_decides_is_left_to_items() -> None:
     )  # fmt: skip
     segment = compiled(parse(text))
     assert "barrier" not in segment.source
+    assert "lanes" not in segment.source
     at = np.random.default_rng(4).integers(0, 9, 9)
     agree(text, segment, [at, *inputs(9, 20, 300)], sizes(9, 20, 300))
 
 
 def test_kernels_as_opencl(golden: Any) -> None:
-    segment = compile_segment(parse(contraction("f32", neutral="-0.0")), {}, "", "opencl")
+    with mock.patch.object(lane_tiles, "registers", return_value=Registers(32, 64)):
+        segment = compile_segment(parse(contraction("f32", neutral="-0.0")), {}, "", "opencl")
     golden(segment.source)
 
 

@@ -54,4 +54,5 @@ def _rounds(loop: imp.For) -> int:
 
 
 def _is_short(loop: imp.For) -> bool:
-    return not _rounds(loop) and len(loop.body) <= LARGEST and not holds(loop.body, imp.For | imp.While)
+    few = len(loop.body) <= LARGEST
+    return few and not _rounds(loop) and not holds(loop.body, imp.For | imp.While)

@@ -167,7 +167,7 @@ class DeviceStage:
         loaded, values = self._loaded, integers.tolist()
         if self._better is not None:
             known = dict(zip(self.integers, values, strict=True))
-            other = self._better.integers(values, self.segment.workspace.evaluate(known))
+            other = self._better.integers(values, self._workspace(known))
             if other is not None:
                 loaded, values = self._better.load(), other
         return loaded.start(values, inputs, outputs, held, behind, after)
@@ -189,17 +189,23 @@ class DeviceStage:
 
     def launches(self, values: Mapping[str, Any]) -> int:
         """How many kernels a box launches."""
-        is_processor = self._loaded.device.is_processor
-        return launches.count(self.segment.steps, {**values, launches.PROCESSOR: is_processor})
+        return launches.count(self.segment.steps, self._on_device(values))
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a run besides its arguments; less than none where these lie within them."""
-        own = self.segment.workspace.evaluate(values) + FAILURE_BYTES
+        own = self._workspace(values) + FAILURE_BYTES
         return own - sum(bytes_.evaluate(values) for bytes_ in self._within)
 
     def check(self, values: Mapping[str, Any]) -> None:
         check_bounds(self.segment.checks, values)
         check_collisions(self.segment.collisions, values)
+
+    def _workspace(self, values: Mapping[str, Any]) -> Any:
+        return self.segment.workspace.evaluate(self._on_device(values))
+
+    def _on_device(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The integers of a run, with what the device is."""
+        return {**values, launches.PROCESSOR: int(self._loaded.device.is_processor)}
 
 
 class InterpretedStage:

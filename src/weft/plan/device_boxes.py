@@ -161,8 +161,11 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
     if rates.beside:
         busy = max(copies, computed, (into + computed + out) / slots)
         return max(busy, host) + (into + computed + out) / work.boxes  # the ends of the queue
-    # Kernels, whatever they do, leave no processor idle that the host, or a copy, could have.
-    return copies + host + computed + (into + out) / work.boxes
+    # Kernels leave no processor idle that the host, or a copy, could have: each has one of them
+    # while the others compute, and the host waits for its share where it is asked for the most.
+    shared = computed + (into + out + host) / rates.engines
+    waiting = host * (rates.engines + 1) / rates.engines
+    return max(shared, copies, waiting) + (into + out) / work.boxes
 
 
 def counts(total: int, unit: int, least: int) -> Iterator[int]:

@@ -32,6 +32,7 @@ NARROW = 32  # neighbours in memory: tiles have as many, where such fit
 _LONG = 64  # indices of an axis that are not the last, to be whole lines
 _TRIED = 4  # of each way, whose time is predicted
 _COMPARED = 4  # shapes of which every tile is looked at
+_APART = 0.4  # of the rate at which a processor copies, where rows lie apart
 _LAUNCHES = 2  # of a tile, about: they are known once it is compiled
 _WAYS = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2))
 """Tiles in flight, and buffers of what stays from tile to tile."""
@@ -140,6 +141,8 @@ def shapes(
 
     `slots`: tiles that are to be in flight; None: any number. `operations`: of all tiles.
     """
+    if not rates.beside:
+        rates = replace(rates, copy_in=_APART * rates.copy_in, copy_out=_APART * rates.copy_out)
     costs = _costs(tiling, needed)
     axes = np.flatnonzero(costs.counts.max(axis=0) > 1)
     found: dict[tuple[object, ...], Shape] = {}

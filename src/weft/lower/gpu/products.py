@@ -48,7 +48,7 @@ from weft.lower.panels import in_sequence
 from weft.ops.dtypes import DType
 from weft.plan import launches
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Size, product
+from weft.sizes import ONE, ZERO, Poly, Size, product
 
 _SIDE = 16  # items of a group along rows, and along columns
 _GROUP = _SIDE * _SIDE
@@ -79,8 +79,8 @@ def lower(host: Host, let: fun.Let) -> None:
         each = partial(lower_element, let=let, kernel=kernel, found=found)
         host.launch(let, "product", kernel.space, each, whether)
 
-    def in_groups() -> None:
-        if not (small and known and _in_tiles(host, let, kernel, found)):
+    def in_groups(gpu: Size = ONE) -> None:
+        if not (small and known and _in_tiles(host, let, kernel, found, gpu)):
             by_elements()
 
     if host.dialect == "opencl" and known:
@@ -90,15 +90,20 @@ def lower(host: Host, let: fun.Let) -> None:
                 by_elements(few)
         if few is not None:
             with host.inside() as otherwise:
-                in_groups()
+                in_groups(1 - Poly.var(launches.PROCESSOR))
             both = tuple(on_processor), tuple(otherwise)
             host.steps.append(launches.Branch(launches.PROCESSOR, *both))
             return
     in_groups()
 
 
-def _in_tiles(host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction) -> bool:
-    """Launch tiles; not where an item could fail, which the others would wait for."""
+def _in_tiles(
+    host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, gpu: Size
+) -> bool:
+    """Launch tiles; not where an item could fail, which the others would wait for.
+
+    `gpu`: 1 where the device may be one, else 0; then nothing takes memory.
+    """
     large, fine = (_Tiles(host, let, kernel, found, side) for side in (_REGISTERS, 1))
     reduced = found.reduce.space[0].extent
     blocks = versions.ceil(host, reduced, BLOCK)
@@ -106,7 +111,7 @@ def _in_tiles(host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction) 
     few = versions.below(host, fine.tiles, _BUSY) * several
     many = 1 - versions.below(host, large.tiles, _BUSY)
     parts = versions.maximum(host, few * blocks, ONE)
-    folds = host.unit.region(few * fine.tiles * blocks * (_GROUP * large.dtype.itemsize))
+    folds = host.unit.region(gpu * few * fine.tiles * blocks * (_GROUP * large.dtype.itemsize))
     forms = [
         (large.lower(), many * large.tiles, f"tiles of {large.width} x {large.width}"),
         (fine.lower(_Parts(folds, few, parts)), (1 - many) * fine.tiles * parts,

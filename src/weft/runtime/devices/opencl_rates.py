@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BYTES = 4 << 20
 _SMALL = 64
 _COMMANDS = 16
-_ROUNDS = 3
+_ROUNDS = 5
 _LAUNCH = 1.5e-5  # seconds that the host takes for a launch
 _BOX = 2e-4  # seconds that the host takes to begin a box and to see its end
 _CHAINS, _TURNS = 4, 1 << 12  # of a kernel that is multiplications and additions alone
@@ -56,9 +56,17 @@ def measure(device: OpenClDevice) -> Rates:
             for _ in range(_COMMANDS):
                 copy(second, first, byte_count=_SMALL)
 
-        into = _seconds(slot.queue, lambda: copy(first, host, is_blocking=False))
-        out = _seconds(slot.queue, lambda: copy(host, first, is_blocking=False))
-        within = _seconds(slot.queue, lambda: copy(second, first))
+        shared = bool(device.device.type & cl.device_type.CPU)
+        if shared:
+            into = out = within = _copied()
+        else:
+            into, out, within = (
+                count / _seconds(slot.queue, partial(copy, to, of, **options))
+                for to, of, options in (
+                    (first, host, {"is_blocking": False}), (host, first, {"is_blocking": False}),
+                    (second, first, {}),
+                )
+            )  # fmt: skip
         command = _seconds(slot.queue, commands) / _COMMANDS
         operations = _operations(device, slot.queue, first)
     except Exception as error:  # what is wrong with it, its use will tell
@@ -68,15 +76,26 @@ def measure(device: OpenClDevice) -> Rates:
     finally:
         slot.release()
         device.give_back(slot)
-    shared = bool(device.device.type & cl.device_type.CPU)
     units = device.device.max_compute_units if shared else 1
     # A copy within the device reads and writes; one processor of several makes it.
-    memory = 2 * units * count / within
+    memory = 2 * units * within
     engines = units if shared else 2
     launch = command + _LAUNCH
-    return Rates(
-        count / into, count / out, memory, launch, _BOX, engines, not shared, _KERNELS * operations
-    )
+    return Rates(into, out, memory, launch, _BOX, engines, not shared, _KERNELS * operations)
+
+
+def _copied() -> float:
+    """Bytes that a processor copies in a second: what a copy of a device is that is one.
+
+    Of more than a small limit lets be there, whose copies would be over before they have begun.
+    """
+    source, target = np.zeros((2, _BYTES), np.uint8)
+    found = []
+    for _ in range(_ROUNDS):
+        start = perf_counter()
+        np.copyto(target, source)
+        found.append(perf_counter() - start)
+    return _BYTES / max(min(found), 1e-9)
 
 
 def _operations(device: OpenClDevice, queue: Any, out: Any) -> float:

@@ -1,0 +1,96 @@
+"""Contractions in registers, on a device that is a processor: the bits of other forms."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from agreement.ways import assert_equal_bits
+from devices.harness import compiled, device, launched
+from lower.test_register_tiles import TRIANGLE, contraction, inputs, sizes
+
+from weft.compiler import compile_segment
+from weft.fun.contractions import BLOCK
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.lower.gpu import lane_tiles
+from weft.lower.gpu.lane_tiles import ROWS, width
+from weft.lower.registers import Registers
+
+NUMPY = {"f64": np.float64, "f32": np.float32, "i32": np.int32}
+SIZES = [(1, 32, 5), (ROWS, 33, BLOCK), (16 * ROWS + 1, 65, BLOCK + 1), (7, 129, 2 * BLOCK + 3),
+         (40, 5, 3), (0, 40, 3), (3, 0, 3), (3, 40, 0)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "across"), [("f32", False), ("f64", True), ("i32", False)])
+def test_lanes_and_groups_give_the_same_bits(dtype: str, across: bool) -> None:
+    on = device()
+    program = parse(contraction(dtype, across=across, neutral="0" if dtype == "i32" else "-0.0"))
+    segment = compiled(program)
+    for size in SIZES:
+        arguments = inputs(*size, NUMPY[dtype], across=across)
+        by_lanes, found = launched(on, program, segment, arguments, sizes(*size))
+        enough = size[1] >= width(np.dtype(NUMPY[dtype]).itemsize)
+        assert by_lanes <= ({"lanes"} if enough else {"product"})
+        with mock.patch.object(on, "is_processor", False):
+            in_groups, expected = launched(on, program, segment, arguments, sizes(*size))
+        assert "lanes" not in in_groups
+        assert_equal_bits(found, expected)
+
+
+def test_several_values_of_a_side_batches_and_what_follows() -> None:
+    on = device()
+    text = contraction(joint="subtract(p, q)").replace("[n, l]", "[l, h, n]")
+    text = text.replace("[l, m]", "[h, l, m]").replace("[n, m]", "[h, n, m]")
+    text = text.replace("(i < n", "(g < h, i < n").replace("a[i, k]", "a[k, g, i]")
+    text = text.replace("b[k, j]", "b[g, k, j]").replace("y[i, j]", "y[g, i, j]")
+    program = parse(text.replace("sizes n", "sizes h, n"))
+    random = np.random.default_rng(4).random
+    arguments = [random(shape) for shape in ((270, 3, 33), (3, 270, 29), (3, 33, 29))]
+    known = {"h": 3, "n": 33, "m": 29, "l": 270}
+    kinds, found = launched(on, program, compiled(program), arguments, known)
+    assert kinds == {"lanes"}
+    np.testing.assert_allclose(found[0], interpret(program, arguments, known)[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "text", [
+        TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "greater"),  # half of a plane
+        contraction().replace("a: f64", "at: i64[n], a: f64").replace(
+            "let p: f64 = a[i, k]", "let o: i64 = at[i] let p: f64 = a[o, k]"
+        ),  # a read that may fail
+        contraction().replace("m]", "15]").replace("j < m", "j < 15"),  # few columns
+    ],
+)  # fmt: skip
+def test_what_is_left_to_other_forms(text: str) -> None:
+    with mock.patch.object(lane_tiles, "registers", return_value=Registers(32, 64)):
+        assert "kernel void lanes" not in compiled(parse(text)).source
+        assert "kernel void lanes" in compiled(parse(contraction())).source
+        assert "lanes" not in compile_segment(parse(contraction()), {}, "", "cuda").source
+
+
+@pytest.mark.parametrize(
+    ("registers", "lanes"), [((32, 64), 32), ((16, 32), 16), ((16, 16), 8), ((32, 16), 16)]
+)
+def test_sums_of_a_tile_fit_registers(registers: tuple[int, int], lanes: int) -> None:
+    count, size = registers
+    with mock.patch.object(lane_tiles, "registers", return_value=Registers(count, size)):
+        assert width(4) == lanes
+        assert width(8) == lanes // 2
+    vectors = lanes * 4 // min(size, 32)
+    assert ROWS * vectors + vectors + 1 <= count
+
+
+def test_results_do_not_depend_on_the_registers_there_are() -> None:
+    on = device()
+    program, found = parse(contraction("f32", neutral="-0.0")), []
+    arguments: list[Any] = inputs(50, 70, 300, np.float32)
+    for registers in (Registers(32, 64), Registers(16, 16)):
+        with mock.patch.object(lane_tiles, "registers", return_value=registers):
+            segment = compiled(program)
+        kinds, results = launched(on, program, segment, arguments, sizes(50, 70, 300))
+        assert kinds == {"lanes"}
+        found.append(results)
+    assert_equal_bits(*found)
