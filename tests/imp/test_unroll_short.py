@@ -6,7 +6,7 @@ import pytest
 
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.imp.unroll_short import LARGEST, ROUNDS, unroll_short
+from weft.imp.unroll_short import FEW, LARGEST, ROUNDS, unroll_short
 from weft.ops.dtypes import DType
 
 J, N = imp.Var("j", DType.I64), imp.Var("n", DType.I64)
@@ -29,7 +29,9 @@ INNER = imp.For(imp.Var("k", DType.I64), imp.ZERO, N, (STORE,))
         (loop(), ROUNDS),
         (loop(body=(STORE,) * LARGEST), ROUNDS),
         (loop(body=(STORE,) * (LARGEST + 1)), 1),  # its own instructions are not felt
-        (loop(upper=imp.integer(32)), 1),  # the compiler knows how many
+        (loop(upper=imp.integer(FEW)), FEW),  # all of it
+        (loop(upper=imp.integer(FEW + 1)), 1),  # the compiler knows how many
+        (loop(upper=imp.ZERO), ROUNDS),
         (loop(simd=False), 1),
         (loop(body=(INNER,)), 1),
     ],
