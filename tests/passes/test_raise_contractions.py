@@ -37,8 +37,11 @@ PRODUCT = """program p(a: f64[n, l], b: f64[l, m], y: f64[n, m]) sizes n, m, l {
   in c
 }"""
 USED_TWICE = PRODUCT.replace("in c\n", "in c, s\n")
-IN_A_LOOP = PRODUCT.replace("  let s:", """  let o: f64[n, m] = loop (h: f64[n, m] = y) for t from 0 to 2 {
-  let s:""").replace("y[f, g]", "h[f, g]").replace("in c\n", "in c\n  }\n  in o\n")  # fmt: skip
+LOOP = "  let o: f64[n, m] = loop (h: f64[n, m] = y) for t from 0 to 2 {\n"
+IN_A_LOOP = (
+    PRODUCT.replace("  let s:", LOOP + "  let s:").replace("y[f, g]", "h[f, g]")
+    .replace("in c\n", "in c\n  }\n  in o\n")
+)  # fmt: skip
 
 STAYS = {
     "of_one_side": PRODUCT.replace("multiply(p, q)", "multiply(q, q)"),

@@ -33,8 +33,10 @@ When: TypeAlias = Callable[[fun.Reduce], bool]
 
 def raised(program: fun.Program) -> list[fun.Reduce]:
     """The reductions that `raise_contractions` makes kernels."""
-    statements = (let for let in walk.sequential(program.body) if isinstance(let.expr, fun.Reduce))
-    return [let.expr for let in statements if _is_contraction(let)]
+    return [
+        let.expr for let in walk.sequential(program.body)
+        if isinstance(let.expr, fun.Reduce) and _is_contraction(let)
+    ]  # fmt: skip
 
 
 def raise_contractions(program: fun.Program, when: When = lambda _: True) -> fun.Program:
