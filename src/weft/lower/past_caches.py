@@ -22,7 +22,7 @@ from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.sizes import ONE, Poly, Size, as_poly, product
 
-LARGE = 1 << 26  # bytes: more than the caches that a core has for itself, and most shared ones
+LARGE = 1 << 25  # bytes: more than a core's own caches, and than most of what it shares has left
 BLOCK = 1 << 11  # bytes: few enough that the next block's reads overlap this one's writes
 
 
