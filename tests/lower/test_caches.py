@@ -41,6 +41,7 @@ def test_the_first_cache(tmp_path: Path) -> None:
 def test_a_block_takes_half_of_the_last_cache_at_most() -> None:
     assert Caches(1 << 19, 1 << 24).blocks() == (1 << 20, 1 << 22)
     assert Caches(1 << 20, 1 << 23).blocks() == (1 << 21, 1 << 22)
+    assert Caches(1 << 20, 1 << 25, is_far=True).blocks() == (3 << 19, 1 << 21)
 
 
 def test_what_is_missing_or_odd_is_passed_over(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ What is tiled for caches has the shape that fits them. The shape changes no bits
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from weft.lower import processor
 from weft.records import dataclass
 
 _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -18,13 +20,15 @@ _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 class Caches:
     """Bytes of a core's own cache (of the second level), and its share of the last one.
 
-    `ways`: how many lines a set of the first one holds. `first`: its bytes.
+    `ways`: how many lines a set of the first one holds. `first`: its bytes. `is_far`: the last one
+    lies across a mesh, from where a core reads little more quickly than from memory.
     """
 
     own: int = 1 << 19
     share: int = 1 << 21
     ways: int = 8
     first: int = 1 << 15
+    is_far: bool = False
 
     def vector(self) -> int:
         """Bytes of a block of a vector: most of the first cache, so that its rounds are long."""
@@ -34,16 +38,25 @@ class Caches:
         """Bytes of blocks that a core sweeps many times: in planes, and in solids.
 
         Larger than the core's own cache: a block's surface, which grows with the rank, costs
-        more than reading from the last cache does. Of that it takes half its share at most.
+        more than reading from the last cache does. Of that it takes half its share at most;
+        where that cache is far, blocks are hardly larger than the core's own.
         """
+        if self.is_far:
+            return self.own * 3 // 2, 2 * self.own
         flat = 2 * self.own
         return flat, max(flat, min(8 * self.own, self.share // 2))
 
 
 @cache
 def caches() -> Caches:
-    """Those of the first processor; a guess where the system does not say."""
-    return read_caches(_FOLDER)
+    """Those of the first processor; a guess where the system does not say.
+
+    Intel's last cache is taken for far: on Sapphire Rapids, planes are done 1.3 times as fast in
+    blocks of 1.5 times a core's own cache as in those of twice as much, and solids 1.15 times as
+    fast in those as in blocks of 8 times as much. On Zen 3 to 5, which share it among few cores,
+    the latter are the quickest.
+    """
+    return replace(read_caches(_FOLDER), is_far="GenuineIntel" in processor.described())
 
 
 def read_caches(folder: Path) -> Caches:
