@@ -20,7 +20,7 @@ from weft.lower.gpu.lane_tiles import ROWS, width
 from weft.lower.registers import Registers
 
 NUMPY = {"f64": np.float64, "f32": np.float32, "i32": np.int32}
-SIZES = [(1, 32, 5), (ROWS, 33, BLOCK), (16 * ROWS + 1, 65, BLOCK + 1), (7, 129, 2 * BLOCK + 3),
+SIZES = [(1, 32, 5), (ROWS, 33, BLOCK), (32 * ROWS + 1, 65, BLOCK + 1), (7, 129, 2 * BLOCK + 3),
          (40, 5, 3), (0, 40, 3), (3, 0, 3), (3, 40, 0)]  # fmt: skip
 
 

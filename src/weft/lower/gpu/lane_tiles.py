@@ -39,7 +39,7 @@ from weft.lower.rows import simd
 from weft.sizes import ONE, ZERO, Size, product
 
 ROWS = 6  # whose sums are in registers
-_MOST = 16 * ROWS  # rows of an item
+_MOST = 32 * ROWS  # rows of an item
 _VECTOR = 32  # bytes, at most, of the vectors that PoCL makes
 
 
