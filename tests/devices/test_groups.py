@@ -13,8 +13,8 @@ from printers.nvrtc import compile_text
 
 import weft as wf
 from weft.fun.parse import parse
+from weft.lower.gpu import chunks, lanes
 from weft.lower.gpu import groups as gpu_groups
-from weft.lower.gpu import lanes
 from weft.passes import split_reductions
 from weft.plan.launches import PROCESSOR, count
 from weft.runtime.incore import derive
@@ -43,6 +43,7 @@ def by_items(on: Any, program: Any, x: Any) -> list[Any]:
         mock.patch.object(gpu_groups, "_SHORT", 1 << 40),
         mock.patch.object(gpu_groups, "_LONG", 1 << 40),
         mock.patch.object(lanes, "LANES", 1 << 20),
+        mock.patch.object(chunks, "_ENOUGH", 1 << 40),
     ):
         segment = compiled(program)
     kinds, found = launched(on, program, segment, [x], {})

@@ -117,12 +117,18 @@ class Counter:
             e.emit(imp.Store(stack, level, var))
         e.emit(imp.Assign(self.count, machine("+", self.count, imp.ONE)))
 
-    def total(self) -> list[imp.Expr]:
-        """The stack combined from its lowest level; the neutral element if it is empty."""
+    def total(self, rest: Values | None = None, there: imp.Expr | None = None) -> list[imp.Expr]:
+        """The stack combined from its lowest level; the neutral element if it is empty.
+
+        `rest`: what comes after all that was pushed, where it is `there`: less than a push.
+        """
         e = self.e
-        state = [e.mutable(value.dtype, value) for value in self.neutral]
+        state = [e.mutable(value.dtype, value) for value in rest or self.neutral]
         level = e.mutable(DType.I64, imp.ZERO, "level")
-        first = e.mutable(DType.BOOL, imp.Const(True, DType.BOOL), "first")
+        none = imp.Const(True, DType.BOOL) if there is None else (
+            imp.Apply("logical_not", (there,), DType.BOOL)
+        )
+        first = e.mutable(DType.BOOL, none, "first")
         with while_(e, machine("!=", machine(">>", self.count, level), imp.ZERO)):
             with e.branch(is_set(self.count, level)):
                 tops = [e.declare(imp.Load(stack, level), depth=e.depth) for stack in self.stacks]

@@ -8,6 +8,7 @@ form runs. The forms, by the sizes of a launch:
 - short rows: a group takes several, as many as have 64 chunks of 32 elements;
 - a group for each row, 2048 elements at a time, which are pushed to a counter;
 - few long rows: several groups for each, whose parts of 16384 elements another kernel combines;
+- on processors, an item for each row (`weft.lower.gpu.chunks`);
 - columns side by side, several chunks of each at once (`weft.lower.gpu.columns`);
 - an item for each row: many rows of which neighbouring ones lie side by side.
 
@@ -54,8 +55,13 @@ _LONG = 4 * _PART  # and of a row that is done in parts,
 _FEW = 256  # if there are fewer of them
 
 
-def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
+def grouped(host: Host, let: fun.Let, kernel: fun.Kernel, done: Size) -> Size | None:
     """Launch a kernel by groups, if it is a reduction at each of its indices.
+
+    Parameters
+    ----------
+    done : Size
+        1 where another form is launched, on a processor; else 0.
 
     Returns
     -------
@@ -83,11 +89,12 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     )
     if beside:
         return columns.lower(host, let, kernel, position, whether)
-    if not form.by_group(whether * (1 - short) * (1 - parts)):
+    left = 1 - done
+    if not form.by_group(left * whether * (1 - short) * (1 - parts)):
         return ONE  # an item that leaves would be waited for
     form.several(short)
-    form.in_parts(whether, parts)
-    return None if whether == ONE else 1 - whether
+    form.in_parts(left * whether, parts)
+    return None if whether == ONE else left * (1 - whether)
 
 
 def counted(host: Host, let: fun.Let, reduce: fun.Reduce) -> bool:

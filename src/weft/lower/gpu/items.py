@@ -8,8 +8,9 @@ none is known.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
@@ -19,6 +20,11 @@ from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.unit import memory
 from weft.sizes import ZERO, Poly
+
+Fold: TypeAlias = Callable[
+    [Emitter, fun.Reduce, imp.Expr, imp.Expr, Sequence[imp.Expr]], list[imp.Expr]
+]
+"""(emitter, reduction, first index, extent, neutral elements): the values there, combined."""
 
 
 def lower_item(e: Emitter, let: fun.Let) -> None:
@@ -59,25 +65,31 @@ def _reduce(e: Emitter, let: fun.Let, reduce: fun.Reduce) -> None:
         if shapes.is_unrolled(reduce):
             results = reductions.unrolled(e, reduce)
         else:
-            results = _dimension(e, reduce, 0)
+            results = reduce_dimension(e, reduce, 0, folded)
     for var, value in zip(let.pattern, results, strict=True):
         e.bind(var.name, value)
 
 
-def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
-    """The reduction over the dimensions from `position` on, at the indices chosen so far."""
+def reduce_dimension(
+    e: Emitter, reduce: fun.Reduce, position: int, fold: Fold
+) -> list[imp.Expr]:
+    """The reduction over the dimensions from `position` on, at the indices chosen so far.
+
+    `fold` does the last one, as `folded` does.
+    """
     r = reduce.space[position]
     extent = e.named(r.extent)
     neutral = [e.atom(atom) for atom in reduce.neutral]
     last = position == len(reduce.space) - 1
     if last and not reduce.counter:
-        return folded(e, reduce, imp.ZERO, extent, neutral)
+        return fold(e, reduce, imp.ZERO, extent, neutral)
     counter = reductions.Counter(e, reduce.operator, neutral)
     var = e.unit.integer("i")
     with e.loop(var, imp.ZERO, extent):
         e.bind(r.index.name, var)
         counter.push(
-            scalar_results(e, reduce.body) if last else _dimension(e, reduce, position + 1)
+            scalar_results(e, reduce.body) if last
+            else reduce_dimension(e, reduce, position + 1, fold)
         )
     return counter.total()
 

@@ -38,6 +38,7 @@ from weft.lower.gpu import (
     time_tiles,
     vectors,
 )
+from weft.lower.gpu.chunks import by_chunks
 from weft.lower.gpu.host import Host
 from weft.lower.segment import describe
 from weft.lower.unit import memory
@@ -141,8 +142,11 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
     """A kernel by groups, by vectors or by items; on a processor by lanes or rows, if it suits."""
 
     def otherwise_by_items(gpu: Size) -> None:
-        left = groups.grouped(host, let, kernel)
-        by_items(vectors.by_vectors(host, let, kernel, gpu) if left == ONE else left)
+        done = by_chunks(host, let, kernel)
+        left = groups.grouped(host, let, kernel, done)
+        if left == ONE:
+            left = vectors.by_vectors(host, let, kernel, gpu) * (1 - done)
+        by_items(left)
 
     def by_items(whether: Size | None) -> None:
         if whether is not None:

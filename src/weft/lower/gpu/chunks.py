@@ -1,0 +1,156 @@
+"""Reductions of rows on a device that is a processor: an item a row, chunks of it side by side.
+
+A chunk of 32 elements is folded from left to right, so each of its elements waits for the one
+before; but chunks do not wait for each other. So the innermost loop is over 32 of them, whose
+folds are a small array, and vectors. (Their elements lie apart, and are gathered; the lines that
+they lie in are in a cache.) The folds are combined by neighbours and pushed to a counter: the tree
+is the one of `weft.lower.gpu.items`, with the same bits.
+
+    kernel (i < n) { let s = reduce[add] (j < m) { x[i, j] } in s }
+    =>  an item for each i:  for start below m step 1024 {
+          for k < 32 { for chunk < 32 { fold[chunk] += x[i, start + 32 chunk + k] } }
+          combine; push }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+
+from weft.fun import nodes as fun
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.imp.walk import may_leave
+from weft.lower import kernels, reductions, shapes
+from weft.lower.bodies import lower_body, scalar_results
+from weft.lower.emitter import Emitter
+from weft.lower.gpu import items, versions
+from weft.lower.gpu.host import Host
+from weft.lower.rows import simd
+from weft.mem import neighbours
+from weft.plan import launches
+from weft.sizes import ZERO, Poly, Size, product
+
+CHUNKS = 32
+_BLOCK = CHUNKS * reductions.ROWS
+_ENOUGH = 32  # rows for all processors; of fewer, several groups do each
+
+
+def by_chunks(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
+    """Launch a kernel on processors that have many rows of it, if it is a reduction of each.
+
+    Returns
+    -------
+    Size
+        1 where it is launched, else 0.
+    """
+    count = product(r.extent for r in kernel.space)
+    position = _reduction(kernel)
+    if host.dialect != "opencl" or position is None or not host.is_sized(count):
+        return ZERO
+    whether = (1 - versions.below(host, count, _ENOUGH)) * Poly.var(launches.PROCESSOR)
+    if whether == ZERO:
+        return ZERO
+    k, item = host.kernel_emitter(), host.unit.integer("item")
+    with ExitStack() as scopes:
+        for r in kernel.space:
+            scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        kernels.decode(k, kernel.space, item)
+        _lower_row(k, let, kernel, position)
+    if may_leave(k.levels[0]):
+        return ZERO
+    host.unit.kernels.append(kernels.describe("reduce by chunks", kernel.space, let.pattern))
+    host.add(k, "chunks", item, count * whether, 1)
+    return whether
+
+
+def _reduction(kernel: fun.Kernel) -> int | None:
+    """Where a body of scalars has its one reduction, of rows whose elements are neighbours."""
+    statements = kernel.body.statements
+    found = [n for n, let in enumerate(statements) if isinstance(let.expr, fun.Reduce)]
+    others = (let for let in statements if not isinstance(let.expr, fun.Reduce))
+    if len(found) != 1 or not shapes.is_flat(fun.Body(tuple(others), ())):
+        return None
+    reduce = statements[found[0]].expr
+    assert isinstance(reduce, fun.Reduce)
+    if not (shapes.is_flat(reduce.body) and shapes.is_flat(reduce.operator.body)):
+        return None
+    if reduce.counter or reduce.reduced < len(reduce.space) or shapes.is_unrolled(reduce):
+        return None
+    read = (*statements[: found[0]], *reduce.body.statements)
+    rows, row = (neighbours.apart(read, space[-1].index.name)
+                 for space in (kernel.space, reduce.space))  # fmt: skip
+    return found[0] if rows > row else None
+
+
+def _lower_row(k: Emitter, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
+    """The kernel's body, whose statement at a position is the reduction."""
+    statements = kernel.body.statements
+    reduced = statements[position]
+    reduce = reduced.expr
+    assert isinstance(reduce, fun.Reduce)
+    lower_body(k, fun.Body(statements[:position], ()))
+    with ExitStack() as scopes:
+        for r in reduce.space:
+            scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
+        totals = items.reduce_dimension(k, reduce, 0, _folded)
+    for var, value in zip(reduced.pattern, totals, strict=True):
+        k.bind(var.name, value)
+    after = fun.Body(statements[position + 1 :], kernel.body.results)
+    kernels.store(k, let, [k.atom(atom) for atom in lower_body(k, after)])
+
+
+def _folded(
+    k: Emitter, reduce: fun.Reduce, begin: imp.Expr, extent: imp.Expr, neutral: Sequence[imp.Expr]
+) -> list[imp.Expr]:
+    """See `items.folded`: whole blocks, after which comes what is left."""
+    counter = reductions.Counter(k, reduce.operator, neutral)
+    left = k.declare(machine("%", extent, imp.integer(_BLOCK)))
+    whole = k.declare(machine("+", begin, machine("-", extent, left)))
+    start = k.unit.integer("start")
+    with k.loop(start, begin, whole, step=_BLOCK):
+        counter.push(_block(k, reduce, start))
+    rest = items.folded(k, reduce, whole, left, neutral)
+    return counter.total(rest, k.declare(machine("!=", left, imp.ZERO)))
+
+
+def _block(k: Emitter, reduce: fun.Reduce, start: imp.Expr) -> list[imp.Expr]:
+    """The elements of a block, combined."""
+    index = reduce.space[-1].index.name
+    folds = [k.local(atom.type.dtype, CHUNKS, "fold") for atom in reduce.neutral]
+    chunk, at = k.unit.integer("chunk"), k.unit.integer("k")
+
+    def values(offset: imp.Expr) -> list[imp.Expr]:
+        """The body's, of each chunk's element with this number."""
+        first = k.declare(machine("*", chunk, imp.integer(reductions.ROWS)))
+        first = k.declare(machine("+", first, k.declare(machine("+", start, offset))))
+        k.bind(index, first)
+        return scalar_results(k, reduce.body)
+
+    def chunks() -> AbstractContextManager[None]:
+        """Each chunk: in vectors, where nothing is called."""
+        count = imp.integer(CHUNKS)
+        if shapes.has_vector_math(reduce.body):
+            return k.loop(chunk, imp.ZERO, count)
+        return simd(k, chunk, imp.ZERO, count, wide=True)
+
+    def keep(place: imp.Expr, found: Sequence[imp.Expr]) -> None:
+        for fold, value in zip(folds, found, strict=True):
+            k.emit(imp.Store(fold, place, value))
+
+    def load(place: imp.Expr) -> list[imp.Expr]:
+        return [k.declare(imp.Load(fold, place), depth=k.depth) for fold in folds]
+
+    with chunks():
+        keep(chunk, values(imp.ZERO))
+    with k.loop(at, imp.ONE, imp.integer(reductions.ROWS)), chunks():
+        keep(chunk, reductions.combine(k, reduce.operator, load(chunk), values(at)))
+    reach = 1
+    while reach < CHUNKS:
+        pair = k.unit.integer("pair")
+        with k.loop(pair, imp.ZERO, imp.integer(CHUNKS // (2 * reach))):
+            left = k.declare(machine("*", pair, imp.integer(2 * reach)))
+            right = k.declare(machine("+", left, imp.integer(reach)))
+            keep(left, reductions.combine(k, reduce.operator, load(left), load(right)))
+        reach *= 2
+    return load(imp.ZERO)
