@@ -14,6 +14,7 @@ from lower.harness import sizes_of
 import weft as wf
 from weft.compiler import compile_segment
 from weft.fun.interpret import interpret
+from weft.lower import kernels
 from weft.lower.gpu import rows as gpu_rows
 
 RNG = np.random.default_rng(5)
@@ -34,13 +35,14 @@ PROGRAMS: dict[str, Any] = {
     "line": lambda a: wf.stencil(lambda t: t[-1] + t[2], a.reshape(-1), boundary="edge"),
     "solid": lambda a: a[:, None, :] * a[None, :, :1] - 1,
 }
-SHAPES = [(1, 9), (3, 3), (6, 30), (40, 2), (3, 101)]
+SHAPES = [(1, 9), (3, 3), (6, 30), (40, 2), (3, 101), (33, 21)]
 
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small arrays have parts of rows, and items of several rows."""
     monkeypatch.setattr(gpu_rows, "RUN", 16)
+    monkeypatch.setattr(kernels, "BLOCK", 4)
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))

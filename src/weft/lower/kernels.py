@@ -45,7 +45,6 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
     flat = scalars and shapes.is_flat(kernel.body)
     in_strips = scalars and not flat and strips.suits(kernel.body, kernel.space[-1].index.name)
     free = strips.loops_freely(kernel.body)
-    addresses = _addresses(let, kernel)
     space = fused(e, let, kernel) if flat else kernel.space
     outer, lane, extent = space[:-1], space[-1].index.name, space[-1].extent
     nested = e.in_tile or e.serial
@@ -90,7 +89,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             if nested:
                 nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
                 return
-            most = BLOCK if flat and _crosses(outer, lane, addresses) else 0
+            most = BLOCK if flat and crosses(let, space) else 0
             parallel_rows(
                 e, outer, extent, weight, label, row,
                 least=least, most=most, several=_side_by_side(e, let, space) if flat else None,
@@ -262,12 +261,14 @@ def _addresses(let: fun.Let, kernel: fun.Kernel) -> list[Size]:
     return addresses + merging.reads(kernel.body)
 
 
-def _crosses(outer: tuple[fun.Range, ...], lane: str, addresses: list[Size]) -> bool:
+def crosses(let: fun.Let, space: tuple[fun.Range, ...]) -> bool:
     """Whether neighbours along an outer index are neighbours in memory, as in a transposition."""
-    strides = [p.coefficient(lane) for p in addresses]
+    assert isinstance(let.expr, fun.Kernel)
+    *outer, last = space
     return any(
-        stride not in (ZERO, ONE) and any(p.coefficient(r.index.name) == ONE for r in outer)
-        for stride, p in zip(strides, addresses, strict=True)
+        p.coefficient(last.index.name) not in (ZERO, ONE)
+        and any(p.coefficient(r.index.name) == ONE for r in outer)
+        for p in _addresses(let, let.expr)
     )
 
 

@@ -39,11 +39,17 @@ def by_rows(host: Host, let: fun.Let, kernel: fun.Kernel) -> bool:
     flat = scalars and shapes.is_flat(kernel.body) and not shapes.has_vector_math(kernel.body)
     if not flat or not host.is_sized(product(r.extent for r in kernel.space)):
         return False
-    *outer, last = kernels.fused(host.e, let, kernel)
-    parts = versions.ceil(host, last.extent, RUN)
-    several = versions.divide(host, as_poly(RUN), versions.maximum(host, last.extent, ONE))
-    several = versions.maximum(host, several, ONE)
-    units = product(r.extent for r in outer) * parts
+    space = kernels.fused(host.e, let, kernel)
+    *outer, last = space
+    # Where rows of one array are columns of another, an item has part of many rows.
+    across = kernels.crosses(let, space)
+    run = kernels.BLOCK if across else RUN
+    parts, count = versions.ceil(host, last.extent, run), product(r.extent for r in outer)
+    several = as_poly(RUN // run)
+    if not across:
+        several = versions.divide(host, as_poly(RUN), versions.maximum(host, last.extent, ONE))
+        several = versions.maximum(host, several, ONE)
+    units = count * parts
     items = versions.ceil(host, units, several) if outer else parts
     k, item = host.kernel_emitter(), host.unit.integer("item")
     with ExitStack() as scopes:
@@ -55,19 +61,22 @@ def by_rows(host: Host, let: fun.Let, kernel: fun.Kernel) -> bool:
             unit = k.unit.integer("unit")
             end = k.declare(machine("min", k.named(units), after))
             scopes.enter_context(k.loop(unit, first, end, hoist=True))
-            kernels.decode(k, tuple(outer), k.declare(machine("/", unit, k.named(parts))))
-            _part(k, let, last, k.declare(machine("%", unit, k.named(parts))))
+            turn = k.named(count if across else parts)
+            row, part = machine("/", unit, turn), machine("%", unit, turn)
+            if across:
+                row, part = part, row
+            kernels.decode(k, tuple(outer), k.declare(row))
+            _part(k, let, last, k.declare(part), run)
         else:
-            _part(k, let, last, item)
+            _part(k, let, last, item, run)
     host.unit.kernels.append(kernels.describe("map by rows", kernel.space, let.pattern))
     host.add(k, "rows", item, items, 1)
     return True
 
 
-def _part(k: Emitter, let: fun.Let, last: fun.Range, part: imp.Expr) -> None:
-    """The part of a row with a number, whose other indices are known."""
-    run = imp.integer(RUN)
-    lower = k.declare(machine("*", part, run), "lower")
-    upper = k.declare(machine("+", lower, run))
+def _part(k: Emitter, let: fun.Let, last: fun.Range, part: imp.Expr, run: int) -> None:
+    """The part of a row with a number, of so many elements; its other indices are known."""
+    lower = k.declare(machine("*", part, imp.integer(run)), "lower")
+    upper = k.declare(machine("+", lower, imp.integer(run)))
     upper = k.declare(machine("min", k.named(last.extent), upper), "upper")
     kernels.lower_part(k, let, last.index.name, (lower, upper))
