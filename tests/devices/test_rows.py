@@ -28,6 +28,7 @@ PROGRAMS: dict[str, Any] = {
     "outer": lambda a: a * a[0] + a[:, 0].reshape(-1, 1),
     "all in one row": lambda a: wf.where(a > 0.5, a * 3, 1 - a),
     "turned": lambda a: a.T * 2,
+    "planes turned": lambda a: wf.permute_dims(a[:, None, :] * a[None, :, :1], (2, 0, 1)),
     "stencil": lambda a: wf.stencil(cross, a, boundary=("wrap", "reflect")),
     "kept": lambda a: wf.stencil(cross, a, boundary="keep"),
     "constant": lambda a: wf.stencil(cross, a, boundary=1.5),
