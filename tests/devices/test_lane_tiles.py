@@ -11,6 +11,7 @@ from agreement.ways import assert_equal_bits
 from devices.harness import compiled, device, launched
 from lower.test_register_tiles import TRIANGLE, contraction, inputs, sizes
 
+import weft as wf
 from weft.compiler import compile_segment
 from weft.fun.contractions import BLOCK
 from weft.fun.interpret import interpret
@@ -94,3 +95,22 @@ def test_results_do_not_depend_on_the_registers_there_are() -> None:
         assert kinds == {"lanes"}
         found.append(results)
     assert_equal_bits(*found)
+
+
+def test_regions_behind_that_of_another_form() -> None:
+    """What other devices would need comes first in the workspace, and takes nothing."""
+    on = device()
+    random = np.random.default_rng(5)
+    a, b = random.random((96, 300)), random.random((300, 40))
+
+    def both(a: Any, b: Any) -> Any:
+        large = (a[:, :, None] + b[None]).max(axis=1)
+        sums = (a[:, :, None] * b[None]).sum(axis=1) * large
+        return sums, sums.sum()
+
+    for is_processor in (True, False):
+        with mock.patch.object(on, "is_processor", is_processor), wf.config(devices=[on.name]):
+            sums, total = wf.jit(both)(a, b)
+        expected = a @ b * (a[:, :, None] + b).max(axis=1)
+        np.testing.assert_allclose(sums, expected)
+        np.testing.assert_allclose(total, expected.sum())

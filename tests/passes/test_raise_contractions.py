@@ -37,6 +37,9 @@ PRODUCT = """program p(a: f64[n, l], b: f64[l, m], y: f64[n, m]) sizes n, m, l {
   in c
 }"""
 USED_TWICE = PRODUCT.replace("in c\n", "in c, s\n")
+BRANCH = PRODUCT.replace("f64[n, m]) sizes", "f64[n, m], h: bool) sizes").replace(
+    "  let s:", "  let o: f64[n, m] = if h {\n  let s:"
+).replace("in c\n", "in c\n  } else { in y }\n  in o\n")
 LOOP = "  let o: f64[n, m] = loop (h: f64[n, m] = y) for t from 0 to 2 {\n"
 IN_A_LOOP = (
     PRODUCT.replace("  let s:", LOOP + "  let s:").replace("y[f, g]", "h[f, g]")
@@ -47,6 +50,9 @@ STAYS = {
     "of_one_side": PRODUCT.replace("multiply(p, q)", "multiply(q, q)"),
     "of_both_at_once": PRODUCT.replace("b[k, j]", "y[i, j]"),
     "of_several_dimensions": PRODUCT.replace("k < l", "k < l, h < 2"),
+    "in_a_loop": IN_A_LOOP,
+    "with_a_call": PRODUCT.replace("multiply(p, q)", "pow(p, q)"),
+    "of_small_integers": PRODUCT.replace("f64", "i16").replace("-0.0", "0_i16"),
     "in_parts": PRODUCT.replace("= reduce (", "= reduce counter ("),
 }
 
@@ -63,7 +69,7 @@ def contractions(program: fun.Program) -> int:
     )
 
 
-@pytest.mark.parametrize("text", [PRODUCT, USED_TWICE, IN_A_LOOP])
+@pytest.mark.parametrize("text", [PRODUCT, USED_TWICE, BRANCH])
 def test_it_is_raised(text: str) -> None:
     program = parse(text)
     check(program)
@@ -72,7 +78,8 @@ def test_it_is_raised(text: str) -> None:
     check(after)
     assert (contractions(program), contractions(after)) == (0, 1)
     assert not raised(after)
-    agree(program, after, arguments())
+    given = [*arguments(), *([True] if text is BRANCH else [])]
+    agree(program, after, given)
     assert raise_contractions(program, lambda _: False) is program
 
 
@@ -90,7 +97,10 @@ def test_a_product_subtracted(golden: Callable[[str], None]) -> None:
 
 @pytest.mark.parametrize(
     ("n", "m", "length", "expected"),
-    [(16, 16, 5, True), (15, 17, 5, False), (64, 64, 1 << 17, False), (64, 64, 1 << 16, True)],
+    [
+        (16, 16, 1024, True), (15, 17, 5, False), (2, 200, 1025, False), (64, 64, 1025, True),
+        (64, 64, 1 << 15, False), (300, 300, (1 << 15) - 1, True),
+    ],
 )
 def test_few_elements_and_long_ones_are_done_in_parts(
     n: int, m: int, length: int, expected: bool
@@ -107,6 +117,10 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "scaled": lambda a, b: 2 * (a[:, :, None] * b[None, :, :]).sum(axis=1) + 1,
     "distances": lambda a, b: wf.sqrt(((a[:, :, None] - b[None, :, :]) ** 2).sum(axis=1)),
     "softmax": lambda a, b: softmax((a[:, :, None] * b[None, :, :]).sum(axis=1), wf.exp),
+    "least": lambda a, b: abs(a[:, :, None] - b[None, :, :]).sum(axis=1).min(axis=1),
+    "several": lambda a, b: (
+        (a[:, :, None] * b[None]).sum(axis=1) * (a[:, :, None] + b[None]).max(axis=1)
+    ),
 }
 EXPECTED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "columns": np.matmul,
@@ -114,6 +128,8 @@ EXPECTED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "scaled": lambda a, b: 2 * a @ b + 1,
     "distances": lambda a, b: np.sqrt(((a[:, :, None] - b) ** 2).sum(axis=1)),
     "softmax": lambda a, b: softmax(a @ b, np.exp),
+    "least": lambda a, b: abs(a[:, :, None] - b).sum(axis=1).min(axis=1),
+    "several": lambda a, b: a @ b * (a[:, :, None] + b).max(axis=1),
 }
 
 
@@ -139,3 +155,37 @@ def test_sums_of_products_as_numpy_has_them(name: str, tmp_path: Path) -> None:
     assert_equal_bits(streamed(tupled, [a, b], tmp_path, box_bytes=1 << 14), [found])
     with wf.config(devices=["cpu:0", "cpu:1"]):
         assert_equal_bits([function(a, b)], [found])
+
+
+@pytest.mark.parametrize("limit", [26 << 20, 28 << 20, 34 << 20])
+def test_loops_of_sums_of_products_have_the_same_bits_in_boxes(limit: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(6)
+    given = random.normal(size=(3000, 50)), random.normal(size=(50, 50)) / 9
+    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    for path, array in zip(paths, given, strict=True):
+        np.save(path, array)
+
+    def rounds(a: Any, b: Any) -> Any:
+        return wf.fori_loop(0, 3, lambda _, s: (s[:, :, None] * b[None]).sum(axis=1) * 0.1 + s, a)
+
+    expected = wf.jit(rounds)(*given)
+    with wf.config(memory_limit=limit):
+        wf.store(rounds(*map(wf.open, paths)), tmp_path / "out.npy")
+    assert_equal_bits([np.load(tmp_path / "out.npy")], [expected])
+
+
+def test_what_is_made_and_used_up_is_little_at_a_time() -> None:
+    """Distances of which the least is wanted: not all of them are there at once."""
+    random = np.random.default_rng(7)
+    a, b = random.random((8000, 3)), random.random((8000, 3))
+    function = wf.jit(lambda a, b: ((a[:, None] - b[None]) ** 2).sum(axis=-1).min(axis=1))
+    text = str(wf.explain(function, a, b))
+    assert "contraction" in text
+    (peak,) = (float(line.split()[3]) for line in text.splitlines() if "peak at most" in line)
+    assert peak < 100  # MiB, of 488 that they all take
+    for _ in range(2):  # the second call goes no shorter way
+        with wf.profile() as profile:
+            found = function(a, b)
+        assert len(profile.events) > 10
+    np.testing.assert_allclose(found[:50], ((a[:50, None] - b) ** 2).sum(axis=-1).min(axis=1))
+    assert_equal_bits([function(a[:500], b)], [found[:500]])  # which are made at once

@@ -17,8 +17,13 @@ from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.vector_math import has_vector_math
+from weft.ops.dtypes import DType
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+
+NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
+"""What vectors multiply and add."""
 
 BLOCK = 256
 """Elements of the reduced dimension that are folded from left to right before their fold is
@@ -102,6 +107,12 @@ def contraction(kernel: fun.Kernel) -> Contraction | None:
     if branch is not None and fact is None:
         return None
     return _parts(kernel, let, fact)
+
+
+def is_tiled(found: Contraction) -> bool:
+    """Whether it is computed in tiles, of any device: sums of numbers, without calls."""
+    reduce = found.reduce
+    return reduce.neutral[0].type.dtype in NUMBERS and not has_vector_math(reduce.body)
 
 
 def by_elements(let: fun.Let, names: Iterable[str]) -> fun.Let:

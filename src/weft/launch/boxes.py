@@ -34,6 +34,8 @@ NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
 
 _WORTH_BOXES = 2 << 20  # bytes of inputs that may be quicker in boxes
+_MANY_SUMS = 1 << 20  # elements of a contraction
+_WORTH_NEAR = 64 << 20  # bytes that are made and used up: more than stay in caches
 _PLANS = 16  # of a computation, that are kept
 _KEPT_BOXES = 1 << 12  # of a plan that is: what is known of each takes memory
 
@@ -74,8 +76,9 @@ def run_on(
         packed = packed_call(computation, sizes, inputs, out)
         if packed is not None:
             return packed.call(_run_part, inputs, out)
-    if where != CPU and out is None and current.slots != 1:
-        plan = _quicker_in_boxes(computation, sizes, inputs, current)
+    if out is None:
+        choose = nearer_in_boxes if where == CPU else _quicker_in_boxes
+        plan = choose(computation, sizes, inputs, current)
         if plan is not None:
             from weft.runtime.executor import execute
 
@@ -91,16 +94,43 @@ def _quicker_in_boxes(
 
     It is one stage: what several give each other would go by the host.
     """
-    plain = all(array.flags.carray and array.dtype.isnative for array in inputs)
-    if not plain or sum(array.nbytes for array in inputs) < _WORTH_BOXES:
+    few = sum(array.nbytes for array in inputs) < _WORTH_BOXES
+    if few or current.slots == 1:
+        return None
+    plan = _in_one_stage(computation, sizes, inputs, current)
+    return None if plan is None or plan.stages[0].code.device is None else plan
+
+
+def nearer_in_boxes(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
+    current: Settings,
+) -> Plan | None:  # fmt: skip
+    """A plan whose boxes use up what they make while it is near a core; None where it is little.
+
+    Of all that a program makes, this is what fusion leaves: sums of products, which are computed
+    in tiles, by whatever uses them.
+    """
+    if current.devices != (CPU,) or computation.most_sums(sizes) < _MANY_SUMS:
+        return None
+    plan = _in_one_stage(computation, sizes, inputs, current)
+    if plan is None:
+        return None
+    (stage,) = plan.stages
+    return plan if stage.workspace * stage.boxes.count >= _WORTH_NEAR else None
+
+
+def _in_one_stage(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
+    current: Settings,
+) -> Plan | None:  # fmt: skip
+    """A plan of several boxes, and one stage, for arrays as they lie; None where there is none."""
+    if not all(array.flags.carray and array.dtype.isnative for array in inputs):
         return None
     try:
         plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
     except MemoryLimitError:
         return None  # in core, this is refused by name
-    if len(plan.stages) != 1 or plan.stages[0].code.device is None:
-        return None
-    return plan if plan.stages[0].boxes.count > 1 else None
+    return plan if len(plan.stages) == 1 and plan.stages[0].boxes.count > 1 else None
 
 
 def run_in_boxes(

@@ -27,7 +27,15 @@ from weft.launch.device import (
     load_together,
     on_own_cores,
 )
-from weft.plan.decisions import Decided, decide, every_decision, for_device, nothing, whole_columns
+from weft.plan.decisions import (
+    Decided,
+    decide,
+    every_decision,
+    for_device,
+    most_sums,
+    nothing,
+    whole_columns,
+)
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
 from weft.plan.work import has_short_rows, work
@@ -93,6 +101,7 @@ class Computation:
         self.on_host_too = False  # what a device's memory is too small for: see `weft.launch.apart`
         self._ready: dict[tuple[Any, ...], Ready] = {}
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
+        self._most_sums: dict[tuple[int, ...], int] = {}
 
     @cached_property
     def artifacts(self) -> Artifacts:
@@ -330,6 +339,14 @@ class Computation:
         if spread:
             decided = whole_columns(choices, decided, values)
         return self.artifacts.streamed(decided)
+
+    def most_sums(self, sizes: Mapping[str, int]) -> int:
+        """The elements of the largest contraction, for these sizes."""
+        key = tuple(sizes.values())
+        found = self._most_sums.get(key)
+        if found is None:
+            found = self._most_sums[key] = most_sums(self.artifacts.choices, sizes)
+        return found
 
     def is_small(self, sizes: Mapping[str, int], limit: int) -> bool:
         """Whether no array of the program takes `limit` bytes or more."""

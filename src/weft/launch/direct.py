@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.config import Settings, settings
+from weft.launch.boxes import nearer_in_boxes
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, have_compiler, host_threads
 from weft.launch.host import LibraryCall
@@ -59,7 +60,7 @@ class Direct:
 def direct(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any]
 ) -> Direct | None:
-    """For a call that has run; None where it is not on the CPU, or gives a view or an input."""
+    """For a call that has run; None where it was not in core on the CPU, or gives a view."""
     current = settings()
     if current.devices != (CPU,) or not have_compiler():
         return None
@@ -68,6 +69,8 @@ def direct(
     threads = host_threads(current)
     ready, _ = computation.ready(sizes, inputs, threads, current.optimise)
     if not ready.plain or ready.steps.peak_bytes > current.limit:
+        return None
+    if nearer_in_boxes(computation, sizes, inputs, current) is not None:
         return None
     return Direct(current, threads, ready.steps, computation.names)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from weft.fun import nodes as fun
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import shapes
 from weft.lower.bodies import apply_lambda
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.prefetch import Prefetcher
@@ -98,7 +98,7 @@ class Lanes:
         """The lanes folded by halves, in place."""
         if self.width >= VECTOR and is_short(self.operator):
             return self._folded_at_once()
-        if shapes.has_vector_math(self.operator.body):  # of which vectors of so many are a part
+        if has_vector_math(self.operator.body):  # of which vectors of so many are a part
             self._fold_each_half()
         else:
             self.e.either(imp.OPTIMISED, self._fold_each_half, self._fold_in_loop)
@@ -182,7 +182,7 @@ def accumulate(
 def is_short(operator: fun.Lambda) -> bool:
     """Whether its text may stand there for each of the halves, in vectors and then in scalars."""
     body = operator.body
-    return len(body.statements) <= SHORT and not shapes.has_vector_math(body)
+    return len(body.statements) <= SHORT and not has_vector_math(body)
 
 
 def mask(size: int) -> DType:

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
 from weft.fun.contractions import by_elements
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import merging, operators, rows, shapes
@@ -303,7 +304,7 @@ def _may_be_few(e: Emitter, reduce: fun.Reduce, end: imp.Expr) -> bool:
     for whole vectors only.
     """
     extent = reduce.space[-1].extent
-    if end != e.named(extent) or shapes.has_vector_math(reduce.body):
+    if end != e.named(extent) or has_vector_math(reduce.body):
         return False
     if extent.is_constant:
         return extent.constant <= FEW

@@ -33,11 +33,11 @@ from dataclasses import replace
 from itertools import product as product_of
 
 from weft.fun import nodes as fun
-from weft.fun.contractions import BLOCK, Contraction, Side, contraction, instead
+from weft.fun.contractions import BLOCK, Contraction, Side, contraction, instead, is_tiled
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lmad import Lmad
-from weft.lower import bodies, bounds, kernels, rows, shapes
+from weft.lower import bodies, bounds, kernels, rows
 from weft.lower.accumulation import Accumulation
 from weft.lower.emitter import Emitter
 from weft.lower.halves import Part, wanted
@@ -46,12 +46,10 @@ from weft.lower.registers import registers
 from weft.lower.rows import simd
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
-from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 ROWS = 1536  # bytes of a column of a tile that one thread computes, at most,
 COLUMNS = 4096  # and of a row
-_NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
 PARTS = 2  # tiles of a triangle for each thread, or a multiple: a high one, and a low one
 
 
@@ -60,11 +58,7 @@ def suits(e: Emitter, kernel: fun.Kernel) -> bool:
     if e.in_tile or e.serial or e.of_reduction:
         return False
     found = contraction(kernel)
-    return (
-        found is not None
-        and found.reduce.neutral[0].type.dtype in _NUMBERS
-        and not shapes.has_vector_math(found.reduce.body)
-    )
+    return found is not None and is_tiled(found)
 
 
 # ---------------------------------------------------------------- tiles

@@ -16,6 +16,7 @@ from typing import Literal
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
@@ -75,7 +76,7 @@ def lower_rows(
     """
     body = bodies[0]
     cut = interior(e, lane, body)
-    if shapes.has_vector_math(body):
+    if has_vector_math(body):
         _blocks(e, lane, lower, upper, cut, body, store)
         return
     if cut is None:

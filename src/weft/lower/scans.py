@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import bounds, far_rows, kernels, operators, past_caches, reductions, shapes
@@ -107,7 +108,7 @@ def _serial(
 def _computes(body: fun.Body) -> bool:
     """Whether its elements, which need none before them, are worth vector lanes."""
     applied = any(isinstance(let.expr, fun.Apply) for let in walk.statements(body))
-    return applied and shapes.is_flat(body) and not shapes.has_vector_math(body)
+    return applied and shapes.is_flat(body) and not has_vector_math(body)
 
 
 def _blocks(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from weft.fun import nodes as fun
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import rows, shapes
@@ -153,7 +154,7 @@ def _is_nan(value: imp.Expr) -> imp.Expr:
 def _is_cheap(body: fun.Body) -> bool:
     """Whether elements may be computed again: at little cost, to the same bits."""
     cost = shapes.cost(body)
-    return not shapes.has_vector_math(body) and cost.is_constant and cost.constant <= CHEAP
+    return not has_vector_math(body) and cost.is_constant and cost.constant <= CHEAP
 
 
 class _Direct:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from weft.fun import nodes as fun
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import fetching, operators, shapes
@@ -66,7 +67,7 @@ def _parts(kernel: fun.Kernel) -> tuple[fun.Body, fun.Let, fun.Body] | None:
         and not reduce.counter
         and not shapes.is_unrolled(reduce)
         and all(map(_is_size, before.statements))
-        and all(shapes.is_flat(body) and not shapes.has_vector_math(body) for body in bodies)
+        and all(shapes.is_flat(body) and not has_vector_math(body) for body in bodies)
         and all(isinstance(result.type, fun.Scalar) for result in kernel.body.results)
         and is_short(reduce.operator)
         and _is_cheap(reduce.body)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops import table
-from weft.ops.dtypes import DType
 from weft.sizes import Poly, Size, as_poly, product
 
 WEIGHT = {"cheap": 1, "moderate": 4, "expensive": 12}
@@ -49,21 +47,6 @@ def is_unrolled(reduce: fun.Reduce) -> bool:
     if not (max(extents) <= 16 and 0 < math.prod(extents) <= UNROLLED):
         return False
     return is_flat(reduce.body) and is_flat(reduce.operator.body)
-
-
-@cache
-def vector_math(operation: str, dtypes: tuple[DType, ...]) -> bool:
-    """Whether the operation's spelling calls a function of which libmvec has a vector form."""
-    functions = table.lookup(operation).libm(dtypes)  # abs, of complex numbers, is a hypot
-    return any(table.libmvec_since(name) is not None for name in functions)
-
-
-def has_vector_math(body: fun.Body) -> bool:
-    return any(
-        isinstance(let.expr, fun.Apply)
-        and vector_math(let.expr.operation, tuple(a.type.dtype for a in let.expr.arguments))
-        for let in walk.statements(body)
-    )
 
 
 def widest_vector(body: fun.Body) -> int:

@@ -24,10 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from weft.fun.vector_math import vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import inside, mapped, mentions
-from weft.lower import shapes
 from weft.lower.pace import Pace, waits_for_divider
 from weft.lower.unit import Unit
 from weft.lower.vector_lanes import Work, lanes
@@ -129,7 +129,7 @@ class _Body:
         """The values that functions of libmvec give."""
         for name, value in self.values.items():
             match value:
-                case imp.Apply(operation, arguments) if shapes.vector_math(
+                case imp.Apply(operation, arguments) if vector_math(
                     operation, tuple(argument.dtype for argument in arguments)
                 ):
                     yield name

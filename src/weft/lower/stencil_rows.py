@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.lower import shapes
+from weft.fun.vector_math import has_vector_math
 from weft.lower.caches import caches
 from weft.lower.unit import memory
 from weft.sizes import ONE, Poly, Size
@@ -58,7 +58,7 @@ def _spans(body: fun.Body, row: str, lane: str) -> list[int] | None:
 
     What is done along the lane has to be the same in each row: a comparison may not know the row.
     """
-    if shapes.has_vector_math(body):
+    if has_vector_math(body):
         return None
     inner = {var.name for let in body.statements for var in let.pattern}
     rows: dict[tuple[str, tuple[Size, ...]], list[int]] = {}

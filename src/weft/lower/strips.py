@@ -19,6 +19,7 @@ from weft.errors import InternalError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.columns import reads_columns
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import bounds, fetching, reductions, shapes
@@ -129,7 +130,7 @@ def lower_row(
 ) -> None:
     """The body for lower <= lane < upper; `store` writes its results at the lane."""
     free = loops_freely(body)
-    clamped = free or shapes.has_vector_math(body)
+    clamped = free or has_vector_math(body)
     if not clamped and lower == imp.ZERO and isinstance(upper, imp.Const):
         count = int(upper.value.real)
         if 0 < count <= COLUMNS:  # one strip, whose loops the C compiler can unroll

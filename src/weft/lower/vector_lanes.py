@@ -13,6 +13,7 @@ loop may not depend on what it was fused with.
 
 from __future__ import annotations
 
+from weft.fun.vector_math import vector_math
 from weft.imp import nodes as imp
 from weft.imp.walk import inside
 from weft.lower import shapes
@@ -45,7 +46,7 @@ class Work:
                     self.divisions += weight
                 else:
                     self.operations += weight
-                self.vector_math |= shapes.vector_math(operation, dtypes)
+                self.vector_math |= vector_math(operation, dtypes)
             case imp.Select():
                 self.operations += 1
             case _:

@@ -6,26 +6,28 @@
       let t = reduce (; k < l) { a[i, k] * b[k, j] } with add
       in t + 1 }
 
-Removes: reductions outside of kernels, whose body is a contraction's (`weft.fun.contractions`) at
-    each kept index, and the kernel that finishes them (`weft.passes.finish_sums`).
+Removes: reductions outside of kernels and loops, whose body is a contraction's
+    (`weft.fun.contractions`) at each kept index, and the kernel that finishes them
+    (`weft.passes.finish_sums`).
 Adds: for each, a kernel, which is computed in tiles of registers and caches.
 Requires: a fused program.
 Ensures: the same values within rounding: a contraction has a tree of its own, so that whether one
     is raised must depend on extents alone. Few elements that are long are better split, and
-    streamed (`weft.passes.split_reductions`); `when` decides.
+    streamed (`weft.passes.split_reductions`); `when` decides. Rounds of loops may be done on a
+    row at a time (`weft.plan.rows`), of which none is a contraction, so that theirs are left.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
-from weft.fun.contractions import by_elements, contraction
+from weft.fun.contractions import by_elements, contraction, is_tiled
 from weft.passes.finish_sums import finished, finisher
 
 When: TypeAlias = Callable[[fun.Reduce], bool]
@@ -33,10 +35,7 @@ When: TypeAlias = Callable[[fun.Reduce], bool]
 
 def raised(program: fun.Program) -> list[fun.Reduce]:
     """The reductions that `raise_contractions` makes kernels."""
-    return [
-        let.expr for let in walk.sequential(program.body)
-        if isinstance(let.expr, fun.Reduce) and _is_contraction(let)
-    ]  # fmt: skip
+    return list(_raised(program.body))
 
 
 def raise_contractions(program: fun.Program, when: When = lambda _: True) -> fun.Program:
@@ -46,6 +45,15 @@ def raise_contractions(program: fun.Program, when: When = lambda _: True) -> fun
     return program if body is program.body else replace(program, body=body)
 
 
+def _raised(body: fun.Body) -> Iterator[fun.Reduce]:
+    for let in body.statements:
+        if isinstance(let.expr, fun.Reduce) and _is_contraction(let):
+            yield let.expr
+        elif isinstance(let.expr, fun.If):
+            for inner in walk.bodies(let.expr):
+                yield from _raised(inner)
+
+
 class _Raise:
     def __init__(self, program: fun.Program, when: When) -> None:
         self.when = when
@@ -53,9 +61,9 @@ class _Raise:
         self.names = Names.of(program)
 
     def body(self, body: fun.Body) -> fun.Body:
-        """A body outside of kernels."""
+        """A body outside of kernels and loops."""
         statements = [
-            walk.map_let(let, self.body) if isinstance(let.expr, fun.If | fun.Loop) else let
+            walk.map_let(let, self.body) if isinstance(let.expr, fun.If) else let
             for let in body.statements
         ]
         for number in reversed(range(len(statements))):
@@ -81,4 +89,5 @@ def _is_contraction(let: fun.Let) -> bool:
         return False
     kernel = by_elements(let, ["element"]).expr
     assert isinstance(kernel, fun.Kernel)
-    return contraction(kernel) is not None
+    found = contraction(kernel)
+    return found is not None and is_tiled(found)

@@ -16,7 +16,10 @@ _LONG_ROW = 1 << 17  # elements that are worth sharing among threads
 _TILED_BYTES = 64 << 10  # of arrays of a step that are worth tiles in time
 _FEW_ROUNDS = 4
 _FEW_CHOICES = 3
-_MANY_ELEMENTS = 256  # of a contraction: fewer fill no tiles
+_SHORT_SUM = 1024  # terms of an element of a contraction, up to which
+_FILLED = 256  # elements are enough for tiles, and beyond
+_MANY_TILES = 4096  # so many
+_LONG_SUM = 1 << 15  # terms are better added in parts, which are combined by neighbours
 _MANY_COLUMNS = 4096  # that are enough for boxes of them
 _AHEAD = range(128, 65537)  # elements of a row that is reduced while it is in a core's own cache
 
@@ -169,10 +172,25 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
     )
 
 
+def most_sums(given: Choices, values: Mapping[str, int]) -> int:
+    """The elements of the largest contraction that is decided for."""
+    if not given.contractions:
+        return 0
+    known = _known(given, values)
+    wanted = zip(given.contractions, _contractions(given, known), strict=True)
+    return max((elements.evaluate(known) for (elements, _), yes in wanted if yes), default=0)
+
+
 def _contractions(given: Choices, known: Mapping[str, int]) -> tuple[bool, ...]:
-    """All but few elements, and those of long rows and columns: both are better done in parts."""
+    """All but few elements, and long sums: both are better done in parts."""
+
+    def whether(elements: int, length: int) -> bool:
+        return length < _LONG_SUM and elements >= (
+            _FILLED if length <= _SHORT_SUM else _MANY_TILES
+        )
+
     return tuple(
-        elements.evaluate(known) >= _MANY_ELEMENTS and length.evaluate(known) < _LONG_ROW
+        whether(elements.evaluate(known), length.evaluate(known))
         for elements, length in given.contractions
     )
 

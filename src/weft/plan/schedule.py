@@ -45,6 +45,7 @@ _OVERLAPPING = 16  # boxes, where there are buffers
 _SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
 _ALONE = 128 << 20  # of a box for each thread, where nothing is done beside it but its tiles
 _ALONE_WORKSPACE = 1 << 20  # bytes, for each thread, that such boxes may take
+_NEAR = 8 << 20  # bytes, for each thread, of what boxes make and use up: about what stays in caches
 _OVERLAP = 1.125  # of windows: more, and boxes are larger than would do otherwise
 _FLANKS = 8  # boxes that lean are so many times as long as they lean, where there is memory
 _PAGE = 4096
@@ -275,6 +276,7 @@ class Scheduler:
             alone = touching(_ALONE * self.threads)
             if self._workspace(self.boxes(alone)) <= _ALONE_WORKSPACE * self.threads:
                 extent = max(extent, alone)
+            extent = self._near(extent, unit)
         while extent < total and self.overlap(extent) > _OVERLAP:
             extent *= 2
         # What boxes take over, and leave, should be less than what they add.
@@ -282,6 +284,22 @@ class Scheduler:
         for window, where in zip(self.stage.windows, self.where, strict=True):
             extent = self._whole_chunks(window, where, extent, total, unit)
         return max(unit, min(extent, total) // unit * unit if extent < total else total)
+
+    def _near(self, extent: int, unit: int) -> int:
+        """Boxes so short that what they make, and use up, is near a core, if that is in vain for
+        none of them: where it grows with a box, and none does again what others do."""
+        assert self.draft is not None
+        members = map(self.draft.statement, self.draft.members)
+        if any(isinstance(member.let.expr, fun.Loop) for member in members):
+            return extent
+        most, taken = _NEAR * self.threads, self._workspace(self.boxes(extent))
+        while taken > most and extent > unit:
+            shorter = max(extent // 2, unit)
+            less = self._workspace(self.boxes(shorter))
+            if 4 * less > 3 * taken:
+                break
+            extent, taken = shorter, less
+        return extent
 
     def work(self) -> float:
         """The scalar operations of all boxes, but for what they repeat."""

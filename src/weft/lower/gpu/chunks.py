@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 from weft.fun import nodes as fun
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
@@ -130,7 +131,7 @@ def _block(k: Emitter, reduce: fun.Reduce, start: imp.Expr) -> list[imp.Expr]:
     def chunks() -> AbstractContextManager[None]:
         """Each chunk: in vectors, where nothing is called."""
         count = imp.integer(CHUNKS)
-        if shapes.has_vector_math(reduce.body):
+        if has_vector_math(reduce.body):
             return k.loop(chunk, imp.ZERO, count)
         return simd(k, chunk, imp.ZERO, count, wide=True)
 

@@ -54,6 +54,8 @@ class Host:
         self.switches: dict[str, Size] = {}  # scalars that the host computes, see `control`
         for name in integers(memory_program):
             self.host_integer(name)
+        if dialect == "opencl":  # what a region takes may depend on it, and where others begin
+            self.host_integer(launches.PROCESSOR)
         self.e.bind(THREAD, imp.ZERO)  # sequential code has the first item's memory
 
     def host_integer(self, name: str, dtype: DType = DType.I64) -> None:

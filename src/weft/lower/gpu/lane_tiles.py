@@ -40,7 +40,7 @@ from weft.sizes import ONE, ZERO, Size, product
 
 ROWS = 6  # whose sums are in registers
 _MOST = 32 * ROWS  # rows of an item
-_VECTOR = 32  # bytes, at most, of the vectors that PoCL makes
+_VECTOR = 32  # bytes of the vectors that LLVM makes for processors that have longer ones, too
 
 
 def by_lane_tiles(
@@ -115,7 +115,8 @@ class _Tile:
         k, lanes = self.k, imp.integer(self.lanes)
         self.right = [k.local(v.type.dtype, BLOCK * self.lanes) for v in self.found.right.values]
         self.sums = k.local(self.dtype, _MOST * self.lanes, "sum")
-        self._clear(self.sums, _MOST)
+        rows = k.declare(machine("-", self.upper, self.lower))
+        self._clear(self.sums, machine("+", rows, imp.integer(ROWS - 1)))
         extent, start = k.named(self.reduced.extent), k.unit.integer("g")
         with k.loop(start, imp.ZERO, extent, step=BLOCK):
             size = k.declare(machine("-", extent, start))
@@ -134,11 +135,12 @@ class _Tile:
                 total = loaded(k, self.sums, k.declare(machine("+", at, lane)))
                 finish(k, let, kernel, self.found, total)
 
-    def _clear(self, sums: imp.Pointer, rows: int) -> None:
+    def _clear(self, sums: imp.Pointer, rows: imp.Expr) -> None:
         """Rows of sums of no elements yet."""
         k, at = self.k, self.k.unit.integer("l")
         neutral = k.atom(self.found.reduce.neutral[0])
-        with simd(k, at, imp.ZERO, imp.integer(rows * self.lanes), wide=True):
+        count = k.declare(machine("*", k.declare(rows), imp.integer(self.lanes)))
+        with simd(k, at, imp.ZERO, count, wide=True):
             k.emit(imp.Store(sums, at, neutral))
 
     def _fill(self, start: imp.Expr, size: imp.Expr) -> None:
@@ -165,7 +167,7 @@ class _Tile:
         """Some rows' sums of a block, combined with those of the blocks before."""
         k, lanes = self.k, imp.integer(self.lanes)
         folds = k.local(self.dtype, ROWS * self.lanes, "fold")
-        self._clear(folds, ROWS)
+        self._clear(folds, imp.integer(ROWS))
         last = k.declare(machine("-", self.upper, imp.ONE))
         rows = [k.declare(machine("min", last, machine("+", first, imp.integer(r))))
                 for r in range(ROWS)]  # fmt: skip

@@ -14,6 +14,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from weft.fun import nodes as fun
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import kernels, shapes
@@ -36,7 +37,7 @@ def by_rows(host: Host, let: fun.Let, kernel: fun.Kernel) -> bool:
         vectorised with, or of which no launch knows the size.
     """
     scalars = all(isinstance(atom.type, fun.Scalar) for atom in kernel.body.results)
-    flat = scalars and shapes.is_flat(kernel.body) and not shapes.has_vector_math(kernel.body)
+    flat = scalars and shapes.is_flat(kernel.body) and not has_vector_math(kernel.body)
     if not flat or not host.is_sized(product(r.extent for r in kernel.space)):
         return False
     space = kernels.fused(host.e, let, kernel)
