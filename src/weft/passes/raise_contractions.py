@@ -11,10 +11,12 @@ Removes: reductions outside of kernels and loops, whose body is a contraction's
     (`weft.passes.finish_sums`).
 Adds: for each, a kernel, which is computed in tiles of registers and caches.
 Requires: a fused program.
-Ensures: the same values within rounding: a contraction has a tree of its own, so that whether one
-    is raised must depend on extents alone. Few elements that are long are better split, and
-    streamed (`weft.passes.split_reductions`); `when` decides. Rounds of loops may be done on a
-    row at a time (`weft.plan.rows`), of which none is a contraction, so that theirs are left.
+Ensures: the same values within rounding: a contraction has a tree of its own (blocks of 256, in
+    order, as libraries of products have: long sums of float32 are rounded more than by
+    neighbours), so that whether one is raised must depend on extents alone. Few elements that are
+    long are better split, and streamed (`weft.passes.split_reductions`); `when` decides. Rounds of
+    loops may be done on a row at a time (`weft.plan.rows`), of which none is a contraction, so
+    that theirs are left.
 """
 
 from __future__ import annotations

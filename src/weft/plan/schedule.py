@@ -276,6 +276,7 @@ class Scheduler:
             alone = touching(_ALONE * self.threads)
             if self._workspace(self.boxes(alone)) <= _ALONE_WORKSPACE * self.threads:
                 extent = max(extent, alone)
+        if self.code.device is None and self.setting.box_bytes is None:
             extent = self._near(extent, unit)
         while extent < total and self.overlap(extent) > _OVERLAP:
             extent *= 2
@@ -286,8 +287,11 @@ class Scheduler:
         return max(unit, min(extent, total) // unit * unit if extent < total else total)
 
     def _near(self, extent: int, unit: int) -> int:
-        """Boxes so short that what they make, and use up, is near a core, if that is in vain for
-        none of them: where it grows with a box, and none does again what others do."""
+        """At most so long that what a box makes and uses up stays near the cores.
+
+        Boxes of loops are as long as they are for other reasons; and where that does not become
+        less with shorter boxes, they stay, too.
+        """
         assert self.draft is not None
         members = map(self.draft.statement, self.draft.members)
         if any(isinstance(member.let.expr, fun.Loop) for member in members):
