@@ -34,8 +34,8 @@ NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
 
 _WORTH_BOXES = 2 << 20  # bytes of inputs that may be quicker in boxes
-_MANY_SUMS = 1 << 20  # elements of a contraction
 _WORTH_NEAR = 64 << 20  # bytes that are made and used up: more than stay in caches
+_MANY_SUMS = _WORTH_NEAR // 8  # elements of a contraction that may be as much
 _PLANS = 16  # of a computation, that are kept
 _KEPT_BOXES = 1 << 12  # of a plan that is: what is known of each takes memory
 
