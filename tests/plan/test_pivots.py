@@ -353,3 +353,26 @@ def test_a_loop_that_is_refused_says_why(tmp_path: Path) -> None:
         pytest.raises(MemoryLimitError, match="a round needs all rows at once"),
     ):
         wf.store(centred(wf.open(tmp_path / "a.npy")), tmp_path / "b.npy")
+
+
+def test_a_loop_that_fits_but_for_its_workspace_is_done_in_blocks(tmp_path: Path) -> None:
+    """Its arrays fit the limit, and all that its rounds take besides does not."""
+    random = np.random.default_rng(6)
+    given = random.normal(size=(3000, 50)), random.normal(size=(50, 50)) / 9
+    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    for path, array in zip(paths, given, strict=True):
+        np.save(path, array)
+
+    def rounds(a: Any, b: Any) -> Any:
+        def products(s: Any) -> Any:
+            return wf.map(lambda row: wf.map(lambda column: (row * column).sum(), b.T), s)
+
+        return wf.fori_loop(0, 3, lambda _, s: products(s) * 0.1 + s, a)
+
+    for limit in range(26, 35):
+        with wf.config(memory_limit=limit << 20):
+            wf.store(rounds(*map(wf.open, paths)), tmp_path / "out.npy", mode="w")
+        expected = given[0]
+        for _ in range(3):
+            expected = expected @ given[1] * 0.1 + expected
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=1e-10)

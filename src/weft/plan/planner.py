@@ -32,7 +32,9 @@ ALLOWANCE = 24 << 20
 """Bytes that a run may take besides arrays: code, stacks, Python objects."""
 
 _SMALL = 4 << 20
-_ROOM = (2 / 3, 1 / 4)  # of the limit, for what blocks of rounds share: the first that fits
+_ROOM = ((1, 2 / 3), (1, 1 / 4), (1 / 2, 1 / 4))
+"""Of the limit: what a loop's arrays take for it to be done at once, though workspace comes besides,
+and what blocks of rounds share. The first that fits."""
 _SPILLED = 1 << 20  # bytes of an array that is worth a scratch file
 _SCALAR = 16  # bytes of the largest scalar
 
@@ -141,17 +143,18 @@ def _make_blocked(
     error: MemoryLimitError,
 ) -> tuple[_Maker, list[PlannedStage]]:
     """The stages of a program that does not fit, as `error` says, as its loops stand."""
-    for part in _ROOM:
-        blocked = block_rounds(program, sizes, least, int(max(least, 0) * part))
-        if not alone and not blocked.ends:
-            raise _with_reasons(error, blocked) from None
+    last, tried, room = error, not alone, max(least, 0)
+    for whole, part in _ROOM:
+        blocked = block_rounds(program, sizes, int(whole * room), int(part * room))
+        if not blocked.ends and tried:
+            last = _with_reasons(error, blocked)
+            continue
+        tried |= not blocked.ends
         try:
-            alone = alone and bool(blocked.ends)
-            return _make(blocked, setting, small, constants, least, alone, alone)
+            spills = alone and bool(blocked.ends)
+            return _make(blocked, setting, small, constants, least, spills, spills)
         except MemoryLimitError as failure:
             last = _with_reasons(failure, blocked)
-        if not blocked.ends:
-            break
     raise last from None
 
 
