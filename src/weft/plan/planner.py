@@ -33,8 +33,8 @@ ALLOWANCE = 24 << 20
 
 _SMALL = 4 << 20
 _ROOM = ((1, 2 / 3), (1, 1 / 4), (1 / 2, 1 / 4))
-"""Of the limit: what a loop's arrays take for it to be done at once, though workspace comes besides,
-and what blocks of rounds share. The first that fits."""
+"""Of the limit: what the arrays of a loop take that is done at once (workspace comes besides), and
+what blocks of rounds share. The first that fits."""
 _SPILLED = 1 << 20  # bytes of an array that is worth a scratch file
 _SCALAR = 16  # bytes of the largest scalar
 
