@@ -42,6 +42,14 @@ def compiled(program: Program, inputs: Sequence[Any], threads: int = 2) -> list[
         return _computed(program(*map(wf.asarray, inputs)))
 
 
+def saved(folder: Path, *arrays: np.ndarray) -> list[Path]:
+    """Files of arrays."""
+    paths = [folder / f"in{number}.npy" for number in range(len(arrays))]
+    for path, array in zip(paths, arrays, strict=True):
+        np.save(path, array)
+    return paths
+
+
 def streamed(
     program: Program,
     inputs: Sequence[Any],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement.ways import assert_equal_bits, compiled, streamed
+from agreement.ways import assert_equal_bits, compiled, saved, streamed
 from passes.programs import agree, before_after
 
 import weft as wf
@@ -161,9 +161,7 @@ def test_sums_of_products_as_numpy_has_them(name: str, tmp_path: Path) -> None:
 def test_loops_of_sums_of_products_have_the_same_bits_in_boxes(limit: int, tmp_path: Path) -> None:
     random = np.random.default_rng(6)
     given = random.normal(size=(3000, 50)), random.normal(size=(50, 50)) / 9
-    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
-    for path, array in zip(paths, given, strict=True):
-        np.save(path, array)
+    paths = saved(tmp_path, *given)
 
     def rounds(a: Any, b: Any) -> Any:
         return wf.fori_loop(0, 3, lambda _, s: (s[:, :, None] * b[None]).sum(axis=1) * 0.1 + s, a)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement.ways import saved
 from plan.stages import InterpretedStage, ListedSink, ListedSource
 
 import weft as wf
@@ -359,9 +360,7 @@ def test_a_loop_that_fits_but_for_its_workspace_is_done_in_blocks(tmp_path: Path
     """Its arrays fit the limit, and all that its rounds take besides does not."""
     random = np.random.default_rng(6)
     given = random.normal(size=(3000, 50)), random.normal(size=(50, 50)) / 9
-    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
-    for path, array in zip(paths, given, strict=True):
-        np.save(path, array)
+    paths = saved(tmp_path, *given)
 
     def rounds(a: Any, b: Any) -> Any:
         def products(s: Any) -> Any:

@@ -6,7 +6,7 @@ once; elements that lie apart come one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
@@ -43,6 +43,13 @@ def apart(body: Iterable[fun.Let], name: str, written: Iterable[Access] = ()) ->
         if at.degree(name) > 1 or at.coefficient(name) not in (ZERO, ONE, -ONE):
             found += 1
     return found
+
+
+def rows_apart(
+    body: Sequence[fun.Let], row: str, element: str, written: Sequence[Access] = ()
+) -> bool:
+    """Whether neighbouring rows lie apart where neighbours of one row do not."""
+    return apart(body, row, written) > apart(body, element, written)
 
 
 def depends(body: Iterable[fun.Let], name: str) -> frozenset[str]:

@@ -49,8 +49,9 @@ def raise_contractions(program: fun.Program, when: When = lambda _: True) -> fun
 
 def _raised(body: fun.Body) -> Iterator[fun.Reduce]:
     for let in body.statements:
-        if isinstance(let.expr, fun.Reduce) and _is_contraction(let):
-            yield let.expr
+        sums = _sums_of_products(let)
+        if sums is not None:
+            yield sums
         elif isinstance(let.expr, fun.If):
             for inner in walk.bodies(let.expr):
                 yield from _raised(inner)
@@ -70,9 +71,8 @@ class _Raise:
         ]
         for number in reversed(range(len(statements))):
             let = statements[number]
-            if not (isinstance(let.expr, fun.Reduce) and _is_contraction(let)):
-                continue
-            if not self.when(let.expr):
+            sums = _sums_of_products(let)
+            if sums is None or not self.when(sums):
                 continue
             user = finisher(statements, number, self.uses)
             if user is None:
@@ -84,12 +84,14 @@ class _Raise:
         return walk.with_statements(body, statements)
 
 
-def _is_contraction(let: fun.Let) -> bool:
+def _sums_of_products(let: fun.Let) -> fun.Reduce | None:
+    """The statement's reduction, if tiles compute it; else None."""
     reduce = let.expr
-    assert isinstance(reduce, fun.Reduce)
-    if reduce.counter or reduce.reduced != 1 or len(let.pattern) != 1:
-        return False
+    if not isinstance(reduce, fun.Reduce) or reduce.counter:
+        return None
+    if reduce.reduced != 1 or len(let.pattern) != 1:
+        return None
     kernel = by_elements(let, ["element"]).expr
     assert isinstance(kernel, fun.Kernel)
     found = contraction(kernel)
-    return found is not None and is_tiled(found)
+    return reduce if found is not None and is_tiled(found) else None

@@ -144,8 +144,9 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
     """
     words = optimise.split()
     contract = "contract" in words
-    groups = (given.nests, given.splits, given.tiles, given.columns, given.ahead)
-    if not any((*groups, given.contractions)):
+    if not any((
+        given.nests, given.splits, given.tiles, given.columns, given.ahead, given.contractions
+    )):  # fmt: skip
         return Decided(contract=contract)
     enough = _ROWS_PER_THREAD * values["threads"]
     known = _known(given, values)

@@ -36,13 +36,12 @@ def has_short_rows(body: fun.Body, sizes: Mapping[str, int]) -> bool:
 
 
 def _expr(expr: fun.Expr, known: dict[str, int]) -> float:
-    found = contraction(expr) if isinstance(expr, fun.Kernel) else None
-    if isinstance(expr, fun.Kernel) and found is not None:
-        # What a row or a column gives is computed once for many elements.
-        elements = _times(expr.space, known)
-        terms = _times(found.reduce.space, known) * len(found.joint)
-        return float(elements * (terms + len(expr.body.statements)))
     match expr:
+        case fun.Kernel(space, body) if (found := contraction(expr)) is not None:
+            # What a row or a column gives is computed once for many elements.
+            elements = _times(space, known)
+            terms = _times(found.reduce.space, known) * len(found.joint)
+            return float(elements * (terms + len(body.statements)))
         case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
             times = _times(space, known)
         case fun.Loop(_, _, fun.For(index, lower, upper)):

@@ -29,8 +29,7 @@ from weft.lower.gpu import items, versions
 from weft.lower.gpu.host import Host
 from weft.lower.rows import simd
 from weft.mem import neighbours
-from weft.plan import launches
-from weft.sizes import ZERO, Poly, Size, product
+from weft.sizes import ZERO, Size, product
 
 CHUNKS = 32
 _BLOCK = CHUNKS * reductions.ROWS
@@ -47,9 +46,9 @@ def by_chunks(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
     """
     count = product(r.extent for r in kernel.space)
     position = _reduction(kernel)
-    if host.dialect != "opencl" or position is None or not host.is_sized(count):
+    if host.is_processor == ZERO or position is None or not host.is_sized(count):
         return ZERO
-    whether = (1 - versions.below(host, count, _ENOUGH)) * Poly.var(launches.PROCESSOR)
+    whether = (1 - versions.below(host, count, _ENOUGH)) * host.is_processor
     if whether == ZERO:
         return ZERO
     k, item = host.kernel_emitter(), host.unit.integer("item")
@@ -79,9 +78,8 @@ def _reduction(kernel: fun.Kernel) -> int | None:
     if reduce.counter or reduce.reduced < len(reduce.space) or shapes.is_unrolled(reduce):
         return None
     read = (*statements[: found[0]], *reduce.body.statements)
-    rows, row = (neighbours.apart(read, space[-1].index.name)
-                 for space in (kernel.space, reduce.space))  # fmt: skip
-    return found[0] if rows > row else None
+    row, element = kernel.space[-1].index.name, reduce.space[-1].index.name
+    return found[0] if neighbours.rows_apart(read, row, element) else None
 
 
 def _lower_row(k: Emitter, let: fun.Let, kernel: fun.Kernel, position: int) -> None:

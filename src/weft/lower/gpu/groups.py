@@ -44,7 +44,6 @@ from weft.lower.gpu.tiles import (
 )
 from weft.lower.unit import memory
 from weft.mem import neighbours
-from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 _SHORT = 256  # elements: fewer are a row that one item reduces, where it lies beside others
@@ -78,7 +77,7 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel, done: Size) -> Size | 
     long = 1 - _is_below(host, extent, _SHORT, ZERO)
     few = _is_below(host, count, _MANY, ONE) * long
     if form.walks:  # neighbouring rows lie apart: never by items, if not on a processor
-        gpu = ONE if host.dialect == "cuda" else 1 - Poly.var(launches.PROCESSOR)
+        gpu = 1 - host.is_processor
         whether = few + gpu - few * gpu
         short = gpu * _is_below(host, extent, _SEVERAL + 1, ZERO)
     else:
@@ -137,8 +136,7 @@ def counted(host: Host, let: fun.Let, reduce: fun.Reduce) -> bool:
                 items.lower_item(host.e, let)
             for var, slot in zip(let.pattern, slots, strict=True):
                 host.set(host.slots[slot.name], slot.dtype, host.e.scalars[var.name])
-        both = tuple(by_item), tuple(by_group)
-        host.steps.append(launches.Branch(launches.PROCESSOR, *both))
+        host.by_device(by_item, by_group)
     for var, slot in zip(let.pattern, slots, strict=True):
         host.e.bind(var.name, slot)
     return True
@@ -187,8 +185,8 @@ class _Form:
     def walks(self) -> bool:
         """Whether neighbouring rows lie apart where neighbours of one row do not."""
         read = (*self.before.statements, *self.reduce.body.statements)
-        rows = neighbours.apart(read, self.kernel.space[-1].index.name)
-        return rows > neighbours.apart(read, self.reduce.space[0].index.name)
+        row, element = self.kernel.space[-1].index.name, self.reduce.space[0].index.name
+        return neighbours.rows_apart(read, row, element)
 
     # ------------------------------------------------------------ the forms
 

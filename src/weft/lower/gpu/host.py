@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -57,6 +57,18 @@ class Host:
         if dialect == "opencl":  # what a region takes may depend on it, and where others begin
             self.host_integer(launches.PROCESSOR)
         self.e.bind(THREAD, imp.ZERO)  # sequential code has the first item's memory
+
+    @property
+    def is_processor(self) -> Size:
+        """1 where the device is a processor, else 0."""
+        return ZERO if self.dialect == "cuda" else Poly.var(launches.PROCESSOR)
+
+    def by_device(
+        self, on_processor: Sequence[launches.Step], otherwise: Sequence[launches.Step]
+    ) -> None:
+        """Some steps where the device is a processor, others where it is not."""
+        both = tuple(on_processor), tuple(otherwise)
+        self.steps.append(launches.Branch(launches.PROCESSOR, *both))
 
     def host_integer(self, name: str, dtype: DType = DType.I64) -> None:
         """The integer `name`, which the host knows here."""

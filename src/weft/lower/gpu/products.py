@@ -46,9 +46,8 @@ from weft.lower.gpu.lane_tiles import by_lane_tiles
 from weft.lower.halves import Part, wanted
 from weft.lower.panels import in_sequence
 from weft.ops.dtypes import DType
-from weft.plan import launches
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Poly, Size, product
+from weft.sizes import ONE, ZERO, Size, product
 
 _SIDE = 16  # items of a group along rows, and along columns
 _GROUP = _SIDE * _SIDE
@@ -90,9 +89,8 @@ def lower(host: Host, let: fun.Let) -> None:
                 by_elements(few)
         if few is not None:
             with host.inside() as otherwise:
-                in_groups(1 - Poly.var(launches.PROCESSOR))
-            both = tuple(on_processor), tuple(otherwise)
-            host.steps.append(launches.Branch(launches.PROCESSOR, *both))
+                in_groups(1 - host.is_processor)
+            host.by_device(on_processor, otherwise)
             return
     in_groups()
 

@@ -44,9 +44,8 @@ from weft.lower.segment import describe
 from weft.lower.unit import memory
 from weft.mem.lay_within import Within
 from weft.mem.nodes import Program
-from weft.plan import launches
 from weft.plan.segment import Dialect, Segment
-from weft.sizes import ONE, Poly, Size
+from weft.sizes import ONE, Size
 
 _ARRAYS = (fun.Kernel, fun.Scan, fun.Scatter, fun.Concat, fun.Update, fun.LmadUpdate, fun.Copy)
 
@@ -161,10 +160,9 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
         if done:
             with host.inside() as otherwise:
                 otherwise_by_items(ONE)
-            both = tuple(vectorised), tuple(otherwise)
-            host.steps.append(launches.Branch(launches.PROCESSOR, *both))
+            host.by_device(vectorised, otherwise)
             return
-    otherwise_by_items(ONE if host.dialect == "cuda" else 1 - Poly.var(launches.PROCESSOR))
+    otherwise_by_items(1 - host.is_processor)
 
 
 def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:
@@ -177,7 +175,7 @@ def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:
         time_tiles.lower(host, let, tiling)
     with host.inside() as by_rounds:
         control.lower_loop(host, let, loop)
-    host.steps.append(launches.Branch(launches.PROCESSOR, tuple(in_tiles), tuple(by_rounds)))
+    host.by_device(in_tiles, by_rounds)
 
 
 def _is_sequential(let: fun.Let) -> bool:

@@ -45,7 +45,6 @@ from weft.lower.gpu.tiles import (
 from weft.lower.unit import memory
 from weft.mem import neighbours
 from weft.ops.dtypes import DType
-from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 _SEVERAL = TILE // 2  # elements, at most, of rows of which a group takes several
@@ -64,7 +63,7 @@ def lower(host: Host, let: fun.Let, scan: fun.Scan) -> None:
     if not (outer and sized and rows.suits()):
         rows.by_items(ONE)
         return
-    alone = ZERO if host.dialect == "cuda" else Poly.var(launches.PROCESSOR)
+    alone = host.is_processor
     if not rows.walks:
         many = 1 - versions.below(host, count, _MANY)
         alone = alone + many - alone * many
@@ -101,8 +100,8 @@ class _Rows:
         body = self.scan.body.statements
         indices = tuple(Poly.var(r.index.name) for r in self.scan.space)
         written = [(memory(var), indices) for var in self.let.pattern]
-        rows = neighbours.apart(body, self.outer[-1].index.name, written)
-        return rows > neighbours.apart(body, self.last.index.name, written)
+        row, element = self.outer[-1].index.name, self.last.index.name
+        return neighbours.rows_apart(body, row, element, written)
 
     # ------------------------------------------------------------ the forms
 
