@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.errors import DTypeError, ShapeError
 
 
 def energy(x: Any) -> Any:
@@ -90,7 +91,7 @@ def test_where_it_does_not_hold() -> None:
     assert short.call((x,)) is not None
     gaps = np.zeros((8, 2))
     gaps[:, 0] = x
-    for other in (gaps[:, 0], x[::-1], x.astype("f4"), np.arange(9.0), x.astype(">f8")):
+    for other in (gaps[:, 0], x[::-1], x.astype("f4"), np.arange(9.0)):
         np.testing.assert_allclose(kernel(other), product(other), rtol=1e-5)
     for settings in ({"threads": 1}, {"memory_limit": "1 GiB"}, {"optimise": "no-blas"}):
         with wf.config(**settings):
@@ -108,3 +109,50 @@ def test_one_array_for_two_arguments() -> None:
         np.testing.assert_array_equal(add(a, b), a + b * 2)
     first, second = add(x, y), add(x, y)
     assert not np.shares_memory(first, second)
+
+
+def test_defaults() -> None:
+    """What an argument's absence means is no part of what a call is known by."""
+
+    @wf.kernel
+    def scale(a: Any, factor: Any = 2.0, count: Any = 3) -> None:
+        for i in wf.prange(count):
+            a[i] *= factor
+
+    x = np.ones(5)
+    for _ in range(3):
+        scale(x)
+    scale(x, 0.5)
+    scale(x, 0.5)
+    np.testing.assert_array_equal(x, [2, 2, 2, 1, 1])
+    assert not scale._short
+    for factor in (2.0, 4.0):
+        scale(x, factor, 5)
+    assert len(scale._short) == 1
+    np.testing.assert_array_equal(x, [16, 16, 16, 8, 8])
+
+
+def test_annotations() -> None:
+    """Annotated kernels go the short way too: they convert numbers, and refuse what they did."""
+
+    @wf.kernel
+    def scale(a: wf.f64[:], factor: wf.f32, count: wf.i64) -> None:
+        for i in wf.prange(count):
+            a[i] *= factor
+
+    x = np.ones(3)
+    third = float(np.float32(1 / 3))
+    for factor in (2, 1 / 3, 1 / 3, np.float64(1 / 3), np.float32(0.5)):
+        before = x.copy()
+        for _ in range(2):
+            scale(x, factor, 2)
+        converted = third if factor == 1 / 3 else float(factor)
+        np.testing.assert_array_equal(x, before * [converted**2, converted**2, 1])
+    assert len(scale._short) == 4
+    scale(x, 1.0, 2.0)
+    with pytest.raises(DTypeError, match=r"argument count is 2\.5"):
+        scale(x, 1.0, 2.5)
+    assert len(scale._short) == 4
+    for wrong in (x.astype("f4"), x.reshape(1, 3)):
+        with pytest.raises((DTypeError, ShapeError)):
+            scale(wrong, 1.0, 2)

@@ -25,6 +25,7 @@ from weft.jit.variants import Ready, Result, Variant
 from weft.kernel.annotations import (
     ArrayType,
     ParameterType,
+    ScalarType,
     describe,
     parameter_type,
     parse_signature,
@@ -128,6 +129,29 @@ class KernelFunction(Jitted):
             return converted.item()
         return wanted.dtype.numpy.type(value)
 
+    def _is_known_by_key(self, args: tuple[Any, ...]) -> bool:
+        """Whether annotations ask nothing of other arguments with the same short key.
+
+        Whether a number that is no `int` is a whole one depends on its value. Defaults are in no
+        key.
+        """
+        if len(args) != len(self._names):
+            return False
+        wanted = [self.parameter_types.get(name) for name in self._names]
+        return all(
+            not isinstance(type_, ScalarType) or type_.dtype.kind in "fc" or type(value) is int
+            for type_, value in zip(wanted, args, strict=True)
+        )
+
+    def _floats(self) -> tuple[tuple[int, np.dtype[Any]], ...]:
+        """The parameters that are floating-point numbers by their annotations, of which type."""
+        wanted = enumerate(self.parameter_types.get(name) for name in self._names)
+        return tuple(
+            (number, type_.dtype.numpy)
+            for number, type_ in wanted
+            if isinstance(type_, ScalarType) and type_.dtype.kind in "fc"
+        )
+
     def parameter_place(self, name: str) -> Place:
         """Where a parameter stands."""
         tree = self.source.tree.args
@@ -150,18 +174,20 @@ class KernelFunction(Jitted):
             return self.function(*args, **kwargs)
         result = self._launch(ready, data)
         if key is not None and short is None:
-            self._remember_short(key, ready, data, shared)
+            self._remember_short(key, args, ready, data, shared)
         for number in Outputs.of(ready.variant).written:
             if isinstance(leaves[number], np.ndarray) and data[number] is not leaves[number]:
                 np.copyto(leaves[number], data[number])  # of another byte order
         return result
 
     def _remember_short(
-        self, key: Any, ready: Ready, data: list[Any], shared: tuple[Any, ...]
-    ) -> None:
+        self, key: Any, args: tuple[Any, ...], ready: Ready, data: list[Any],
+        shared: tuple[Any, ...],
+    ) -> None:  # fmt: skip
         """Calls with arguments of these shapes and types may go a short way from now on."""
         apart = shared[:-1] == tuple(range(len(data)))
-        short = None if self.parameter_types or not apart else _short(ready, data)
+        known = apart and self._is_known_by_key(args)
+        short = _short(ready, data, self._floats()) if known else None
         if short is not None:
             if len(self._short) >= FEW:
                 self._short.clear()
@@ -318,16 +344,20 @@ _MISSED = object()
 class _Short:
     """A call by the short way: what fills in its inputs, what runs, and what becomes of results.
 
-    `outputs` and `structure`: what the function returns, beside what it writes.
+    `floats`: arguments that become numbers of these types. `outputs` and `structure`: what the
+    function returns, beside what it writes.
     """
 
     ready: Ready
     run: Direct | DirectUpdate
+    floats: tuple[tuple[int, np.dtype[Any]], ...]
     outputs: tuple[Result, ...]
     structure: Any
 
     def call(self, args: tuple[Any, ...]) -> Any:
         data = [np.asarray(arg) if isinstance(arg, np.generic) else arg for arg in args]
+        for number, dtype in self.floats:
+            data[number] = np.asarray(args[number], dtype)
         values = self.run.call(self.ready.inputs(data))
         if values is None:
             return _MISSED
@@ -340,7 +370,9 @@ class _Short:
         return leaves[0] if self.structure is None else unflatten(self.structure, iter(leaves))
 
 
-def _short(ready: Ready, data: list[Any]) -> _Short | None:
+def _short(
+    ready: Ready, data: list[Any], floats: tuple[tuple[int, np.dtype[Any]], ...]
+) -> _Short | None:
     """The short way of calls like one that has run; None where it has none."""
     layout = Outputs.of(ready.variant)
     outputs = tuple(output for output in layout.rest if isinstance(output, Result))
@@ -357,7 +389,7 @@ def _short(ready: Ready, data: list[Any]) -> _Short | None:
         run = direct_update(
             ready.variant.computation, ready.sizes, inputs, written, layout.returned
         )
-    return None if run is None else _Short(ready, run, outputs, layout.structure)
+    return None if run is None else _Short(ready, run, floats, outputs, layout.structure)
 
 
 def _short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
