@@ -21,6 +21,7 @@ from weft.records import dataclass
 from weft.sizes import ONE, Size
 
 NEAR = 8  # rows that are read side by side, at most, where neighbours in memory are of one row
+ACROSS, ALONG = 4, 16  # reduced indices of a panel that are filled before what lies beside them is
 
 
 def in_sequence(side: Side, range_: fun.Range) -> bool:
@@ -176,29 +177,41 @@ class Packing:
         e, width = self.e, imp.integer(self.panels.width)
         panel = e.unit.integer("panel")
         if in_sequence(self.panels.side, self.panels.range):
-            k = e.unit.integer("k")
+            some = e.unit.integer("s")
+            with e.loop(some, imp.ZERO, self.size, step=ACROSS):
+                below = self._below(some, ACROSS)
 
-            def rows_together(inside: bool) -> None:
-                lane = e.unit.integer("l")
-                with simd(e, lane, imp.ZERO, width, wide=True):
-                    self._element(panel, k, lane, inside)
+                def rows_together(inside: bool) -> None:
+                    k, lane = e.unit.integer("k"), e.unit.integer("l")
+                    with (
+                        e.loop(k, some, below),
+                        simd(e, lane, imp.ZERO, width, wide=True),
+                    ):
+                        self._element(panel, k, lane, inside)
 
-            with e.loop(k, imp.ZERO, self.size), e.loop(panel, begin, end):
-                self._either(panel, rows_together)
+                with e.loop(panel, begin, end):
+                    self._either(panel, rows_together)
             return
         near = max(n for n in range(1, NEAR + 1) if self.panels.width % n == 0)
 
         def row_by_row(inside: bool) -> None:
-            base, k, lane = (e.unit.integer(name) for name in ("b", "k", "l"))
-            with (
-                e.loop(base, imp.ZERO, width, step=near),
-                e.loop(k, imp.ZERO, self.size),
-                simd(e, lane, imp.ZERO, imp.integer(near), wide=True),
-            ):
-                self._element(panel, k, e.declare(machine("+", base, lane)), inside)
+            some, base, k, lane = (e.unit.integer(name) for name in ("s", "b", "k", "l"))
+            with e.loop(some, imp.ZERO, self.size, step=ALONG):
+                below = self._below(some, ALONG)
+                with (
+                    e.loop(base, imp.ZERO, width, step=near),
+                    e.loop(k, some, below),
+                    simd(e, lane, imp.ZERO, imp.integer(near), wide=True),
+                ):
+                    self._element(panel, k, e.declare(machine("+", base, lane)), inside)
 
         with e.loop(panel, begin, end):
             self._either(panel, row_by_row)
+
+    def _below(self, first: imp.Expr, count: int) -> imp.Expr:
+        """Where so many reduced indices from the first one on end."""
+        e = self.e
+        return e.declare(machine("min", self.size, machine("+", first, imp.integer(count))))
 
     def _either(self, panel: imp.Expr, fill: Callable[[bool], None]) -> None:
         """A panel whose rows are all read, or one that ends before."""

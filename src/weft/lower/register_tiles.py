@@ -162,21 +162,29 @@ class _Tiles:
             kernels.ceil(e, e.declare(machine("-", part.upper, part.lower)), imp.integer(p.width))
             for part, p in ((down, self.left), (across, self.right))
         )
-        row, lanes = e.unit.integer("r"), imp.integer(self.right.width)
-        height = e.declare(machine("*", panels[0], imp.integer(self.left.width)))
-        width = e.declare(machine("*", panels[1], lanes))
-        with e.loop(row, imp.ZERO, height):
-            var = e.unit.integer("l")
-            begin = e.declare(machine("*", row, imp.integer(self.stride)))
-            with simd(e, var, imp.ZERO, width, wide=True):
-                neutral = e.atom(self.reduce.neutral[0])
-                pointer = e.pointer(self.sums, self.dtype)
-                e.emit(imp.Store(pointer, machine("+", begin, var), neutral))
+        none = machine("==", e.named(self.reduce.space[0].extent), imp.ZERO)
+        with e.branch(e.declare(none)):
+            self._clear(*panels)
         if self.fact is None:
             self._sum(down, across)
         else:
             self._sum_where(self.fact, down, across)
         self._finish(down, across)
+
+    def _clear(self, down: imp.Expr, across: imp.Expr) -> None:
+        """Sums of nothing, for so many panels."""
+        e = self.e
+        row, lane = e.unit.integer("r"), e.unit.integer("l")
+        height = e.declare(machine("*", down, imp.integer(self.left.width)))
+        width = e.declare(machine("*", across, imp.integer(self.right.width)))
+        with e.loop(row, imp.ZERO, height):
+            begin = e.declare(machine("*", row, imp.integer(self.stride)))
+            with simd(e, lane, imp.ZERO, width, wide=True):
+                pointer = e.pointer(self.sums, self.dtype)
+                e.emit(imp.Store(pointer, machine("+", begin, lane), self._neutral()))
+
+    def _neutral(self) -> imp.Expr:
+        return self.e.atom(self.reduce.neutral[0])
 
     def _sum_where(self, fact: Size, down: Part, across: Part) -> None:
         """The sums of the tile's rows and columns that some element wants."""
@@ -212,7 +220,8 @@ class _Tiles:
                 e.loop(p, *filled[0]),
                 self._where(down.lower, p, across.lower, q),
             ):
-                self._pair(p, q, size, e.declare(machine("-", across.upper, across.lower)))
+                columns = e.declare(machine("-", across.upper, across.lower))
+                self._pair(p, q, start, size, columns)
 
     @contextmanager
     def _where(self, row: imp.Expr, p: imp.Expr, column: imp.Expr, q: imp.Expr) -> Iterator[None]:
@@ -232,26 +241,30 @@ class _Tiles:
 
     # ------------------------------------------------------------ a tile of registers
 
-    def _pair(self, p: imp.Expr, q: imp.Expr, size: imp.Expr, columns: imp.Expr) -> None:
+    def _pair(
+        self, p: imp.Expr, q: imp.Expr, start: imp.Expr, size: imp.Expr, columns: imp.Expr
+    ) -> None:
         """A pair of panels: in one vector of columns where the last panel has no more."""
         e, one = self.e, registers().bytes // self.dtype.itemsize
         whole = self.right.width
         if one == whole:
-            self._registers(p, q, size, whole)
+            self._registers(p, q, start, size, whole)
             return
         begin = machine("*", q, imp.integer(whole))
         few = e.declare(machine("<=", machine("-", columns, begin), imp.integer(one)))
         e.either(
             few,
-            lambda: self._registers(p, q, size, one),
-            lambda: self._registers(p, q, size, whole),
+            lambda: self._registers(p, q, start, size, one),
+            lambda: self._registers(p, q, start, size, whole),
         )
 
-    def _registers(self, p: imp.Expr, q: imp.Expr, size: imp.Expr, lanes: int) -> None:
+    def _registers(
+        self, p: imp.Expr, q: imp.Expr, start: imp.Expr, size: imp.Expr, lanes: int
+    ) -> None:
         """The sums of a pair of panels over a block, combined with those of the blocks before."""
         e, dtype, found = self.e, self.dtype, self.found
         height, width = self.left.width, imp.integer(lanes)
-        neutral = e.atom(self.reduce.neutral[0])
+        neutral = self._neutral()
         sums = [e.local(dtype, lanes, "sum") for _ in range(height)]
         for pointer in sums:
             var = e.unit.integer("l")
@@ -269,6 +282,7 @@ class _Tiles:
                     now = e.declare(imp.Load(pointer, var), depth=e.depth)
                     e.emit(imp.Store(pointer, var, Accumulation(e, found).of(now, term)))
         total = e.pointer(self.sums, dtype)
+        first_block = e.declare(machine("==", start, imp.ZERO))
         first = e.declare(machine("*", p, imp.integer(height * self.stride)))
         first = e.declare(machine("+", first, machine("*", q, imp.integer(self.right.width))))
         for row, pointer in enumerate(sums):
@@ -276,8 +290,8 @@ class _Tiles:
             var = e.unit.integer("l")
             with simd(e, var, imp.ZERO, width, wide=True):
                 place = e.declare(machine("+", at, var))
-                before = e.declare(imp.Load(total, place), depth=e.depth)
-                both = [before, imp.Load(pointer, var)]
+                held = imp.Select(first_block, neutral, imp.Load(total, place))
+                both = [e.declare(held, depth=e.depth), imp.Load(pointer, var)]
                 e.emit(imp.Store(total, place, *bodies.apply_lambda(e, self.reduce.operator, both)))
 
     # ------------------------------------------------------------ what follows
