@@ -22,13 +22,13 @@ from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, reductions, shapes
+from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import items, versions
 from weft.lower.gpu.host import Host
+from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.rows import simd
-from weft.mem import neighbours
 from weft.sizes import ZERO, Size, product
 
 CHUNKS = 32
@@ -45,8 +45,8 @@ def by_chunks(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
         1 where it is launched, else 0.
     """
     count = product(r.extent for r in kernel.space)
-    position = _reduction(kernel)
-    if host.is_processor == ZERO or position is None or not host.is_sized(count):
+    of = ReductionKernel.of(let, kernel)
+    if host.is_processor == ZERO or of is None or not of.walks or not host.is_sized(count):
         return ZERO
     whether = (1 - versions.below(host, count, _ENOUGH)) * host.is_processor
     if whether == ZERO:
@@ -56,7 +56,7 @@ def by_chunks(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
         for r in kernel.space:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
         kernels.decode(k, kernel.space, item)
-        _lower_row(k, let, kernel, position)
+        _lower_row(k, of)
     if may_leave(k.levels[0]):
         return ZERO
     host.unit.kernels.append(kernels.describe("reduce by chunks", kernel.space, let.pattern))
@@ -64,39 +64,14 @@ def by_chunks(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
     return whether
 
 
-def _reduction(kernel: fun.Kernel) -> int | None:
-    """Where a body of scalars has its one reduction, of rows whose elements are neighbours."""
-    statements = kernel.body.statements
-    found = [n for n, let in enumerate(statements) if isinstance(let.expr, fun.Reduce)]
-    others = (let for let in statements if not isinstance(let.expr, fun.Reduce))
-    if len(found) != 1 or not shapes.is_flat(fun.Body(tuple(others), ())):
-        return None
-    reduce = statements[found[0]].expr
-    assert isinstance(reduce, fun.Reduce)
-    if not (shapes.is_flat(reduce.body) and shapes.is_flat(reduce.operator.body)):
-        return None
-    if reduce.counter or reduce.reduced < len(reduce.space) or shapes.is_unrolled(reduce):
-        return None
-    read = (*statements[: found[0]], *reduce.body.statements)
-    row, element = kernel.space[-1].index.name, reduce.space[-1].index.name
-    return found[0] if neighbours.rows_apart(read, row, element) else None
-
-
-def _lower_row(k: Emitter, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
-    """The kernel's body, whose statement at a position is the reduction."""
-    statements = kernel.body.statements
-    reduced = statements[position]
-    reduce = reduced.expr
-    assert isinstance(reduce, fun.Reduce)
-    lower_body(k, fun.Body(statements[:position], ()))
+def _lower_row(k: Emitter, of: ReductionKernel) -> None:
+    """The kernel's body."""
+    lower_body(k, of.before)
     with ExitStack() as scopes:
-        for r in reduce.space:
+        for r in of.reduce.space:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        totals = items.reduce_dimension(k, reduce, 0, _folded)
-    for var, value in zip(reduced.pattern, totals, strict=True):
-        k.bind(var.name, value)
-    after = fun.Body(statements[position + 1 :], kernel.body.results)
-    kernels.store(k, let, [k.atom(atom) for atom in lower_body(k, after)])
+        totals = items.reduce_dimension(k, of.reduce, 0, _folded)
+    of.finish(k, totals)
 
 
 def _folded(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack
 
-from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
@@ -23,49 +22,42 @@ from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
-from weft.lower.unit import memory
+from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.mem import neighbours
-from weft.sizes import ONE, ZERO, Poly, Size, product
+from weft.sizes import ONE, ZERO, Size, product
 
 _WIDTH = 32  # columns of a group
 _SLOTS = 8  # chunks of each column that are folded at once
 _CHUNK = reductions.ROWS
 
 
-def suits(kernel: fun.Kernel, position: int) -> bool:
+def suits(of: ReductionKernel) -> bool:
     """Whether elements of one column lie apart, and all columns of a group are as long."""
-    statements = kernel.body.statements
-    before, reduce = statements[:position], statements[position].expr
-    assert isinstance(reduce, fun.Reduce)
-    (r,) = reduce.space
-    read = (*before, *reduce.body.statements)
-    varies = neighbours.depends(before, kernel.space[-1].index.name)
-    return neighbours.apart(read, r.index.name) > 0 and varies.isdisjoint(r.extent.variables())
+    return neighbours.apart(of.read, of.reduce.space[0].index.name) > 0 and of.has_even_rows()
 
 
-def lower(
-    host: Host, let: fun.Let, kernel: fun.Kernel, position: int, whether: Size
-) -> Size | None:
+def lower(host: Host, of: ReductionKernel, whether: Size) -> Size | None:
     """Launch a kernel that `suits`; see `weft.lower.gpu.groups.grouped`."""
     if whether == ZERO:
         return ONE
-    *outer, last = kernel.space
+    space = of.kernel.space
+    *outer, last = space
     if not host.is_sized(last.extent):
         return ONE
     blocks = versions.ceil(host, last.extent, _WIDTH)
     k, item = host.kernel_emitter(), host.unit.integer("item")
     with ExitStack() as scopes:
-        for r in kernel.space:
+        for r in space:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
         number = k.declare(machine("/", item, imp.integer(_WIDTH * _SLOTS)), "group")
         lane = k.declare(machine("%", item, imp.integer(_WIDTH * _SLOTS)), "lane")
         if outer:
             kernels.decode(k, tuple(outer), k.declare(machine("/", number, k.named(blocks))))
         begin = machine("*", machine("%", number, k.named(blocks)), imp.integer(_WIDTH))
-        _Columns(k, let, kernel, position, lane).run(k.declare(begin))
+        _Columns(k, of, lane).run(k.declare(begin))
     if may_leave(k.levels[0]):
         return ONE
-    host.unit.kernels.append(kernels.describe("reduce columns", kernel.space, let.pattern))
+    host.unit.kernels.append(kernels.describe("reduce columns", space, of.let.pattern))
     groups = product(r.extent for r in outer) * blocks
     host.add(k, "columns", item, groups * (_WIDTH * _SLOTS) * whether, _WIDTH * _SLOTS)
     return None if whether == ONE else 1 - whether
@@ -74,31 +66,21 @@ def lower(
 class _Columns:
     """What one item of a group does: some chunks of one column."""
 
-    def __init__(
-        self, e: Emitter, let: fun.Let, kernel: fun.Kernel, position: int, lane: imp.Expr
-    ) -> None:
-        self.e, self.let, self.kernel, self.lane = e, let, kernel, lane
-        statements = kernel.body.statements
-        self.before = fun.Body(statements[:position], ())
-        self.reduced = statements[position]
-        self.after = fun.Body(statements[position + 1 :], kernel.body.results)
-        assert isinstance(self.reduced.expr, fun.Reduce)
-        self.reduce = self.reduced.expr
-        dtypes = [var.type.dtype for var in self.reduced.pattern]
-        self.folds = [e.shared(dtype, _WIDTH * _SLOTS) for dtype in dtypes]
+    def __init__(self, e: Emitter, of: ReductionKernel, lane: imp.Expr) -> None:
+        self.e, self.of, self.reduce, self.lane = e, of, of.reduce, lane
+        self.folds = [e.shared(dtype, _WIDTH * _SLOTS) for dtype in of.dtypes]
         self.slot = e.declare(machine("/", lane, imp.integer(_WIDTH)), "slot")
 
     def run(self, begin: imp.Expr) -> None:
         """The columns from `begin` on."""
-        e, last = self.e, self.kernel.space[-1]
+        e, last = self.e, self.of.kernel.space[-1]
         column = machine("+", begin, machine("%", self.lane, imp.integer(_WIDTH)))
         column = e.declare(column, "column")
         e.bind(last.index.name, e.declare(
             machine("min", column, machine("-", e.named(last.extent), imp.ONE))
         ))  # fmt: skip
-        lower_body(e, self.before)
-        neutral = [e.atom(atom) for atom in self.reduce.neutral]
-        counter = reductions.Counter(e, self.reduce.operator, neutral)
+        lower_body(e, self.of.before)
+        counter = self.of.counter(e)
         (r,) = self.reduce.space
         extent, start = e.named(r.extent), e.unit.integer("start")
         with (
@@ -113,12 +95,7 @@ class _Columns:
             with self.first():
                 counter.push(self.load(self.lane))
         with self.first(), e.branch(machine("<", column, e.named(last.extent))):
-            for var, value in zip(self.reduced.pattern, counter.total(), strict=True):
-                e.bind(var.name, value)
-            results = lower_body(e, self.after)
-            indices = tuple(Poly.var(r.index.name) for r in self.kernel.space)
-            for var, result in zip(self.let.pattern, results, strict=True):
-                e.store(memory(var), indices, e.atom(result))
+            self.of.finish(e, counter.total())
 
     def first(self) -> AbstractContextManager[None]:
         """Inside, the first item of each column works alone."""

@@ -30,6 +30,7 @@ from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import columns, items, versions
 from weft.lower.gpu.host import Host
+from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.gpu.tiles import (
     CHUNK,
     GROUP,
@@ -42,9 +43,7 @@ from weft.lower.gpu.tiles import (
     launch_groups,
     reserve,
 )
-from weft.lower.unit import memory
-from weft.mem import neighbours
-from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
+from weft.sizes import ONE, ZERO, Size, as_poly, product
 
 _SHORT = 256  # elements: fewer are a row that one item reduces, where it lies beside others
 _SEVERAL = TILE // 2  # elements, at most, of rows of which a group takes several
@@ -68,26 +67,26 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel, done: Size) -> Size | 
         1 where it is left to one item for each index: another kernel, or many rows that lie side
         by side; 0 where it is not; None where it never is.
     """
-    position = reduction_of(kernel)
-    if position is None:
+    of = ReductionKernel.of(let, kernel)
+    if of is None or not of.is_simple:
         return ONE
-    form = _Form(host, let, kernel, position)
-    count, extent = product(r.extent for r in kernel.space), form.reduce.space[0].extent
+    form = _Form(host, of)
+    count, extent = product(r.extent for r in kernel.space), of.reduce.space[0].extent
     host.know(count)
     long = 1 - _is_below(host, extent, _SHORT, ZERO)
     few = _is_below(host, count, _MANY, ONE) * long
-    if form.walks:  # neighbouring rows lie apart: never by items, if not on a processor
+    if of.walks:  # neighbouring rows lie apart: never by items, if not on a processor
         gpu = 1 - host.is_processor
         whether = few + gpu - few * gpu
         short = gpu * _is_below(host, extent, _SEVERAL + 1, ZERO)
     else:
         whether, short = few, ZERO
-    beside = form.walks is False and columns.suits(kernel, position)
+    beside = not of.walks and columns.suits(of)
     parts = ZERO if beside or not (host.is_sized(count) and host.is_sized(extent)) else (
         versions.below(host, count, _FEW) * (1 - versions.below(host, extent, _LONG))
     )
     if beside:
-        return columns.lower(host, let, kernel, position, whether)
+        return columns.lower(host, of, whether)
     left = 1 - done
     if not form.by_group(left * whether * (1 - short) * (1 - parts)):
         return ONE  # an item that leaves would be waited for
@@ -142,51 +141,17 @@ def counted(host: Host, let: fun.Let, reduce: fun.Reduce) -> bool:
     return True
 
 
-def reduction_of(kernel: fun.Kernel) -> int | None:
-    """Where a body of scalars has its one reduction, of one dimension."""
-    found = None
-    for position, let in enumerate(kernel.body.statements):
-        match let.expr:
-            case fun.Reduce((_,), 1) as reduce if (
-                found is None
-                and not reduce.counter
-                and not shapes.is_unrolled(reduce)
-                and shapes.is_flat(reduce.body)
-                and shapes.is_flat(reduce.operator.body)
-                and sum(v.type.dtype.itemsize for v in let.pattern) <= SHARED_BYTES
-            ):
-                found = position
-            case fun.Apply() | fun.Cast() | fun.SizeValue() | fun.Index():
-                pass
-            case _:
-                return None
-    return found
-
-
 def _is_below(host: Host, size: Size, bound: int, otherwise: Size) -> Size:
     """1 where a size is below a bound, else 0; `otherwise` for one that no launch knows."""
     return versions.below(host, size, bound) if host.is_sized(size) else otherwise
 
 
 class _Form:
-    """A kernel whose statement at a position is a reduction: what the forms have in common."""
+    """The forms of one kernel."""
 
-    def __init__(self, host: Host, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
-        self.host, self.let, self.kernel = host, let, kernel
-        statements = kernel.body.statements
-        self.before = fun.Body(statements[:position], ())
-        self.reduced = statements[position]
-        self.after = fun.Body(statements[position + 1 :], kernel.body.results)
-        assert isinstance(self.reduced.expr, fun.Reduce)
-        self.reduce = self.reduced.expr
-        self.dtypes = [var.type.dtype for var in self.reduced.pattern]
-
-    @property
-    def walks(self) -> bool:
-        """Whether neighbouring rows lie apart where neighbours of one row do not."""
-        read = (*self.before.statements, *self.reduce.body.statements)
-        row, element = self.kernel.space[-1].index.name, self.reduce.space[0].index.name
-        return neighbours.rows_apart(read, row, element)
+    def __init__(self, host: Host, of: ReductionKernel) -> None:
+        self.host, self.of = host, of
+        self.kernel, self.reduce, self.dtypes = of.kernel, of.reduce, of.dtypes
 
     # ------------------------------------------------------------ the forms
 
@@ -195,11 +160,11 @@ class _Form:
 
         def inside(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
             kernels.decode(k, self.kernel.space, number)
-            lower_body(k, self.before)
+            lower_body(k, self.of.before)
             tile = Tile(k, lane, self.dtypes, self.reduce.operator)
             counter = self.fold(tile, imp.ZERO, k.named(self.reduce.space[0].extent))
             with tile.first():
-                self.results(k, counter.total())
+                self.of.finish(k, counter.total())
 
         count = product(r.extent for r in self.kernel.space)
         return self.launch("group", "reduce by groups", count, whether, inside)
@@ -224,7 +189,7 @@ class _Form:
 
             def row(at: imp.Expr) -> None:
                 kernels.decode(k, self.kernel.space, k.declare(machine("+", first, at)))
-                lower_body(k, self.before)
+                lower_body(k, self.of.before)
 
             def element(at: imp.Expr) -> None:
                 number, place = tile.place(at)
@@ -238,7 +203,7 @@ class _Form:
                 found = tile.load(tile.folds, machine("*", lane, tile.chunks))
                 empty = k.declare(machine("==", length, imp.ZERO))
                 neutral = [k.atom(atom) for atom in self.reduce.neutral]
-                self.results(k, [
+                self.of.finish(k, [
                     imp.Select(empty, none, value)
                     for none, value in zip(neutral, found, strict=True)
                 ])  # fmt: skip
@@ -257,7 +222,7 @@ class _Form:
 
         def part(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
             kernels.decode(k, space, k.declare(machine("/", number, k.named(parts)), "row"))
-            lower_body(k, self.before)
+            lower_body(k, self.of.before)
             begin = machine("*", machine("%", number, k.named(parts)), imp.integer(_PART))
             begin = k.declare(begin)
             end = k.declare(machine("+", begin, imp.integer(_PART)))
@@ -269,7 +234,7 @@ class _Form:
 
         def join(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
             folds = Folds(k, lane, self.dtypes, self.reduce.operator)
-            counter = self.counter(k)
+            counter = self.of.counter(k)
             first = k.declare(machine("*", number, k.named(parts)))
             folds.count(
                 counter, k.named(parts),
@@ -277,8 +242,8 @@ class _Form:
             )  # fmt: skip
             with folds.first():
                 kernels.decode(k, space, number)
-                lower_body(k, self.before)
-                self.results(k, counter.total())
+                lower_body(k, self.of.before)
+                self.of.finish(k, counter.total())
 
         self.launch("part", "reduce parts by groups", count * parts, few * long, part)
         self.launch("join", "combine parts by groups", count, few * long, join)
@@ -289,15 +254,11 @@ class _Form:
         self, name: str, label: str, groups: Size, whether: Size, inside: InGroups
     ) -> bool:
         space = self.kernel.space
-        return launch_groups(self.host, self.let, space, name, label, groups, whether, inside)
-
-    def counter(self, k: Emitter) -> reductions.Counter:
-        neutral = [k.atom(atom) for atom in self.reduce.neutral]
-        return reductions.Counter(k, self.reduce.operator, neutral)
+        return launch_groups(self.host, self.of.let, space, name, label, groups, whether, inside)
 
     def fold(self, tile: Tile, begin: imp.Expr, end: imp.Expr) -> reductions.Counter:
         """The elements of a row from `begin` on, by the first item's counter."""
-        k, counter = tile.e, self.counter(tile.e)
+        k, counter = tile.e, self.of.counter(tile.e)
         start = k.unit.integer("start")
         with k.loop(start, begin, end, step=TILE):
             left = k.declare(machine("-", end, start))
@@ -321,12 +282,3 @@ class _Form:
         tile.fold()
         tile.barrier()
         tile.join()
-
-    def results(self, k: Emitter, values: Values) -> None:
-        """What is made of the reduction, stored at the indices that are bound."""
-        for var, value in zip(self.reduced.pattern, values, strict=True):
-            k.bind(var.name, k.declare(value))
-        results = lower_body(k, self.after)
-        indices = tuple(Poly.var(r.index.name) for r in self.kernel.space)
-        for var, result in zip(self.let.pattern, results, strict=True):
-            k.store(memory(var), indices, k.atom(result))

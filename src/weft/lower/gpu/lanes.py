@@ -23,12 +23,12 @@ from weft.imp.walk import holds
 from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import groups, versions
+from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
+from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.unit import memory
-from weft.mem import neighbours
 from weft.ops.dtypes import DType
-from weft.sizes import ONE, ZERO, Poly, Size, product
+from weft.sizes import ONE, ZERO, Size, product
 
 LANES = 32
 
@@ -44,18 +44,11 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
         1 where it is left to one item for each index, since there are too few rows; 0 where it is
         not; None where the kernel is another, or never has as many rows, and nothing is launched.
     """
-    position = groups.reduction_of(kernel)
-    if position is None or not host.is_sized(product(r.extent for r in kernel.space)):
+    of = ReductionKernel.of(let, kernel)
+    if of is None or not of.is_simple or not host.is_sized(product(r.extent for r in kernel.space)):
         return None
-    reduce = kernel.body.statements[position].expr
-    assert isinstance(reduce, fun.Reduce)
     *outer, last = kernel.space
-    before = kernel.body.statements[:position]
-    varies = neighbours.depends(before, last.index.name)
-    if not (
-        _are_beside(before, reduce, kernel.space)
-        and varies.isdisjoint(reduce.space[0].extent.variables())
-    ):
+    if not (_are_beside(of) and of.has_even_rows()):
         return None
     blocks = versions.ceil(host, last.extent, LANES)
     alone = versions.below(host, last.extent, LANES)
@@ -68,7 +61,7 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
         # Items in turn are beside each other, in the same pages; but where all rows read the same
         # for a block of lanes, items in turn have that block, which stays in a cache.
-        if _is_shared((*before, *reduce.body.statements), kernel.space):
+        if _is_shared(of):
             count = k.named(product(r.extent for r in outer))
             row, block = machine("%", item, count), machine("/", item, count)
         else:
@@ -79,7 +72,7 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
         begin = k.declare(machine("*", k.declare(block), imp.integer(LANES)))
         end = k.named(last.extent)
         base = k.declare(machine("min", begin, machine("-", end, imp.integer(LANES))))
-        _Lanes(k, reduce, last.index.name, base, begin).run(let, kernel, position)
+        _Lanes(k, of, base, begin).run()
     if holds(k.levels[0], imp.Fail | imp.Poll):
         return None
     host.unit.kernels.append(kernels.describe("reduce by lanes", kernel.space, let.pattern))
@@ -88,22 +81,19 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
     return alone
 
 
-def _is_shared(statements: Sequence[fun.Let], space: tuple[fun.Range, ...]) -> bool:
+def _is_shared(of: ReductionKernel) -> bool:
     """Whether lanes read what those at all other indices do: the columns of a matrix product."""
-    *outer, lane = (r.index.name for r in space)
-    reads = [let.expr for let in statements if isinstance(let.expr, fun.Index)]
+    *outer, lane = (r.index.name for r in of.kernel.space)
+    reads = [let.expr for let in of.read if isinstance(let.expr, fun.Index)]
     places = [memory(read.array).index.apply(read.indices).variables() for read in reads]
     return any(lane in names and names.isdisjoint(outer) for names in places)
 
 
-def _are_beside(
-    before: Sequence[fun.Let], reduce: fun.Reduce, space: tuple[fun.Range, ...]
-) -> bool:
+def _are_beside(of: ReductionKernel) -> bool:
     """Whether lanes read one element, or neighbouring ones, and are plain scalars."""
-    statements = (*before, *reduce.body.statements)
-    made = {var.name for let in statements for var in let.pattern}
-    lane = space[-1].index.name
-    for let in statements:
+    made = {var.name for let in of.read for var in let.pattern}
+    lane = of.kernel.space[-1].index.name
+    for let in of.read:
         match let.expr:
             case fun.Apply() | fun.Cast() | fun.SizeValue():
                 pass
@@ -122,20 +112,20 @@ class _Lanes:
     """What one item does: 32 rows, of which `base` is the first, stored from `begin` on."""
 
     def __init__(
-        self, e: Emitter, reduce: fun.Reduce, index: str, base: imp.Expr, begin: imp.Expr
+        self, e: Emitter, of: ReductionKernel, base: imp.Expr, begin: imp.Expr
     ) -> None:
-        self.e, self.reduce, self.index, self.base, self.begin = e, reduce, index, base, begin
+        self.e, self.of, self.reduce, self.base, self.begin = e, of, of.reduce, base, begin
+        self.index = of.kernel.space[-1].index.name
 
-    def run(self, let: fun.Let, kernel: fun.Kernel, position: int) -> None:
-        """The body of a kernel whose statement at a position is the reduction."""
-        e, statements = self.e, kernel.body.statements
-        varies = neighbours.depends(statements[:position], self.index)
-        alike = [let for let in statements[:position] if let.pattern[0].name not in varies]
-        apart = [let for let in statements[:position] if let.pattern[0].name in varies]
+    def run(self) -> None:
+        """The kernel's body."""
+        e, varies, before = self.e, self.of.varying, self.of.before.statements
+        alike = [let for let in before if let.pattern[0].name not in varies]
+        apart = [let for let in before if let.pattern[0].name in varies]
         lower_body(e, fun.Body(tuple(alike), ()))
         self.before = fun.Body(tuple(apart), ())
         self.neutral = [e.atom(atom) for atom in self.reduce.neutral]
-        dtypes = [value.dtype for value in self.neutral]
+        dtypes = self.of.dtypes
         self.state = [e.local(dtype, LANES, "lanes") for dtype in dtypes]
         self.stacks = [e.local(dtype, LANES * reductions.LEVELS, "stack") for dtype in dtypes]
         self.count = e.mutable(DType.I64, imp.ZERO, "count")
@@ -148,12 +138,7 @@ class _Lanes:
         self.total()
         with self.lane() as (lane, row), e.branch(machine(">=", row, self.begin)):
             lower_body(e, self.before)
-            for var, value in zip(statements[position].pattern, self.load(lane), strict=True):
-                e.bind(var.name, value)
-            results = lower_body(e, fun.Body(statements[position + 1 :], kernel.body.results))
-            indices = tuple(Poly.var(r.index.name) for r in kernel.space)
-            for var, result in zip(let.pattern, results, strict=True):
-                e.store(memory(var), indices, e.atom(result))
+            self.of.finish(e, self.load(lane))
 
     def fold(self, start: imp.Expr, end: imp.Expr) -> None:
         """Elements from `start` until `end`, from left to right."""
