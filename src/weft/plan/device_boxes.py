@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.plan.code import DeviceCode, Rates
+from weft.plan.extents import overlap
 from weft.plan.nodes import Boxes, PlannedStage
+from weft.plan.refusals import refusal
 from weft.records import dataclass
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
     for count in counts(total, unit, _fewest(scheduler, device, total)):
         boxes = scheduler.boxes(extent_of(total, unit, count, across))
         launches = device.launches(scheduler.values(boxes))
-        operations = scheduler.work() * scheduler.overlap(boxes.extent)
+        operations = scheduler.work() * overlap(scheduler, boxes.extent)
         operations *= boxes.count * lines(boxes.extent) / lines(total) if across else 1
         taken = boxes.count * _TAKEN * scheduler.flank_bytes
         work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken)
@@ -76,7 +78,7 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
         if best is not None and predicted > _HOPELESS * best.seconds:
             break
     if best is None:
-        raise scheduler.refusal(planned)
+        raise refusal(scheduler, planned)
     scheduler.code.check(scheduler.values(best.boxes))
     return best
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import MemoryLimitError, Place
 from weft.fun import nodes as fun
 from weft.plan import draft as drafts
 from weft.plan.canonical import canonical
 from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import quickest
 from weft.plan.draft import Draft, Ranges
+from weft.plan.extents import MOST_OVERLAP, overlap, useful_extent
 from weft.plan.nodes import (
     Boxes,
     Cut,
@@ -29,11 +29,11 @@ from weft.plan.nodes import (
     PlannedStage,
     Where,
     Window,
-    size_text,
 )
 from weft.plan.protocols import is_source
+from weft.plan.refusals import refusal
 from weft.plan.segment import Layout
-from weft.plan.setting import BOX_BYTES, Setting, direct_array
+from weft.plan.setting import Setting, direct_array
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
 from weft.plan.work import work
@@ -41,13 +41,6 @@ from weft.plan.work import work
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
 
-_OVERLAPPING = 16  # boxes, where there are buffers
-_SMALLEST = 4 << 20  # bytes of a box that need not be smaller for the sake of overlap
-_ALONE = 128 << 20  # of a box for each thread, where nothing is done beside it but its tiles
-_ALONE_WORKSPACE = 1 << 20  # bytes, for each thread, that such boxes may take
-_NEAR = 8 << 20  # bytes, for each thread, of what boxes make and use up: about what stays in caches
-_OVERLAP = 1.125  # of windows: more, and boxes are larger than would do otherwise
-_FLANKS = 8  # boxes that lean are so many times as long as they lean, where there is memory
 _PAGE = 4096
 
 
@@ -147,14 +140,14 @@ class Scheduler:
         total, unit = self.draft.total, self.unit()
         if self.code.device is not None:
             return quickest(self, self.code.device, total, unit)
-        extent = self.useful_extent(total, unit)
+        extent = useful_extent(self, total, unit)
 
         def smaller() -> Boxes | None:
             nonlocal extent
             if extent <= unit:
                 return None
             # Boxes that overlap much are better as large as they can be.
-            gently = self.stage.flanks or self.overlap(extent) > _OVERLAP
+            gently = self.stage.flanks or overlap(self, extent) > MOST_OVERLAP
             less = extent * 3 // 4 if gently else extent // 2
             extent = max(unit, less // unit * unit)
             return self.boxes(extent)
@@ -258,53 +251,6 @@ class Scheduler:
                     unit = math.lcm(unit, scale * sink.chunks[output.axis])
         return min(unit, max(draft.total, 1))
 
-    def useful_extent(self, total: int, unit: int) -> int:
-        """How long boxes should be: what they touch is not much, but more than they share."""
-        assert self.draft is not None
-        read, written = self._moved(self.boxes(max(total, 1)))
-        touched = sum(read.values()) + written or 1
-
-        def touching(wanted: int) -> int:
-            return total if touched <= wanted else max(total * wanted // touched, 1)
-
-        extent = touching(self.setting.box_bytes or BOX_BYTES)
-        if self.is_buffered() or self.code.device is not None:
-            # Enough boxes for reading, computing and writing to overlap.
-            extent = min(extent, touching(max(touched // _OVERLAPPING, _SMALLEST)))
-        elif self.setting.box_bytes is None:
-            # Threads wait for one another after each.
-            alone = touching(_ALONE * self.threads)
-            if self._workspace(self.boxes(alone)) <= _ALONE_WORKSPACE * self.threads:
-                extent = max(extent, alone)
-        if self.code.device is None and self.setting.box_bytes is None:
-            extent = self._near(extent, unit)
-        while extent < total and self.overlap(extent) > _OVERLAP:
-            extent *= 2
-        # What boxes take over, and leave, should be less than what they add.
-        extent = max(extent, min(_FLANKS * self.draft.shortest()[1], total))
-        for window, where in zip(self.stage.windows, self.where, strict=True):
-            extent = self._whole_chunks(window, where, extent, total, unit)
-        return max(unit, min(extent, total) // unit * unit if extent < total else total)
-
-    def _near(self, extent: int, unit: int) -> int:
-        """At most so long that what a box makes and uses up stays near the cores.
-
-        Boxes of loops are as long as they are for other reasons; and where that does not become
-        less with shorter boxes, they stay, too.
-        """
-        assert self.draft is not None
-        members = map(self.draft.statement, self.draft.members)
-        if any(isinstance(member.let.expr, fun.Loop) for member in members):
-            return extent
-        most, taken = _NEAR * self.threads, self._workspace(self.boxes(extent))
-        while taken > most and extent > unit:
-            shorter = max(extent // 2, unit)
-            less = self._workspace(self.boxes(shorter))
-            if 4 * less > 3 * taken:
-                break
-            extent, taken = shorter, less
-        return extent
-
     def work(self) -> float:
         """The scalar operations of all boxes, but for what they repeat."""
         draft = self.draft
@@ -320,37 +266,6 @@ class Scheduler:
             draft.members[position] == len(draft.statement(position).dims) - 1 > 0
             for position in draft.targets
         )
-
-    def overlap(self, extent: int) -> float:
-        """How much of its windows all boxes together compute, as a multiple of what there is."""
-        most = 1.0
-        assert self.draft is not None
-        members = map(self.draft.statement, self.draft.members)
-        if not any(isinstance(m.let.expr, fun.Loop) and not m.leans for m in members):
-            return most  # what overlaps is read again at most
-        boxes = self.boxes(extent)
-        for window in self.stage.windows:
-            if window.axis is not None:
-                lower, upper = boxes.values[window.lower], boxes.values[window.upper]
-                there = int(np.max(upper, initial=0) - np.min(lower, initial=0))
-                most = max(most, int(np.sum(upper - lower)) / max(there, 1))
-        return most
-
-    def _whole_chunks(
-        self, window: Window, where: Where, extent: int, total: int, unit: int
-    ) -> int:
-        """The extent as a multiple of a source's chunks, so that none is read twice."""
-        source = self.setting.inputs.get(window.array)
-        if where != "staged" or window.axis is None or not is_source(source):
-            return extent
-        assert self.draft is not None
-        slope = self.draft.slopes.get((window.array, window.axis))
-        if source.chunks is None or not slope or extent >= total:
-            return extent
-        chunk = math.lcm(unit, math.ceil(source.chunks[window.axis] / slope))
-        if chunk > total:
-            return extent
-        return max(1, extent // chunk) * chunk
 
     # ------------------------------------------------------------ bytes
 
@@ -389,7 +304,7 @@ class Scheduler:
         others = math.prod(shape[:axis]) * math.prod(shape[axis + 1 :])
         return self.analysis.types[array].dtype.itemsize * others
 
-    def _moved(self, boxes: Boxes) -> tuple[dict[str, int], int]:
+    def moved(self, boxes: Boxes) -> tuple[dict[str, int], int]:
         """Bytes read of each input, and bytes written, in all boxes together."""
         read: dict[str, int] = {}
         for window, where in zip(self.stage.windows, self.where, strict=True):
@@ -406,7 +321,7 @@ class Scheduler:
             written += places * int(size.max(initial=0) if output.carry else size.sum())
         return read, written
 
-    def _workspace(self, boxes: Boxes) -> int:
+    def workspace(self, boxes: Boxes) -> int:
         """Bytes that one run needs besides its arguments, at most."""
         polynomial = self.code.workspace
         values = self.values(boxes)
@@ -439,7 +354,7 @@ class Scheduler:
                     return planned
             following = following or smaller()
             if following is None:
-                raise self.refusal(planned)
+                raise refusal(self, planned)
             boxes = following
 
     def _held(self, inputs: tuple[int, ...], boxes: Boxes) -> int:
@@ -462,7 +377,7 @@ class Scheduler:
             int(np.max(self.output_bytes(output, boxes, number, False), initial=0))
             for number, output in enumerate(stage.outputs)
         )
-        workspace = _pages(self._workspace(boxes))
+        workspace = _pages(self.workspace(boxes))
         on_device = 0
         if self.code.device is not None:
             own = np.max(self.code.device.memory(self.values(boxes))) if boxes.count else 0
@@ -483,7 +398,7 @@ class Scheduler:
             self._kept_rows(window, where, boxes, depth)
             for window, where in zip(stage.windows, self.where, strict=True)
         )
-        read, written = self._moved(boxes)
+        read, written = self.moved(boxes)
         for window, rows in zip(stage.windows, kept_rows, strict=True):
             if rows is not None and window.axis is not None:
                 read[window.array] -= int(rows.sum()) * self._row_bytes(window.array, window.axis)
@@ -534,46 +449,6 @@ class Scheduler:
         for column, name in enumerate(self.code.integers):
             table[:, column] = known[name]
         return table
-
-    def refusal(self, planned: PlannedStage) -> MemoryLimitError:
-        from_stage = planned.peak_bytes - self.resident
-        name, place = self._largest()
-        cut = "it cannot be cut into boxes" if self.draft is None else (
-            f"its smallest boxes, {planned.boxes.extent} of {planned.boxes.total} along "
-            f"{planned.boxes.unit}, still do"
-        )  # fmt: skip
-        allowance, limit = self.setting.allowance, self.setting.limit
-        device = self.code.device
-        if device is not None and planned.device_bytes > device.limit:
-            return MemoryLimitError(
-                f"{name} needs {size_text(planned.device_bytes)} at once on {device.name}: {cut}",
-                f"at most its memory limit, {size_text(device.limit)}",
-                f'memory_limit={{"{device.name}": {planned.device_bytes}}}, or devices=["cpu"]',
-                place,
-            )
-        parts = [f"{size_text(from_stage)} for a box"]
-        if self.resident:
-            parts.append(f"{size_text(self.resident)} for whole arrays")
-        if allowance:
-            parts.append(f"{size_text(allowance)} for the program itself")
-        needed = planned.peak_bytes + allowance
-        return MemoryLimitError(
-            f"{name} needs {size_text(needed)} at once ({', '.join(parts)}): {cut}",
-            f"at most the memory limit, {size_text(limit + allowance)}",
-            f"a memory_limit of at least {needed} bytes",
-            place,
-        )
-
-    def _largest(self) -> tuple[str, Place | None]:
-        """The statement of the stage with the largest result, to name in a refusal."""
-        best: tuple[int, str, Place | None] = (-1, "the program", None)
-        for let in self.stage.program.body.statements:
-            for var in let.pattern:
-                size = self.analysis.bytes(var.name) if var.name in self.analysis.types else 0
-                if size > best[0]:
-                    best = size, var.name, let.place
-        return best[1], best[2]
-
 
 def _pages(count: int) -> int:
     return -(-count // _PAGE) * _PAGE

@@ -16,6 +16,7 @@ import numpy as np
 from weft.errors import CompileError, DeviceError, UnsupportedError
 from weft.fun import nodes as fun
 from weft.plan.device_boxes import USUAL_SLOTS
+from weft.plan.extents import useful_extent
 from weft.plan.nodes import Boxes, PlannedStage, Share, guided
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor
@@ -208,7 +209,7 @@ class _Sharing:
             device = scheduler.code.device
             member.extent = max(self.unit, most)
             if device is not None or scheduler.is_buffered():
-                useful = scheduler.useful_extent(self.total, self.unit)
+                useful = useful_extent(scheduler, self.total, self.unit)
                 member.extent = min(useful, member.extent)
             if device is not None:
                 usual = USUAL_SLOTS if device.rates.beside else _STAGED_SLOTS

@@ -1,0 +1,53 @@
+"""What is said of a stage of which no boxes fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.errors import MemoryLimitError, Place
+from weft.plan.nodes import PlannedStage, size_text
+
+if TYPE_CHECKING:
+    from weft.plan.schedule import Scheduler
+
+
+def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
+    """What a box of the smallest needs, of what kinds, and what there is."""
+    from_stage = planned.peak_bytes - scheduler.resident
+    name, place = _largest(scheduler)
+    cut = "it cannot be cut into boxes" if scheduler.draft is None else (
+        f"its smallest boxes, {planned.boxes.extent} of {planned.boxes.total} along "
+        f"{planned.boxes.unit}, still do"
+    )  # fmt: skip
+    allowance, limit = scheduler.setting.allowance, scheduler.setting.limit
+    device = scheduler.code.device
+    if device is not None and planned.device_bytes > device.limit:
+        return MemoryLimitError(
+            f"{name} needs {size_text(planned.device_bytes)} at once on {device.name}: {cut}",
+            f"at most its memory limit, {size_text(device.limit)}",
+            f'memory_limit={{"{device.name}": {planned.device_bytes}}}, or devices=["cpu"]',
+            place,
+        )
+    parts = [f"{size_text(from_stage)} for a box"]
+    if scheduler.resident:
+        parts.append(f"{size_text(scheduler.resident)} for whole arrays")
+    if allowance:
+        parts.append(f"{size_text(allowance)} for the program itself")
+    needed = planned.peak_bytes + allowance
+    return MemoryLimitError(
+        f"{name} needs {size_text(needed)} at once ({', '.join(parts)}): {cut}",
+        f"at most the memory limit, {size_text(limit + allowance)}",
+        f"a memory_limit of at least {needed} bytes",
+        place,
+    )
+
+
+def _largest(scheduler: Scheduler) -> tuple[str, Place | None]:
+    """The statement of the stage with the largest result."""
+    best: tuple[int, str, Place | None] = (-1, "the program", None)
+    for let in scheduler.stage.program.body.statements:
+        for var in let.pattern:
+            size = scheduler.analysis.bytes(var.name) if var.name in scheduler.analysis.types else 0
+            if size > best[0]:
+                best = size, var.name, let.place
+    return best[1], best[2]
