@@ -43,7 +43,7 @@ def test_library(name: str) -> None:
 def test_application(case: Case) -> None:
     results = lazily(case, case.arguments)
     computation, _ = execute.computation_of([array._node for array in results])
-    artifacts = computation.artifacts
+    artifacts = computation.artifacts_for("cuda:0")
     artifact = artifacts.artifact(nothing(artifacts.choices), {}, "", "cuda")
     for piece in artifact.pieces:
         if isinstance(piece, SegmentPiece) and piece.segment.dialect == "cuda":

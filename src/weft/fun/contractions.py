@@ -25,6 +25,9 @@ from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 NUMBERS = frozenset({DType.F32, DType.F64, DType.I32, DType.I64, DType.U32, DType.U64})
 """What vectors multiply and add."""
 
+INTEGERS = frozenset(dtype for dtype in NUMBERS if dtype.is_integer)
+"""Of which no library has products."""
+
 BLOCK = 256
 """Elements of the reduced dimension that are folded from left to right before their fold is
 combined with that of the blocks before: the tree of a contraction."""

@@ -47,7 +47,8 @@ def sum_of_products(left: Node, right: Node) -> Node:
 def matmul(x1: Any, x2: Any, /) -> Array:
     """The matrix product: of the last two dimensions, the others broadcast.
 
-    A product with a vector is one fused pass; one of matrices is BLAS's.
+    A product with a vector is one fused pass; one of matrices is BLAS's on processors, but for
+    integers, and tiles of registers and caches elsewhere.
 
     Raises
     ------

@@ -34,7 +34,7 @@ from weft.kernel.frame import Trace, plain
 from weft.kernel.races import tell
 from weft.kernel.statements import call_function, source_of
 from weft.kernel.values import Memory, Reference
-from weft.launch import Direct, DirectUpdate, direct_update
+from weft.launch import CPU, Direct, DirectUpdate, direct_update, is_gpu
 from weft.ops.dtypes import from_numpy
 from weft.passes.distribute import distribute
 from weft.passes.interchange import interchange
@@ -205,7 +205,7 @@ class KernelFunction(Jitted):
                 "a lazy array as an argument of a kernel, which writes in place",
                 "NumPy arrays", "x.numpy(), or a function of wf.jit", place=user_place(),
             )  # fmt: skip
-        shared = (*same_memory(data), settings().optimise)
+        shared = (*same_memory(data), _words())
         key = (structure, shared, *map(exact_key, data))
         return leaves, data, self._exact.get(key) or self._remember(
             key, data, structure, shared
@@ -303,7 +303,7 @@ class KernelFunction(Jitted):
 
     def variant(self, data: list[Any], structure: Any) -> tuple[Variant, dict[str, int]]:
         """The program for some arguments, and the values of its size variables."""
-        static = (*same_memory(data), settings().optimise)
+        static = (*same_memory(data), _words())
         return self._variant(data, structure, static)
 
     def _replaced(
@@ -330,10 +330,17 @@ class KernelFunction(Jitted):
             again = parallelise(simplify(inwards), traced.values)
             program = remove_dead(simplify(again.program))
             assumed |= dict.fromkeys(again.assumed)
-        if "no-blas" not in settings().optimise.split():
+        if "no-blas" not in _words().split():
             program, squares = products(program, traced.values)
             assumed |= dict.fromkeys(squares)
         return distribute(program), tuple(assumed)
+
+
+def _words() -> str:
+    """The passes to leave out: a GPU has no use for a library of the host's."""
+    current = settings()
+    on_gpu = current.devices != (CPU,) and any(map(is_gpu, current.devices))
+    return f"{current.optimise} no-blas" if on_gpu else current.optimise
 
 
 _MISSED = object()

@@ -7,11 +7,12 @@ from weft.launch.device import (
     device_limit,
     have_compiler,
     host_threads,
+    is_gpu,
     target,
 )
 from weft.launch.direct import Direct, DirectUpdate, direct, direct_update
 
 __all__ = [
     "CPU", "INTERPRETER", "Computation", "Direct", "DirectUpdate", "device_limit", "direct",
-    "direct_update", "have_compiler", "host_threads", "target",
+    "direct_update", "have_compiler", "host_threads", "is_gpu", "target",
 ]  # fmt: skip

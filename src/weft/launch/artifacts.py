@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun.show import show
+from weft.ops.dtypes import DType
 from weft.plan.archive import (
     derived_from_json,
     derived_to_json,
@@ -135,11 +136,21 @@ def _fingerprint() -> str:
 
 
 class Artifacts:
-    """The compiled forms of one traced program, made as launches need them."""
+    """The compiled forms of one traced program, made as launches need them.
 
-    def __init__(self, program: fun.Program) -> None:
+    Parameters
+    ----------
+    program : fun.Program
+    own : set of DType
+        Numbers of which matrix products are Weft's own, and no library's.
+    """
+
+    def __init__(self, program: fun.Program, own: Set[DType]) -> None:
         self.program = program
-        self.text = show(program, places=True)
+        self.own = own
+        # What a library does is a part of what the program's text says.
+        own_text = " ".join(sorted(map(str, own)))
+        self.text = f"{show(program, places=True)}\nown products: {own_text}"
         self._choices: Choices | None = None
         self._fused: fun.Program | None = None
         self._streamed: dict[Decided, fun.Program] = {}
@@ -149,8 +160,9 @@ class Artifacts:
         """The program simplified and fused, whatever its sizes."""
         if self._fused is None:
             from weft.passes.pipeline import optimise
+            from weft.passes.write_out_products import write_out_products
 
-            self._fused = optimise(self.program)
+            self._fused = optimise(write_out_products(self.program, self.own))
         return self._fused
 
     @cached_property

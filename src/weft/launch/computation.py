@@ -15,6 +15,7 @@ from weft.config import Settings, settings
 from weft.errors import CompileError, MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.contractions import INTEGERS, NUMBERS
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
 from weft.launch.device import (
     CPU,
@@ -22,6 +23,7 @@ from weft.launch.device import (
     find,
     have_compiler,
     host_threads,
+    is_gpu,
     left_out,
     load,
     load_together,
@@ -105,8 +107,16 @@ class Computation:
 
     @cached_property
     def artifacts(self) -> Artifacts:
-        """The compiled forms of the program."""
-        return Artifacts(self.program)
+        """The compiled forms of the program, for processors."""
+        return Artifacts(self.program, INTEGERS)
+
+    @cached_property
+    def _artifacts_for_gpus(self) -> Artifacts:
+        return Artifacts(self.program, NUMBERS)
+
+    def artifacts_for(self, where: str) -> Artifacts:
+        """The compiled forms of the program, for a device."""
+        return self._artifacts_for_gpus if is_gpu(where) else self.artifacts
 
     def run_in_core(
         self,
@@ -244,7 +254,7 @@ class Computation:
     ) -> Ready:  # fmt: skip
         if where == CPU and settings().quick_start and self.artifacts.are_new:
             tiers.expect()
-        choices = self.artifacts.choices
+        choices = self.artifacts_for(where).choices
         decided = (
             decide(choices, values, optimise)
             if where == CPU
@@ -271,7 +281,8 @@ class Computation:
         donated: Mapping[str, int], effort: Effort,
     ) -> tuple[Artifact, tuple[Step, ...]]:  # fmt: skip
         without = left_out(where, optimise)
-        artifact = self.artifacts.artifact(decided, layouts, without, dialect_of(where), donated)
+        artifacts = self.artifacts_for(where)
+        artifact = artifacts.artifact(decided, layouts, without, dialect_of(where), donated)
         if where != CPU and _needs_c(artifact) and not have_compiler():
             raise _NoCodeError
         needed = (piece.segment for piece in artifact.pieces if _is_surely_needed(piece))
@@ -279,7 +290,7 @@ class Computation:
         try:
             return artifact, tuple(_step(piece, where, effort) for piece in artifact.pieces)
         except CompileError:
-            plain = replace(nothing(self.artifacts.choices), contract=decided.contract)
+            plain = replace(nothing(artifacts.choices), contract=decided.contract)
             if have_compiler() or decided == plain:
                 raise
             # What was built ahead.
@@ -330,7 +341,8 @@ class Computation:
         empty arrays, which would have to be whole.
         """
         values = {**sizes, "threads": threads}
-        choices = self.artifacts.choices
+        artifacts = self.artifacts_for(where)
+        choices = artifacts.choices
         decided = (
             decide(choices, values, f"{optimise} no-time-tiles no-reduce-ahead")
             if where == CPU
@@ -338,7 +350,7 @@ class Computation:
         )
         if spread:
             decided = whole_columns(choices, decided, values)
-        return self.artifacts.streamed(decided)
+        return artifacts.streamed(decided)
 
     def most_sums(self, sizes: Mapping[str, int]) -> int:
         """The elements of the largest contraction, for these sizes."""

@@ -102,13 +102,19 @@ def dialect_of(name: str) -> Dialect:
     return "c"
 
 
-def left_out(name: str, optimise: str) -> str:
-    """The passes to leave out for a device: an OpenCL device that is a processor has caches."""
-    if dialect_of(name) != "opencl":
-        return optimise
+def is_gpu(name: str) -> bool:
+    """Whether a device is no processor: it has memory of its own, and no library of the host's."""
+    dialect = dialect_of(name)
+    if dialect != "opencl":
+        return dialect == "cuda"
     from weft.runtime.devices.others import others
 
-    is_processor = any(found.is_processor for found in others() if found.name == name)
+    return not any(found.is_processor for found in others() if found.name == name)
+
+
+def left_out(name: str, optimise: str) -> str:
+    """The passes to leave out for a device: an OpenCL device that is a processor has caches."""
+    is_processor = dialect_of(name) == "opencl" and not is_gpu(name)
     return f"{optimise} no-permute-layouts" if is_processor else optimise
 
 
