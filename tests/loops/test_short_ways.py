@@ -156,3 +156,37 @@ def test_annotations() -> None:
     for wrong in (x.astype("f4"), x.reshape(1, 3)):
         with pytest.raises((DTypeError, ShapeError)):
             scale(wrong, 1.0, 2)
+
+
+def test_another_byte_order() -> None:
+    """Such arrays are converted each time, whether they are written or read."""
+
+    @wf.kernel
+    def square(a: Any) -> None:
+        a *= a
+
+    @wf.kernel
+    def add(a: Any, b: Any) -> Any:
+        return a + b
+
+    for dtype in (">f8", ">i4"):
+        for _ in range(3):
+            x = np.arange(4).astype(dtype)
+            square(x)
+            np.testing.assert_array_equal(x, [0, 1, 4, 9])
+            np.testing.assert_array_equal(add(x, x.astype(dtype[1:])), [0, 2, 8, 18])
+
+
+def test_sizes_that_an_equality_leads_to() -> None:
+    """A size that is computed from a later one comes after it."""
+
+    @wf.kernel
+    def read(a: Any, b: Any, n: Any, q: Any) -> None:
+        if (q % 2) != (n - q):
+            pass
+        a[0] = b[3 % n]
+
+    for n, q in ((8, 7), (5, 2), (8, 7)):
+        a, b = np.zeros(8), np.arange(8.0)
+        read(a, b, n, q)
+        assert a[0] == 3 % n

@@ -100,6 +100,21 @@ def _difference(left: str, right: str) -> Poly:
     return Poly.var(left) - Poly.var(right)
 
 
+def _in_order(entries: list[Derived]) -> list[Derived]:
+    """Those first that others need: an equality may have put a later size into an earlier one."""
+    names = {entry.name for entry in entries}
+    ordered: list[Derived] = []
+    while entries:
+        ready = next(
+            entry for entry in entries
+            if names.isdisjoint(entry.left.variables() | entry.right.variables())
+        )  # fmt: skip
+        names.remove(ready.name)
+        entries = [entry for entry in entries if entry is not ready]
+        ordered.append(ready)
+    return ordered
+
+
 class Unifier:
     """Size variables made equal where the graph requires it.
 
@@ -170,7 +185,8 @@ class Unifier:
         stack = [entries[other] for other in poly.variables() if other in entries]
         while stack:
             entry = stack.pop()
-            needed = entry.left.variables() | entry.right.variables()
+            sides = (entry.left.substitute(self.equal), entry.right.substitute(self.equal))
+            needed = sides[0].variables() | sides[1].variables()
             if name in needed:
                 return True
             stack += [entries[other] for other in needed if other in entries]
@@ -191,7 +207,7 @@ class Unifier:
                 continue
             found[Derived("", entry.operation, left, right)] = entry.name
             result.append(Derived(entry.name, entry.operation, left, right))
-        return result
+        return _in_order(result)
 
     def facts(self) -> list[Fact]:
         """What is left to check: no fact that holds of all sizes."""

@@ -130,12 +130,14 @@ class KernelFunction(Jitted):
         return wanted.dtype.numpy.type(value)
 
     def _is_known_by_key(self, args: tuple[Any, ...]) -> bool:
-        """Whether annotations ask nothing of other arguments with the same short key.
+        """Whether other arguments with the same short key are taken as they are.
 
         Whether a number that is no `int` is a whole one depends on its value. Defaults are in no
-        key.
+        key; arrays of another byte order are not what runs.
         """
         if len(args) != len(self._names):
+            return False
+        if not all(arg.dtype.isnative for arg in args if isinstance(arg, np.ndarray)):
             return False
         wanted = [self.parameter_types.get(name) for name in self._names]
         return all(
