@@ -121,3 +121,28 @@ def test_no_room_for_intermediates(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         wf.store(lazy, tmp_path / "y.npy")
     assert "WEFT_SCRATCH_DIR" in str(caught.value)
     assert not (tmp_path / "y.npy").exists()
+
+
+ONE_SIDED = {
+    "one row": lambda t: (t[0, 0] + t[-2, 0]) / 2,
+    "both sides": lambda t: (t[2, 0] + t[-2, 0]) / 2,
+    "more to the front": lambda t: (t[0, 0] + t[1, 0] + t[-2, 1]) / 3,
+}
+
+
+@pytest.mark.parametrize("name", ONE_SIDED)
+def test_boxes_whose_rows_become_more(name: str, tmp_path: Path) -> None:
+    """A last box that leans has fewer rows before its first round than in it."""
+
+    def program(x: Any) -> list[Any]:
+        return [wf.iterate(lambda v: wf.stencil(ONE_SIDED[name], v, boundary="edge"), x, 7)]
+
+    path = tmp_path / "x.npy"
+    for rows in range(300, 420, 3):
+        x = RNG.random((rows, 256))
+        np.save(path, x)
+        with wf.config(memory_limit=25_600_000, threads=1):
+            (lazy,) = program(wf.open(path))
+            assert rows > 300 or "leaning" in str(wf.explain(lazy))
+            wf.store(lazy, tmp_path / "y.npy", mode="w")
+        assert_equal_bits([np.load(tmp_path / "y.npy")], in_core(program, [x]))

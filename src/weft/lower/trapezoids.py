@@ -16,7 +16,7 @@ from weft.lower.emitter import Emitter
 from weft.lower.kernels import ceil
 from weft.lower.time_tiling import TimeTiling
 from weft.records import dataclass
-from weft.sizes import ZERO, Poly
+from weft.sizes import ONE, Poly, as_poly
 
 LEVELS = (64, 32, 16)  # of a phase, by rank: at most
 FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
@@ -128,12 +128,15 @@ class Trapezoids:
     # ------------------------------------------------------------ shapes
 
     def fewest_rows(self) -> imp.Expr:
-        """The indices of the first dimension that each kernel computes, at least."""
+        """The indices of the first dimension that each kernel computes, at least.
+
+        Trapezoids are cut where they are before their first level.
+        """
         e, lean = self.e, self.lean
         if lean is None:
             return self.extents[0]
         last = self.stencil.rounds * len(self.kernels) - 1
-        before, after = lean.rows(ZERO), lean.rows(last)
+        before, after = lean.rows(-ONE), lean.rows(as_poly(last))
         counts = [e.named(high - low) for low, high in (before, after)]
         return e.declare(machine("max", imp.ONE, e.declare(machine("min", *counts))))
 
