@@ -190,3 +190,30 @@ def test_sizes_that_an_equality_leads_to() -> None:
         a, b = np.zeros(8), np.arange(8.0)
         read(a, b, n, q)
         assert a[0] == 3 % n
+
+
+def test_factors_that_overlap_at_first() -> None:
+    """What an argument was a part of in one call says nothing about the next."""
+
+    @wf.kernel
+    def update(a: Any, b: Any, c: Any, alpha: Any, beta: Any) -> None:
+        for i in wf.prange(c.shape[0]):
+            for j in wf.prange(c.shape[1]):
+                total = 0.0
+                for k in range(a.shape[1]):
+                    total += a[i, k] * b[k, j]
+                c[i, j] = alpha * total + beta * c[i, j]
+
+    n = 40
+    random = np.random.default_rng(0).random
+    big, other, two = random((2 * n, n)), random((n, n)), np.array(2.0)
+    calls = [
+        (big, big[n:], np.array(3.0), np.array(0.5)), (big, other, np.array(1.5), np.array(4.0)),
+        (big, other, two, two), (big, other, np.array(3.0), np.array(5.0)),
+    ]  # fmt: skip
+    for order in (calls, calls[1:], calls[2:]):
+        for a, b, alpha, beta in order * 2:
+            c = np.ones((2 * n, n))
+            update(a, b, c, alpha, beta)
+            np.testing.assert_allclose(c, alpha * (a @ b) + beta)
+        update._short.clear()

@@ -155,7 +155,12 @@ class _Steps:
         return values[len(self.written) :]
 
     def product(self, inputs: Sequence[Any]) -> _Product | None:
-        """The steps as one call of BLAS on views of the inputs, where they are that."""
+        """The steps as one call of BLAS on views of the inputs, where they are that.
+
+        And where an address tells which input it is of: no two share memory.
+        """
+        if _apart(inputs, range(len(inputs))) is None:
+            return None
         held = dict(zip(self.names, inputs, strict=True))
         targets = {name: inputs[number] for name, number in self.targets}
         *views, last = self.steps.steps
