@@ -235,3 +235,15 @@ def test_large_updates_by_slices_are_tiled_in_time(function: Any, shape: tuple[i
     function(*theirs, 9)
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_number_for_a_slice_that_is_all_there_is() -> None:
+    @wf.kernel
+    def fill(a: Any, value: Any) -> Any:
+        a[0:1] = value
+        return a.sum()
+
+    for extent in (3, 1, 0, 1, 2):
+        a = np.ones(extent)
+        assert fill(a, 3) == a.sum()
+        np.testing.assert_array_equal(a, [3.0, 1, 1][:extent])

@@ -98,7 +98,9 @@ def parallelise(
 
 
 def _replaced_wholly(body: fun.Body) -> fun.Body:
-    """let y = update x[0:n] = v => let y = reshape v (n), where x has n elements"""
+    """let y = update x[0:n] = v => let y = reshape v (n), where x has n elements; of a scalar
+    => let y = broadcast v (n)
+    """
     statements: list[fun.Let] = []
     uses = Counter(walk.uses(body))
     for let in body.statements:
@@ -110,7 +112,8 @@ def _replaced_wholly(body: fun.Body) -> fun.Body:
                 if statements and statements[-1].pattern == (value,) and uses[value.name] == 1:
                     statements[-1] = _of_shape(statements[-1], shape)
                     (value,) = statements[-1].pattern
-                expr = fun.Reshape(value, shape)
+                is_array = isinstance(value.type, fun.Array)
+                expr = fun.Reshape(value, shape) if is_array else fun.Broadcast(value, shape)
         statements.append(let if expr is let.expr else replace(let, expr=expr))
     return fun.Body(tuple(statements), body.results)
 
