@@ -54,6 +54,12 @@ def kernel(function: Any = None, /) -> Any:
     runs. When a call fails, an array that it writes may hold what was written until then,
     as the plain function would leave it, though not always of the same elements.
 
+    What the function takes from outside (numbers, functions and arrays that are globals, in a
+    closure, or attributes of `self`) is that of the first call with arguments of a kind; of such
+    arrays, the elements are read at each call. An argument that is returned is itself; other
+    results share no memory with arguments: of views, they are copies. Numbers are as NumPy's:
+    integers of 64 bits wrap around, and divisions by zero give inf, nan or 0.
+
     Examples
     --------
     >>> @kernel
