@@ -76,12 +76,15 @@ class Loop:
         self.node = node
         self.run = run
         self.before = dict(frame.variables)
+        self.began: dict[str, Array] = {}
+        self.unchanged: list[str] = []
         self.entry: dict[str, Reference] = {}
         self.at_end: dict[str, Place] = {}
         self.scalars: dict[str, Scalar] = {}
         self.wholes: dict[str, Whole] = {}
         self.cells: dict[Cell, None] = {}
         self.locals: list[str] = []
+        self.fixed: set[str] = set()  # numbers that no round changes: they stay what they are
         self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
         self.names = assigned([*node.body, *bound])
         for name in self.names:
@@ -175,15 +178,15 @@ class Loop:
             after, frame.variables = frame.variables, before
             self.at_end, frame.assigned_at = frame.assigned_at, places
             frame.memory.leave(region)
-        if self._missing(after) or not self._settled(function.results):
+        if self._missing(after) or not self._settled(function.results) or self._drop_fixed():
             return None
         return traced.settled(function, [dtype for _, dtype in self.types()])
 
     def enter(self, region: Region, arrays: Sequence[Array]) -> None:
         """Let the variables and the memory be what a round begins with."""
         values = iter(arrays)
-        for name in self.scalars:
-            self.frame.variables[name] = next(values)
+        self.began = {name: next(values) for name in self.scalars}
+        self.frame.variables |= self.began
         self.entry = {}
         for name in self.wholes:
             self.entry[name] = self.frame.memory.make(next(values))
@@ -212,6 +215,7 @@ class Loop:
                 extents.require_equal(own, given)
             found.append(array)
         self._note_turns()
+        self.unchanged = [n for n, value in self.began.items() if variables[n] is value]
         return [*found, *(cell.array for cell in self.cells)]
 
     def _note_turns(self) -> None:
@@ -228,7 +232,7 @@ class Loop:
         found = False
         for name in self.names:
             value = after.get(name)
-            if name in self.scalars or name in self.wholes:
+            if name in self.scalars or name in self.wholes or name in self.fixed:
                 continue
             held = self.before.get(name)
             if isinstance(held, Reference) and isinstance(value, Reference):
@@ -240,6 +244,14 @@ class Loop:
                 self._add_local(name, value)
                 found = True
         return found
+
+    def _drop_fixed(self) -> bool:
+        """Carry no number that a round leaves as it is, such as a flag that nothing here sets."""
+        found = [name for name in self.unchanged if name in self.before]
+        for name in found:
+            del self.scalars[name]
+            self.fixed.add(name)
+        return bool(found)
 
     def _add_local(self, name: str, value: Any) -> None:
         self.locals.remove(name)

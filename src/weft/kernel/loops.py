@@ -11,7 +11,7 @@ from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, operations, symbolic
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
-from weft.frontend.graph import Node, Scope, make
+from weft.frontend.graph import Lambda, Node, Scope, make
 from weft.functions import traced
 from weft.kernel.carried import Loop, Scalar
 from weft.kernel.frame import Frame
@@ -50,8 +50,8 @@ def for_range(
     if left_flag(node) is not None:
         if parallel:
             frame.refuse(node, "break in a prange", "a prange whose rounds are all done", "range")
-        _while_range(frame, node, run, (lower, upper), value, bind)
-        return
+        if _while_range(frame, node, run, (lower, upper), value, bind):
+            return
     loop = Loop(frame, node, run)
 
     def first_parameters(scope: Scope) -> list[Node]:
@@ -109,8 +109,11 @@ def _rounds(lower: Extent, upper: Extent) -> Extent | None:
 def _while_range(
     frame: Frame, node: ast.For, body: Callable[[], Any], bounds: tuple[Extent, Extent],
     value: Callable[[Node], Array], bind: Callable[[Any], None],
-) -> None:  # fmt: skip
-    """A range that `break` may leave: while there are rounds and it has not been left."""
+) -> bool:  # fmt: skip
+    """A range that `break` may leave: while there are rounds and it has not been left.
+
+    False, and nothing is done, where no round leaves it, by conditions that are known.
+    """
     counter, flag = ".counter", left_flag(node)
     assert flag is not None
     outer = frame.variables.get(counter)
@@ -135,8 +138,12 @@ def _while_range(
         return Array(apply("logical_and", inside._node,
                            apply("logical_not", node_of(left))))  # fmt: skip
 
-    _while(frame, whole, condition)
+    function = whole.trace(lambda scope: [], lambda arrays: None)
+    leaves = flag not in whole.fixed
+    if leaves:
+        _while(frame, whole, function, condition)
     frame.variables[counter] = outer
+    return leaves
 
 
 # ---------------------------------------------------------------- while
@@ -155,11 +162,11 @@ def while_traced(
             left = apply("logical_not", node_of(frame.variables[flag]))
             return Array(apply("logical_and", left, node_of(condition())))
 
-    _while(frame, Loop(frame, node, run), test)
+    loop = Loop(frame, node, run)
+    _while(frame, loop, loop.trace(lambda scope: [], lambda arrays: None), test)
 
 
-def _while(frame: Frame, loop: Loop, condition: Callable[[], Any]) -> None:
-    function = loop.trace(lambda scope: [], lambda arrays: None)
+def _while(frame: Frame, loop: Loop, function: Lambda, condition: Callable[[], Any]) -> None:
     before = dict(frame.variables)
     region = frame.memory.enter(set(loop.cells))
 

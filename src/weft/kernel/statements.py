@@ -199,7 +199,10 @@ def _if(frame: Frame, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[bool, Ret
     """An `if`, and where one of its branches returns, also what follows: then the first is True."""
     condition = truth(frame, node.test)
     if not isinstance(condition, Array):
-        return False, execute(frame, node.body if condition else node.orelse)
+        taken = node.body if condition else node.orelse
+        if returns(taken):  # perhaps under a traced condition, which decides about the rest
+            return True, execute(frame, [*taken, *rest])
+        return False, execute(frame, taken)
     if not returns([*node.body, *node.orelse]):
         branches.branch(
             frame, node, condition,

@@ -1,0 +1,108 @@
+"""Control flow of kernels: returns, loop variables, names without a value, arrays chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.agree import agrees
+
+from weft.fun.show import show
+
+NUMBERS = np.array([3.0, -1.0, 4.0])
+
+
+# ---------------------------------------------------------------- returns
+
+
+def first_above(a: Any, limit: Any = None) -> int:
+    for i in range(len(a)):
+        if limit is not None and a[i] > limit:
+            return i
+        a[i] += 1
+    return -1
+
+
+def first_pair_above(a: Any, limit: Any = None) -> tuple[int, int]:
+    for i in range(len(a)):
+        for j in range(len(a)):
+            if limit is not None and a[i] > limit:
+                return i, j
+            if limit is not None and a[j] > limit + 1:
+                break
+            a[i] += a[j]
+    return -1, -1
+
+
+def first_above_of_while(a: Any, limit: Any = None) -> int:
+    k = 0
+    while k < len(a):
+        if limit is not None and a[k] > limit:
+            return k
+        a[k] += 1
+        k += 1
+    return -1
+
+
+@pytest.mark.parametrize("function", [first_above, first_pair_above, first_above_of_while])
+@pytest.mark.parametrize("limit", [(), (None,), (3.5,)])
+def test_return_under_a_condition_that_is_known(
+    function: Callable[..., Any], limit: tuple[Any, ...]
+) -> None:
+    agrees(function, NUMBERS, *limit)
+
+
+def test_loop_that_nothing_leaves_is_parallel() -> None:
+    program = show(agrees(first_above, NUMBERS).trace(NUMBERS))
+    assert "while" not in program
+
+
+def value_under_known(a: Any, n: int) -> float:
+    if n > 2:
+        if a[0] > 0:
+            return 1.0
+    return 2.0
+
+
+def writes_under_known(a: Any, n: int) -> None:
+    if n > 2:
+        if a[0] < 0:
+            a[1] = 5
+            return
+        a[2] = 7
+    a[0] = 100
+
+
+def for_under_known(a: Any, n: int) -> int:
+    if n > 2:
+        for i in range(len(a)):
+            if a[i] < 0:
+                return i
+        a[2] = 7
+    a[0] = 100
+    return 17
+
+
+def while_under_known(a: Any, n: int) -> int:
+    if n > 2:
+        i = 0
+        while i < len(a):
+            if a[i] < 0:
+                return i
+            i += 1
+        a[2] = 7
+    a[0] = 100
+    return 17
+
+
+@pytest.mark.parametrize(
+    "function", [value_under_known, writes_under_known, for_under_known, while_under_known]
+)
+@pytest.mark.parametrize("a", [NUMBERS, -NUMBERS, np.abs(NUMBERS)])
+@pytest.mark.parametrize("n", [1, 3])
+def test_return_within_a_branch_that_is_known(
+    function: Callable[..., Any], a: np.ndarray, n: int
+) -> None:
+    agrees(function, a, n)
