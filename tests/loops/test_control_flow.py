@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from loops.agree import agrees
 
+import weft as wf
+from weft.errors import WeftError
 from weft.fun.show import show
 
 NUMBERS = np.array([3.0, -1.0, 4.0])
@@ -60,7 +62,7 @@ def test_loop_that_nothing_leaves_is_parallel() -> None:
 
 
 def value_under_known(a: Any, n: int) -> float:
-    if n > 2:
+    if n > 2:  # noqa: SIM102 - the one is known, the other is not
         if a[0] > 0:
             return 1.0
     return 2.0
@@ -106,3 +108,67 @@ def test_return_within_a_branch_that_is_known(
     function: Callable[..., Any], a: np.ndarray, n: int
 ) -> None:
     agrees(function, a, n)
+
+
+def falls_off(x: Any) -> Any:
+    if x > 2:
+        return x * 2
+
+
+def pair_or_none(a: Any) -> Any:
+    for i in range(len(a)):
+        for j in range(len(a)):
+            if a[i] + a[j] < 0:
+                return i, j
+    return None
+
+
+def pair_or_number(a: Any) -> Any:
+    for i in range(len(a)):
+        if a[i] > 100:
+            return i, i
+        if a[i] < 0:
+            return i
+    return 4
+
+
+def number_or_none(a: Any) -> Any:
+    return a[0] if a[1] > 0 else None
+
+
+def tuples_of_kinds(a: Any) -> Any:
+    pair: Any = (1.0, 2.0)
+    if a[0] > 0:
+        pair = (1.0, None)
+    return pair[1]
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "found"),
+    [
+        (falls_off, 1.0, "the function gives a number or None"),
+        (pair_or_none, NUMBERS, "the function gives a tuple of 2 or None"),
+        (pair_or_number, NUMBERS, "what a return in this loop gives is not one number"),
+        (number_or_none, NUMBERS, "this expression is a number or None"),
+        (tuples_of_kinds, NUMBERS, "pair is None or a number here"),
+    ],
+)
+def test_results_of_two_kinds_are_refused(
+    function: Callable[..., Any], argument: Any, found: str
+) -> None:
+    with pytest.raises(WeftError, match=found) as caught:
+        wf.kernel(function)(argument)
+    assert f"{__file__}:" in str(caught.value)
+
+
+def kinds_by_what_is_known(a: Any, n: int) -> Any:
+    for i in range(len(a)):
+        if n > 5:
+            return i, i
+        if a[i] < 0:
+            return i
+    return 4
+
+
+def test_results_of_two_kinds_by_what_is_known() -> None:
+    agrees(kinds_by_what_is_known, NUMBERS, 3)

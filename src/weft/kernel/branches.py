@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft.array import Array, node_of
@@ -71,7 +71,7 @@ def branch(
         choice.either([side.cells.get(cell, cell.array) for side in sides], "an array")
         for cell in cells
     ]
-    result = choice.value([side.result for side in sides], "the result")
+    result = choice.result()
     picked = choice.made(condition)
     for cell, place in zip(cells, written, strict=True):
         frame.memory.write(cell, picked[place])
@@ -124,7 +124,23 @@ class _Choice:
             values[bound.index(False)] = _nothing(values[bound.index(True)])
         if any(isinstance(value, Unbound) for value in values):
             return Unbound(self.frame.place(self.node))
-        return self.value(values, name)
+        value = self.value(values, name)
+        return next(_unbound(value), value)
+
+    def result(self) -> Any:
+        """What the branches give, as an expression or as a function's result."""
+        value = self.value([side.result for side in self.sides], "the result")
+        for unbound in _unbound(value):
+            returned = isinstance(self.node, ast.If)
+            self.frame.refuse(
+                self.node,
+                f"{'the function gives' if returned else 'this expression is'} {unbound.found}, "
+                "by which branch is taken",
+                "one kind of value",
+                "a return of such a value on every path, the end of the function included"
+                if returned else "values of one kind, or an if statement",
+            )  # fmt: skip
+        return value
 
     def value(self, values: list[Any], what: str) -> Any:
         first, second = values
@@ -132,6 +148,12 @@ class _Choice:
             return first
         if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
             return tuple(self.value([a, b], what) for a, b in zip(first, second, strict=True))
+        if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+            return [self.value([a, b], what) for a, b in zip(first, second, strict=True)]
+        if any(isinstance(value, Reference) for value in values) and not all(
+            isinstance(value, Reference | Array) for value in values
+        ):
+            return self._unbound(values)
         if isinstance(first, Reference) and first.same(second):
             return first
         if isinstance(first, Reference) or isinstance(second, Reference):
@@ -150,7 +172,12 @@ class _Choice:
                     return first
             except (TypeError, ValueError, WeftError):
                 pass
-        return Unbound(self.frame.place(self.node))
+        return self._unbound(values)
+
+    def _unbound(self, values: list[Any]) -> Unbound:
+        kinds = list(dict.fromkeys(map(_kind, values)))
+        found = " or ".join(kinds) if len(kinds) == 2 else f"one of two: {kinds[0]}"
+        return Unbound(self.frame.place(self.node), found)
 
     def _at_end(self, value: Any, side: Traced) -> Any:
         """What a reference shows at the end of a branch."""
@@ -205,8 +232,9 @@ class _Choice:
 
     def filled(self, value: Any, picked: list[Array]) -> Any:
         """A collected value with the If's results in it."""
-        if isinstance(value, tuple):
-            return tuple(self.filled(part, picked) for part in value)
+        if isinstance(value, tuple | list):
+            parts = [self.filled(part, picked) for part in value]
+            return parts if isinstance(value, list) else tuple(parts)
         if isinstance(value, _Place):
             found = picked[value.number]
             if value.array:
@@ -224,6 +252,25 @@ def _nothing(like: Any) -> Any:
         node = node_of(like)
         return Array(scalar_constant(0, node.dtype, weak=node.weak))
     return like
+
+
+def _unbound(value: Any) -> Iterator[Unbound]:
+    """The parts of a value that are of another kind in each branch."""
+    if isinstance(value, Unbound):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _unbound(part)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, Reference) or (isinstance(value, Array) and value.ndim):
+        return "an array"
+    if isinstance(value, Array | bool | int | float | complex | Extent):
+        return "a number"
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _alike(first: Any, second: Any) -> bool:

@@ -13,16 +13,20 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UnsupportedError
 from weft.frontend.extent import Extent
-from weft.kernel.syntax import Source, last_reads
+from weft.kernel.syntax import Source, is_result, last_reads
 from weft.kernel.values import Memory, Reference, Selection
 from weft.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """The value of a variable that some path does not assign."""
+    """The value of a variable that some path does not assign, or assigns another kind of value.
+
+    `found`: what it is then, "a number or None"; empty where it has no value.
+    """
 
     place: Place | None
+    found: str = ""
 
 
 @dataclass(slots=True)
@@ -92,11 +96,10 @@ class Frame:
         if name in self.variables:
             value = self.variables[name]
             if isinstance(value, Unbound):
-                raise TracingError(
-                    f"{name} may have no value here", "a value on every path",
-                    f"assign {name} before the branch or loop", place=self.place(node),
-                )  # fmt: skip
+                self._refuse_unbound(node, value.found)
             return value
+        if is_result(name):
+            self._refuse_unbound(node, "not one number, or one array")
         function = self.source.function
         if name in function.__code__.co_freevars:
             cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
@@ -108,6 +111,23 @@ class Frame:
         raise _NoNameError(
             f"name {name} is not defined", "a variable, or a name of the module",
             place=self.place(node),
+        )  # fmt: skip
+
+    def _refuse_unbound(self, node: ast.Name, found: str) -> NoReturn:
+        if is_result(node.id):
+            self.refuse(
+                node, f"what a return in this loop gives is {found or 'not always there'}",
+                "returns of one kind: all of a number, or all of as many, or all of nothing",
+                "return values of one kind on every path",
+            )  # fmt: skip
+        if found:
+            self.refuse(
+                node, f"{node.id} is {found} here, by which branch was taken",
+                "one kind of value", f"another variable in place of {node.id} in one branch",
+            )  # fmt: skip
+        raise TracingError(
+            f"{node.id} may have no value here", "a value on every path",
+            f"assign {node.id} before the branch or loop", place=self.place(node),
         )  # fmt: skip
 
     def constant(self, value: Any) -> Any:

@@ -174,13 +174,13 @@ class _Jumps:
                     place=self.source.place(statement),
                 )  # fmt: skip
             self.count += 1
-            own = _Loop(self.count)
+            own = _Loop(self.count, *_results(statement))
             body = self.block(statement.body, own)
             first = [_assign(flag, False, statement) for flag in sorted(own.continues)]
             statement.body = [*first, *body]
             if own.breaks:
                 statement.left = next(iter(own.breaks))  # type: ignore[union-attr]
-            if own.returned is not None:
+            if own.returns:
                 flag = f".returned{own.number}"
                 statement.returned = flag, own.after(statement)  # type: ignore[union-attr]
         return statement
@@ -189,43 +189,32 @@ class _Jumps:
 class _Loop:
     """The jumps of one loop."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, results: list[str], of_tuples: bool) -> None:
         self.number = number
+        self.results = [f".result{number}{part}" for part in results]
+        self.of_tuples = of_tuples
+        self.returns = False
         self.breaks: set[str] = set()
         self.continues: set[str] = set()
         self.raised: set[str] = set()  # those set since the last statement began
         self.broken = False  # by a `break` that the user wrote
-        self.returned: list[str] | str | None = None  # variables of what a return gave
 
     def given(self, statement: ast.Return) -> list[ast.stmt]:
         """What stands for a `return` before the loop is left."""
-        value = statement.value
-        parts: list[ast.expr] = []
-        kind: list[str] | str = ""
-        if isinstance(value, ast.Tuple):
-            parts = value.elts
-            kind = [f".result{self.number}.{k}" for k in range(len(parts))]
-        elif value is not None and not _is_none(value):
-            parts, kind = [value], f".result{self.number}"
-        if self.returned not in (None, kind):
-            kind = f".result{self.number}"  # of different kinds: refused where they are joined
-            parts = [value or ast.Constant(None)]
-        self.returned = kind
-        names = kind if isinstance(kind, list) else [kind]
+        self.returns = True
+        value = statement.value or ast.Constant(None)
+        parts = value.elts if isinstance(value, ast.Tuple) and self.of_tuples else [value]
         made = [
             ast.Assign([ast.Name(name, ast.Store())], part)
-            for name, part in zip(names, parts, strict=False)
+            for name, part in zip(self.results, parts, strict=bool(self.results))
         ]
         done = [ast.fix_missing_locations(ast.copy_location(m, statement)) for m in made]
         return [*done, _assign(f".returned{self.number}", True, statement)]
 
     def after(self, loop: ast.stmt) -> ast.If:
         """What follows the loop: the `return`, if there was one."""
-        value: ast.expr | None = None
-        if isinstance(self.returned, list):
-            value = ast.Tuple([ast.Name(name, ast.Load()) for name in self.returned], ast.Load())
-        elif self.returned:
-            value = ast.Name(self.returned, ast.Load())
+        names: list[ast.expr] = [ast.Name(name, ast.Load()) for name in self.results]
+        value = ast.Tuple(names, ast.Load()) if self.of_tuples else next(iter(names), None)
         test: ast.expr = ast.Name(f".returned{self.number}", ast.Load())
         ends = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)
         if ends and not self.broken:
@@ -244,6 +233,18 @@ class _Loop:
         kind.add(flag)
         self.raised.add(flag)
         return flag
+
+
+def _results(loop: ast.stmt) -> tuple[list[str], bool]:
+    """Variables for what the returns in a loop give, and whether that is a tuple of them."""
+    values = [node.value for node in ast.walk(loop) if isinstance(node, ast.Return)]
+    if all(value is None or _is_none(value) for value in values):
+        return [], False
+    lengths = {len(v.elts) if isinstance(v, ast.Tuple) else None for v in values}
+    length = lengths.pop()
+    if lengths or length is None:
+        return [""], False  # of different kinds: refused where they are joined
+    return [f".{k}" for k in range(length)], True
 
 
 def _is_none(value: ast.expr) -> bool:
