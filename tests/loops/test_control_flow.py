@@ -1,5 +1,7 @@
 """Control flow of kernels: returns, loop variables, names without a value, arrays chosen."""
 
+# ruff: noqa: B007, B020, PLW2901 - what becomes of loop variables is the subject
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -172,3 +174,137 @@ def kinds_by_what_is_known(a: Any, n: int) -> Any:
 
 def test_results_of_two_kinds_by_what_is_known() -> None:
     agrees(kinds_by_what_is_known, NUMBERS, 3)
+
+
+# ---------------------------------------------------------------- loop variables
+
+
+def element_assigned(a: Any) -> Any:
+    total, x = 0.0, 10.0
+    for x in a:
+        x = x * 2
+        total += x
+    return total, x
+
+
+def element_after(a: Any) -> float:
+    total = 0.0
+    for x in a:
+        total += x
+        a[-1] = 100
+    return x
+
+
+def row_after(a: Any) -> float:
+    for row in a:
+        row[0] += 1
+    return row.sum()
+
+
+def parts_after(a: Any) -> Any:
+    total = 0.0
+    for x, y in a:
+        total += x * y
+    return x, y, total
+
+
+def row_assigned(a: Any) -> None:
+    row = a[0]
+    for row in a:
+        row += 1
+        row = row * 2
+
+
+def reused(a: Any) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i]
+    for i in range(len(a)):
+        i += 1
+        total += i * 10
+    return total
+
+
+def set_by_body(a: Any) -> None:
+    i = 7
+    for i in range(len(a)):
+        a[i] = i
+        i = 0
+
+
+def types_reused(a: Any) -> None:
+    x = np.float32(3)
+    a[0] = x
+    for x in a:
+        a[1] += x
+    for x in range(len(a)):
+        a[2] += x
+
+
+def empty_body(a: Any) -> int:
+    for i in range(len(a)):
+        pass
+    return i
+
+
+VECTOR, MATRIX = np.arange(5.0), np.arange(6.0).reshape(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [
+        (element_assigned, VECTOR), (element_after, VECTOR), (row_after, MATRIX),
+        (parts_after, MATRIX), (row_assigned, MATRIX), (reused, VECTOR), (set_by_body, VECTOR),
+        (types_reused, VECTOR), (empty_body, VECTOR),
+    ],
+)  # fmt: skip
+def test_loop_variables(function: Callable[..., Any], argument: np.ndarray) -> None:
+    agrees(function, argument)
+
+
+def left_by_inner_loop(a: Any, n: int) -> None:
+    j = 0
+    for k in range(n):
+        a[k] = j
+        for j in range(k):
+            a[0] += 1
+
+
+def left_by_inner_loop_down(a: Any, n: int) -> int:
+    j = 3
+    for k in range(n):
+        a[k] = j
+        for j in range(n - 3, k, -2):
+            a[0] += 1
+    return j
+
+
+def kept_over_empty_range(a: Any, n: int) -> int:
+    i = 9
+    for i in range(len(a) - n):
+        a[i] += 1
+    return i
+
+
+@pytest.mark.parametrize(
+    "function", [left_by_inner_loop, left_by_inner_loop_down, kept_over_empty_range]
+)
+def test_loop_variable_keeps_its_value(function: Callable[..., Any]) -> None:
+    agrees(function, np.zeros(6), 6)
+
+
+def greatest(a: Any) -> float:
+    first = True
+    for k in range(len(a)):
+        if first:
+            most = a[k]
+            first = False
+        else:
+            most = max(most, a[k])
+    return most
+
+
+def test_variable_without_a_value() -> None:
+    with pytest.raises(WeftError, match="most may have no value here") as caught:
+        wf.kernel(greatest)(NUMBERS)
+    assert "assign most before the branch or loop" in str(caught.value)

@@ -18,7 +18,8 @@ from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
 from weft.kernel.frame import Frame, Unbound
-from weft.kernel.syntax import assigned
+from weft.kernel.liveness import live
+from weft.kernel.syntax import assigned, left_flag
 from weft.kernel.values import Cell, NotCarried, Reference, Region, replaced
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -65,7 +66,7 @@ class Loop:
     run : callable
         Interprets the body.
     bound : sequence of ast.AST
-        Targets that it also binds.
+        Targets that it also binds, and gives.
     """
 
     def __init__(
@@ -86,15 +87,14 @@ class Loop:
         self.locals: list[str] = []
         self.fixed: set[str] = set()  # numbers that no round changes: they stay what they are
         self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
-        self.names = assigned([*node.body, *bound])
+        needed = live(node) | {left_flag(node)}
+        self.names = [name for name in assigned([*node.body, *bound]) if name in needed]
         for name in self.names:
             value = frame.variables.get(name)
             if isinstance(value, Number):
                 initial = node_of(value)
                 self.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
-            elif (value is None or isinstance(value, Unbound)) and frame.is_needed_after(
-                name, node
-            ):
+            elif value is None or isinstance(value, Unbound):
                 self.locals.append(name)
         for name in written(node.body):
             value = frame.variables.get(name)
@@ -167,8 +167,8 @@ class Loop:
             return [*own, *self.parameters(scope)]
 
         def call(arrays: Sequence[Array]) -> list[Any]:
-            bind(list(arrays[: count[0]]))
             self.enter(region, arrays[count[0] :])
+            bind(list(arrays[: count[0]]))  # a target, even where it is carried as well
             self.run()
             return self._end()
 

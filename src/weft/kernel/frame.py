@@ -13,7 +13,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UnsupportedError
 from weft.frontend.extent import Extent
-from weft.kernel.syntax import Source, is_result, last_reads
+from weft.kernel.syntax import Source, is_result
 from weft.kernel.values import Memory, Reference, Selection
 from weft.records import dataclass
 
@@ -72,11 +72,6 @@ class Frame:
     trace: Trace
     variables: dict[str, Any]
     assigned_at: dict[str, Place] = field(default_factory=dict)
-    last_reads: dict[str, tuple[int, int]] = field(default_factory=dict)
-    end: tuple[int, int] = (0, 0)
-
-    def __post_init__(self) -> None:
-        self.last_reads = last_reads(self.source.tree)
 
     @property
     def memory(self) -> Memory:
@@ -101,6 +96,11 @@ class Frame:
         if is_result(name):
             self._refuse_unbound(node, "not one number, or one array")
         function = self.source.function
+        if name in function.__code__.co_varnames:
+            raise _NoNameError(
+                f"{name} may have no value here", "a value on every path",
+                f"assign {name} before the branch or loop", place=self.place(node),
+            )  # fmt: skip
         if name in function.__code__.co_freevars:
             cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
             return self.constant(cell.cell_contents)
@@ -149,11 +149,6 @@ class Frame:
             value.cell.name = name
         self.variables[name] = value
         self.assigned_at[name] = self.place(node)
-
-    def is_needed_after(self, name: str, loop: ast.stmt) -> bool:
-        """Whether a variable is read after a loop (or, where that is in another, before)."""
-        last = self.last_reads.get(name)
-        return last is not None and last > (loop.end_lineno or 0, loop.end_col_offset or 0)
 
 
 class _NoNameError(TracingError, NameError):

@@ -12,10 +12,12 @@ from weft.frontend import graph, indexing, operations, symbolic
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, make
-from weft.functions import traced
+from weft.functions import traced, where
 from weft.kernel.carried import Loop, Scalar
-from weft.kernel.frame import Frame
+from weft.kernel.frame import Frame, Unbound
+from weft.kernel.liveness import live
 from weft.kernel.syntax import left_flag
+from weft.kernel.values import Reference
 from weft.ops.dtypes import DType
 
 _UNROLLED = 4  # rounds of a loop over a range of literals that are done one by one
@@ -26,9 +28,12 @@ _UNROLLED = 4  # rounds of a loop over a range of literals that are done one by 
 
 def for_range(
     frame: Frame, node: ast.For, bounds: tuple[Any, Any, Any], run: Callable[[], Any],
-    bind: Callable[[Any], None], parallel: bool,
+    bind: Callable[[Any], None], parallel: bool, by_range: bool = True,
 ) -> None:  # fmt: skip
-    """`for i in range(start, stop, step)` as a loop of the program."""
+    """`for i in range(start, stop, step)` as a loop of the program.
+
+    `by_range`: the target is what the range gives; else `bind` gives it something else.
+    """
     start, stop, step = bounds
     step = _known_step(frame, node, step)
     begin, end = _bound(start), _bound(stop)
@@ -52,7 +57,8 @@ def for_range(
             frame.refuse(node, "break in a prange", "a prange whose rounds are all done", "range")
         if _while_range(frame, node, run, (lower, upper), value, bind):
             return
-    loop = Loop(frame, node, run)
+    # After a range the target is computed, unless the body assigns it
+    loop = Loop(frame, node, run, [] if by_range else [node.target])
 
     def first_parameters(scope: Scope) -> list[Node]:
         param = traced.index_parameter(scope, name, lower, upper)
@@ -62,15 +68,31 @@ def for_range(
     function = loop.trace(first_parameters, lambda arrays: bind(value(arrays[0]._node)))
     inputs = (graph.size_scalar(lower), graph.size_scalar(upper), *loop.initial())
     types = loop.types()
-    if not types:
-        return
-    made = make(operations.For(), inputs, (), None, lambdas=(function,), types=types)
-    loop.finish([graph.pick(made, k) for k in range(len(types))], rounds)
-    if parallel:
-        frame.trace.parallel[frame.place(node)] = name
-    if index and frame.is_needed_after(index, node):
-        frame.assign(index, Array(graph.size_scalar(begin + (_count(begin, end, step) - 1) * step,
-                                                    weak=True)), node)  # fmt: skip
+    if types:
+        made = make(operations.For(), inputs, (), None, lambdas=(function,), types=types)
+        loop.finish([graph.pick(made, k) for k in range(len(types))], rounds)
+        if parallel:
+            frame.trace.parallel[frame.place(node)] = name
+    if by_range and index in live(node) and index not in loop.names:
+        _assign_last(frame, node, index, _count(begin, end, step), begin, step)
+
+
+def _assign_last(
+    frame: Frame, node: ast.For, index: str, count: Extent, begin: Extent, step: int
+) -> None:
+    """Let the target of a range be what it was in the last round; if there was none, as before."""
+    last = Array(graph.size_scalar(begin + (count - 1) * step, weak=True))
+    before = frame.variables.get(index)
+    if before is None or isinstance(before, Unbound):
+        frame.assign(index, last, node)
+    elif not count.symbols:
+        if count > 0:
+            frame.assign(index, last, node)
+    elif isinstance(before, Reference):
+        frame.variables[index] = Unbound(frame.place(node), "an array or a number")
+    else:
+        some = Array(graph.size_scalar(count, weak=True)) > 0
+        frame.assign(index, where(some, last, before), node)
 
 
 def _known_step(frame: Frame, node: ast.For, step: Any) -> int:

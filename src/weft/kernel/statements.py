@@ -243,9 +243,10 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
         held = over
 
         def bind_row(value: Any) -> None:
-            assign_names(frame, node.target, subscript(frame, node, held, value))
+            assign(frame, node.target, subscript(frame, node, held, value))
 
-        loops.for_range(frame, node, (0, held.read().shape[0], 1), run, bind_row, False)
+        bounds = (0, held.read().shape[0], 1)
+        loops.for_range(frame, node, bounds, run, bind_row, False, by_range=False)
         return None
     if not isinstance(over, tuple | list | range):
         frame.refuse(node.iter, f"a loop over a {type(over).__name__}", "range, prange, a tuple")

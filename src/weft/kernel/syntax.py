@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from weft.errors import Place, UnsupportedError, user_place
+from weft.kernel.liveness import note_live
 from weft.records import dataclass
 
 
@@ -70,6 +71,7 @@ def read_source(function: Callable[..., Any]) -> Source:
     tree = module.body[0]
     source = Source(function, tree, indent)
     tree.body = _Jumps(source).block(tree.body, None)
+    note_live(tree)
     return source
 
 
@@ -84,16 +86,6 @@ def assigned(statements: Iterable[ast.AST]) -> list[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 found[node.id] = None
     return list(found)
-
-
-def last_reads(tree: ast.FunctionDef) -> dict[str, tuple[int, int]]:
-    """For each name the last position at which it is read."""
-    found: dict[str, tuple[int, int]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            at = (node.lineno, node.col_offset)
-            found[node.id] = max(found.get(node.id, at), at)
-    return found
 
 
 def returns(statements: Iterable[ast.stmt]) -> bool:
