@@ -1,6 +1,6 @@
 """Control flow of kernels: returns, loop variables, names without a value, arrays chosen."""
 
-# ruff: noqa: B007, B020, PLW2901 - what becomes of loop variables is the subject
+# ruff: noqa: B007 - what becomes of loop variables is the subject
 
 from __future__ import annotations
 
@@ -308,3 +308,138 @@ def test_variable_without_a_value() -> None:
     with pytest.raises(WeftError, match="most may have no value here") as caught:
         wf.kernel(greatest)(NUMBERS)
     assert "assign most before the branch or loop" in str(caught.value)
+
+
+# ---------------------------------------------------------------- arrays of branches and loops
+
+
+def chosen_by_expression(x: Any, y: Any, c: float) -> None:
+    chosen = x if c > 0 else y
+    chosen[0] = 7
+
+
+def chosen_by_statement(x: Any, y: Any, c: float) -> None:
+    if c > 0:  # noqa: SIM108 - the statement is the subject
+        chosen = x
+    else:
+        chosen = y
+    chosen += 1
+
+
+def second_name_in_branch(x: Any, y: Any, c: float) -> Any:
+    if c > 0:
+        other = x * 2
+        chosen = other
+    else:
+        other = y * 2
+        chosen = other
+    chosen[0] = 5
+    return other
+
+
+def _itself_or_new(x: Any, c: float) -> Any:
+    if c > 0:
+        return x
+    return x * 2
+
+
+def chosen_by_call(x: Any, y: Any, c: float) -> Any:
+    chosen = _itself_or_new(x, c)
+    chosen[0] = 7
+    return chosen
+
+
+def argument_bound_anew(x: Any, y: Any, c: float) -> None:
+    b = x
+    for i in range(len(y)):
+        b[0] = i
+        b = b * 0.5
+
+
+def part_in_next_round(x: Any, y: Any, c: float) -> None:
+    b = np.zeros(1)
+    for i in range(len(y)):
+        b[0] += 1
+        b = x[i : i + 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (chosen_by_expression, "it is one of several arrays, by the branch at"),
+        (chosen_by_statement, "it is one of several arrays, by the branch at"),
+        (second_name_in_branch, "it is one of several arrays, by the branch at"),
+        (chosen_by_call, "it is one of several arrays, by the branch at"),
+        (argument_bound_anew, "b is written, and is another array in each round"),
+        (part_in_next_round, "b is written, and is another array in each round"),
+    ],
+)
+def test_writes_to_arrays_that_are_copies_are_refused(
+    function: Callable[..., Any], found: str
+) -> None:
+    with pytest.raises(WeftError, match=found) as caught:
+        wf.kernel(function)(np.zeros(5), np.ones(5), 1.0)
+    assert f"{__file__}:" in str(caught.value)
+
+
+def row_left(a: Any) -> None:
+    for i in range(len(a)):
+        row = a[i]
+    row[0] = 99
+
+
+def test_write_to_a_row_that_a_loop_left_is_refused() -> None:
+    with pytest.raises(WeftError, match="it is one of several arrays, by the loop at"):
+        wf.kernel(row_left)(np.ones((5, 2)))
+
+
+def read_chosen(x: Any, y: Any, c: float) -> Any:
+    chosen = x if c > 0 else y
+    return chosen.sum() + (y if c > 0 else x)[0]
+
+
+def new_in_both(x: Any, y: Any, c: float) -> Any:
+    if c > 0:
+        b = np.zeros(3)
+        b[1] = c
+    else:
+        b = y.copy()
+    b[0] = 7
+    return b
+
+
+def new_in_one(x: Any, y: Any, c: float) -> Any:
+    b = x.copy()
+    if c > 0:
+        b = b * 2
+    b[0] = 7
+    return b
+
+
+def same_in_both(x: Any, y: Any, c: float) -> Any:
+    k = 2.0
+    if c > 0:
+        b = x[1:]
+        k = 3.0
+    else:
+        b = x[1:]
+    b[0] = k
+    return y.sum()
+
+
+def new_in_each_round(x: Any, y: Any, c: float) -> Any:
+    b = x.copy()
+    while c < 5:
+        b[1] = c
+        b = b * 0.5
+        c += 1
+    b[0] = 7
+    return b
+
+
+@pytest.mark.parametrize(
+    "function", [read_chosen, new_in_both, new_in_one, same_in_both, new_in_each_round]
+)
+@pytest.mark.parametrize("c", [-1.0, 1.0])
+def test_arrays_of_branches_and_loops(function: Callable[..., Any], c: float) -> None:
+    agrees(function, np.zeros(3), np.ones(3), c)

@@ -15,9 +15,10 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel.frame import Frame, Unbound
+from weft.kernel.frame import Frame, Unbound, cells, chosen_at
+from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
-from weft.kernel.values import Cell, Reference
+from weft.kernel.values import Cell, KeyView, PermutedView, Reference, View
 from weft.records import dataclass
 
 
@@ -66,14 +67,14 @@ def branch(
     choice = _Choice(frame, node, sides)
     names = _changed(frame.variables, sides)
     merged = {name: choice.variable(name) for name in names}
-    cells = list(dict.fromkeys(cell for side in sides for cell in side.cells))
+    changed = list(dict.fromkeys(cell for side in sides for cell in side.cells))
     written = [
         choice.either([side.cells.get(cell, cell.array) for side in sides], "an array")
-        for cell in cells
+        for cell in changed
     ]
     result = choice.result()
     picked = choice.made(condition)
-    for cell, place in zip(cells, written, strict=True):
+    for cell, place in zip(changed, written, strict=True):
         frame.memory.write(cell, picked[place])
     for name, value in merged.items():
         later = [s.assigned_at[name] for s in sides if name in s.assigned_at]
@@ -94,10 +95,15 @@ def _changed(before: dict[str, Any], sides: Sequence[Traced]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A result of the If that is being made, by number; `array`: it gets memory of its own."""
+    """A result of the If that is being made, by number.
+
+    `array`: it gets memory of its own, which cannot be written where the arrays of the branches
+    are seen elsewhere (`shared`).
+    """
 
     number: int
     array: bool
+    shared: bool = False
 
 
 class _Choice:
@@ -154,12 +160,13 @@ class _Choice:
             isinstance(value, Reference | Array) for value in values
         ):
             return self._unbound(values)
-        if isinstance(first, Reference) and first.same(second):
+        if isinstance(first, Reference) and (first.same(second) or _same_part(first, second)):
             return first
         if isinstance(first, Reference) or isinstance(second, Reference):
             arrays = [self._at_end(value, side) for value, side in
                       zip(values, self.sides, strict=True)]  # fmt: skip
-            return _Place(self.either(arrays, what), array=True)
+            shared = not all(map(self._is_sole, values, self.sides))
+            return _Place(self.either(arrays, what), array=True, shared=shared)
         if all(isinstance(v, Array | bool | int | float | complex | Extent) for v in values) or all(
             isinstance(v, Array) or hasattr(v, "dtype") for v in values
         ):
@@ -178,6 +185,16 @@ class _Choice:
         kinds = list(dict.fromkeys(map(_kind, values)))
         found = " or ".join(kinds) if len(kinds) == 2 else f"one of two: {kinds[0]}"
         return Unbound(self.frame.place(self.node), found)
+
+    def _is_sole(self, value: Any, side: Traced) -> bool:
+        """Whether an array at the end of a branch is seen through one variable, or result."""
+        if not isinstance(value, Reference):
+            return True
+        variables = side.variables
+        if isinstance(self.node, ast.If):
+            variables = {n: held for n, held in variables.items() if n in live(self.node)}
+        seen = [cell for held in (*variables.values(), side.result) for cell in cells(held)]
+        return self.frame.is_sole(value, ()) and seen.count(value.cell) < 2
 
     def _at_end(self, value: Any, side: Traced) -> Any:
         """What a reference shows at the end of a branch."""
@@ -238,7 +255,10 @@ class _Choice:
         if isinstance(value, _Place):
             found = picked[value.number]
             if value.array:
-                return self.frame.memory.make(found, self.frame.place(self.node))
+                place = self.frame.place(self.node)
+                made = self.frame.memory.make(found, place)
+                made.cell.refusal = chosen_at("branch", place) if value.shared else ""
+                return made
             return found
         return value
 
@@ -252,6 +272,23 @@ def _nothing(like: Any) -> Any:
         node = node_of(like)
         return Array(scalar_constant(0, node.dtype, weak=node.weak))
     return like
+
+
+def _same_part(first: Reference, second: Any) -> bool:
+    """Whether two references show the same part of an array, by keys that are constants."""
+    return (
+        isinstance(second, Reference) and first.cell is second.cell
+        and all(map(_is_constant, (*first.views, *second.views)))
+        and first.views == second.views
+    )  # fmt: skip
+
+
+def _is_constant(view: View) -> bool:
+    if not isinstance(view, KeyView):
+        return isinstance(view, PermutedView)
+    key = view.key if isinstance(view.key, tuple) else (view.key,)
+    parts = [p for e in key for p in ((e.start, e.stop, e.step) if isinstance(e, slice) else (e,))]
+    return all(type(part) is int or part is None or part is Ellipsis for part in parts)
 
 
 def _unbound(value: Any) -> Iterator[Unbound]:

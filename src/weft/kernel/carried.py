@@ -6,8 +6,6 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array, node_of, strong
 from weft.errors import DTypeError, Place, ShapeError
 from weft.frontend import extent as extents
@@ -17,7 +15,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel.frame import Frame, Unbound
+from weft.kernel.frame import Frame, Number, Unbound, chosen_at
 from weft.kernel.liveness import live
 from weft.kernel.syntax import assigned, left_flag
 from weft.kernel.values import Cell, NotCarried, Reference, Region, replaced
@@ -25,8 +23,6 @@ from weft.ops.dtypes import DType
 from weft.records import dataclass
 
 _ROUNDS = 6  # of tracing, until types are stable
-
-Number = Array | bool | int | float | complex | Extent | np.generic
 
 
 @dataclass(slots=True)
@@ -54,6 +50,8 @@ class Whole:
     name: str
     initial: Array
     before: Reference | None  # None: made by the body, and read after the loop
+    sole: bool = True  # nobody else sees what it begins with
+    new: bool = True  # nor what a round binds it to
 
 
 class Loop:
@@ -80,6 +78,7 @@ class Loop:
         self.began: dict[str, Array] = {}
         self.unchanged: list[str] = []
         self.entry: dict[str, Reference] = {}
+        self.held: dict[str, Array] = {}
         self.at_end: dict[str, Place] = {}
         self.scalars: dict[str, Scalar] = {}
         self.wholes: dict[str, Whole] = {}
@@ -188,9 +187,12 @@ class Loop:
         self.began = {name: next(values) for name in self.scalars}
         self.frame.variables |= self.began
         self.entry = {}
-        for name in self.wholes:
+        for name, whole in self.wholes.items():
             self.entry[name] = self.frame.memory.make(next(values))
             self.frame.variables[name] = self.entry[name]
+            if not whole.sole:
+                self.frame.foreign.add(self.entry[name].cell)
+        self.held = {name: reference.cell.array for name, reference in self.entry.items()}
         for cell in self.cells:
             region.journal[cell] = cell.array
             cell.array = next(values)
@@ -214,7 +216,10 @@ class Loop:
             for own, given in zip(whole.initial._node.shape, array._node.shape, strict=True):
                 extents.require_equal(own, given)
             found.append(array)
+            others = [variables.get(n) for n in live(self.node) if n != name]
+            whole.new = self.frame.is_sole(value, [*others, *self.entry.values()])
         self._note_turns()
+        self._check_writes()
         self.unchanged = [n for n, value in self.began.items() if variables[n] is value]
         return [*found, *(cell.array for cell in self.cells)]
 
@@ -227,6 +232,18 @@ class Loop:
         if given and sorted(given) == sorted(n for n, e in ends.items() if e is not None):
             self.turned = {name: end for name, end in ends.items() if end is not None}
 
+    def _check_writes(self) -> None:
+        """Refuse writes that somebody else had to see, to an array that is a copy in here."""
+        for name, whole in self.wholes.items():
+            written = self.entry[name].cell.array is not self.held[name]
+            if written and name not in (self.turned or {}) and not (whole.sole and whole.new):
+                self.frame.refuse(
+                    self.node, f"{name} is written, and is another array in each round of this "
+                    "loop", "writes to an array that the loop does not bind anew",
+                    f"{name} = {name}.copy() before it is written, or {name}[...] = in place of "
+                    f"{name} =",
+                )  # fmt: skip
+
     def _missing(self, after: dict[str, Any]) -> bool:
         """Take in what turned out to be carried, the variables being these after a round."""
         found = False
@@ -237,7 +254,9 @@ class Loop:
             held = self.before.get(name)
             if isinstance(held, Reference) and isinstance(value, Reference):
                 if not held.same(value):
-                    self.wholes[name] = Whole(name, held.read(), held)
+                    others = [self.before.get(n) for n in live(self.node) if n != name]
+                    sole = self.frame.is_sole(held, others)
+                    self.wholes[name] = Whole(name, held.read(), held, sole)
                     self.cells.pop(held.cell, None)
                     found = True
             elif name in self.locals and value is not None and not isinstance(value, Unbound):
@@ -344,8 +363,13 @@ class Loop:
         if turned:
             self._turn_back(turned, arrays, rounds)
         for name, array in arrays.items():
-            if name not in turned:
-                frame.variables[name] = frame.memory.make(array, frame.place(self.node))
+            whole = self.wholes[name]
+            if name in turned or (whole.before is not None and rounds is not None and rounds <= 0):
+                continue
+            place = frame.place(self.node)
+            made = frame.variables[name] = frame.memory.make(array, place)
+            if not whole.new or not (whole.sole or rounds is not None):
+                made.cell.refusal = chosen_at("loop", place)
 
     def _turn_back(
         self, turned: dict[str, str], arrays: dict[str, Array], rounds: Extent | None

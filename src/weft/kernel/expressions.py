@@ -12,7 +12,7 @@ from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.functions import where
 from weft.kernel import branches, calls, selection
-from weft.kernel.frame import Frame, is_traced, plain
+from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
@@ -229,9 +229,12 @@ def _choice(
     if is_read(then) or is_read(otherwise):
         return branches.chosen(
             frame, node, condition,
-            lambda: plain(evaluate(frame, then)), lambda: plain(evaluate(frame, otherwise)),
+            lambda: evaluate(frame, then), lambda: evaluate(frame, otherwise),
         )  # fmt: skip
-    return where(condition, plain(evaluate(frame, then)), plain(evaluate(frame, otherwise)))
+    first, second = evaluate(frame, then), evaluate(frame, otherwise)
+    if isinstance(first, Number) and isinstance(second, Number):
+        return where(condition, first, second)
+    return branches.chosen(frame, node, condition, lambda: first, lambda: second)
 
 
 # ---------------------------------------------------------------- subscripts and attributes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any, NoReturn
 
@@ -14,8 +14,10 @@ from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UnsupportedError
 from weft.frontend.extent import Extent
 from weft.kernel.syntax import Source, is_result
-from weft.kernel.values import Memory, Reference, Selection
+from weft.kernel.values import Cell, Memory, Reference, Selection
 from weft.records import dataclass
+
+Number = Array | bool | int | float | complex | Extent | np.generic
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,15 @@ class Frame:
         By name: Python values, scalars that are traced (`Array`), `Reference`s to arrays.
     assigned_at : dict of str to Place
         Where each variable was assigned last.
+    foreign : set of Cell
+        Arrays that others may see too: those of the arguments.
     """
 
     source: Source
     trace: Trace
     variables: dict[str, Any]
     assigned_at: dict[str, Place] = field(default_factory=dict)
+    foreign: set[Cell] = field(default_factory=set)
 
     @property
     def memory(self) -> Memory:
@@ -151,6 +156,22 @@ class Frame:
         self.assigned_at[name] = self.place(node)
 
 
+    def is_sole(self, reference: Reference, holders: Iterable[Any]) -> bool:
+        """Whether nobody sees an array but a variable, of which `holders` are the others."""
+        cell = reference.cell
+        return not (
+            cell.refusal or cell in self.foreign or any(cell in cells(held) for held in holders)
+        )
+
+
+def chosen_at(what: str, place: Place) -> str:
+    """Why an array cannot be written that is one of several, and so a copy."""
+    return (
+        f"it is one of several arrays, by the {what} at {place}; write it there, or make it a "
+        "copy: x = x.copy()"
+    )
+
+
 class _NoNameError(TracingError, NameError):
     """A name that Python does not find either."""
 
@@ -167,6 +188,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(plain, value))
     return value
+
+
+def cells(value: Any) -> list[Cell]:
+    """The memory that a variable shows, in containers too."""
+    if isinstance(value, tuple | list):
+        return [cell for part in value for cell in cells(part)]
+    return [value.cell] if isinstance(value, Reference) else []
 
 
 def is_traced(value: Any) -> bool:

@@ -11,17 +11,20 @@ Names = frozenset[str]
 def note_live(tree: ast.FunctionDef) -> None:
     """Note, for every loop, the variables that may be read after it or by its next round.
 
+    For every branch those that may be read after it.
+
     The function has no `break` and `continue`; what follows a branch follows both its sides.
     """
     _block(tree.body, frozenset())
 
 
-def live(loop: ast.For | ast.While) -> Names:
-    """Variables whose values at the end of a round may be read: by the next, or after the loop.
+def live(node: ast.For | ast.While | ast.If) -> Names:
+    """Variables whose values at the end of a branch or a round may be read.
 
-    A loop's own targets are among them where they may be read after it.
+    That is after the branch; by the next round, or after the loop. A loop's own targets are
+    among them where they may be read after it.
     """
-    found: Names = loop.live  # type: ignore[union-attr]
+    found: Names = node.live  # type: ignore[union-attr]
     return found
 
 
@@ -37,6 +40,7 @@ def _statement(node: ast.stmt, after: Names) -> Names:
         case ast.Return(value):
             return frozenset() if value is None else _read(value)
         case ast.If(test, body, orelse):
+            node.live = after  # type: ignore[attr-defined]
             return _read(test) | _block(body, after) | _block(orelse, after)
         case ast.For(target, over):
             return _loop(node, after, bound([target])) | _read(over)

@@ -24,7 +24,7 @@ from weft.kernel.expressions import (
     subscript,
     truth,
 )
-from weft.kernel.frame import Frame, Trace, all_plain, plain
+from weft.kernel.frame import Frame, Trace, all_plain, cells, plain
 from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference
@@ -333,6 +333,7 @@ def call_function(trace: Trace, function: Any, arguments: Sequence[Any], named: 
     bound.apply_defaults()
     for name, value in bound.arguments.items():
         frame.assign(name, frame.constant(value), source.tree)
+        frame.foreign.update(cells(value))
     trace.depth += 1
     try:
         returned = execute(frame, source.tree.body)
