@@ -443,3 +443,62 @@ def new_in_each_round(x: Any, y: Any, c: float) -> Any:
 @pytest.mark.parametrize("c", [-1.0, 1.0])
 def test_arrays_of_branches_and_loops(function: Callable[..., Any], c: float) -> None:
     agrees(function, np.zeros(3), np.ones(3), c)
+
+
+def original_written(x: Any, y: Any, c: float) -> float:
+    chosen = x if c > 0 else y
+    x[0] = 5
+    return chosen[0]
+
+
+def original_written_in_branch(x: Any, y: Any, c: float) -> float:
+    chosen = x if c > 0 else y
+    if c > -1:
+        x[0] = 5
+    return chosen[1:].sum()
+
+
+def original_written_in_loop(x: Any, y: Any, c: float) -> Any:
+    b = x
+    for i in range(len(y)):
+        x[0] = i
+        b = b * 0.5
+    return b
+
+
+def original_written_by_rounds(x: Any, y: Any, c: float) -> float:
+    b = y
+    total = 0.0
+    while total < c + 8:
+        if total > 3:
+            b = x
+        total += b[0] + 1
+        y[0] += 1
+    return total
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        original_written, original_written_in_branch, original_written_in_loop,
+        original_written_by_rounds,
+    ],
+)  # fmt: skip
+def test_reads_of_copies_of_what_was_written_since_are_refused(
+    function: Callable[..., Any],
+) -> None:
+    with pytest.raises(WeftError, match="is one of several arrays, by a branch or loop, and one"):
+        wf.kernel(function)(np.zeros(5), np.ones(5), 1.0)
+
+
+def greatest_row(m: Any, a: Any) -> Any:
+    most, row = a[0], m[0]
+    for i in range(1, len(a)):
+        if a[i] > most:
+            most = a[i]
+            row = m[i]
+    return most, row.sum()
+
+
+def test_row_chosen_in_a_loop_is_read_afterwards() -> None:
+    agrees(greatest_row, np.arange(12.0).reshape(4, 3), np.array([2.0, 5.0, 1.0, 7.0]))

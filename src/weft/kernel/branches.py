@@ -15,7 +15,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel.frame import Frame, Unbound, cells, chosen_at
+from weft.kernel.frame import Frame, Origin, Unbound, cells
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
 from weft.kernel.values import Cell, KeyView, PermutedView, Reference, View
@@ -97,13 +97,12 @@ def _changed(before: dict[str, Any], sides: Sequence[Traced]) -> list[str]:
 class _Place:
     """A result of the If that is being made, by number.
 
-    `array`: it gets memory of its own, which cannot be written where the arrays of the branches
-    are seen elsewhere (`shared`).
+    `array`: it gets memory of its own, a copy of one of the `sources` where others see these.
     """
 
     number: int
     array: bool
-    shared: bool = False
+    sources: tuple[Origin, ...] = ()
 
 
 class _Choice:
@@ -165,8 +164,8 @@ class _Choice:
         if isinstance(first, Reference) or isinstance(second, Reference):
             arrays = [self._at_end(value, side) for value, side in
                       zip(values, self.sides, strict=True)]  # fmt: skip
-            shared = not all(map(self._is_sole, values, self.sides))
-            return _Place(self.either(arrays, what), array=True, shared=shared)
+            sources = [c for sources in map(self._sources, values, self.sides) for c in sources]
+            return _Place(self.either(arrays, what), array=True, sources=tuple(sources))
         if all(isinstance(v, Array | bool | int | float | complex | Extent) for v in values) or all(
             isinstance(v, Array) or hasattr(v, "dtype") for v in values
         ):
@@ -186,15 +185,15 @@ class _Choice:
         found = " or ".join(kinds) if len(kinds) == 2 else f"one of two: {kinds[0]}"
         return Unbound(self.frame.place(self.node), found)
 
-    def _is_sole(self, value: Any, side: Traced) -> bool:
-        """Whether an array at the end of a branch is seen through one variable, or result."""
+    def _sources(self, value: Any, side: Traced) -> list[Origin]:
+        """An array at the end of a branch, if more is to show it than one variable, or result."""
         if not isinstance(value, Reference):
-            return True
+            return []
         variables = side.variables
         if isinstance(self.node, ast.If):
             variables = {n: held for n, held in variables.items() if n in live(self.node)}
-        seen = [cell for held in (*variables.values(), side.result) for cell in cells(held)]
-        return self.frame.is_sole(value, ()) and seen.count(value.cell) < 2
+        holders = [held for held in (*variables.values(), side.result) if value.cell in cells(held)]
+        return self.frame.sources(value, holders[1:])
 
     def _at_end(self, value: Any, side: Traced) -> Any:
         """What a reference shows at the end of a branch."""
@@ -255,10 +254,7 @@ class _Choice:
         if isinstance(value, _Place):
             found = picked[value.number]
             if value.array:
-                place = self.frame.place(self.node)
-                made = self.frame.memory.make(found, place)
-                made.cell.refusal = chosen_at("branch", place) if value.shared else ""
-                return made
+                return self.frame.copied(found, value.sources, "branch", self.node)
             return found
         return value
 

@@ -15,7 +15,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel.frame import Frame, Number, Unbound, chosen_at
+from weft.kernel.frame import Frame, Number, Origin, Unbound
 from weft.kernel.liveness import live
 from weft.kernel.syntax import assigned, left_flag
 from weft.kernel.values import Cell, NotCarried, Reference, Region, replaced
@@ -50,8 +50,8 @@ class Whole:
     name: str
     initial: Array
     before: Reference | None  # None: made by the body, and read after the loop
-    sole: bool = True  # nobody else sees what it begins with
-    new: bool = True  # nor what a round binds it to
+    began: Sequence[Origin] = ()  # what it begins with, where others see that too
+    bound: Sequence[Origin] = ()  # likewise what a round binds it to
 
 
 class Loop:
@@ -190,12 +190,14 @@ class Loop:
         for name, whole in self.wholes.items():
             self.entry[name] = self.frame.memory.make(next(values))
             self.frame.variables[name] = self.entry[name]
-            if not whole.sole:
+            if whole.began:
                 self.frame.foreign.add(self.entry[name].cell)
         self.held = {name: reference.cell.array for name, reference in self.entry.items()}
         for cell in self.cells:
             region.journal[cell] = cell.array
             cell.array = next(values)
+        for name, whole in self.wholes.items():
+            self.frame.note_sources(self.entry[name], [*whole.began, *whole.bound])
 
     def _end(self) -> list[Any]:
         """What the next round takes."""
@@ -216,8 +218,7 @@ class Loop:
             for own, given in zip(whole.initial._node.shape, array._node.shape, strict=True):
                 extents.require_equal(own, given)
             found.append(array)
-            others = [variables.get(n) for n in live(self.node) if n != name]
-            whole.new = self.frame.is_sole(value, [*others, *self.entry.values()])
+            whole.bound = self._sources(name, value, variables)
         self._note_turns()
         self._check_writes()
         self.unchanged = [n for n, value in self.began.items() if variables[n] is value]
@@ -236,7 +237,7 @@ class Loop:
         """Refuse writes that somebody else had to see, to an array that is a copy in here."""
         for name, whole in self.wholes.items():
             written = self.entry[name].cell.array is not self.held[name]
-            if written and name not in (self.turned or {}) and not (whole.sole and whole.new):
+            if written and name not in (self.turned or {}) and (whole.began or whole.bound):
                 self.frame.refuse(
                     self.node, f"{name} is written, and is another array in each round of this "
                     "loop", "writes to an array that the loop does not bind anew",
@@ -254,15 +255,23 @@ class Loop:
             held = self.before.get(name)
             if isinstance(held, Reference) and isinstance(value, Reference):
                 if not held.same(value):
-                    others = [self.before.get(n) for n in live(self.node) if n != name]
-                    sole = self.frame.is_sole(held, others)
-                    self.wholes[name] = Whole(name, held.read(), held, sole)
+                    self.wholes[name] = Whole(
+                        name, held.read(), held, self._sources(name, held, self.before),
+                        self._sources(name, value, after),
+                    )  # fmt: skip
                     self.cells.pop(held.cell, None)
                     found = True
             elif name in self.locals and value is not None and not isinstance(value, Unbound):
                 self._add_local(name, value)
+                if name in self.wholes and isinstance(value, Reference):
+                    self.wholes[name].bound = self._sources(name, value, after)
                 found = True
         return found
+
+    def _sources(self, name: str, value: Reference, variables: dict[str, Any]) -> list[Origin]:
+        """What a variable shows, where another shows it too that may be read again."""
+        others = [variables.get(other) for other in live(self.node) if other != name]
+        return self.frame.sources(value, [*others, *self.entry.values()])
 
     def _drop_fixed(self) -> bool:
         """Carry no number that a round leaves as it is, such as a flag that nothing here sets."""
@@ -366,10 +375,8 @@ class Loop:
             whole = self.wholes[name]
             if name in turned or (whole.before is not None and rounds is not None and rounds <= 0):
                 continue
-            place = frame.place(self.node)
-            made = frame.variables[name] = frame.memory.make(array, place)
-            if not whole.new or not (whole.sole or rounds is not None):
-                made.cell.refusal = chosen_at("loop", place)
+            sources = [*whole.bound, *(whole.began if rounds is None else ())]
+            frame.variables[name] = frame.copied(array, sources, "loop", self.node)
 
     def _turn_back(
         self, turned: dict[str, str], arrays: dict[str, Array], rounds: Extent | None

@@ -17,6 +17,9 @@ from weft.kernel.syntax import Source, is_result
 from weft.kernel.values import Cell, Memory, Reference, Selection
 from weft.records import dataclass
 
+Origin = tuple[Cell, Array | None]
+"""What an array is a copy of, and what that held then; None: what it holds now."""
+
 Number = Array | bool | int | float | complex | Extent | np.generic
 
 
@@ -44,6 +47,8 @@ class Trace:
         Arrays of closures, by id.
     cuts : dict
         By where they were made, and their bounds: lengths, and slices of these (`keys`).
+    copies : dict of Cell to list of Origin
+        Arrays that are copies of one of several: of which, and what these held then.
     call : callable
         Interprets a user's function: `call(trace, function, arguments, by_keyword)`.
     """
@@ -53,6 +58,7 @@ class Trace:
     parallel: dict[Place, str] = field(default_factory=dict)
     constants: dict[int, Reference] = field(default_factory=dict)
     cuts: dict[Any, list[tuple[Extent, slice]]] = field(default_factory=dict)
+    copies: dict[Cell, list[Origin]] = field(default_factory=dict)
     depth: int = 0  # of calls
 
 
@@ -97,6 +103,7 @@ class Frame:
             value = self.variables[name]
             if isinstance(value, Unbound):
                 self._refuse_unbound(node, value.found)
+            self._check_current(node, value)
             return value
         if is_result(name):
             self._refuse_unbound(node, "not one number, or one array")
@@ -117,6 +124,19 @@ class Frame:
             f"name {name} is not defined", "a variable, or a name of the module",
             place=self.place(node),
         )  # fmt: skip
+
+    def _check_current(self, node: ast.Name, value: Any) -> None:
+        """Refuse to read a copy of what has been written since."""
+        for cell in cells(value):
+            for source, held in self.trace.copies.get(cell, ()):
+                if source.array is not held:
+                    self.refuse(
+                        node, f"{node.id} is one of several arrays, by a branch or loop, and one "
+                        "of them is written before it is read here",
+                        "no such write, or an array that is known while compiling",
+                        f"{node.id} = {node.id}.copy() where it is bound, if it is to keep its "
+                        "values, or read it in the branch",
+                    )  # fmt: skip
 
     def _refuse_unbound(self, node: ast.Name, found: str) -> NoReturn:
         if is_result(node.id):
@@ -155,6 +175,34 @@ class Frame:
         self.variables[name] = value
         self.assigned_at[name] = self.place(node)
 
+    def sources(self, reference: Reference, holders: Iterable[Any]) -> list[Origin]:
+        """What a copy of an array has to be like that others see; nothing where nobody does."""
+        if self.is_sole(reference, holders):
+            return []
+        return [*self.trace.copies.get(reference.cell, [(reference.cell, None)])]
+
+    def copied(
+        self, array: Array, sources: Iterable[Origin], what: str, node: ast.AST
+    ) -> Reference:
+        """Memory for an array that is a copy of one of the sources, by a branch or a loop.
+
+        It cannot be written, nor read after one of them has been written.
+        """
+        place = self.place(node)
+        made = self.memory.make(array, place)
+        self.note_sources(made, sources)
+        if made.cell in self.trace.copies:
+            made.cell.refusal = (
+                f"it is one of several arrays, by the {what} at {place}; write it there, or make "
+                "it a copy: x = x.copy()"
+            )
+        return made
+
+    def note_sources(self, copy: Reference, sources: Iterable[Origin]) -> None:
+        """Note what an array is a copy of, if it is one."""
+        found = [(cell, cell.array if held is None else held) for cell, held in sources]
+        if found:
+            self.trace.copies[copy.cell] = [*found]
 
     def is_sole(self, reference: Reference, holders: Iterable[Any]) -> bool:
         """Whether nobody sees an array but a variable, of which `holders` are the others."""
@@ -162,14 +210,6 @@ class Frame:
         return not (
             cell.refusal or cell in self.foreign or any(cell in cells(held) for held in holders)
         )
-
-
-def chosen_at(what: str, place: Place) -> str:
-    """Why an array cannot be written that is one of several, and so a copy."""
-    return (
-        f"it is one of several arrays, by the {what} at {place}; write it there, or make it a "
-        "copy: x = x.copy()"
-    )
 
 
 class _NoNameError(TracingError, NameError):
