@@ -164,3 +164,50 @@ def test_arrays_of_the_lazy_front_end() -> None:
         moved = on.statistics.bytes_in - before
     np.testing.assert_array_equal(found, WIDE[:, ::5] * 2.0)
     assert moved <= 64 * 16 * 8 + FAILURES
+
+
+def at_index(y, p):
+    y[p[0]] = 3.0
+
+
+def row_at_index(y, p):
+    y[p[0], 1:] = 3.0
+
+
+def at_scalar(y, k):
+    y[k] = 3.0
+
+
+def at_maximum(a, b):
+    b[np.argmax(a)] = 9.0
+
+
+def from_index(y, p):
+    y[p[0] : p[0] + 2] = y[0] + 1.0
+
+
+def histogram(h, x):
+    for i in range(x.shape[0]):
+        h[x[i]] += 1.0
+
+
+CHOSEN: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
+    (at_index, (np.zeros(4), np.array([1]))),
+    (row_at_index, (np.zeros((4, 4)), np.array([2]))),
+    (at_scalar, (np.zeros(4), np.array(1))),
+    (at_maximum, (LINE.copy(), LINE.copy())),
+    (from_index, (LINE.copy(), np.array([5]))),
+    (histogram, (np.zeros(4), np.array([2]))),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"), CHOSEN, ids=[case[0].__name__ for case in CHOSEN]
+)
+def test_a_part_that_data_choose(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    expected, found = copy.deepcopy(arguments), copy.deepcopy(arguments)
+    function(*expected)
+    with wf.config(devices=device().name):
+        wf.kernel(function)(*found)
+    for wanted, array in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(array, wanted)

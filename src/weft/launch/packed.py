@@ -212,7 +212,7 @@ def _made(
     program, names = _program(computation), computation.names
     known = derive(sizes, program.derived)
     places = {number: name for name, number in computation.replaced.items() if number in updated}
-    parts = {number: written(program, number, name) for number, name in places.items()}
+    parts = {number: written(program, number, name, known) for number, name in places.items()}
     dropped = {name for found in parts.values() if found is not None for name in found[1]}
     values = {
         w.value for found in parts.values() if found is not None for w in found[0]

@@ -36,10 +36,23 @@ class Written:
         return tuple(found)
 
 
-def written(program: fun.Program, result: int, param: str) -> tuple[list[Written], set[str]] | None:
+    def is_known(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the sizes alone decide where the part lies, and no value that is computed."""
+        bounds = (
+            bound
+            for dim in self.dims
+            for bound in ((dim.start, dim.extent) if isinstance(dim, fun.Span) else (dim,))
+        )
+        return all(bound.variables() <= sizes.keys() for bound in bounds)
+
+
+def written(
+    program: fun.Program, result: int, param: str, sizes: Mapping[str, int]
+) -> tuple[list[Written], set[str]] | None:
     """The updates, in order, that make a result of a parameter; and their names.
 
-    None where the result is made in another way, or needs what an update has made.
+    None where the result is made in another way, or needs what an update has made, or where a
+    value chooses a part.
     """
     made = {var.name: let for let in program.body.statements for var in let.pattern}
     uses = list(walk.uses(program.body))
@@ -50,7 +63,10 @@ def written(program: fun.Program, result: int, param: str) -> tuple[list[Written
         let = made.get(atom.name)
         if let is None or not isinstance(let.expr, fun.Update) or uses.count(atom.name) > 1:
             return None
-        found.append(Written(let.expr.dims, let.expr.value))
+        update = Written(let.expr.dims, let.expr.value)
+        if not update.is_known(sizes):
+            return None
+        found.append(update)
         names.add(atom.name)
         atom = let.expr.array
     if not isinstance(atom, fun.Var) or not found:
