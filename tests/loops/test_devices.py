@@ -76,6 +76,36 @@ def test_tiled_on_a_device(
     assert on.statistics.peak_bytes <= cap
 
 
+def eliminate(a: Any) -> None:
+    """A round's kernel gives a column and the rows that it scales, of which tiles read both."""
+    n = a.shape[0]
+    for k in range(n):
+        for i in range(k + 1, n):
+            a[i, k] /= a[k, k]
+            for j in range(k + 1, n):
+                a[i, j] -= a[i, k] * a[k, j]
+
+
+def transpose(a: Any) -> None:
+    """The first round has nothing to do, and so no boxes."""
+    for i in range(a.shape[0]):
+        for j in range(i):
+            t = a[i, j]
+            a[i, j] = a[j, i]
+            a[j, i] = t
+
+
+@pytest.mark.parametrize("function", [eliminate, transpose])
+def test_triangles_in_place_under_a_limit(function: Callable[..., Any]) -> None:
+    a = np.random.default_rng(1).random((40, 40)) + 100 * np.eye(40)
+    expected = a.copy()
+    function(expected)
+    on = device()
+    with wf.config(devices=on.name, memory_limit={on.name: "8 KiB"}):
+        wf.kernel(function)(a)
+    np.testing.assert_allclose(a, expected)
+
+
 def test_what_the_host_runs_is_named() -> None:
     """A loop whose rounds go to the device one by one, and one that runs on the CPU: why."""
     on = device()

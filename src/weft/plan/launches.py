@@ -153,7 +153,7 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
             case Launch(_, items):
                 total += _has(items, values)
             case Repeat(_, lower, upper, inner):
-                total += max(_rounds(lower, upper, values), 0) * count(inner, values)
+                total += _rounds(lower, upper, values) * count(inner, values)
             case While(before, _, inner):
                 total += _UNKNOWN * (count(before, values) + count(inner, values))
             case Branch(condition, then, otherwise):
@@ -165,15 +165,16 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
 
 
 def _has(items: Size, values: Mapping[str, Any]) -> bool:
+    """Whether any box has items: there may be no boxes, in the round of a loop that has nothing."""
     try:
-        return bool(np.max(items.evaluate(values)) > 0)
+        return bool(np.any(items.evaluate(values) > 0))
     except KeyError:  # a number that is read while it runs
         return True
 
 
 def _rounds(lower: Size, upper: Size, values: Mapping[str, Any]) -> int:
     try:
-        return int(np.max(upper.evaluate(values) - lower.evaluate(values)))
+        return int(np.max(upper.evaluate(values) - lower.evaluate(values), initial=0))
     except KeyError:  # a number that is read while it runs
         return _UNKNOWN
 

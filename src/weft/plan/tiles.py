@@ -107,6 +107,8 @@ class Tiling:
                 bounds = _or_nowhere(found)
                 producer = analysis.producer.get(access.array, -1)
                 if producer in members:
+                    # Results of one kernel may differ in rank: its own dimensions come first.
+                    bounds = bounds[: len(analysis.statements[producer].dims)]
                     known = needed.get(producer)
                     needed[producer] = bounds if known is None else _hull(known, bounds)
                 else:
