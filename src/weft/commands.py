@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import os
 import subprocess
 import sys
@@ -65,10 +67,13 @@ def explain(program: str, inputs: tuple[str, ...], memory: str | None, html: str
     Parts of a zarr or HDF5 file: measurements.h5::group/name
     """
     import weft as wf
+    from weft.kernel.build import require_writable
 
+    if html is not None:
+        require_writable(Path(html))
     function = _load_function(program)
-    named = (name.partition("::") for name in inputs)
-    arrays = [wf.open(path, component or None) for path, _, component in named]
+    _require_inputs(function, program, len(inputs))
+    arrays = [_input(function, name) for name in inputs]
     settings = {} if memory is None else {"memory_limit": memory}
     with wf.config(**settings):
         explanation = wf.explain(function, *arrays)
@@ -76,6 +81,38 @@ def explain(program: str, inputs: tuple[str, ...], memory: str | None, html: str
         click.echo(str(explanation))
     else:
         Path(html).write_text(explanation.html(), encoding="utf-8")
+
+
+def _require_inputs(function: Callable[..., Any], program: str, count: int) -> None:
+    """Refuse more or fewer inputs than a function takes."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions written in C do not tell
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        inputs = "1 input" if count == 1 else f"{count} inputs"
+        raise ArgumentError(
+            f"{inputs} for {program}: {error}", str(signature), "a file for each parameter"
+        ) from None
+
+
+def _input(function: Callable[..., Any], name: str) -> Any:
+    """The data of an input, as a function takes them: kernels take arrays in memory."""
+    import numpy as np
+
+    import weft as wf
+    from weft.kernel.function import KernelFunction
+
+    path, _, component = name.partition("::")
+    found = wf.open(path, component or None)
+    if not isinstance(function, KernelFunction):
+        return found
+    if path.endswith(".npy") and os.path.isfile(path):
+        return np.load(path, mmap_mode="r")
+    # Nothing runs, so nothing is read: what nobody touches takes no memory either.
+    return np.empty(found.shape, found.dtype) if found.ndim else found.numpy()
 
 
 def _load_function(program: str) -> Callable[..., Any]:
@@ -146,6 +183,6 @@ def demo(gib: float, memory: str, out: str) -> None:
     """Analyse a terrain larger than the memory limit, in one streamed pass."""
     from weft.demo.run import demo as run
 
-    if gib <= 0:
+    if not 0 < gib < math.inf:
         raise ArgumentError(f"--gib {gib}", "a positive number")
     run(gib, memory, out, click.echo, sys.stderr.isatty())

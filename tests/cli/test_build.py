@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from weft.commands import weft
+from weft.kernel.build import load_module
 
 MODULE = '''"""Heat, and more."""
 import numpy as np
@@ -168,6 +169,10 @@ WRONG = {
         "import weft as wf\n\n@wf.kernel\ndef f(a: wf.f64[:], n):\n    a[0] = n\n",
         ["parameter n of f has no type", "wrong.py:4:21", "def f(a: wf.f64[:], n):", "n: weft.f64"],
     ),
+    "no Python": (
+        "import weft as wf\n\ndef f(:\n    pass\n",
+        ["wrong.py is no Python: invalid syntax", "wrong.py:3:7: def f(:"],
+    ),
     "no kernels": ("def f(x):\n    return x\n", ["has no kernels", "@weft.kernel"]),
     "a kernel that cannot be compiled": (
         "import weft as wf\n\n@wf.kernel\ndef f(a: wf.f64[:]):\n    try:\n        a[0] = 1\n"
@@ -193,3 +198,61 @@ def test_no_file_and_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "one.py"
     path.write_text(MODULE)
     assert "which is the input" in run(str(path), "-o", str(path)).output
+
+
+ADD = """import weft as wf
+
+@wf.kernel
+def add(x: wf.f64[:], y: wf.f64[:]):
+    for i in range(x.shape[0]):
+        y[i] += x[i]
+"""
+
+
+def test_modules_of_all_sorts(tmp_path: Path) -> None:
+    """Data classes, parameters by keyword alone, names without .py, other encodings."""
+    text = (
+        "# -*- coding: latin-1 -*-\nfrom __future__ import annotations\n"
+        "from dataclasses import dataclass\nimport weft as wf\n"
+        "@dataclass\nclass Point:\n    x: float = 0.0\n    name: str = 'caf\u00e9'\n"
+        "@wf.kernel\ndef scale(x: wf.f64[:], *, k: wf.f64 = 4.0, n: wf.i64 = 1):\n"
+        "    for i in range(x.shape[0]):\n        x[i] = x[i] * k + n\n"
+    )
+    (tmp_path / "sorts").write_text(text, encoding="latin-1")
+    result = run(str(tmp_path / "sorts"))
+    assert result.exit_code == 0, result.output
+    use = (
+        "import warnings\nwarnings.simplefilter('error')\n"
+        "import numpy as np, sorts_built as built\n"
+        "x = np.ones(50)\nbuilt.scale(x)\nbuilt.scale(x, n=3, k=2.0)\n"
+        "print(x[0], x[-1], len(built.Point().name))"
+    )
+    found = python(tmp_path, use)
+    assert found.stdout == "13.0 13.0 4\n", found.stderr
+
+
+def test_a_module_of_a_name_that_python_has(tmp_path: Path) -> None:
+    before = sys.modules["json"]
+    (tmp_path / "json.py").write_text(ADD)
+    assert run(str(tmp_path / "json.py")).exit_code == 0
+    assert sys.modules["json"] is before
+
+
+def test_outputs_that_can_be_no_file(tmp_path: Path) -> None:
+    """Nothing is compiled for them."""
+    path = tmp_path / "add.py"
+    path.write_text(ADD + "\nraise AssertionError('this was run')\n")
+    for output, message in (
+        (tmp_path / "none" / "x.py", "none does not exist"), (tmp_path, "is a folder"),
+    ):  # fmt: skip
+        result = run(str(path), "-o", str(output))
+        assert result.exit_code == 1
+        assert isinstance(result.exception, SystemExit)
+        assert message in result.output
+
+
+def test_a_module_that_fails_is_no_module(tmp_path: Path) -> None:
+    (tmp_path / "failing_module.py").write_text("import weft_none\n")
+    with pytest.raises(ModuleNotFoundError):
+        load_module(tmp_path / "failing_module.py")
+    assert "failing_module" not in sys.modules

@@ -61,7 +61,12 @@ def program(tmp_path: Path) -> str:
         "import weft as wf\n"
         "def centred(x):\n"
         "    return x - wf.mean(x, axis=0)\n"
+        "@wf.kernel\n"
+        "def doubled(a, b):\n"
+        "    for i in range(a.shape[0]):\n"
+        "        b[i] = 2 * a[i]\n"
     )  # fmt: skip
+    (tmp_path / "broken.py").write_text("def f(x):\n    return (\n")
     np.save(tmp_path / "x.npy", np.ones((4000, 100)))
     return str(tmp_path / "program.py")
 
@@ -76,19 +81,42 @@ def test_explain(program: str, tmp_path: Path) -> None:
     assert "<" in page.read_text()
 
 
+def test_explain_a_kernel(program: str, tmp_path: Path) -> None:
+    """Its data are arrays, of any file, and stay as they are."""
+    before = (tmp_path / "x.npy").read_bytes()
+    other = tmp_path / "y.h5"
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(other, "w") as file:
+        file["y"] = np.ones((4000, 100))
+    result = run("explain", f"{program}:doubled", str(tmp_path / "x.npy"), f"{other}::y")
+    assert result.exit_code == 0, result.output
+    assert "1 stage" in result.output
+    assert (tmp_path / "x.npy").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("explain", "{program}"), "FILE.PY:FUNCTION"),
         (("explain", "missing.py:f"), "does not exist"),
-        (("explain", "{program}:other"), "one of centred"),
+        (("explain", "{program}:other"), "one of centred, doubled"),
+        (("explain", "{program}:centred"), "0 inputs for"),
+        (("explain", "{program}:centred", "{x}", "{x}"), "2 inputs for"),
+        (("explain", "{program}:doubled", "{x}"), "1 input for"),
+        (("explain", "{program}:centred", "{x}", "--html", "{x}/none/p.html"), "does not exist"),
+        (("explain", "{broken}:f"), "broken.py:2:12: return ("),
         (("explain", "{program}:centred", "missing.npy"), "cannot read"),
         (("demo", "--gib", "0"), "positive"),
+        (("demo", "--gib", "nan"), "positive"),
+        (("demo", "--gib", "inf"), "positive"),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], message: str, program: str) -> None:
-    result = run(*(argument.format(program=program) for argument in arguments))
+    folder = Path(program).parent
+    files = {"program": program, "x": folder / "x.npy", "broken": folder / "broken.py"}
+    result = run(*(argument.format(**files) for argument in arguments))
     assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
     assert message in result.output
     assert "Traceback" not in result.output
 
@@ -101,3 +129,11 @@ def test_without_click() -> None:
     assert run.returncode == 1
     assert "pip install" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_as_a_module() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "weft", "--help"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "explain" in run.stdout

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import itertools
 import math
 import os
 import sys
+import tokenize
+from collections import OrderedDict
 from collections.abc import Iterator
 from importlib import resources
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from weft.errors import ArgumentError, SourceError, WeftError
+from weft.errors import ArgumentError, Place, SinkError, SourceError, WeftError
+from weft.jit.arguments import as_data, concrete
 from weft.jit.variants import Variant
 from weft.kernel.annotations import ArrayType, ParameterType
 from weft.kernel.function import KernelFunction
@@ -63,7 +68,9 @@ def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
     ArgumentError
         For a module without kernels, and for a kernel with a parameter that has no type.
     SourceError
-        When there is no such file.
+        When there is no such file, or it is no Python.
+    SinkError
+        When the output can be no file. Whatever fails, nothing is written.
     CompileError
         When there is no compiler.
     """
@@ -73,11 +80,14 @@ def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
     target = Path(output) if output else source.with_name(f"{source.stem}_built.py")
     if target.exists() and target.samefile(source):
         raise ArgumentError(f"{target} as the output, which is the input", "another file")
+    require_writable(target)
     kernels = kernels_of(load_module(source))
     if not kernels:
         raise ArgumentError(
             f"{path} has no kernels", "functions under @weft.kernel, with annotated parameters"
         )
+    with tokenize.open(source) as file:  # in the encoding that it names, which it goes on to name
+        text, encoding = file.read(), file.encoding
     sources: dict[str, str] = {}
     with built.collecting() as collected:
         for kernel in kernels:
@@ -85,7 +95,7 @@ def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
                 sources[segment.source] = segment.entry
     library = built.library_of(target)
     built.make_library(library, sources, pool_source(), collected.found, version())
-    target.write_text(source.read_text(encoding="utf-8") + _FOOTER, encoding="utf-8")
+    target.write_text(text + _FOOTER, encoding=encoding)
     return target, library, [kernel.function.__qualname__ for kernel in kernels]
 
 
@@ -105,18 +115,57 @@ def version() -> str:
     return digest.hexdigest()
 
 
+def require_writable(path: Path) -> None:
+    """Refuse what can be no file, before there is work done for it.
+
+    Raises
+    ------
+    SinkError
+        When it is a folder, or in none that can be written to.
+    """
+    if path.is_dir():
+        raise SinkError(f"{path} is a folder", "a file to write")
+    if not path.parent.is_dir():
+        raise SinkError(f"the folder {path.parent} does not exist", "a file in one that does")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise SinkError(f"{path} cannot be written", "a file in a folder that you may write to")
+
+
 def load_module(path: Path) -> ModuleType:
-    """The module of a file, whose functions may import what lies beside it."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    """The module of a file, whose functions may import what lies beside it.
+
+    Raises
+    ------
+    SourceError
+        When the file is no Python.
+    """
+    name = path.stem
+    while name in sys.modules:  # "random.py" does not take the place of Python's
+        name = f"_{name}"
+    loader = SourceFileLoader(name, str(path))  # whatever the file's name ends in
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.modules[name] = module  # where dataclasses look up what annotations name
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, SyntaxError):
+            raise _no_python(path, error) from None
+        raise
     finally:
         sys.path.pop(0)
     return module
+
+
+def _no_python(path: Path, error: SyntaxError) -> SourceError:
+    """What is wrong in which line: of the file, or of one that it imports."""
+    place = None
+    if error.lineno is not None:
+        place = Place(error.filename or str(path), error.lineno, column=error.offset or 0)
+    return SourceError(f"{path} is no Python: {error.msg}", "a Python file", place=place)
 
 
 def kernels_of(module: ModuleType) -> list[KernelFunction]:
@@ -188,8 +237,10 @@ def variant_of(kernel: KernelFunction, fixed: dict[str, Any]) -> Variant:
             for name in kernel.signature.parameters
         }
         given |= {name: value for name, value in fixed.items() if value is not None}
+        bound = inspect.BoundArguments(kernel.signature, OrderedDict(given))
         try:
-            return kernel.variant(*kernel.prepared(tuple(given.values())))[0]
+            leaves, structure = kernel._arguments(bound.args, bound.kwargs)
+            return kernel.variant([concrete(as_data(leaf)) for leaf in leaves], structure)[0]
         except WeftError as error:
             first = first or error
     assert first is not None

@@ -1,0 +1,5 @@
+"""`python -m weft`: the `weft` command."""
+
+from weft.cli import main
+
+main()
