@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.errors import WeftError
+from weft.errors import DTypeError, WeftError
 
 
 def with_statement(a: Any) -> None:
@@ -182,13 +183,44 @@ def annotated(a: wf.f64[:, :], n: wf.i64) -> None:  # type: ignore[valid-type]
         ((np.ones((3, 3), np.float32), 1), r"argument a is f32\[:, :\]"),
         ((np.ones((3, 3)), np.ones(2)), r"argument n is f64\[:\]"),
         ((np.ones((3, 3)), 1.5), r"argument n is 1.5"),
+        ((np.ones((3, 3)), 2**63), r"argument n is 9223372036854775808"),
+        ((np.ones((3, 3)), 2**40000), "argument n is an integer of 40001 bits"),
+        ((np.ones((3, 3)), None), "argument n is None"),
+        ((np.ones((3, 3)), float("nan")), "argument n is nan"),
+        ((np.ones((3, 3)), float("inf")), "argument n is inf"),
+        ((np.ones((3, 3)), [1]), "argument n is a list"),
         ((1, 1), "argument a is a int"),
         ((np.ones((3, 3)),), "missing a required argument: 'n'"),
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("error")
 def test_arguments(arguments: Any, message: str) -> None:
     with pytest.raises(WeftError, match=message):
         wf.kernel(annotated)(*arguments)
+
+
+def squared(v: wf.f64) -> Any:  # type: ignore[valid-type]
+    return v * v + 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, "3", "a", b"2", 3j, np.complex128(2),
+        pytest.param(2**2000, id="large"), np.datetime64("2020"), {},
+    ],
+)
+def test_what_is_no_real_number(value: Any) -> None:
+    with pytest.raises(DTypeError, match=r"argument v is .*\n.*expected: f64\n.*def squared"):
+        wf.kernel(squared)(value)
+
+
+@pytest.mark.parametrize(
+    "value", [2, True, 2.5, 2**70, np.float32(2), np.array(2), np.longdouble(2), Fraction(1, 2)]
+)
+def test_real_numbers(value: Any) -> None:
+    assert wf.kernel(squared)(value) == float(value) ** 2 + 1
 
 
 def test_signatures() -> None:

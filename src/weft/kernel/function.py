@@ -32,6 +32,7 @@ from weft.kernel.annotations import (
 )
 from weft.kernel.frame import Trace, plain
 from weft.kernel.races import tell
+from weft.kernel.scalars import as_scalar, show
 from weft.kernel.statements import call_function, source_of
 from weft.kernel.values import Memory, Reference
 from weft.launch import CPU, Direct, DirectUpdate, direct_update, is_gpu
@@ -114,20 +115,17 @@ class KernelFunction(Jitted):
                 "",
                 self.parameter_place(name),
             )
-        if isinstance(value, np.ndarray) and value.ndim:
+        if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
             raise ShapeError(
                 f"argument {name} is {describe(value)}", f"one number, {wanted}", "",
                 self.parameter_place(name),
             )  # fmt: skip
-        if wanted.dtype.is_integer or wanted.dtype.kind == "b":
-            converted = np.asarray(value).astype(wanted.dtype.numpy)
-            if converted != value:
-                raise DTypeError(
-                    f"argument {name} is {value!r}", f"{wanted}", "",
-                    self.parameter_place(name),
-                )  # fmt: skip
-            return converted.item()
-        return wanted.dtype.numpy.type(value)
+        number = as_scalar(value, wanted.dtype)
+        if number is None:
+            raise DTypeError(
+                f"argument {name} is {show(value)}", f"{wanted}", "", self.parameter_place(name)
+            )
+        return number
 
     def _is_known_by_key(self, args: tuple[Any, ...]) -> bool:
         """Whether other arguments with the same short key are taken as they are.
