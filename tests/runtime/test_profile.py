@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
+import weft as wf
 from weft.runtime import profile as profiles
 from weft.runtime.profile import Profile, profile, span
 
@@ -31,6 +34,25 @@ def test_profiles_nest() -> None:
             pass
     assert [event.name for event in inner.events] == ["a"]
     assert [event.name for event in outer.events] == ["b"]
+
+
+def test_library_calls_are_recorded() -> None:
+    x = np.random.default_rng(1).random((300, 300))
+    for name, function in (("sort", wf.sort), ("matmul", lambda a: a @ a)):
+        compiled = wf.jit(function)
+        for _ in range(2):
+            with profile() as measured:
+                compiled(x)
+            found = [event for event in measured.events if event.name.startswith(name)]
+            assert len(found) == 1, measured.events
+            assert found[0].queue == "cpu"
+            assert found[0].bytes >= 2 * x.nbytes
+            assert measured.start <= found[0].start < found[0].end <= (measured.end or 0)
+
+
+def test_pictures_by_their_name(tmp_path: Path) -> None:
+    made().save(tmp_path / "timeline.SVG")
+    assert (tmp_path / "timeline.SVG").read_text().startswith("<svg")
 
 
 def made() -> Profile:

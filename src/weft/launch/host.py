@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.access import span_slice
 from weft.ops import routines
+from weft.runtime import profile
 from weft.runtime.incore import HostRun, HostStep
 from weft.runtime.memory import host_pool
 from weft.runtime.watch import watched
@@ -103,8 +105,14 @@ class LibraryCall:
         self, values: Sequence[Value], given: Mapping[str, NDArray] | None
     ) -> Sequence[Value]:
         arguments, out = self.arguments(values, given)
+        recorder = profile.recorder
+        start = perf_counter() if recorder is not None else 0.0
         with watched(arguments):
-            return self.routine.run(*arguments, out=out, place=self._place, **self.options)
+            found = self.routine.run(*arguments, out=out, place=self._place, **self.options)
+        if recorder is not None:
+            moved = sum(array.nbytes for array in (*arguments, *out))
+            recorder.record(self.routine.name, "cpu", start, perf_counter(), moved)
+        return found
 
 
 def view(expr: fun.Expr, value: Value, sizes: Mapping[str, int]) -> Value:

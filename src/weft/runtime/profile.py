@@ -62,7 +62,7 @@ class Profile:
         As a picture where the name ends in ".svg", else in Chrome's trace format (open it in
         Perfetto or chrome://tracing).
         """
-        if os.fspath(path).endswith(".svg"):
+        if os.fspath(path).lower().endswith(".svg"):
             from weft.runtime.timeline import picture
 
             with open(path, "w", encoding="utf-8") as file:
