@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from weft.config import settings
@@ -113,6 +114,7 @@ def run(
     out : sequence of ndarray or None, optional
     """
     current = settings()
+    inputs = [_native(value) for value in inputs]
     arrays = addressable(computation, inputs)
     if arrays is not None:
         small = sum(array.nbytes for array in arrays) < current.interpret_below
@@ -130,6 +132,13 @@ def run(
             check_sources(inputs)
             raise
     return run_in_boxes(computation, sizes, inputs, out, current)
+
+
+def _native(value: Any) -> Any:
+    """An array of another byte order as programs take it; what else there is, as it is."""
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        return value.astype(value.dtype.newbyteorder("="))
+    return value
 
 
 def plan_call(

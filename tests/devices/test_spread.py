@@ -337,3 +337,12 @@ def test_random_programs_have_the_same_bits(case: UserProgram) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 boxed = streamed(case, case.inputs, Path(folder), 1 << 20)
         assert_equal_bits(boxed, expected)
+
+
+@pytest.mark.parametrize("extent", [10, 3000, 300_000])
+def test_data_of_another_byte_order(extent: int) -> None:
+    x = np.arange(float(extent))
+    with wf.config(devices=TWO):
+        add_one = wf.jit(lambda x: x + 1)
+        for _ in range(2):
+            np.testing.assert_array_equal(add_one(x.astype(">f8")), x + 1)
