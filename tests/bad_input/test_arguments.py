@@ -46,6 +46,17 @@ def test_shapes(run: Callable[[], Any], line: str) -> None:
     refused(run, ShapeError, ValueError, line)
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+def test_padding_an_empty_axis_by_its_elements(mode: str) -> None:
+    refused(lambda: wf.pad(array(2, 0), 1, mode), ShapeError, ValueError, "wf.pad")
+    padded = wf.jit(lambda x, n: wf.pad(x[n:], 2, mode))
+    x = np.ones(9, np.int64)
+    assert padded(x, 8).tolist() == [1] * 5
+    refused(lambda: padded(x, 9), ShapeError, ValueError, "wf.pad", advice="'constant'")
+    along_other = wf.jit(lambda x: wf.pad(x, ((1, 2), (0, 0)), mode))
+    assert along_other(np.zeros((2, 0))).shape == (5, 0)
+
+
 DTYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: array(3, dtype="f4") & array(3, dtype="f4"), "&"),
     (lambda: ~array(3), "~"),

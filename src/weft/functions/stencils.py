@@ -15,6 +15,7 @@ from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, scalar_node
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant, size_scalar
+from weft.frontend.lengths import may_be_empty
 from weft.fun import nodes as fun
 from weft.functions import traced
 from weft.functions.arguments import array_node
@@ -218,6 +219,11 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
     pad_width : int, (before, after), or one pair for each axis
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}
     constant_values : number
+
+    Raises
+    ------
+    ShapeError
+        For an empty axis, where the border is made of elements; and for widths of other axes.
     """
     node = array_node(x)
     rank = len(node.shape)
@@ -227,12 +233,29 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
     rule = _rule(constant_values if mode == "constant" else mode, node)
     if not rank or all(width == [0, 0] for width in widths):
         return Array(node)
+    if mode != "constant":
+        _require_elements(node, widths, mode)
     shape = tuple(
         e + (before + after) for e, (before, after) in zip(node.shape, widths, strict=True)
     )
 
     rules = tuple(rule if width != [0, 0] else None for width in widths)
     return Array(shifted(node, [before for before, _ in widths], shape, rules))
+
+
+def _require_elements(node: Node, widths: Sequence[Sequence[Any]], mode: str) -> None:
+    """Refuse a border that is made of the elements of an axis that has none."""
+    for axis, (extent, width) in enumerate(zip(node.shape, widths, strict=True)):
+        if width == [0, 0]:
+            continue
+        if may_be_empty(extent):
+            raise ShapeError(
+                f"axis {axis} of length {extent} is padded by mode {mode!r}",
+                "an axis that is not empty",
+                "mode 'constant' extends empty axes too",
+                place=user_place(),
+            )
+        extents.require_at_least(extent, extents.constant(1))
 
 
 def shifted(
