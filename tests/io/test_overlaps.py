@@ -10,6 +10,7 @@ import pytest
 
 import weft as wf
 from weft.errors import ArgumentError, MemoryLimitError
+from weft.io.hdf5 import sink_of_dataset
 from weft.io.held import overlap
 from weft.io.parts import Part
 
@@ -74,6 +75,81 @@ def test_dataset_over_itself(tmp_path: Path) -> None:
         file["x"] = data
         wf.store(turned(wf.open(file["x"])), file["x"])
         np.testing.assert_array_equal(file["x"][:], turned(data))
+
+
+ROWS = np.arange(400_000.0).reshape(400, -1)
+TURNED = ROWS[::-1] + 1
+
+
+def mapped(path: Path, mode: str = "r") -> Any:
+    return np.load(path, mmap_mode=mode)
+
+
+@pytest.mark.parametrize("kind", ["file", "map", "view of a map", "copy-on-write map"])
+@pytest.mark.parametrize("into", ["file", "map", "view of a map"])
+def test_a_file_over_itself_under_another_name(tmp_path: Path, kind: str, into: str) -> None:
+    source, target = tmp_path / "source.npy", tmp_path / "target.npy"
+    np.save(source, ROWS)
+    target.hardlink_to(source)
+    x = {
+        "file": lambda: wf.open(source),
+        "map": lambda: wf.asarray(mapped(source)),
+        "view of a map": lambda: wf.asarray(np.asarray(mapped(source))),
+        "copy-on-write map": lambda: wf.asarray(mapped(source, "c")),
+    }[kind]()
+    if into == "file":
+        wf.store(x[::-1] + 1, target, mode="r+")
+    else:
+        array = mapped(target, "r+")
+        wf.store(x[::-1] + 1, np.asarray(array) if into == "view of a map" else array)
+    np.testing.assert_array_equal(np.load(source), TURNED)
+
+
+def test_a_map_into_another_of_the_same_file(tmp_path: Path) -> None:
+    source = tmp_path / "source.npy"
+    np.save(source, ROWS)
+    turn = wf.jit(lambda x: x[::-1] + 1)
+    turn(np.array(mapped(source)), out=np.empty_like(ROWS))
+    turn(mapped(source), out=mapped(source, "r+"))
+    np.testing.assert_array_equal(np.load(source), TURNED)
+
+
+def test_a_kernel_on_two_maps_of_a_file(tmp_path: Path) -> None:
+    @wf.kernel
+    def shift(x: Any, y: Any) -> None:
+        for i in range(1, x.shape[0]):
+            y[i] = x[i - 1] + 1
+
+    source = tmp_path / "source.npy"
+    for _ in range(2):  # the second call on arrays that are apart would go the short way
+        shift(np.zeros(1000), np.zeros(1000))
+    np.save(source, np.zeros(1000))
+    with pytest.warns(UserWarning, match="overlap"):
+        shift(mapped(source), mapped(source, "r+"))
+    np.testing.assert_array_equal(np.load(source), np.arange(1000.0))
+
+
+def test_what_is_written_to_a_private_map_is_in_no_file(tmp_path: Path) -> None:
+    source = tmp_path / "source.npy"
+    np.save(source, ROWS)
+    first, second = mapped(source, "c"), mapped(source, "c")
+    x = wf.open(source)
+    wf.store([x[::-1] + 1, x[::-1] + 2], [first, second])
+    np.testing.assert_array_equal(first, TURNED)
+    np.testing.assert_array_equal(second, TURNED + 1)
+    np.testing.assert_array_equal(np.load(source), ROWS)
+
+
+def test_a_file_over_the_dataset_that_it_holds(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        file["x"], file["y"] = ROWS, ROWS
+    x, y = wf.open(path, component="x"), wf.open(path, component="y")
+    with h5py.File(path, "r+") as file:
+        wf.store(x[::-1] + 1, file["x"])
+        assert not overlap([sink_of_dataset(file["x"])], [y._node.value])
+        np.testing.assert_array_equal(file["x"][:], TURNED)
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -144,8 +144,11 @@ def source_of_dataset(dataset: Any) -> Source:
 
 
 def _held(dataset: Any) -> tuple[Part, ...]:
-    path, component = dataset.file.filename, dataset.name[1:]
-    return (Part(f"{os.path.abspath(path)}::{component}"),)
+    path, component = os.path.abspath(dataset.file.filename), dataset.name[1:]
+    offset = _plain_offset(dataset)
+    if offset is not None:  # by its bytes, as the `MappedSource` of the same dataset
+        return (Part(path, offset, offset + dataset.nbytes),)
+    return (Part(f"{path}::{component}"),)
 
 
 class Hdf5Sink:

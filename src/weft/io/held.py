@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 
 from weft.io.files import Array
-from weft.io.mapped import memmap_source
+from weft.io.mapped import mapped_part, mapping
 from weft.io.parts import Held, Part
 
 
 def held(value: object) -> tuple[Held, ...]:
     """What a source, a sink or an array holds."""
-    if isinstance(value, np.memmap):
-        mapped = memmap_source(value)
-        return (value,) if mapped is None else mapped.held
     if isinstance(value, np.ndarray):
         return (value,)
     found: tuple[Held, ...] = getattr(value, "held", ())
@@ -29,25 +26,46 @@ def held(value: object) -> tuple[Held, ...]:
 
 
 def overlap(left: Iterable[object], right: Iterable[object]) -> bool:
-    """Whether something that is held by one of `left` is held by one of `right`."""
+    """Whether something that one of `left`, which are written, holds is held by one of `right`."""
     theirs = [part for value in right for part in held(value)]
     return any(_share(mine, other) for value in left for mine in held(value) for other in theirs)
 
 
-def _share(left: Held, right: Held) -> bool:
-    if isinstance(left, Part) and isinstance(right, Part):
-        return left.overlaps(right)
-    if isinstance(left, Part) or isinstance(right, Part):
+def _share(written: Held, other: Held) -> bool:
+    if isinstance(written, Part) or isinstance(other, Part):
+        return _share_file(written, other)
+    return share_memory(written, other)
+
+
+def _share_file(written: Held, other: Held) -> bool:
+    """Whether both have some bytes of a file, as which arrays may lie at two addresses."""
+    mine = written if isinstance(written, Part) else mapped_part(written, written=True)
+    if mine is None:
         return False
-    return share_memory(left, right)
+    theirs = other if isinstance(other, Part) else mapped_part(other)
+    return theirs is not None and mine.overlaps(theirs)
 
 
-def share_memory(left: Array, right: Array) -> bool:
+def may_share_memory(written: Array, other: Array) -> bool:
+    """Whether the bytes between the ends of two arrays meet, in memory or in a file."""
+    return np.may_share_memory(written, other) or _both_map(written, other)
+
+
+def _both_map(written: Array, other: Array) -> bool:
+    """Whether arrays are the same bytes of a file, which was mapped twice."""
+    if written.base is None or other.base is None:
+        return False
+    if mapping(written) is mapping(other):  # one map, or memory
+        return False
+    return _share_file(written, other)
+
+
+def share_memory(written: Array, other: Array) -> bool:
     """Whether two arrays have an element in common (yes, where that is too hard to tell)."""
-    if not np.may_share_memory(left, right):
-        return False
+    if not np.may_share_memory(written, other):
+        return _both_map(written, other)
     work: Any = 10_000  # NumPy's stub knows -1 and 0 alone
     try:
-        return np.shares_memory(left, right, max_work=work)
+        return np.shares_memory(written, other, max_work=work)
     except np.exceptions.TooHardError:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from typing import Any
 
@@ -165,12 +166,42 @@ def memmap_source(array: np.memmap[Any, Any]) -> MappedSource | None:
     here = array.__array_interface__["data"][0]
     if not start <= here <= start + len(mapped):
         return None
-    offset = array.offset - array.offset % _granularity()
+    offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
     path = os.fspath(array.filename)
     return MappedSource(path, array.shape, array.dtype, offset + here - start, array.strides)
 
 
-def _granularity() -> int:
-    import mmap
+def mapping(array: Array) -> mmap.mmap | None:
+    """The map that an array lies in; None where it is memory."""
+    base = array.base
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return base if isinstance(base, mmap.mmap) else None
 
-    return mmap.ALLOCATIONGRANULARITY
+
+def mapped_part(array: Array, *, written: bool = False) -> Part | None:
+    """The bytes of a file that an array maps; None where it is memory.
+
+    The system knows them: a view has forgotten its file, and a file may have another name by now.
+    What is `written` to a copy-on-write map is in no file.
+    """
+    if mapping(array) is None or array.size == 0:
+        return None
+    begin, end = np.lib.array_utils.byte_bounds(array)
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            lines = maps.read().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        span, rights, offset, device, inode, *names = line.split(maxsplit=5)
+        low, high = (int(bound, 16) for bound in span.split(b"-"))
+        if low <= begin < high:
+            if written and rights.endswith(b"p"):
+                return None
+            first = int(offset, 16) + begin - low
+            name = os.fsdecode(names[0]) if names else ""
+            if not os.path.exists(name):  # it was deleted
+                name = os.fsdecode(device + b" " + inode)
+            return Part(name, first, first + end - begin)
+    return None

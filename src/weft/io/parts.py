@@ -18,11 +18,21 @@ class Part:
     end: int | None = None
 
     def overlaps(self, other: Part) -> bool:
-        if os.path.realpath(self.name) != os.path.realpath(other.name):
+        if _identity(self.name) != _identity(other.name):
             return False
         if self.end is None or other.end is None:
             return True
         return max(self.first, other.first) < min(self.end, other.end)
+
+
+def _identity(name: str) -> tuple[object, ...]:
+    """What a name stands for: a file is one under all of its names, which may be hard links."""
+    path, _, component = name.partition("::")
+    try:
+        status = os.stat(path)
+    except OSError:  # an object, or what is stored elsewhere
+        return (os.path.realpath(name),)
+    return status.st_dev, status.st_ino, component
 
 
 Held: TypeAlias = Array | Part

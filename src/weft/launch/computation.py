@@ -16,6 +16,7 @@ from weft.errors import CompileError, MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.contractions import INTEGERS, NUMBERS
+from weft.io.held import may_share_memory
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
 from weft.launch.device import (
     CPU,
@@ -235,7 +236,7 @@ class Computation:
                 and name not in ready.artifact.roots
                 and name not in targets
                 and given.flags.carray
-                and not any(np.may_share_memory(given, array) for array in read)
+                and not any(may_share_memory(given, array) for array in read)
             ):
                 targets[name] = given
         return targets

@@ -108,16 +108,21 @@ class DirectUpdate:
 def _apart(inputs: Sequence[Any], written: Sequence[int]) -> list[int] | None:
     """The addresses of arrays; None where one is not row-major and writable, or some overlap.
 
-    Those that are written must overlap no others.
+    Those that are written must overlap no others. Two mapped files may be one.
     """
     begins = []
     ends = []
+    mapped = 0
     for array in inputs:
         if not array.flags.carray:
             return None
+        if array.base is not None and is_mapped(array):
+            mapped += 1
         begin = address_of(array)
         begins.append(begin)
         ends.append(begin + array.nbytes)
+    if mapped > 1:
+        return None
     for number in written:
         begin, end = begins[number], ends[number]
         for other, start in enumerate(begins):
