@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import namedtuple
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,27 @@ def test_python_arguments() -> None:
     assert f(a.astype(np.float32), 3, 2.5, True).dtype == np.float32  # scalars are weak
     for n in (11, 12, 13):
         assert f(a, n, 1.0, True) == a.sum() + n  # beyond the end
+
+
+@dataclass(frozen=True)
+class Factor:
+    value: Any
+
+
+def test_static_arguments_that_are_equal_and_not_the_same() -> None:
+    x = np.arange(3)
+    times = wf.jit(lambda x, p: x * p, static_argnames="p")
+    over = wf.jit(lambda x, p: x / p[0], static_argnames="p")
+    held = wf.jit(lambda x, p: x * p.value, static_argnames="p")
+    with np.errstate(divide="ignore"):
+        for p in (2, 2.0, np.float32(2), 2, True, 1, 1.0, 0.0, -0.0, 0j, -0.0):
+            wanted = x * p
+            for found in (times(x, p), held(x, Factor(p))):
+                assert found.dtype == wanted.dtype
+                assert np.array_equal(found, wanted)
+                assert np.array_equal(np.signbit(found.real), np.signbit(wanted.real))
+        for q in ((0.0,), (-0.0,)):
+            assert np.array_equal(over(np.ones(2), q), np.ones(2) / q[0])
 
 
 def test_static_arguments_and_keywords() -> None:

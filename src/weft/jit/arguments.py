@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -127,6 +128,20 @@ def pattern_key(leaf: Any) -> Any:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         return int, leaf if -2 < leaf < 2 else "some" if leaf > 0 else "negative"
     return type(leaf), leaf
+
+
+def kind_of(static: Any) -> Any:
+    """What tells a static value from others that are equal to it: types, and signs of zeros."""
+    if isinstance(static, tuple):
+        return type(static), *map(kind_of, static)
+    if isinstance(static, frozenset):
+        return type(static), frozenset((value, kind_of(value)) for value in static)
+    if dataclasses.is_dataclass(static) and not isinstance(static, type):
+        parts = dataclasses.fields(static)
+        return type(static), *(kind_of(getattr(static, part.name)) for part in parts)
+    if isinstance(static, float | complex | np.generic):
+        return type(static), repr(static)
+    return type(static)
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ from weft.jit.arguments import (
     data_of,
     exact_key,
     facts_of,
+    kind_of,
     origins_of,
     pattern_key,
     placeholder,
@@ -122,8 +123,8 @@ class Jitted:
     def _flat(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], Structure, Any]:
-        """The arguments' values, their containers, and (name, value) of static ones."""
-        static: list[tuple[str, Any]] = []
+        """The arguments' values, their containers, and (name, value, its kind) of static ones."""
+        static: list[tuple[str, Any, Any]] = []
         if self.static:
             bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -137,7 +138,7 @@ class Jitted:
                         "a hashable value",
                         place=user_place(),
                     ) from None
-                static.append((name, value))
+                static.append((name, value, kind_of(value)))
                 bound.arguments[name] = STATIC
             args, kwargs = bound.args, bound.kwargs
         leaves: list[Any] = []
@@ -150,11 +151,9 @@ class Jitted:
             return self.function(*leaves)
         args, kwargs = unflatten(structure, iter(leaves))
         if static:
-            names = dict(static)
             bound = self.signature.bind(*args, **kwargs)
-            for name, value in bound.arguments.items():
-                if value is STATIC:
-                    bound.arguments[name] = names[name]
+            for name, value, _ in static:
+                bound.arguments[name] = value
             args, kwargs = bound.args, bound.kwargs
         return self.function(*args, **kwargs)
 
