@@ -113,6 +113,14 @@ def test_static_arguments_that_are_equal_and_not_the_same() -> None:
             assert np.array_equal(over(np.ones(2), q), np.ones(2) / q[0])
 
 
+def test_static_arguments_of_any_number() -> None:
+    add = wf.jit(lambda *xs: sum(xs), static_argnames="xs")
+    assert [add(1, 2, 3), add(1.5, 2), add()] == [6, 3.5, 0]
+    scaled = wf.jit(lambda x, *powers: [x**p for p in powers], static_argnames="powers")
+    assert np.allclose(scaled(X, 2, 3), [X**2, X**3])
+    assert len(scaled(X)) == 0
+
+
 def test_static_arguments_and_keywords() -> None:
     @wf.jit(static_argnames="mode")
     def f(x: Any, *, mode: str = "double", y: Any = 1) -> Any:

@@ -139,7 +139,8 @@ class Jitted:
                         place=user_place(),
                     ) from None
                 static.append((name, value, kind_of(value)))
-                bound.arguments[name] = STATIC
+                several = self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+                bound.arguments[name] = (STATIC,) if several else STATIC
             args, kwargs = bound.args, bound.kwargs
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
