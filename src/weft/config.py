@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import cache
 from types import TracebackType
@@ -88,14 +90,33 @@ def _default_limit() -> int:
     return default_limit()
 
 
-_base = Settings()
-_overrides: ContextVar[dict[str, Any] | None] = ContextVar("weft_settings", default=None)
+_base = Settings()  # what all lasting changes, of which later ones win, come to
+_lasting: list[tuple[Callable[[], Any], dict[str, Any]]] = [(lambda: None, {})]
+_changing = threading.Lock()
+_entered: ContextVar[tuple[config, ...]] = ContextVar("weft_settings", default=())
 
 
 def settings() -> Settings:
     """The settings in force for the caller."""
-    overrides = _overrides.get()
-    return replace(_base, **overrides) if overrides else _base
+    blocks = _entered.get()
+    if not blocks:
+        return _base
+    changes: dict[str, Any] = {}
+    for block in blocks:
+        changes |= block._changes
+    return replace(_base, **changes)
+
+
+def _settle() -> None:
+    """Compute what lasts; changes whose `config` is gone, so that none takes them back, are one."""
+    global _base
+    together: list[tuple[Callable[[], Any], dict[str, Any]]] = []
+    for owner, changes in _lasting:
+        if together and owner() is None and together[-1][0]() is None:
+            changes = {**together.pop()[1], **changes}
+        together.append((owner, changes))
+    _lasting[:] = together
+    _base = replace(Settings(), **{k: v for _, changes in together for k, v in changes.items()})
 
 
 class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 MiB"):`
@@ -122,9 +143,8 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     """
 
     def __init__(self, **changes: Any) -> None:
-        global _base
         try:
-            self._changes = {
+            self._changes: dict[str, Any] = {
                 setting: checked
                 for name, value in changes.items()
                 for setting, checked in _checked_settings(name, value).items()
@@ -132,15 +152,16 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
         except WeftError as error:
             place = user_place()
             raise type(error)(error.found, error.expected, error.advice, place) from None
-        self._before = _base
-        self._tokens: list[Token[dict[str, Any] | None]] = []
-        _base = replace(_base, **self._changes)
+        with _changing:
+            _lasting.append((weakref.ref(self), self._changes))
+            _settle()
 
     def __enter__(self) -> Settings:
         # Entered as a block: take the lasting change back, and override in this context.
-        global _base
-        _base = self._before
-        self._tokens.append(_overrides.set({**(_overrides.get() or {}), **self._changes}))
+        with _changing:
+            _lasting[:] = [change for change in _lasting if change[0]() is not self]
+            _settle()
+        _entered.set((*_entered.get(), self))
         return settings()
 
     def __exit__(
@@ -149,7 +170,10 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _overrides.reset(self._tokens.pop())
+        blocks = list(_entered.get())
+        if self in blocks:
+            del blocks[-1 - blocks[::-1].index(self)]
+        _entered.set(tuple(blocks))
 
 
 def _checked_settings(name: str, value: Any) -> dict[str, Any]:
