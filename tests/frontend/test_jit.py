@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,23 @@ def test_python_arguments() -> None:
 @dataclass(frozen=True)
 class Factor:
     value: Any
+
+
+@dataclass(frozen=True)
+class Pair:
+    first: Any
+    second: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "second", self.first * 2)
+
+
+def test_dataclasses_with_fields_that_are_not_given() -> None:
+    pair = Pair(X)
+    object.__setattr__(pair, "second", X + 1)  # not what it was made with
+    found = wf.jit(lambda p: (p, p.first + p.second))(pair)
+    assert np.array_equal(found[0].second, X + 1)
+    assert np.array_equal(found[1], X + (X + 1))
 
 
 def test_static_arguments_that_are_equal_and_not_the_same() -> None:

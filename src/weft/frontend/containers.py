@@ -35,8 +35,14 @@ def unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     if kind is dict:
         return {key: unflatten(part, leaves) for key, part in parts}
     if dataclasses.is_dataclass(kind):
+        values = {name: unflatten(part, leaves) for name, part in parts}
+        others = [f.name for f in dataclasses.fields(kind) if not f.init]
+        late = {name: values.pop(name) for name in others}
         make: Any = kind
-        return make(**{name: unflatten(part, leaves) for name, part in parts})
+        made = make(**values)
+        for name, value in late.items():
+            object.__setattr__(made, name, value)  # of frozen ones too
+        return made
     values = [unflatten(part, leaves) for part in parts]
     if kind is list or kind is tuple:
         return kind(values)
