@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,17 @@ def test_python_arguments() -> None:
 @dataclass(frozen=True)
 class Factor:
     value: Any
+
+
+def test_ordered_dictionaries_stay_what_they_are() -> None:
+    def turned(given: Any) -> Any:
+        given.move_to_end("a")
+        return given
+
+    found = wf.jit(turned)(OrderedDict(a=X, b=X + 1))
+    assert type(found) is OrderedDict
+    assert list(found) == ["b", "a"]
+    assert np.array_equal(found["a"], X)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -17,7 +18,8 @@ def flatten(value: Any, leaves: list[Any]) -> Structure:
     if isinstance(value, list):
         return (list, tuple([flatten(part, leaves) for part in value]))
     if isinstance(value, dict):
-        return (dict, tuple([(key, flatten(part, leaves)) for key, part in value.items()]))
+        kind = OrderedDict if isinstance(value, OrderedDict) else dict
+        return (kind, tuple([(key, flatten(part, leaves)) for key, part in value.items()]))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = [
             (f.name, flatten(getattr(value, f.name), leaves)) for f in dataclasses.fields(value)
@@ -32,8 +34,8 @@ def unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     if structure is None:
         return next(leaves)
     kind, parts = structure
-    if kind is dict:
-        return {key: unflatten(part, leaves) for key, part in parts}
+    if kind is dict or kind is OrderedDict:
+        return kind((key, unflatten(part, leaves)) for key, part in parts)
     if dataclasses.is_dataclass(kind):
         values = {name: unflatten(part, leaves) for name, part in parts}
         others = [f.name for f in dataclasses.fields(kind) if not f.init]
