@@ -97,6 +97,25 @@ class Factor:
     value: Any
 
 
+@pytest.mark.parametrize("n", [2**63 - 1, 2**63, 2**64, 10**30, 1 - 2**63, -(2**63), -(2**70)])
+def test_ints_of_any_size(n: int) -> None:
+    x = np.ones(2)
+    add = wf.jit(lambda x, n: (x + n, n))
+
+    @wf.kernel
+    def scale(x: Any, n: Any) -> None:
+        for i in range(x.shape[0]):
+            x[i] = x[i] * n
+
+    for number in (5, n, n):
+        found, given = add(x, number)
+        assert np.array_equal(found, x + number)
+        assert given == number
+        scaled = x.copy()
+        scale(scaled, number)
+        assert np.array_equal(scaled, x * number)
+
+
 def test_ordered_dictionaries_stay_what_they_are() -> None:
     def turned(given: Any) -> Any:
         given.move_to_end("a")

@@ -119,13 +119,18 @@ def exact_key(leaf: Any) -> Any:
     return type(leaf), leaf
 
 
+def _is_size(leaf: Any) -> bool:
+    """Whether it is an int of any value; those that no int64 holds are part of the program."""
+    return isinstance(leaf, int) and not isinstance(leaf, bool) and -(2**63) < leaf < 2**63
+
+
 def pattern_key(leaf: Any) -> Any:
     """What of an argument one trace serves."""
     if isinstance(leaf, np.ndarray):
         return leaf.dtype, tuple([n if n < 2 else -1 for n in leaf.shape])
     if isinstance(leaf, float | complex):
         return type(leaf)
-    if isinstance(leaf, int) and not isinstance(leaf, bool):
+    if _is_size(leaf):
         return int, leaf if -2 < leaf < 2 else "some" if leaf > 0 else "negative"
     return type(leaf), leaf
 
@@ -162,7 +167,7 @@ def placeholder(leaf: Any, number: int) -> Placed:
         dtype = DType.F64 if isinstance(leaf, float) else DType.C128
         node = graph.leaf(Argument(number), (), dtype, weak=True, abstract=True)
         return Placed(Array(node), node)
-    if isinstance(leaf, int) and not isinstance(leaf, bool):
+    if _is_size(leaf):
         extent = extents.variable(leaf)
         return Placed(leaf if extent.is_constant else extent, extent=extent)
     return Placed(leaf)
