@@ -57,6 +57,19 @@ def test_padding_an_empty_axis_by_its_elements(mode: str) -> None:
     assert along_other(np.zeros((2, 0))).shape == (5, 0)
 
 
+def test_widths_of_borders() -> None:
+    for x in (array(3), array(2, 2), array()):
+        for width in (1.5, "a", None, True, [1.0], {0: 1}):
+            refused(lambda: wf.pad(x, width), ArgumentTypeError, TypeError, "wf.pad")  # noqa: B023
+        for width in ([], (1, 2, 3), [(1, 2), (3,)], [[[1, 2]]]):
+            refused(lambda: wf.pad(x, width), ShapeError, ValueError, "wf.pad")  # noqa: B023
+        for width in (-1, (1, -1), np.array([-1])):
+            refused(lambda: wf.pad(x, width), ArgumentError, ValueError, "wf.pad")  # noqa: B023
+    by_shape = wf.jit(lambda x, n: wf.pad(x, (n, x.shape[0])))
+    assert by_shape(np.ones(2), 3).shape == (7,)
+    refused(lambda: by_shape(np.ones(2), -3), ArgumentError, ValueError, "wf.pad")
+
+
 DTYPES: list[tuple[Callable[[], Any], str]] = [
     (lambda: array(3, dtype="f4") & array(3, dtype="f4"), "&"),
     (lambda: ~array(3), "~"),

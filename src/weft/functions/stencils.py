@@ -223,11 +223,13 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
     Raises
     ------
     ShapeError
-        For an empty axis, where the border is made of elements; and for widths of other axes.
+        For an empty axis, where the border is made of elements; for widths of other axes.
+    ArgumentError, ArgumentTypeError
+        For widths that are negative, or no integers.
     """
     node = array_node(x)
     rank = len(node.shape)
-    widths = np.broadcast_to(np.asarray(pad_width), (rank, 2)).tolist()
+    widths = _widths(pad_width, rank)
     if mode != "constant" and mode not in _KINDS:
         raise ArgumentError(f"mode {mode!r}", f"constant, {', '.join(_KINDS)}", place=user_place())
     rule = _rule(constant_values if mode == "constant" else mode, node)
@@ -241,6 +243,25 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
 
     rules = tuple(rule if width != [0, 0] else None for width in widths)
     return Array(shifted(node, [before for before, _ in widths], shape, rules))
+
+
+def _widths(pad_width: Any, rank: int) -> list[list[Any]]:
+    """What is added before and after each axis."""
+    expected = "an int, (before, after), or one pair for each axis"
+    try:
+        given = np.asarray(pad_width)
+        widths: list[list[Any]] = np.broadcast_to(given, (rank, 2)).tolist()
+    except ValueError:
+        raise ShapeError(
+            f"pad_width {pad_width!r} of an array of {rank} dimensions", expected,
+            place=user_place(),
+        ) from None  # fmt: skip
+    every = given.ravel().tolist()  # ints, among which are extents where a function is traced
+    if given.dtype.kind == "b" or not all(isinstance(width, int | Extent) for width in every):
+        raise ArgumentTypeError(f"pad_width {pad_width!r}", expected, place=user_place())
+    if any(width < 0 for width in every):
+        raise ArgumentError(f"pad_width {pad_width!r}", "0 or more", place=user_place())
+    return widths
 
 
 def _require_elements(node: Node, widths: Sequence[Sequence[Any]], mode: str) -> None:
