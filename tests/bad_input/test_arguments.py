@@ -57,6 +57,25 @@ def test_padding_an_empty_axis_by_its_elements(mode: str) -> None:
     assert along_other(np.zeros((2, 0))).shape == (5, 0)
 
 
+NO_INTEGERS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: x[1.5:], "x[1.5:]"),
+    (lambda x: x[: np.float64(2)], "x[: np"),
+    (lambda x: x["a":], "x["),
+    (lambda x: x[::2.0], "x[::2.0]"),
+    (lambda x: x.at[1.5:].set(1), "x.at"),
+    (lambda x: x[np.array([1, 2]) :], "x[np"),
+    (lambda x: wf.zeros(2.5) + x, "wf.zeros"),
+    (lambda x: wf.roll(x, 1.5), "wf.roll"),
+    (lambda x: wf.reshape(x, (1.5,)), "wf.reshape"),
+]
+
+
+@pytest.mark.parametrize(("run", "line"), NO_INTEGERS, ids=[line for _, line in NO_INTEGERS])
+def test_what_is_no_integer(run: Callable[[Any], Any], line: str) -> None:
+    refused(lambda: run(array(5)), ArgumentTypeError, TypeError, line)
+    refused(lambda: wf.jit(run)(np.zeros(5)), ArgumentTypeError, TypeError, line)
+
+
 def test_widths_of_borders() -> None:
     for x in (array(3), array(2, 2), array()):
         for width in (1.5, "a", None, True, [1.0], {0: 1}):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from weft.errors import ArgumentTypeError, user_place
 from weft.records import dataclass
 from weft.sizes import Derived, Fact, Poly
 from weft.sizes.division import divided
@@ -284,6 +285,16 @@ def as_extent(value: Dimension) -> Extent:
     return value if isinstance(value, Extent) else constant(value)
 
 
+def integer(value: Any) -> int:
+    """An int that the user wrote where nothing else goes, of Python or NumPy."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"a {type(value).__name__} as a length or an index", "an int", place=user_place()
+        ) from None
+
+
 def literal(value: Any) -> Extent:
     """An int that the user wrote.
 
@@ -295,7 +306,7 @@ def literal(value: Any) -> Extent:
     value = traced(value)
     if isinstance(value, Extent):
         return value
-    value = operator.index(value)
+    value = integer(value)
     if _recording.depth or -_SMALL <= value <= _SMALL:
         return constant(value)
     return variable(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from weft.frontend.extent import (
     decide_equal,
     divide,
     forget_guards,
+    integer,
     literal,
     product,
     require_equal,
@@ -208,7 +208,7 @@ def flip(node: Node, axis: int) -> Node:
 
 def slice_bounds(key: slice, extent: Extent) -> tuple[Extent, Extent, int]:
     """Start, extent and step of a Python slice of a dimension."""
-    step = 1 if key.step is None else operator.index(key.step)
+    step = 1 if key.step is None else integer(key.step)
     if step == 0:
         raise ArgumentError("a slice of step 0", "any other step", place=user_place())
     lowest, highest = (ZERO, extent) if step > 0 else (constant(-1), extent - 1)

@@ -239,7 +239,7 @@ def _rolled(node: Node, moves: list[tuple[int, Any]]) -> Node:
 
 def _shift(shift: Any, extent: Extent) -> Extent:
     """shift modulo the extent; no remainder where the shift is known to be less."""
-    amount = extents.constant(operator.index(shift))
+    amount = extents.constant(extents.integer(shift))
     length = -amount if amount.value < 0 else amount
     if not extent.symbols and extent.value > length.value and extents.at_least(extent, length):
         return extent + amount if amount.value < 0 else amount
