@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,26 @@ def test_ints_of_any_size(n: int) -> None:
         scaled = x.copy()
         scale(scaled, number)
         assert np.array_equal(scaled, x * number)
+
+
+def test_files_that_a_function_reads_itself(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    source = wf.open(tmp_path / "x.npy")
+    add = wf.jit(lambda y: source[::-1] + y)
+
+    @wf.kernel
+    def accumulate(y: Any) -> None:
+        for i in range(y.shape[0]):
+            y[i] = y[i] + source[i]
+
+    y = X.copy()
+    for times in range(2, 5):
+        accumulate(y)
+        assert np.allclose(y, X * times)
+        assert np.array_equal(add(y), X[::-1] + y)
+    target = np.load(tmp_path / "x.npy", mmap_mode="r+")
+    add(1.0, out=target)
+    assert np.array_equal(np.load(tmp_path / "x.npy"), X[::-1] + 1)
 
 
 def test_ordered_dictionaries_stay_what_they_are() -> None:

@@ -37,11 +37,11 @@ def unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     if kind is dict or kind is OrderedDict:
         return kind((key, unflatten(part, leaves)) for key, part in parts)
     if dataclasses.is_dataclass(kind):
-        values = {name: unflatten(part, leaves) for name, part in parts}
+        given = {name: unflatten(part, leaves) for name, part in parts}
         others = [f.name for f in dataclasses.fields(kind) if not f.init]
-        late = {name: values.pop(name) for name in others}
+        late = {name: given.pop(name) for name in others}
         make: Any = kind
-        made = make(**values)
+        made = make(**given)
         for name, value in late.items():
             object.__setattr__(made, name, value)  # of frozen ones too
         return made

@@ -28,6 +28,7 @@ from weft.io.held import share_memory
 from weft.jit.arguments import Origin
 from weft.launch import CPU, INTERPRETER, Computation, Direct, direct, have_compiler, target
 from weft.launch.boxes import run_on
+from weft.plan.protocols import is_source
 from weft.records import dataclass
 from weft.runtime import built
 from weft.sizes import Derived, Fact
@@ -145,7 +146,9 @@ class Ready:
 def launch(
     computation: Computation, sizes: dict[str, int], inputs: list[Any], out: Any
 ) -> list[Any]:
-    """Run compiled code on data in memory, however small it is."""
+    """Run compiled code on data in memory, however small it is; and what reads files too."""
+    if any(is_source(value) for value in inputs):
+        return execute.run(computation, sizes, inputs, out)
     current = settings()
     if built.any_built() and not have_compiler() and current.devices == (CPU,):
         try:

@@ -18,6 +18,7 @@ from weft.launch.computation import Computation
 from weft.launch.device import CPU, have_compiler, host_threads
 from weft.launch.host import LibraryCall
 from weft.ops.blas import Bound
+from weft.plan.protocols import is_source
 from weft.records import dataclass
 from weft.runtime.address import address_of
 from weft.runtime.incore import HostCall, InCore
@@ -63,6 +64,8 @@ def direct(
     """For a call that has run; None where it was not in core on the CPU, or gives a view."""
     current = settings()
     if current.devices != (CPU,) or not have_compiler():
+        return None
+    if any(is_source(value) for value in inputs):
         return None
     if not all(array.flags.carray and array.dtype.isnative for array in inputs):
         return None
@@ -251,6 +254,8 @@ def direct_update(
     results are `returned`.
     """
     current = settings()
+    if any(is_source(value) for value in inputs):
+        return None
     if current.devices != (CPU,) or not have_compiler() or _apart(inputs, written) is None:
         return None
     if not all(array.dtype.isnative for array in inputs):
