@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import weft as wf
 from weft.errors import ArgumentError, MemoryLimitError
 from weft.io.hdf5 import sink_of_dataset
 from weft.io.held import overlap
+from weft.io.mapped import mapped_part
 from weft.io.parts import Part
 
 N = 100_000
@@ -138,6 +140,11 @@ def test_what_is_written_to_a_private_map_is_in_no_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first, TURNED)
     np.testing.assert_array_equal(second, TURNED + 1)
     np.testing.assert_array_equal(np.load(source), ROWS)
+
+
+def test_maps_of_no_file_are_memory() -> None:
+    anonymous = mmap.mmap(-1, 1 << 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    assert mapped_part(np.frombuffer(anonymous, np.uint8)) is None
 
 
 def test_a_file_over_the_dataset_that_it_holds(tmp_path: Path) -> None:

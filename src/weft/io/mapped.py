@@ -197,7 +197,7 @@ def mapped_part(array: Array, *, written: bool = False) -> Part | None:
         span, rights, offset, device, inode, *names = line.split(maxsplit=5)
         low, high = (int(bound, 16) for bound in span.split(b"-"))
         if low <= begin < high:
-            if written and rights.endswith(b"p"):
+            if inode == b"0" or (written and rights.endswith(b"p")):
                 return None
             first = int(offset, 16) + begin - low
             name = os.fsdecode(names[0]) if names else ""
