@@ -21,13 +21,11 @@ from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import make
 from weft.functions.interoperability import _RENAMED
-from weft.kernel import selection
+from weft.kernel import aliases, selection
 from weft.kernel.frame import Frame, all_plain, is_traced, plain
 from weft.kernel.values import (
     KeyView,
-    PermutedView,
     Reference,
-    ReshapedView,
     Selection,
     replaced,
 )
@@ -65,6 +63,9 @@ def call(
     found = _in_place(frame, node, function, arguments, named)
     if found is not None:
         return found[0]
+    shown = aliases.function(frame, node, function, arguments, named)
+    if shown is not None:
+        return shown
     return _known(frame, node, function, all_plain(arguments), map_leaves(plain, named))
 
 
@@ -227,9 +228,23 @@ def _linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, **nam
     return functions.linspace(start, stop, num, endpoint=endpoint, **named)
 
 
-def _array(obj: Any, dtype: Any = None, **named: Any) -> Any:
+def _array(
+    obj: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, subok: bool = False,
+    ndmin: int = 0,
+) -> Any:  # fmt: skip
+    """An array of its own: `aliases` gives those that NumPy does not copy."""
     made = functions.asarray(obj, dtype=_dtype(dtype))
+    if made.ndim < ndmin:
+        made = functions.expand_dims(made, tuple(range(ndmin - made.ndim)))
     return Array(made._node)
+
+
+def _contiguous(a: Any, dtype: Any = None) -> Any:
+    return _array(a, dtype, ndmin=1)
+
+
+def _copied(a: Any, order: Any = "K", subok: bool = False) -> Any:
+    return _array(a)
 
 
 _CREATION: dict[str, Callable[..., Any]] = {
@@ -247,8 +262,9 @@ _CREATION: dict[str, Callable[..., Any]] = {
     "linspace": _linspace,
     "array": _array,
     "asarray": _array,
-    "ascontiguousarray": _array,
-    "copy": _array,
+    "asanyarray": _array,
+    "ascontiguousarray": _contiguous,
+    "copy": _copied,
 }
 
 
@@ -405,12 +421,9 @@ def _method(
         if name == "sort":
             write(frame, node, reference, functions.sort(reference.read(), **named))
             return None
-        if name == "transpose":
-            axes = arguments[0] if len(arguments) == 1 else arguments
-            order = tuple(axes) or tuple(range(reference.read().ndim))[::-1]
-            return reference.through(PermutedView(order))
-        if name in ("reshape", "ravel") and not named:
-            return _reshaped(reference, name, arguments)
+        shown = aliases.method(frame, node, reference, name, arguments, named)
+        if shown is not None:
+            return shown
     if isinstance(reference, Selection):
         if arguments or named:
             selection.refuse(frame, node, f"{name} of elements that a mask selects")
@@ -425,10 +438,3 @@ def _method(
     if not hasattr(array, name) or name.startswith("_"):
         frame.refuse(node, f"the method {name} of an array", "one that weft.Array has")
     return getattr(array, name)(*arguments, **map_leaves(plain, named))
-
-
-def _reshaped(reference: Reference, name: str, arguments: list[Any]) -> Reference:
-    """A view in another shape (of one that NumPy would copy too: nobody can tell by reading)."""
-    array = reference.read()
-    wanted = array.ravel() if name == "ravel" else array.reshape(*arguments)
-    return reference.through(ReshapedView(wanted._node.shape))

@@ -11,7 +11,7 @@ from weft.array import Array, node_of
 from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.functions import where
-from weft.kernel import branches, calls, selection
+from weft.kernel import aliases, branches, calls, selection
 from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
@@ -296,6 +296,8 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
         order = list(range(array.ndim))
         order = order[::-1] if name == "T" else [*order[:-2], order[-1], order[-2]]
         return value.through(PermutedView(tuple(order)))
-    if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "real", "imag"):
+    if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes"):
         return getattr(array, name)
+    if name in ("real", "imag"):
+        return aliases.part(value, name)
     return calls.Method(value, name)

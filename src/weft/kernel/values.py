@@ -7,13 +7,13 @@ which it is seen. A write makes a new value of the whole cell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
 
 from weft.array import Array
 from weft.array.keys import put as put_at_key
-from weft.errors import Place
+from weft.errors import Place, UnsupportedError, user_place
 from weft.frontend import layout
 from weft.records import dataclass
 
@@ -83,7 +83,21 @@ class ReshapedView:
         return Array(layout.reshape(part._node, array._node.shape))
 
 
-View: TypeAlias = KeyView | PermutedView | ReshapedView
+@dataclass(frozen=True, slots=True)
+class ComputedView:
+    """What a function gives of the array, which can be read alone."""
+
+    function: Callable[[Array], Array]
+    refusal: str
+
+    def get(self, array: Array) -> Array:
+        return self.function(array)
+
+    def put(self, array: Array, part: Array) -> Array:
+        raise UnsupportedError(self.refusal, "a write to the array", "", place=user_place())
+
+
+View: TypeAlias = KeyView | PermutedView | ReshapedView | ComputedView
 
 
 @dataclass(eq=False, slots=True)
