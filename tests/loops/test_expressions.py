@@ -90,3 +90,71 @@ def test_parts_of_complex_numbers_are_read_alone(made: str, tmp_path: Path) -> N
     kernel = wf.kernel(written_in(tmp_path, "a", f"b = {made}", "b[0] = 7"))
     with pytest.raises(UnsupportedError, match=r"writing through it(.|\n)*written.py:5"):
         kernel(MATRIX + 1j)
+
+
+# ---------------------------------------------------------------- and, or
+
+OPERANDS = [
+    "a.sum() or 1.0", "a[0] and a[1]", "a[0] and a[1] and 2.0", "a[0] or a[1] or a[2]",
+    "(a[0] or 2.0) + 1", "a[0] or (a[1] and a[2])", "(a[0] and a[1]) == 2", "abs(a[0]) or a[1] / 2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", OPERANDS)
+def test_and_and_or_give_an_operand(expression: str, tmp_path: Path) -> None:
+    function = written_in(tmp_path, "a", f"return {expression}")
+    for values in ([3.0, -1.0, 4.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [2.0, 0.0, 0.0]):
+        agrees(function, np.array(values))
+
+
+def test_an_operand_of_each_round() -> None:
+    def counted(a: Any, n: int) -> None:
+        for i in range(n):
+            a[i] = (i or 7) + (a[i] or 5)
+
+    agrees(counted, np.array([0, 1, 0, 2]), 4)
+
+
+def test_operands_of_two_types_are_refused() -> None:
+    @wf.kernel
+    def mixed(a: Any) -> Any:
+        return a[0] > 0 or 3
+
+    with pytest.raises(UnsupportedError, match=r"two types(.|\n)*try: x != 0 or y > 0"):
+        mixed(MATRIX[0])
+
+    def tested(a: Any) -> float:
+        if a[0] > 0 or a[1]:
+            return 1.0
+        return 2.0
+
+    agrees(tested, MATRIX[0])
+
+
+# ---------------------------------------------------------------- what a mask selects
+
+SELECTED = [
+    "return a[a > 0]", "return a[a > 0] + 1, 1", "return [a[a > 0]]", "return len(a[a > 0])",
+    "return max(a[a > 0])", "return a[a > 0].size", "return a[a > 0].shape",
+    "return np.stack([a[a > 0], a[a > 0]])", "return a[a > 0] if a[0] > 0 else a[a < 0]",
+    "return 1.0 if a[a > 0] else 2.0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", SELECTED)
+def test_elements_that_a_mask_selects_are_no_value(statement: str, tmp_path: Path) -> None:
+    kernel = wf.kernel(written_in(tmp_path, "a", statement))
+    with pytest.raises(UnsupportedError, match=r"expected(.|\n)*written.py:4"):
+        kernel(MATRIX[0])
+
+
+def test_functions_of_elements_that_a_mask_selects() -> None:
+    def positive(a: Any) -> Any:
+        return a[a > 0]
+
+    def totals(a: Any) -> Any:
+        b = a[a > 0]
+        a[a > 0] = abs(b) * 2
+        return sum(b), np.sum(abs(a[a < 0])), positive(a).sum()
+
+    agrees(totals, np.array([3.0, -1.0, 4.0]))

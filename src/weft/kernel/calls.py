@@ -79,11 +79,13 @@ def _is_users(function: Any) -> bool:
 def _known(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__name__", "")
+    if selection.is_within([*arguments, *named.values()]):
+        return _of_selection(frame, node, function, arguments, named)
     own = _BUILTINS.get(function) if _hashable(function) else None
     if own is not None:
         return own(*arguments, **named)
-    module = getattr(function, "__module__", None) or type(function).__module__
-    name = getattr(function, "__name__", "")
     if module.startswith("numpy"):
         made = _CREATION.get(name)
         if made is not None:
@@ -91,13 +93,8 @@ def _known(
     traced = is_traced(arguments) or is_traced(list(named.values())) or _has_extent(arguments)
     if not traced and module in _PURE:
         return frame.constant(function(*arguments, **named))
-    selects = any(isinstance(argument, Selection) for argument in arguments)
     if isinstance(function, np.ufunc) and is_traced(arguments):
         return _ufunc(frame, node, function, arguments, named)
-    if selects and len(arguments) == 1 and not named:
-        return selection.method(frame, node, arguments[0], name)
-    if selects:
-        selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
     if module in ("math", "cmath"):
         return _math(frame, node, name, arguments)
     if module.split(".")[0] == "weft" and callable(function):
@@ -108,6 +105,20 @@ def _known(
         node, f"a call of {name or function!r}, which cannot be compiled",
         "functions of math, NumPy and weft, other kernels, and functions written in Python",
     )  # fmt: skip
+
+
+def _of_selection(
+    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> Any:
+    """A function of elements that a mask selects."""
+    name = getattr(function, "__name__", "")
+    if function is builtins.abs:
+        return selection.lifted(frame, node, functions.abs, arguments)
+    if isinstance(function, np.ufunc) and not selection.is_within(list(named.values())):
+        return _ufunc(frame, node, function, arguments, named)
+    if len(arguments) == 1 and not named and isinstance(arguments[0], Selection):
+        return selection.method(frame, node, arguments[0], name)
+    return selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
 
 
 _PURE = frozenset({"builtins", "math", "cmath", "numpy", "numpy.linalg", "numpy.fft"})
@@ -373,6 +384,8 @@ def write(
 
     With `combine`, a scalar operation, of what is there and each value that comes, in order.
     """
+    if isinstance(target, Selection):
+        selection.refuse(frame, node, "a write to a copy of elements that a mask selects")
     if not isinstance(target, Reference):
         frame.refuse(node, f"a write to a {type(target).__name__}", "a write to an array")
     cell = target.cell

@@ -7,12 +7,15 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, node_of
 from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
+from weft.frontend.extent import Extent
 from weft.functions import where
 from weft.kernel import aliases, branches, calls, selection
-from weft.kernel.frame import Frame, Number, is_traced, plain
+from weft.kernel.frame import Frame, Number, Unbound, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
@@ -53,7 +56,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
         case ast.Compare():
             return _compare(frame, node)
         case ast.BoolOp(op, operands):
-            return _both_or_either(frame, node, isinstance(op, ast.And), operands)
+            return _operand(frame, node, isinstance(op, ast.And), operands)
         case ast.IfExp(test, then, otherwise):
             return _choice(frame, node, test, then, otherwise)
         case ast.Subscript(value, key):
@@ -79,6 +82,14 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
         node, f"{_words(node)} in a kernel", "expressions on numbers and arrays",
         "compute it outside, and pass the result",
     )  # fmt: skip
+
+
+def returned(frame: Frame, node: ast.expr) -> Any:
+    """What a function returns; a kernel can return no elements whose number is not known."""
+    value = evaluate(frame, node)
+    if frame.trace.depth == 1 and selection.is_within(value):
+        selection.refuse(frame, node, "a kernel that returns elements that a mask selects")
+    return value
 
 
 def _words(node: ast.AST) -> str:
@@ -163,11 +174,15 @@ def _call(frame: Frame, node: ast.Call) -> Any:
 
 def truth(frame: Frame, node: ast.expr) -> Any:
     """A condition: a Python bool, or a boolean scalar that is traced."""
+    if isinstance(node, ast.BoolOp):
+        return _both_or_either(frame, node, isinstance(node.op, ast.And), node.values)
     return as_truth(frame, node, evaluate(frame, node))
 
 
 def as_truth(frame: Frame, node: ast.AST, value: Any) -> Any:
     value = plain(value)
+    if isinstance(value, Selection):
+        selection.refuse(frame, node, "the truth of elements that a mask selects")
     if not isinstance(value, Array):
         return bool(value)
     if value.ndim:
@@ -200,15 +215,14 @@ def _compare(frame: Frame, node: ast.Compare) -> Any:
 
 
 def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
-    """`and`, `or`: what stands right is evaluated where the left does not decide."""
+    """The truth of `and`, `or`: the right is evaluated where the left does not decide."""
     first, *rest = operands
-    value = evaluate(frame, first)
+    test = truth(frame, first)
     if not rest:
-        return value
-    test = as_truth(frame, first, value)
-    remaining = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(node.op, rest), node)
+        return test
+    remaining = _without_first(node)
     if not isinstance(test, Array):
-        return evaluate(frame, remaining) if test is both else value
+        return truth(frame, remaining) if test is both else test
     if any(map(is_read, rest)):
         other = branches.chosen(
             frame, node, test,
@@ -218,6 +232,52 @@ def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[a
         return as_truth(frame, node, other)
     other = truth(frame, remaining)
     return Array(apply("logical_and" if both else "logical_or", test._node, node_of(other)))
+
+
+def _operand(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
+    """The value of `and`, `or`: the operand that decides, where both are of one type."""
+    first, *rest = operands
+    value = evaluate(frame, first)
+    left = plain(value)
+    test = as_truth(frame, first, left)
+    remaining = _without_first(node)
+    if not isinstance(test, Array):
+        return evaluate(frame, remaining) if test is both else value
+
+    def right() -> Any:
+        found = plain(evaluate(frame, remaining))
+        if not _are_of_one_type(left, found):
+            word = "and" if both else "or"
+            frame.refuse(
+                node, f"`{word}` of values of two types, of which one is given",
+                "numbers of one type", f"x != 0 {word} y > 0 for a truth, or if and else",
+            )  # fmt: skip
+        return found
+
+    if any(map(is_read, rest)):
+        sides = (right, lambda: left) if both else (lambda: left, right)
+        return branches.chosen(frame, node, test, *sides)
+    other = right()
+    if left._node.dtype is DType.BOOL:
+        return Array(apply("logical_and" if both else "logical_or", test._node, node_of(other)))
+    return where(test, other, left) if both else where(test, left, other)
+
+
+def _without_first(node: ast.BoolOp) -> ast.expr:
+    rest = node.values[1:]
+    return rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(node.op, rest), node)
+
+
+def _are_of_one_type(left: Any, right: Any) -> bool:
+    """Whether choosing one of two scalars changes neither (Python's numbers take any width)."""
+    if not isinstance(right, Array | Extent | bool | int | float | complex | np.generic):
+        return False
+    nodes = (node_of(left), node_of(right))
+    if any(node.shape for node in nodes):
+        return False
+    if any(node.weak for node in nodes):
+        return len({node.dtype.kind.replace("u", "i") for node in nodes}) == 1
+    return nodes[0].dtype is nodes[1].dtype
 
 
 def _choice(
@@ -285,7 +345,11 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
             return calls.Method(value, name)
         value = frame.memory.make(value)
     if isinstance(value, Selection):
-        return value.array.dtype if name == "dtype" else calls.Method(value, name)
+        if name == "dtype":
+            return value.array.dtype
+        if not callable(getattr(np.ndarray, name, None)):
+            selection.refuse(frame, node, f"the {name} of elements that a mask selects")
+        return calls.Method(value, name)
     if not isinstance(value, Reference):
         try:
             return frame.constant(getattr(value, name))

@@ -27,6 +27,13 @@ def is_mask(key: Any, array: Array) -> bool:
     )
 
 
+def is_within(value: Any) -> bool:
+    """Whether a value is what a mask selects, or holds it."""
+    if isinstance(value, tuple | list):
+        return any(map(is_within, value))
+    return isinstance(value, Selection)
+
+
 def lifted(
     frame: Frame, node: ast.AST, function: Callable[..., Any], operands: Sequence[Any]
 ) -> Any:
@@ -69,7 +76,7 @@ def refuse(frame: Frame, node: ast.AST, what: str) -> Any:
     frame.refuse(
         node, f"{what}: how many they are is not known while compiling",
         "elementwise operations on elements of one mask, written where it selects, or their sum",
-        "np.where(mask, new, old)",
+        "np.where(mask, new, old), or a loop that counts them",
     )  # fmt: skip
 
 

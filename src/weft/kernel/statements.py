@@ -21,6 +21,7 @@ from weft.kernel.expressions import (
     evaluate,
     index,
     negated,
+    returned,
     subscript,
     truth,
 )
@@ -59,7 +60,7 @@ def execute(frame: Frame, statements: Sequence[ast.stmt]) -> Returned | None:
 def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
     match node:
         case ast.Return(value):
-            return Returned(None if value is None else evaluate(frame, value))
+            return Returned(None if value is None else returned(frame, value))
         case ast.Assign(targets, value):
             found = evaluate(frame, value)
             for target in targets:
