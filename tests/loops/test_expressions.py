@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from loops.agree import agrees
 
 import weft as wf
-from weft.errors import UnsupportedError
+from weft.errors import ArgumentError, UnsupportedError, WeftError
 
 Function = Callable[..., Any]
 MATRIX = np.arange(6.0).reshape(2, 3)
@@ -158,3 +159,69 @@ def test_functions_of_elements_that_a_mask_selects() -> None:
         return sum(b), np.sum(abs(a[a < 0])), positive(a).sum()
 
     agrees(totals, np.array([3.0, -1.0, 4.0]))
+
+
+# ---------------------------------------------------------------- arguments of functions
+
+WITH_ARGUMENTS = [
+    "a.sort(0)", "a.sort(axis=0, kind='stable')", "return a.argsort(kind='stable')",
+    "return np.array(a, ndmin=3)", "return np.array(a[0], ndmin=2)", "np.fill_diagonal(a, val=5)",
+    "np.copyto(a, 1.0, 'same_kind', a > 1)", "np.copyto(dst=a, src=2.0, where=a > 1)",
+    "return a.sum(0, np.float32)", "return np.sum(a, 0, np.float32)", "return a.var(0, None, None, 1)",
+    "return np.std(a, 0, None, None, 1)", "return np.max(a, 0, None, True)",
+    "return np.round(a * 1.23, decimals=1), np.around(a * 1.256, 2)",
+    "return np.arange(start=1, stop=5), np.arange(5, step=2)", "return np.sort(a, 0, 'stable')",
+    "b = np.zeros(3); a.sum(axis=0, out=b); return b", "b = a * 0; np.add(a, 1, b); return b",
+    "b = np.zeros(3); np.sum(a, axis=0, out=b); return b", "return a.argmax(0, None)",
+    "return math.pow(3, 2), math.pow(a[0, 1], 2)",
+]  # fmt: skip
+NOT_TAKEN = [
+    "np.fill_diagonal(a, 5, wrap=True)", "np.fill_diagonal(a, 5, True)", "a.sum(where=a > 1)",
+    "np.sum(a, where=a > 1)", "a.max(initial=9)", "a.sort(order='x')", "np.sort(a, axis=None)",
+    "np.zeros_like(a, None, 'K', True, (2,))", "np.zeros_like(a, shape=(2,))", "a.ravel('A')",
+    "np.take(a, [0, 5], mode='wrap')", "max(a[0, 0], a[0, 1], key=abs)", "a.fill(value=3)",
+    "math.remainder(a[0, 0], 2.0)", "round(len(a), -1)", "np.asarray(a, order='F')",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statements", WITH_ARGUMENTS)
+def test_arguments_of_functions_count(statements: str, tmp_path: Path) -> None:
+    agrees(written_in(tmp_path, "a", *statements.split("; ")), np.array([[3.0, 1, 2], [0, 5, 4]]))
+
+
+@pytest.mark.parametrize("call", NOT_TAKEN)
+def test_arguments_that_are_not_taken_are_refused(call: str, tmp_path: Path) -> None:
+    kernel = wf.kernel(written_in(tmp_path, "a", f"b = {call}", "return 0"))
+    with pytest.raises(WeftError, match=r"expected(.|\n)*written.py:4"):
+        kernel(MATRIX.copy())
+
+
+def test_wrong_arguments_of_a_kernel_within_a_kernel() -> None:
+    @wf.kernel
+    def inner(a: Any, b: Any) -> Any:
+        return a + b
+
+    @wf.kernel
+    def outer(a: Any) -> Any:
+        return inner(a)
+
+    with pytest.raises(ArgumentError, match=r"missing a required(.|\n)*return inner\(a\)"):
+        outer(MATRIX)
+
+
+def test_integers_are_rounded_already() -> None:
+    def rounded(a: Any, n: int) -> Any:
+        return round(n) + a[0], round(n, 2) + a[0]
+
+    agrees(rounded, np.array([1, 2]), 5)
+
+
+def test_remainders_are_exact() -> None:
+    def remainders(a: Any) -> Any:
+        return (
+            math.fmod(a[0], a[1]), math.fmod(7.0, a[1]), math.fmod(a[2], 3.0),
+            math.fmod(a[3], a[1]), math.fmod(a[3], a[4]), math.fmod(a[4], 4),
+        )  # fmt: skip
+
+    kernel = agrees(remainders, np.array([7.0, 0.1, 1e20, -7.0, -2.5]))
+    assert math.copysign(1, kernel(np.array([7.0, 1.0, 1e20, -7.0, -2.5]))[3]) == -1

@@ -19,16 +19,17 @@ _RENAMED = {
     "power": "pow", "right_shift": "bitwise_right_shift", "rint": "round",
     "true_divide": "divide", "float_power": "pow", "fabs": "abs", "transpose": "transpose",
     "amax": "max", "amin": "min", "cumsum": "cumsum", "cumprod": "cumprod", "ravel": "ravel",
-    "bitwise_not": "bitwise_invert",
+    "bitwise_not": "bitwise_invert", "around": "round",
 }  # fmt: skip
 _METHODS = frozenset({"transpose", "cumsum", "cumprod", "ravel", "swapaxes", "astype", "round"})
 _REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
 }  # fmt: skip
-_LAZY_OPTIONS = frozenset(
-    {"axis", "keepdims", "dtype", "ddof", "axes", "indexing", "n", "mode", "constant_values"}
-)
+_LAZY_OPTIONS = frozenset({
+    "axis", "keepdims", "dtype", "ddof", "axes", "indexing", "n", "mode", "constant_values",
+    "decimals",
+})  # fmt: skip
 
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -7,7 +7,8 @@ import builtins
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
+from weft.errors import ArgumentError, WeftError
 from weft.frontend import operations
 from weft.frontend.containers import map_leaves
 from weft.frontend.elementwise import apply, as_dtype
@@ -46,20 +48,30 @@ def call(
 ) -> Any:
     """What a call gives, its arguments being evaluated."""
     if isinstance(function, Method):
-        return _method(frame, node, function, arguments, named)
+        with _told(frame, node, function.name):
+            return _method(frame, node, function, arguments, named)
     inner = getattr(function, "interpreted", None)  # a kernel's function
     if inner is None and _is_users(function):
         inner = function
     if inner is not None:
+        _require_bound(frame, node, inner, arguments, named)
         return frame.trace.call(frame.trace, inner, arguments, named)
+    with _told(frame, node, getattr(function, "__name__", repr(function))):
+        return _of_library(frame, node, function, arguments, named)
+
+
+def _of_library(
+    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> Any:
     if isinstance(function, type) and issubclass(function, np.generic):
         (value,) = arguments
         return _converted(plain(value), function)
-    if isinstance(function, np.ufunc) and "out" in named:
-        target = named.pop("out")
-        (target,) = target if isinstance(target, tuple) else (target,)
-        write(frame, node, target, call(frame, node, function, arguments, named))
-        return target
+    if isinstance(function, np.ufunc) and len(arguments) == function.nin + function.nout == 3:
+        named = {"out": arguments.pop(), **named}
+    if _is_numpys(function) and "out" in named:
+        return _into(
+            frame, node, named.pop("out"), lambda: call(frame, node, function, arguments, named)
+        )
     found = _in_place(frame, node, function, arguments, named)
     if found is not None:
         return found[0]
@@ -67,6 +79,48 @@ def call(
     if shown is not None:
         return shown
     return _known(frame, node, function, all_plain(arguments), map_leaves(plain, named))
+
+
+def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any]) -> Any:
+    """`out=target`: what is computed, written there."""
+    if isinstance(target, tuple) and len(target) == 1:
+        (target,) = target
+    if target is None:
+        return compute()
+    write(frame, node, target, compute())
+    return target
+
+
+@contextmanager
+def _told(frame: Frame, node: ast.Call, name: str) -> Iterator[None]:
+    """Say where arguments stand that a function does not take, not what takes none within Weft."""
+    try:
+        yield
+    except TypeError as error:
+        if isinstance(error, WeftError):
+            raise
+        found = str(error)
+        if "argument" in found:
+            found = found.partition("() ")[2] or found
+        frame.refuse(node, f"a call of {name}: {found}", "arguments that Weft's function takes")
+
+
+def _require_bound(
+    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> None:
+    """Whether the arguments are those of a user's function."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError as error:
+        raise ArgumentError(
+            f"a call of {function.__name__}: {error}", str(signature), place=frame.place(node)
+        ) from None
+
+
+def _is_numpys(function: Any) -> bool:
+    module = str(getattr(function, "__module__", None))
+    return isinstance(function, np.ufunc) or module.split(".")[0] == "numpy"
 
 
 def _is_users(function: Any) -> bool:
@@ -96,6 +150,8 @@ def _known(
     if isinstance(function, np.ufunc) and is_traced(arguments):
         return _ufunc(frame, node, function, arguments, named)
     if module in ("math", "cmath"):
+        if named:
+            frame.refuse(node, f"math.{name} with {', '.join(named)}", "positional arguments")
         return _math(frame, node, name, arguments)
     if module.split(".")[0] == "weft" and callable(function):
         return function(*arguments, **named)
@@ -178,6 +234,22 @@ def _numpy(
         given = {k: v for k, v in bound.arguments.items() if k in named}
     except (TypeError, ValueError):
         given = named
+    else:
+        if name in interoperability._AXIS_SECOND:
+            first, *_ = bound.arguments
+            given = {
+                k: v for k, v in bound.arguments.items()
+                if k != first and (v is not None or k == "axis")
+            }  # fmt: skip
+            arguments = [bound.arguments[first]]
+            if name in ("sort", "argsort"):
+                given.pop("kind", None)  # what is equal stays in order, as of any kind it may
+    unknown = given.keys() - interoperability._LAZY_OPTIONS
+    if unknown and function.__module__ == "numpy" and name != "einsum":
+        frame.refuse(
+            node, f"np.{function.__name__} with {', '.join(sorted(unknown))}",
+            "arguments that Weft's function takes",
+        )  # fmt: skip
     return interoperability.function(function, tuple(arguments), given)
 
 
@@ -189,7 +261,13 @@ def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
         return functions.abs(as_float(arguments[0]))
     if name == "fmod":
         left, right = map(as_float, arguments)
-        return left - right * functions.trunc(left / right)
+        # exact: of numbers that are not negative, C's and Python's remainders are one
+        size = functions.remainder(_absolute(left), _absolute(right))
+        return functions.copysign(size, left)
+    if name == "pow":
+        return as_float(arguments[0]) ** as_float(arguments[1])
+    if name == "remainder":  # to the nearest multiple, not NumPy's function of that name
+        frame.refuse(node, "math.remainder", "math.fmod, or x % y")
     if name == "radians":
         return as_float(arguments[0]) * (math.pi / 180)
     if name == "degrees":
@@ -216,9 +294,11 @@ def _made(make: Callable[..., Any], *names: str) -> Callable[..., Any]:
     """A creation function with NumPy's order of arguments."""
 
     def adapted(*arguments: Any, **named: Any) -> Any:
+        if len(arguments) > len(names):
+            raise TypeError(f"more than {len(names)} arguments")
         given = dict(zip(names, arguments, strict=False)) | named
         given.pop("order", None)
-        given.pop("copy", None)
+        given.pop("subok", None)
         positional = [given.pop(name) for name in names if name in given and name in _FIRST]
         if given.get("dtype") is not None:
             given["dtype"] = _dtype(given["dtype"])
@@ -231,8 +311,14 @@ _FIRST = frozenset({"shape", "object", "a", "prototype", "fill_value", "N", "M"}
 
 
 def _arange(*arguments: Any, **named: Any) -> Any:
-    dtype = _dtype(named.pop("dtype", arguments[3] if len(arguments) > 3 else None))
-    return functions.arange(*arguments[:3], dtype=dtype, **named)
+    """NumPy's, of which each argument may be given by name."""
+    given = dict(zip(("start", "stop", "step", "dtype"), arguments, strict=False)) | named
+    dtype = _dtype(given.pop("dtype", None))
+    bounds = [given.pop(name) for name in ("start", "stop") if given.get(name) is not None]
+    if "step" in given:
+        bounds = [0, *bounds] if len(bounds) == 1 else bounds
+        bounds.append(given.pop("step"))
+    return functions.arange(*bounds, dtype=dtype, **given)
 
 
 def _linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, **named: Any) -> Any:
@@ -339,6 +425,10 @@ def _len(value: Any) -> Any:
 
 
 def _round(value: Any, digits: Any = None) -> Any:
+    if isinstance(value, Extent):
+        if digits is not None and not (isinstance(digits, int) and digits >= 0):
+            raise TypeError("digits left of the point, of an int, are an argument not supported")
+        return value
     if not isinstance(value, Array):
         return round(value, digits)
     return as_int(functions.round(value)) if digits is None else value.round(digits)
@@ -406,13 +496,11 @@ def _in_place(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> tuple[Any] | None:
     """NumPy's functions that write one of their arguments; a result in a tuple."""
-    if function is np.copyto and not named:
-        write(frame, node, arguments[0], arguments[1])
+    if function is np.copyto:
+        _copy_to(frame, node, *arguments, **named)
         return (None,)
     if function is np.fill_diagonal:
-        array = arguments[0].read()
-        count = functions.arange(min(array.shape))
-        write(frame, node, arguments[0], plain(arguments[1]), (count,) * array.ndim)
+        _fill_diagonal(frame, node, *arguments, **named)
         return (None,)
     accumulated = getattr(function, "__self__", None)  # np.add, of np.add.at
     if isinstance(accumulated, np.ufunc) and function.__name__ == "at" and len(arguments) == 3:
@@ -422,6 +510,30 @@ def _in_place(
     return None
 
 
+def _copy_to(
+    frame: Frame, node: ast.Call, dst: Any, src: Any, casting: str = "same_kind", where: Any = True
+) -> None:  # fmt: skip
+    new, mask = plain(src), plain(where)
+    if isinstance(new, Array) and isinstance(dst, Reference):
+        own = dst.read().dtype
+        if not new._node.weak and not np.can_cast(new.dtype, own, casting):  # type: ignore[arg-type]
+            frame.refuse(
+                node, f"a copy of {new.dtype} to {own}, casting={casting!r}",
+                "a dtype that can be cast so", "src.astype(dtype)",
+            )  # fmt: skip
+    if mask is not True:
+        new = functions.where(mask, new, plain(dst))
+    write(frame, node, dst, new)
+
+
+def _fill_diagonal(frame: Frame, node: ast.Call, a: Any, val: Any, wrap: Any = False) -> None:
+    if wrap is not False:
+        frame.refuse(node, "fill_diagonal with wrap", "a diagonal that ends with the columns")
+    array = plain(a)
+    count = functions.arange(min(array.shape))
+    write(frame, node, a, plain(val), (count,) * array.ndim)
+
+
 def _method(
     frame: Frame, node: ast.Call, method: Method, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
@@ -429,10 +541,11 @@ def _method(
     arguments = all_plain(arguments)
     if isinstance(reference, Reference):
         if name == "fill":
-            write(frame, node, reference, arguments[0])
+            (value,) = _only(arguments, named)
+            write(frame, node, reference, value)
             return None
         if name == "sort":
-            write(frame, node, reference, functions.sort(reference.read(), **named))
+            write(frame, node, reference, _sorted(reference.read(), *arguments, **named))
             return None
         shown = aliases.method(frame, node, reference, name, arguments, named)
         if shown is not None:
@@ -442,8 +555,19 @@ def _method(
             selection.refuse(frame, node, f"{name} of elements that a mask selects")
         return selection.method(frame, node, reference, name)
     array = plain(reference)
-    if name in ("copy", "flatten"):
-        return Array(array._node) if name == "copy" else array.ravel()
+    if name == "copy":
+        return Array(array._node)
+    if name in _AXIS_AND_MORE:
+        given = dict(zip(_AXIS_AND_MORE[name], arguments, strict=False)) | named
+        if len(arguments) > len(_AXIS_AND_MORE[name]):
+            raise TypeError(f"{len(arguments)} arguments")
+        arguments = []
+        named = {key: value for key, value in given.items() if value is not None or key == "axis"}
+        if name == "argsort":
+            named.pop("kind", None)
+        if "out" in named:
+            target = named.pop("out")
+            return _into(frame, node, target, lambda: _method(frame, node, method, [], named))
     if name == "item" and not arguments:
         scalar = array.reshape(())
         kind = {"f": DType.F64, "c": DType.C128}.get(scalar.dtype.kind, DType.I64)
@@ -451,3 +575,26 @@ def _method(
     if not hasattr(array, name) or name.startswith("_"):
         frame.refuse(node, f"the method {name} of an array", "one that weft.Array has")
     return getattr(array, name)(*arguments, **map_leaves(plain, named))
+
+
+_AXIS_AND_MORE = {
+    **dict.fromkeys(("sum", "prod", "mean", "cumsum", "cumprod"), ("axis", "dtype", "out")),
+    **dict.fromkeys(("std", "var"), ("axis", "dtype", "out", "ddof")),
+    **dict.fromkeys(("min", "max", "argmin", "argmax", "all", "any"), ("axis", "out")),
+    "argsort": ("axis", "kind", "order"),
+}
+"""What NumPy's methods take by position; None where that is the default."""
+
+
+def _only(arguments: list[Any], named: dict[str, Any]) -> list[Any]:
+    if named or len(arguments) != 1:
+        raise TypeError("one argument is needed, and none by name")
+    return arguments
+
+
+def _sorted(
+    array: Array, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Array:
+    if order is not None:
+        raise TypeError("an order is of arrays with fields")
+    return functions.sort(array, axis=axis)
