@@ -167,7 +167,8 @@ WITH_ARGUMENTS = [
     "a.sort(0)", "a.sort(axis=0, kind='stable')", "return a.argsort(kind='stable')",
     "return np.array(a, ndmin=3)", "return np.array(a[0], ndmin=2)", "np.fill_diagonal(a, val=5)",
     "np.copyto(a, 1.0, 'same_kind', a > 1)", "np.copyto(dst=a, src=2.0, where=a > 1)",
-    "return a.sum(0, np.float32)", "return np.sum(a, 0, np.float32)", "return a.var(0, None, None, 1)",
+    "return a.sum(0, np.float32)", "return np.sum(a, 0, np.float32)",
+    "return a.var(0, None, None, 1)",
     "return np.std(a, 0, None, None, 1)", "return np.max(a, 0, None, True)",
     "return np.round(a * 1.23, decimals=1), np.around(a * 1.256, 2)",
     "return np.arange(start=1, stop=5), np.arange(5, step=2)", "return np.sort(a, 0, 'stable')",
@@ -211,7 +212,7 @@ def test_wrong_arguments_of_a_kernel_within_a_kernel() -> None:
 
 def test_integers_are_rounded_already() -> None:
     def rounded(a: Any, n: int) -> Any:
-        return round(n) + a[0], round(n, 2) + a[0]
+        return round(n) + a[0], round(n, 2) + a[0]  # noqa: RUF057
 
     agrees(rounded, np.array([1, 2]), 5)
 
@@ -225,3 +226,99 @@ def test_remainders_are_exact() -> None:
 
     kernel = agrees(remainders, np.array([7.0, 0.1, 1e20, -7.0, -2.5]))
     assert math.copysign(1, kernel(np.array([7.0, 1.0, 1e20, -7.0, -2.5]))[3]) == -1
+
+
+# ---------------------------------------------------------------- Python's ints
+
+COMPARED = ["a < n", "a == n", "n >= a", "a != n", "a[0] < n", "np.less(a, n)"]
+COMBINED = ["a + n", "n * a", "a[0] - n", "a // n", "a & n", "np.minimum(a, n)", "np.uint8(n) + a"]
+BYTES = np.array([1, 250], np.uint8)
+
+
+@pytest.mark.parametrize("expression", COMPARED)
+@pytest.mark.parametrize("array", [BYTES, np.array([-5, 100], np.int8), np.array([1, 2**63 + 5])])
+def test_ints_are_compared_as_they_are(expression: str, array: Any, tmp_path: Path) -> None:
+    function = written_in(tmp_path, "a, n", f"return {expression}")
+    for n in (300, 5, -3, 2**40):
+        agrees(function, array, n)
+
+
+@pytest.mark.parametrize("expression", [*COMBINED, "a.fill(n)"])
+def test_ints_that_a_dtype_does_not_hold_are_refused(expression: str, tmp_path: Path) -> None:
+    kernel = wf.kernel(written_in(tmp_path, "a, n", f"b = {expression}", "return b"))
+    kernel(BYTES.copy(), 200)
+    for n in (300, -3, 2**40):
+        with pytest.raises(OverflowError, match=r"out of bounds for uint8(.|\n)*written.py:4"):
+            kernel(BYTES.copy(), n)
+
+
+def test_an_element_that_does_not_hold_an_int() -> None:
+    @wf.kernel
+    def put(a: Any, n: int) -> None:
+        a[0] = n
+
+    array = BYTES.copy()
+    put(array, 7)
+    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+        put(array, 300)
+    assert array[0] == 7
+
+
+POWERS = ["2**-n", "n**-1", "n**m", "pow(n, -2)", "10**-n * 0.5", "(n + 1) ** (-n)"]
+
+
+@pytest.mark.parametrize("expression", POWERS)
+def test_negative_powers_of_ints_are_floats(expression: str, tmp_path: Path) -> None:
+    agrees(written_in(tmp_path, "a, n, m", f"return {expression}"), MATRIX, 4, -2)
+
+
+def test_negative_powers_of_counters() -> None:
+    def halves(a: Any) -> None:
+        for i in range(a.shape[0]):
+            a[i] = 2**-i + 2**i + (-1) ** (i - 3) + (i + 1) ** -2
+
+    agrees(halves, np.zeros(9))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "b = i**-1", "b = i ** (n - 3)", "b = np.power(i, -1)",
+        "b = 0.0;for k in range(n, n + len(i)):;    b += 2 ** (k - 3)",
+    ],
+)  # fmt: skip
+def test_powers_that_may_be_negative_are_refused(statements: str, tmp_path: Path) -> None:
+    kernel = wf.kernel(written_in(tmp_path, "i, n", *statements.split(";"), "return b"))
+    with pytest.raises(UnsupportedError, match=r"expected(.|\n)*written.py"):
+        kernel(np.arange(1, 9), 2)
+
+
+BITS = [
+    "n & 3", "n | 8", "n ^ m", "n << 2", "n >> 1", "~n", "n & m", "n << m", "n >> m", "~n & 7",
+    "3 & n", "n & (m - 1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", BITS)
+def test_bits_of_ints(expression: str, tmp_path: Path) -> None:
+    function = written_in(tmp_path, "a, n, m", f"k = {expression}", "return k, a[k % 3] + k")
+    for n in (5, -7, 1):
+        agrees(function, MATRIX[1], n, 3)
+
+
+def test_lengths_that_are_shifted() -> None:
+    def lengths(a: Any, n: int) -> Any:
+        for i in range(n | 1):
+            a[i] = i >> 1
+        return np.zeros(n >> 1) + a[0], np.zeros(n << 1), np.zeros(n & 3)
+
+    agrees(lengths, np.ones(9), 6)
+
+
+def test_starred_targets() -> None:
+    def unpacked(a: Any) -> Any:
+        first, *rest = a.shape
+        *_, last = a[0], a[1], a[2]
+        return first + len(rest) + last
+
+    agrees(unpacked, np.ones(9))

@@ -17,14 +17,13 @@ import numpy as np
 from weft import functions
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, WeftError
-from weft.frontend import operations
 from weft.frontend.containers import map_leaves
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
-from weft.frontend.graph import make
 from weft.functions.interoperability import _RENAMED
-from weft.kernel import aliases, selection
+from weft.kernel import aliases, numbers, selection
 from weft.kernel.frame import Frame, all_plain, is_traced, plain
+from weft.kernel.numbers import as_float, as_int, weak
 from weft.kernel.values import (
     KeyView,
     Reference,
@@ -65,7 +64,7 @@ def _of_library(
 ) -> Any:
     if isinstance(function, type) and issubclass(function, np.generic):
         (value,) = arguments
-        return _converted(plain(value), function)
+        return _converted(frame, node, plain(value), function)
     if isinstance(function, np.ufunc) and len(arguments) == function.nin + function.nout == 3:
         named = {"out": arguments.pop(), **named}
     if _is_numpys(function) and "out" in named:
@@ -137,6 +136,8 @@ def _known(
     name = getattr(function, "__name__", "")
     if selection.is_within([*arguments, *named.values()]):
         return _of_selection(frame, node, function, arguments, named)
+    if function is builtins.pow and len(arguments) == 2 and not named:
+        return numbers.base(frame, node, *arguments) ** arguments[1]
     own = _BUILTINS.get(function) if _hashable(function) else None
     if own is not None:
         return own(*arguments, **named)
@@ -206,6 +207,9 @@ def _ufunc(
             node, f"np.{function.__name__}" + (f" with {', '.join(named)}" if named else ""),
             "a function that weft has: see dir(weft)",
         )  # fmt: skip
+    if name == "pow" and len(arguments) == 2:
+        arguments = [numbers.base(frame, node, *arguments), arguments[1]]
+    arguments = numbers.fitted(frame, node, name, arguments)
     result = selection.lifted(frame, node, own, arguments)
     if dtype is None:
         return result
@@ -368,30 +372,11 @@ _CREATION: dict[str, Callable[..., Any]] = {
 # ---------------------------------------------------------------- Python's own functions
 
 
-def as_int(value: Any) -> Any:
-    """`int(x)`: towards zero; a Python int, so it takes others' dtypes."""
-    if isinstance(value, Extent):
-        return value
-    return _weak(value, DType.I64) if isinstance(value, Array) else int(value)
-
-
-def as_float(value: Any) -> Any:
-    """`float(x)`: a Python float."""
-    return _weak(value, DType.F64) if isinstance(value, Array | Extent) else float(value)
-
-
-def _weak(value: Any, dtype: DType) -> Array:
-    """A scalar as a Python number, which takes the dtype of what it is combined with."""
-    node = node_of(value)
-    if node.weak and node.dtype is dtype:
-        return Array(node)
-    return Array(make(operations.Cast(dtype), (node,), (), dtype, weak=True))
-
-
-def _converted(value: Any, function: Any) -> Any:
+def _converted(frame: Frame, node: ast.Call, value: Any, function: Any) -> Any:
     """`np.float32(x)`: a scalar or array of that dtype."""
     if not isinstance(value, Array | Extent):
         return function(value)
+    numbers.require_held(frame, node, np.dtype(function), value)
     array = value if isinstance(value, Array) else Array(node_of(value))
     return functions.astype(array, np.dtype(function))
 
@@ -488,6 +473,7 @@ def write(
         part = selection.written(frame, node, target.read(), key, value)
     else:
         key = Ellipsis if key is None else key
+        numbers.require_held(frame, node, target.read().dtype, value)
         part = KeyView(key).put(target.read(), plain(value), combine)
     frame.memory.write(cell, replaced(cell.array, target.views, part))
 
@@ -571,7 +557,7 @@ def _method(
     if name == "item" and not arguments:
         scalar = array.reshape(())
         kind = {"f": DType.F64, "c": DType.C128}.get(scalar.dtype.kind, DType.I64)
-        return _weak(scalar, DType.BOOL if scalar.dtype == bool else kind)
+        return weak(scalar, DType.BOOL if scalar.dtype == bool else kind)
     if not hasattr(array, name) or name.startswith("_"):
         frame.refuse(node, f"the method {name} of an array", "one that weft.Array has")
     return getattr(array, name)(*arguments, **map_leaves(plain, named))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.frontend.extent import Extent
 from weft.functions import where
-from weft.kernel import aliases, branches, calls, selection
-from weft.kernel.frame import Frame, Number, Unbound, is_traced, plain
+from weft.kernel import aliases, branches, calls, numbers, selection
+from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
@@ -36,7 +36,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: numbers.inverted,
 }  # fmt: skip
 
 
@@ -120,7 +120,13 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
     left, right = plain(left), plain(right)
     try:
         with interpreting(frame.place(node)):
-            return lifted(frame, node, BINARY[type(op)], (left, right))
+            made = numbers.bits(frame, node, op, left, right)
+            if made is not None:
+                return made
+            if isinstance(op, ast.Pow):
+                left = numbers.base(frame, node, left, right)
+            operands = numbers.fitted(frame, node, numbers.name_of(op), (left, right))
+            return lifted(frame, node, BINARY[type(op)], operands)
     except TypeError as error:
         if isinstance(error, TracingError) or is_traced(left) or is_traced(right):
             raise
@@ -152,10 +158,21 @@ def assign_names(frame: Frame, target: ast.expr, value: Any) -> None:
         frame.assign(target.id, value, target)
         return
     if isinstance(target, ast.Tuple | ast.List):
-        for part, element in zip(target.elts, value, strict=True):
+        for part, element in zip(*gathered(target.elts, value), strict=True):
             assign_names(frame, part, element)
         return
     frame.refuse(target, "a loop variable that is no name", "a name, or a tuple of names")
+
+
+def gathered(parts: list[ast.expr], values: Sequence[Any]) -> tuple[list[ast.expr], list[Any]]:
+    """Targets and values, those that a starred target takes as one list."""
+    values = list(values)
+    for place, part in enumerate(parts):
+        more = len(values) - len(parts) + 1
+        if isinstance(part, ast.Starred) and more >= 0:
+            values[place : place + more] = [values[place : place + more]]
+            return [*parts[:place], part.value, *parts[place + 1 :]], values
+    return parts, values
 
 
 def _call(frame: Frame, node: ast.Call) -> Any:
@@ -203,7 +220,8 @@ def _compare(frame: Frame, node: ast.Compare) -> Any:
     result: Any = True
     for op, comparator in zip(node.ops, node.comparators, strict=True):
         right = plain(evaluate(frame, comparator))
-        one = lifted(frame, node, _COMPARE[type(op)], (left, right))
+        operands = numbers.fitted(frame, node, numbers.name_of(op), (left, right))
+        one = lifted(frame, node, _COMPARE[type(op)], operands)
         if result is True:
             result = one
         elif not is_traced(result) and not result:

@@ -19,6 +19,7 @@ from weft.kernel.expressions import (
     assign_names,
     binary,
     evaluate,
+    gathered,
     index,
     negated,
     returned,
@@ -130,7 +131,7 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
         case ast.Name(name):
             frame.assign(name, value, target)
         case ast.Tuple(parts) | ast.List(parts):
-            values = _unpacked(frame, target, value)
+            parts, values = gathered(parts, _unpacked(frame, target, value))
             if len(values) != len(parts):
                 frame.refuse(target, f"{len(values)} values for {len(parts)} names", "as many")
             for part, element in zip(parts, values, strict=True):

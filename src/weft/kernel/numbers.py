@@ -1,0 +1,198 @@
+"""Python's numbers among NumPy's: conversions, ints that a dtype does not hold, powers, bits."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import functions
+from weft.array import Array, node_of
+from weft.errors import TracingError, WeftError
+from weft.frontend import graph, operations, symbolic
+from weft.frontend.elementwise import apply
+from weft.frontend.extent import Extent
+from weft.frontend.graph import make
+from weft.kernel.frame import Frame
+from weft.kernel.values import Selection
+from weft.ops.dtypes import DType
+
+COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
+_OF_ONE_DTYPE = COMPARISONS | {
+    "add", "subtract", "multiply", "floor_divide", "remainder", "pow", "maximum", "minimum",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+}  # fmt: skip
+_NAMES: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_divide",
+    ast.Mod: "remainder", ast.Pow: "pow", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor", ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
+    ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
+    ast.Eq: "equal", ast.NotEq: "not_equal",
+}  # fmt: skip
+
+
+class IntegerRangeError(WeftError, OverflowError):
+    """A Python int that a dtype does not hold."""
+
+
+def as_int(value: Any) -> Any:
+    """`int(x)`: towards zero; a Python int, so it takes others' dtypes."""
+    if isinstance(value, Extent):
+        return value
+    return weak(value, DType.I64) if isinstance(value, Array) else int(value)
+
+
+def as_float(value: Any) -> Any:
+    """`float(x)`: a Python float."""
+    return weak(value, DType.F64) if isinstance(value, Array | Extent) else float(value)
+
+
+def weak(value: Any, dtype: DType) -> Array:
+    """A scalar as a Python number, which takes the dtype of what it is combined with."""
+    node = node_of(value)
+    if node.weak and node.dtype is dtype:
+        return Array(node)
+    return Array(make(operations.Cast(dtype), (node,), (), dtype, weak=True))
+
+
+def name_of(op: ast.AST) -> str:
+    """The scalar operation that an operator is; empty where it is none."""
+    return _NAMES.get(type(op), "")
+
+
+# ---------------------------------------------------------------- ranges
+
+
+def fitted(frame: Frame, node: ast.AST, name: str, operands: Sequence[Any]) -> list[Any]:
+    """Operands whose dtype holds the ints of this call: a comparison is in a wider one.
+
+    That they are held, or not, becomes a guard of the program.
+    """
+    if name not in _OF_ONE_DTYPE or not any(isinstance(x, Extent) for x in operands):
+        return list(operands)
+    arrays = [x.array if isinstance(x, Selection) else x for x in operands]
+    strong = [x.dtype for x in arrays if hasattr(x, "dtype") and not _is_weak(x)]
+    if not strong or any(dtype.kind not in "iu" for dtype in strong):
+        return list(operands)
+    dtype = np.result_type(*strong)
+    outside = [x for x in operands if isinstance(x, Extent) and not _holds(dtype, x)]
+    if not outside:
+        return list(operands)
+    if name not in COMPARISONS:
+        _refuse_range(frame, node, outside[0], dtype)
+    wide = np.dtype(np.float64 if dtype == np.uint64 else np.int64)
+    return [
+        functions.astype(x, wide) if isinstance(x, Array) and not _is_weak(x)
+        else Selection(functions.astype(x.array, wide), x.mask) if isinstance(x, Selection)
+        else x
+        for x in operands
+    ]  # fmt: skip
+
+
+def require_held(frame: Frame, node: ast.AST, dtype: np.dtype[Any], value: Any) -> None:
+    """Refuse an int of this call that a dtype does not hold."""
+    if isinstance(value, Extent) and dtype.kind in "iu" and not _holds(dtype, value):
+        _refuse_range(frame, node, value, dtype)
+
+
+def _holds(dtype: np.dtype[Any], value: Extent) -> bool:
+    """Whether a dtype holds an int; of one that differs between rounds nothing is known."""
+    if value.symbols:
+        return True
+    limits = np.iinfo(dtype)
+    least, most = max(int(limits.min), -(2**63)), min(int(limits.max), 2**63 - 1)
+    return (least == -(2**63) or value >= least) and (most == 2**63 - 1 or value <= most)
+
+
+def _refuse_range(frame: Frame, node: ast.AST, value: Extent, dtype: np.dtype[Any]) -> None:
+    limits = np.iinfo(dtype)
+    raise IntegerRangeError(
+        f"Python integer {value.value} out of bounds for {dtype}",
+        f"an int from {limits.min} to {limits.max}", "a wider dtype: x.astype(np.int64)",
+        place=frame.place(node),
+    )  # fmt: skip
+
+
+def _is_weak(value: Any) -> bool:
+    return isinstance(value, Array) and value._node.weak
+
+
+# ---------------------------------------------------------------- powers and bits
+
+
+def base(frame: Frame, node: ast.AST, left: Any, right: Any) -> Any:
+    """What is raised to a power: of an int to a negative one, a float."""
+    whole = isinstance(left, Extent) or (isinstance(left, int) and not isinstance(left, bool))
+    if isinstance(left, Array):
+        whole = left._node.dtype.is_integer
+    if not whole:
+        return left
+    negative = _is_negative(right)
+    if negative is False:
+        return left
+    if isinstance(left, Array) and not left._node.weak:
+        if negative:
+            frame.refuse(
+                node, "a negative power of NumPy's integers, which NumPy refuses",
+                "an exponent that is not negative", "x.astype(np.float64) ** n",
+            )  # fmt: skip
+        return left
+    if negative:
+        return as_float(left)
+    if isinstance(left, int) and abs(left) == 1:
+        return left  # the same number, whether float or int
+    return frame.refuse(
+        node, "a power of an int that is an int or a float, as its exponent's sign differs",
+        "an exponent that is never negative, or always", "float(x) ** n",
+    )  # fmt: skip
+
+
+def _is_negative(value: Any) -> bool | None:
+    """Whether an exponent is negative; None where that differs, False where nothing is known."""
+    if isinstance(value, Array) and not value.ndim and graph.is_index(value._node):
+        value = symbolic.extent_of(value._node)
+    if isinstance(value, int):
+        return value < 0
+    if not isinstance(value, Extent):
+        return False
+    try:
+        return not value.is_nonnegative()
+    except TracingError:
+        pass
+    try:  # a float for 0 as well: of the same value
+        return True if (-value).is_nonnegative() else None
+    except TracingError:
+        return None
+
+
+def bits(frame: Frame, node: ast.AST, op: ast.AST, left: Any, right: Any) -> Any:
+    """Operations on the bits of ints of a call, as arithmetic where it is; None of others."""
+    if not isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.LShift | ast.RShift):
+        return None
+    if not (isinstance(left, int | Extent) and isinstance(right, int | Extent)):
+        return None
+    if not (isinstance(left, Extent) or isinstance(right, Extent)):
+        return None
+    if isinstance(op, ast.LShift | ast.RShift):
+        if _is_negative(right):
+            frame.refuse(node, "a negative shift count", "one that is not negative")
+        count = _constant(right)
+        if count is not None and count < 62:
+            return left * 2**count if isinstance(op, ast.LShift) else left // 2**count
+    if isinstance(op, ast.BitAnd):
+        for number, mask in ((left, _constant(right)), (right, _constant(left))):
+            if mask is not None and mask >= 0 and mask & (mask + 1) == 0:
+                return number % (mask + 1)
+    return Array(apply(name_of(op), node_of(left), node_of(right)))
+
+
+def inverted(value: Any) -> Any:
+    return -value - 1 if isinstance(value, Extent) else ~value
+
+
+def _constant(value: Any) -> int | None:
+    if isinstance(value, Extent):
+        return value.value if value.is_constant and not value.symbols else None
+    return int(value)
