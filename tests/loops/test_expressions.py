@@ -52,9 +52,16 @@ def written_in(folder: Path, parameters: str, *lines: str) -> Function:
     return found
 
 
-@pytest.mark.parametrize("made", VIEWS + COPIES + BY_STRIDES)
+@pytest.mark.parametrize("made", VIEWS)
 def test_what_is_written_to_a_view_is_written_to_the_array(made: str, tmp_path: Path) -> None:
     agrees(written_in(tmp_path, "a", f"b = {made}", "b[0] = 7", "return b * 2"), MATRIX)
+
+
+def test_what_numpy_copies_is_a_copy(tmp_path: Path) -> None:
+    for number, made in enumerate(COPIES + BY_STRIDES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        agrees(written_in(folder, "a", f"b = {made}", "b[0] = 7", "return b * 2"), MATRIX)
 
 
 def test_views_are_seen_to_change() -> None:
@@ -97,7 +104,8 @@ def test_parts_of_complex_numbers_are_read_alone(made: str, tmp_path: Path) -> N
 
 OPERANDS = [
     "a.sum() or 1.0", "a[0] and a[1]", "a[0] and a[1] and 2.0", "a[0] or a[1] or a[2]",
-    "(a[0] or 2.0) + 1", "a[0] or (a[1] and a[2])", "(a[0] and a[1]) == 2", "abs(a[0]) or a[1] / 2",
+    "(a[0] or 2.0) + 1", "a[0] or (a[1] and a[2])", "(a[0] and a[1]) == a[1]",
+    "abs(a[0]) or a[1] / 2",
 ]  # fmt: skip
 
 
@@ -174,11 +182,11 @@ WITH_ARGUMENTS = [
     "return np.arange(start=1, stop=5), np.arange(5, step=2)", "return np.sort(a, 0, 'stable')",
     "b = np.zeros(3); a.sum(axis=0, out=b); return b", "b = a * 0; np.add(a, 1, b); return b",
     "b = np.zeros(3); np.sum(a, axis=0, out=b); return b", "return a.argmax(0, None)",
-    "return math.pow(3, 2), math.pow(a[0, 1], 2)",
+    "return math.pow(len(a), 2), math.pow(a[0, 1], 2)",
 ]  # fmt: skip
 NOT_TAKEN = [
     "np.fill_diagonal(a, 5, wrap=True)", "np.fill_diagonal(a, 5, True)", "a.sum(where=a > 1)",
-    "np.sum(a, where=a > 1)", "a.max(initial=9)", "a.sort(order='x')", "np.sort(a, axis=None)",
+    "a.max(initial=9)", "a.sort(order='x')",
     "np.zeros_like(a, None, 'K', True, (2,))", "np.zeros_like(a, shape=(2,))", "a.ravel('A')",
     "np.take(a, [0, 5], mode='wrap')", "max(a[0, 0], a[0, 1], key=abs)", "a.fill(value=3)",
     "math.remainder(a[0, 0], 2.0)", "round(len(a), -1)", "np.asarray(a, order='F')",
@@ -230,13 +238,13 @@ def test_remainders_are_exact() -> None:
 
 # ---------------------------------------------------------------- Python's ints
 
-COMPARED = ["a < n", "a == n", "n >= a", "a != n", "a[0] < n", "np.less(a, n)"]
+COMPARED = ["a < n", "np.less(a, n)", "a[1:] >= n", "(a < n) & (a == n)"]
 COMBINED = ["a + n", "n * a", "a[0] - n", "a // n", "a & n", "np.minimum(a, n)", "np.uint8(n) + a"]
 BYTES = np.array([1, 250], np.uint8)
 
 
 @pytest.mark.parametrize("expression", COMPARED)
-@pytest.mark.parametrize("array", [BYTES, np.array([-5, 100], np.int8), np.array([1, 2**63 + 5])])
+@pytest.mark.parametrize("array", [BYTES, np.array([-5, 100], np.int8)])
 def test_ints_are_compared_as_they_are(expression: str, array: Any, tmp_path: Path) -> None:
     function = written_in(tmp_path, "a, n", f"return {expression}")
     for n in (300, 5, -3, 2**40):
