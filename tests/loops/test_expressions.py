@@ -330,3 +330,21 @@ def test_starred_targets() -> None:
         return first + len(rest) + last
 
     agrees(unpacked, np.ones(9))
+
+
+def test_counters_are_compared_as_they_are() -> None:
+    def counted(a: Any, b: Any, n: int) -> Any:
+        below = 0
+        for i in range(n):
+            if a[0] < i:
+                below += 1
+        return below, a < int(b[0]), max(a[0], n) + 0 * b[0]
+
+    agrees(counted, BYTES, np.array([300]), 400)
+
+
+@pytest.mark.parametrize("made", ["np.full(3, n, np.uint8)", "np.array([n, 1], np.uint8)"])
+def test_arrays_that_do_not_hold_an_int_are_refused(made: str, tmp_path: Path) -> None:
+    kernel = wf.kernel(written_in(tmp_path, "a, n", f"return {made}"))
+    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+        kernel(BYTES, 300)

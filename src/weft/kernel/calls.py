@@ -64,7 +64,7 @@ def _of_library(
 ) -> Any:
     if isinstance(function, type) and issubclass(function, np.generic):
         (value,) = arguments
-        return _converted(frame, node, plain(value), function)
+        return _converted(plain(value), function)
     if isinstance(function, np.ufunc) and len(arguments) == function.nin + function.nout == 3:
         named = {"out": arguments.pop(), **named}
     if _is_numpys(function) and "out" in named:
@@ -209,7 +209,7 @@ def _ufunc(
         )  # fmt: skip
     if name == "pow" and len(arguments) == 2:
         arguments = [numbers.base(frame, node, *arguments), arguments[1]]
-    arguments = numbers.fitted(frame, node, name, arguments)
+    arguments = numbers.fitted(name, arguments)
     result = selection.lifted(frame, node, own, arguments)
     if dtype is None:
         return result
@@ -233,6 +233,9 @@ def _numpy(
         )  # fmt: skip
     from weft.functions import interoperability
 
+    if name == "clip" and isinstance(arguments[0], Array):
+        for bound in (*arguments[1:], *named.values()):
+            numbers.require_held(arguments[0].dtype, bound)
     try:
         bound = inspect.signature(function).bind(*arguments, **named)
         given = {k: v for k, v in bound.arguments.items() if k in named}
@@ -306,6 +309,8 @@ def _made(make: Callable[..., Any], *names: str) -> Callable[..., Any]:
         positional = [given.pop(name) for name in names if name in given and name in _FIRST]
         if given.get("dtype") is not None:
             given["dtype"] = _dtype(given["dtype"])
+            for value in positional[1:]:
+                numbers.require_held(given["dtype"], value)
         return make(*positional, **given)
 
     return adapted
@@ -334,6 +339,9 @@ def _array(
     ndmin: int = 0,
 ) -> Any:  # fmt: skip
     """An array of its own: `aliases` gives those that NumPy does not copy."""
+    if dtype is not None:
+        for value in obj if isinstance(obj, tuple | list) else [obj]:
+            numbers.require_held(np.dtype(dtype), value)
     made = functions.asarray(obj, dtype=_dtype(dtype))
     if made.ndim < ndmin:
         made = functions.expand_dims(made, tuple(range(ndmin - made.ndim)))
@@ -372,11 +380,11 @@ _CREATION: dict[str, Callable[..., Any]] = {
 # ---------------------------------------------------------------- Python's own functions
 
 
-def _converted(frame: Frame, node: ast.Call, value: Any, function: Any) -> Any:
+def _converted(value: Any, function: Any) -> Any:
     """`np.float32(x)`: a scalar or array of that dtype."""
     if not isinstance(value, Array | Extent):
         return function(value)
-    numbers.require_held(frame, node, np.dtype(function), value)
+    numbers.require_held(np.dtype(function), value)
     array = value if isinstance(value, Array) else Array(node_of(value))
     return functions.astype(array, np.dtype(function))
 
@@ -392,7 +400,7 @@ def _extreme(comparison: str) -> Callable[..., Any]:
                 better = value < best if comparison == "less" else value > best
                 best = value if better else best
                 continue
-            left, right = node_of(value), node_of(best)
+            left, right = map(node_of, numbers.widened((value, best)))
             best = Array(apply("where", apply(comparison, left, right), left, right))
         return best
 
@@ -473,7 +481,7 @@ def write(
         part = selection.written(frame, node, target.read(), key, value)
     else:
         key = Ellipsis if key is None else key
-        numbers.require_held(frame, node, target.read().dtype, value)
+        numbers.require_held(target.read().dtype, value)
         part = KeyView(key).put(target.read(), plain(value), combine)
     frame.memory.write(cell, replaced(cell.array, target.views, part))
 
@@ -543,6 +551,9 @@ def _method(
     array = plain(reference)
     if name == "copy":
         return Array(array._node)
+    if name == "clip" and isinstance(array, Array):
+        for bound in (*arguments, *named.values()):
+            numbers.require_held(array.dtype, bound)
     if name in _AXIS_AND_MORE:
         given = dict(zip(_AXIS_AND_MORE[name], arguments, strict=False)) | named
         if len(arguments) > len(_AXIS_AND_MORE[name]):

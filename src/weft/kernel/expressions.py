@@ -125,7 +125,7 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
                 return made
             if isinstance(op, ast.Pow):
                 left = numbers.base(frame, node, left, right)
-            operands = numbers.fitted(frame, node, numbers.name_of(op), (left, right))
+            operands = numbers.fitted(numbers.name_of(op), (left, right))
             return lifted(frame, node, BINARY[type(op)], operands)
     except TypeError as error:
         if isinstance(error, TracingError) or is_traced(left) or is_traced(right):
@@ -220,7 +220,8 @@ def _compare(frame: Frame, node: ast.Compare) -> Any:
     result: Any = True
     for op, comparator in zip(node.ops, node.comparators, strict=True):
         right = plain(evaluate(frame, comparator))
-        operands = numbers.fitted(frame, node, numbers.name_of(op), (left, right))
+        with interpreting(frame.place(node)):
+            operands = numbers.fitted(numbers.name_of(op), (left, right))
         one = lifted(frame, node, _COMPARE[type(op)], operands)
         if result is True:
             result = one

@@ -10,9 +10,9 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.errors import TracingError, WeftError
+from weft.errors import TracingError, WeftError, user_place
 from weft.frontend import graph, operations, symbolic
-from weft.frontend.elementwise import apply
+from weft.frontend.elementwise import apply, python_value
 from weft.frontend.extent import Extent
 from weft.frontend.graph import make
 from weft.kernel.frame import Frame
@@ -65,54 +65,74 @@ def name_of(op: ast.AST) -> str:
 # ---------------------------------------------------------------- ranges
 
 
-def fitted(frame: Frame, node: ast.AST, name: str, operands: Sequence[Any]) -> list[Any]:
+def fitted(name: str, operands: Sequence[Any]) -> list[Any]:
     """Operands whose dtype holds the ints of this call: a comparison is in a wider one.
 
     That they are held, or not, becomes a guard of the program.
     """
-    if name not in _OF_ONE_DTYPE or not any(isinstance(x, Extent) for x in operands):
+    if name in COMPARISONS:
+        return widened(operands)
+    dtype = _narrow_dtype(operands) if name in _OF_ONE_DTYPE else None
+    if dtype is not None:
+        for operand in operands:
+            require_held(dtype, operand)
+    return list(operands)
+
+
+def widened(operands: Sequence[Any]) -> list[Any]:
+    """Operands of integers, in a dtype that holds all of them."""
+    dtype = _narrow_dtype(operands)
+    if dtype is None or all(_holds(dtype, x) for x in operands):
         return list(operands)
-    arrays = [x.array if isinstance(x, Selection) else x for x in operands]
-    strong = [x.dtype for x in arrays if hasattr(x, "dtype") and not _is_weak(x)]
-    if not strong or any(dtype.kind not in "iu" for dtype in strong):
-        return list(operands)
-    dtype = np.result_type(*strong)
-    outside = [x for x in operands if isinstance(x, Extent) and not _holds(dtype, x)]
-    if not outside:
-        return list(operands)
-    if name not in COMPARISONS:
-        _refuse_range(frame, node, outside[0], dtype)
     wide = np.dtype(np.float64 if dtype == np.uint64 else np.int64)
     return [
-        functions.astype(x, wide) if isinstance(x, Array) and not _is_weak(x)
+        functions.astype(x, wide) if isinstance(x, Array) and not x._node.weak
         else Selection(functions.astype(x.array, wide), x.mask) if isinstance(x, Selection)
         else x
         for x in operands
     ]  # fmt: skip
 
 
-def require_held(frame: Frame, node: ast.AST, dtype: np.dtype[Any], value: Any) -> None:
+def _narrow_dtype(operands: Sequence[Any]) -> np.dtype[Any] | None:
+    """The dtype of NumPy's integers among operands; None where there are none, or others."""
+    arrays = [x.array if isinstance(x, Selection) else x for x in operands]
+    strong = [x.dtype for x in arrays if hasattr(x, "dtype") and not _is_weak(x)]
+    if not strong or any(dtype.kind not in "iu" for dtype in strong):
+        return None
+    dtype = np.result_type(*strong)
+    return None if dtype == np.int64 or dtype.kind not in "iu" else dtype
+
+
+def require_held(dtype: np.dtype[Any], value: Any) -> None:
     """Refuse an int of this call that a dtype does not hold."""
-    if isinstance(value, Extent) and dtype.kind in "iu" and not _holds(dtype, value):
-        _refuse_range(frame, node, value, dtype)
+    if not isinstance(value, Extent) or value.symbols or dtype.kind not in "iu":
+        return
+    if not _holds(dtype, value):
+        limits = np.iinfo(dtype)
+        raise IntegerRangeError(
+            f"Python integer {value.value} out of bounds for {dtype}",
+            f"an int from {limits.min} to {limits.max}", "a wider dtype: x.astype(np.int64)",
+            place=user_place(),
+        )  # fmt: skip
 
 
-def _holds(dtype: np.dtype[Any], value: Extent) -> bool:
-    """Whether a dtype holds an int; of one that differs between rounds nothing is known."""
-    if value.symbols:
+def _holds(dtype: np.dtype[Any], value: Any) -> bool:
+    """Whether a dtype is known to hold a value, of a Python int that is not a constant."""
+    if _is_weak(value) and python_value(value._node) is None:
+        if value._node.dtype is not DType.I64:
+            return True
+        if value.ndim or not graph.is_index(value._node):
+            return False
+        value = symbolic.extent_of(value._node)
+    if not isinstance(value, Extent):
         return True
     limits = np.iinfo(dtype)
-    least, most = max(int(limits.min), -(2**63)), min(int(limits.max), 2**63 - 1)
-    return (least == -(2**63) or value >= least) and (most == 2**63 - 1 or value <= most)
-
-
-def _refuse_range(frame: Frame, node: ast.AST, value: Extent, dtype: np.dtype[Any]) -> None:
-    limits = np.iinfo(dtype)
-    raise IntegerRangeError(
-        f"Python integer {value.value} out of bounds for {dtype}",
-        f"an int from {limits.min} to {limits.max}", "a wider dtype: x.astype(np.int64)",
-        place=frame.place(node),
-    )  # fmt: skip
+    try:
+        return (dtype == np.int64 or value >= int(limits.min)) and (
+            dtype.itemsize == 8 or value <= int(limits.max)
+        )
+    except TracingError:  # it differs between rounds
+        return False
 
 
 def _is_weak(value: Any) -> bool:
