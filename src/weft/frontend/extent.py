@@ -469,7 +469,12 @@ def traced(value: Any) -> Any:
 
 
 def _as_scalar(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """`operation` on what is no int: extents that are not constant become scalar arrays."""
+    """`operation` on what is no int: extents that are not constant become scalar arrays.
+
+    An array on the right is asked itself, which knows whether its dtype holds an int.
+    """
+    if hasattr(right, "_node"):
+        return NotImplemented
 
     def plain(value: Any) -> Any:
         if not isinstance(value, Extent):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.array import Array, node_of
+from weft.array import Array, fitting, node_of
 from weft.errors import ArgumentError, DTypeError, user_place
 from weft.frontend import layout
 from weft.frontend.elementwise import apply, as_dtype, common_dtype
@@ -116,7 +116,7 @@ def _unary(name: str) -> Callable[[Any], Array]:
 
 def _binary(name: str) -> Callable[[Any, Any], Array]:
     def function(x1: Any, x2: Any, /) -> Array:
-        return Array(apply(name, node_of(x1), node_of(x2)))
+        return Array(apply(name, *fitting.operands(name, x1, x2)))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""`{name}` of each pair of elements.

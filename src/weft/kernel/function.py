@@ -296,11 +296,6 @@ class KernelFunction(Jitted):
         data = [concrete(as_data(leaf)) for leaf in leaves]
         return self.variant(data, structure)[0].computation.program
 
-    def prepared(self, arguments: Sequence[Any]) -> tuple[list[Any], Any]:
-        """The data of arguments that are data, and the containers that they are in."""
-        leaves, structure = self._arguments(tuple(arguments), {})
-        return [concrete(as_data(leaf)) for leaf in leaves], structure
-
     def variant(self, data: list[Any], structure: Any) -> tuple[Variant, dict[str, int]]:
         """The program for some arguments, and the values of its size variables."""
         static = (*same_memory(data), _words())

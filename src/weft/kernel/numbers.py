@@ -10,7 +10,8 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.errors import TracingError, WeftError, user_place
+from weft.array.fitting import COMPARISONS, OF_ONE_DTYPE, holds, out_of_range
+from weft.errors import TracingError
 from weft.frontend import graph, operations, symbolic
 from weft.frontend.elementwise import apply, python_value
 from weft.frontend.extent import Extent
@@ -19,11 +20,6 @@ from weft.kernel.frame import Frame
 from weft.kernel.values import Selection
 from weft.ops.dtypes import DType
 
-COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
-_OF_ONE_DTYPE = COMPARISONS | {
-    "add", "subtract", "multiply", "floor_divide", "remainder", "pow", "maximum", "minimum",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
-}  # fmt: skip
 _NAMES: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_divide",
     ast.Mod: "remainder", ast.Pow: "pow", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
@@ -31,10 +27,6 @@ _NAMES: dict[type[ast.AST], str] = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
     ast.Eq: "equal", ast.NotEq: "not_equal",
 }  # fmt: skip
-
-
-class IntegerRangeError(WeftError, OverflowError):
-    """A Python int that a dtype does not hold."""
 
 
 def as_int(value: Any) -> Any:
@@ -72,7 +64,7 @@ def fitted(name: str, operands: Sequence[Any]) -> list[Any]:
     """
     if name in COMPARISONS:
         return widened(operands)
-    dtype = _narrow_dtype(operands) if name in _OF_ONE_DTYPE else None
+    dtype = _narrow_dtype(operands) if name in OF_ONE_DTYPE else None
     if dtype is not None:
         for operand in operands:
             require_held(dtype, operand)
@@ -108,12 +100,7 @@ def require_held(dtype: np.dtype[Any], value: Any) -> None:
     if not isinstance(value, Extent) or value.symbols or dtype.kind not in "iu":
         return
     if not _holds(dtype, value):
-        limits = np.iinfo(dtype)
-        raise IntegerRangeError(
-            f"Python integer {value.value} out of bounds for {dtype}",
-            f"an int from {limits.min} to {limits.max}", "a wider dtype: x.astype(np.int64)",
-            place=user_place(),
-        )  # fmt: skip
+        raise out_of_range(value.value, dtype)
 
 
 def _holds(dtype: np.dtype[Any], value: Any) -> bool:
@@ -126,11 +113,8 @@ def _holds(dtype: np.dtype[Any], value: Any) -> bool:
         value = symbolic.extent_of(value._node)
     if not isinstance(value, Extent):
         return True
-    limits = np.iinfo(dtype)
     try:
-        return (dtype == np.int64 or value >= int(limits.min)) and (
-            dtype.itemsize == 8 or value <= int(limits.max)
-        )
+        return holds(dtype, value)
     except TracingError:  # it differs between rounds
         return False
 

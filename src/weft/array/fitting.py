@@ -1,0 +1,72 @@
+"""Python ints of a call beside arrays of integers: whether the dtype holds them, as NumPy asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array.making import node_of
+from weft.errors import WeftError, user_place
+from weft.frontend.elementwise import as_dtype
+from weft.frontend.extent import Extent
+from weft.frontend.graph import Node
+from weft.ops.dtypes import DType
+
+COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
+OF_ONE_DTYPE = COMPARISONS | {
+    "add", "subtract", "multiply", "floor_divide", "remainder", "pow", "maximum", "minimum",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+}  # fmt: skip
+
+
+class IntegerRangeError(WeftError, OverflowError):
+    """A Python int that a dtype does not hold."""
+
+
+def out_of_range(value: int, dtype: np.dtype[Any]) -> IntegerRangeError:
+    """What is said of an int beside integers that do not hold it."""
+    limits = np.iinfo(dtype)
+    return IntegerRangeError(
+        f"Python integer {value} out of bounds for {dtype}",
+        f"an int from {limits.min} to {limits.max}", "a wider dtype: x.astype(np.int64)",
+        place=user_place(),
+    )  # fmt: skip
+
+
+def operands(operation: str, left: Any, right: Any) -> tuple[Node, Node]:
+    """The nodes of two operands, of which one may be an int of this call.
+
+    Integers that do not hold it are compared with it in a wider dtype. That they hold it, or do
+    not, becomes a guard of the program.
+
+    Raises
+    ------
+    IntegerRangeError
+        Where it would be computed with in their dtype.
+    """
+    first, second = node_of(left), node_of(right)
+    if isinstance(right, Extent):
+        first = _beside(operation, first, right)
+    if isinstance(left, Extent):
+        second = _beside(operation, second, left)
+    return first, second
+
+
+def _beside(operation: str, node: Node, value: Extent) -> Node:
+    dtype = node.dtype
+    if node.weak or not dtype.is_integer or dtype is DType.I64 or value.symbols:
+        return node
+    if operation not in OF_ONE_DTYPE or holds(dtype.numpy, value):
+        return node
+    if operation not in COMPARISONS:
+        raise out_of_range(value.value, dtype.numpy)
+    return as_dtype(node, DType.F64 if dtype is DType.U64 else DType.I64)
+
+
+def holds(dtype: np.dtype[Any], value: Extent) -> bool:
+    """Whether integers hold an int of this call."""
+    limits = np.iinfo(dtype)
+    return (dtype == np.int64 or value >= int(limits.min)) and (
+        dtype.itemsize == 8 or value <= int(limits.max)
+    )
