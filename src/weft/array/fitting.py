@@ -35,7 +35,13 @@ def out_of_range(value: int, dtype: np.dtype[Any]) -> IntegerRangeError:
 
 
 def operands(operation: str, left: Any, right: Any) -> tuple[Node, Node]:
-    """The nodes of two operands, of which one may be an int of this call.
+    """The nodes of two operands, each as it is `beside` the other."""
+    first, second = node_of(left), node_of(right)
+    return beside(operation, first, right), beside(operation, second, left)
+
+
+def beside(operation: str, node: Node, value: Any) -> Node:
+    """An operand, as it is computed with beside another, which may be an int of this call.
 
     Integers that do not hold it are compared with it in a wider dtype. That they hold it, or do
     not, becomes a guard of the program.
@@ -45,19 +51,10 @@ def operands(operation: str, left: Any, right: Any) -> tuple[Node, Node]:
     IntegerRangeError
         Where it would be computed with in their dtype.
     """
-    first, second = node_of(left), node_of(right)
-    if isinstance(right, Extent):
-        first = _beside(operation, first, right)
-    if isinstance(left, Extent):
-        second = _beside(operation, second, left)
-    return first, second
-
-
-def _beside(operation: str, node: Node, value: Extent) -> Node:
     dtype = node.dtype
-    if node.weak or not dtype.is_integer or dtype is DType.I64 or value.symbols:
+    if not isinstance(value, Extent) or value.symbols or operation not in OF_ONE_DTYPE:
         return node
-    if operation not in OF_ONE_DTYPE or holds(dtype.numpy, value):
+    if node.weak or not dtype.is_integer or dtype is DType.I64 or holds(dtype.numpy, value):
         return node
     if operation not in COMPARISONS:
         raise out_of_range(value.value, dtype.numpy)

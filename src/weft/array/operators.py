@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import fitting
+from weft.array.fitting import beside
 from weft.array.lazy import Array
 from weft.array.making import node_of
 from weft.errors import DTypeError, ShapeError, user_place
@@ -53,20 +53,20 @@ def install() -> None:
 
 def _binary(operation: str) -> Any:
     def method(self: Array, other: Any) -> Any:
-        if isinstance(other, Extent):
-            return Array(apply(operation, *fitting.operands(operation, self, other)))
         node = other._node if type(other) is Array else _operand(other)
-        return NotImplemented if node is None else Array(apply(operation, self._node, node))
+        if node is None:
+            return NotImplemented
+        return Array(apply(operation, beside(operation, self._node, other), node))
 
     return method
 
 
 def _reflected(operation: str) -> Any:
     def method(self: Array, other: Any) -> Any:
-        if isinstance(other, Extent):
-            return Array(apply(operation, *fitting.operands(operation, other, self)))
         node = _operand(other)
-        return NotImplemented if node is None else Array(apply(operation, node, self._node))
+        if node is None:
+            return NotImplemented
+        return Array(apply(operation, node, beside(operation, self._node, other)))
 
     return method
 
@@ -76,7 +76,7 @@ def _in_place(operation: str) -> Any:
         node = _operand(other)
         if node is None:
             return NotImplemented
-        result = apply(operation, *fitting.operands(operation, self, other))
+        result = apply(operation, beside(operation, self._node, other), node)
         if layout.values(result.shape) != layout.values(self._node.shape):
             raise ShapeError(
                 f"an in-place {operation} of shape {layout.values(result.shape)} on an array of "

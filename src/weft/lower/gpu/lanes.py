@@ -111,9 +111,7 @@ def _are_beside(of: ReductionKernel) -> bool:
 class _Lanes:
     """What one item does: 32 rows, of which `base` is the first, stored from `begin` on."""
 
-    def __init__(
-        self, e: Emitter, of: ReductionKernel, base: imp.Expr, begin: imp.Expr
-    ) -> None:
+    def __init__(self, e: Emitter, of: ReductionKernel, base: imp.Expr, begin: imp.Expr) -> None:
         self.e, self.of, self.reduce, self.base, self.begin = e, of, of.reduce, base, begin
         self.index = of.kernel.space[-1].index.name
 
