@@ -142,7 +142,7 @@ def spread_over(*devices: str | PretendedDevice) -> Iterator[None]:
     run = SegmentStage.run
 
     def patient(self: Any, *arguments: Any) -> None:
-        if threading.current_thread().name == "weft-cpu:0":
+        if threading.current_thread().name == "weft-worker-0":
             for event in asked:
                 event.wait(5)  # or else the CPU might have done everything before
                 event.set()

@@ -23,6 +23,7 @@ import weft as wf
 from weft.errors import CompileError, DeviceError, MemoryLimitError
 from weft.launch.stage import SegmentStage
 from weft.plan import sharing
+from weft.runtime import workers
 from weft.runtime.devices.cpu import cores_of, parts
 from weft.runtime.shares import Left
 
@@ -112,7 +113,7 @@ def all_begin(count: int) -> Iterator[None]:
 
     def patient(self: Any, *arguments: Any) -> None:
         name = threading.current_thread().name
-        if name.startswith("weft-cpu") and name not in begun:
+        if name.startswith("weft-worker") and name not in begun:
             begun.add(name)
             everyone.wait(20)
         run(self, *arguments)
@@ -127,7 +128,7 @@ def test_arguments_are_not_copied() -> None:
     run = SegmentStage.run
 
     def noted(self: Any, integers: Any, inputs: Any, *others: Any) -> None:
-        if threading.current_thread().name.startswith("weft-cpu"):
+        if threading.current_thread().name.startswith("weft-worker"):
             seen.extend(inputs)
         run(self, integers, inputs, *others)
 
@@ -157,7 +158,7 @@ def test_a_part_computes_with_as_many_threads_as_it_has_cores() -> None:
     run = SegmentStage.run
 
     def noted(self: Any, *arguments: Any) -> None:
-        if threading.current_thread().name.startswith("weft-cpu"):
+        if threading.current_thread().name.startswith("weft-worker"):
             counts.add(self._threads)
         run(self, *arguments)
 
@@ -295,7 +296,8 @@ def test_interrupted_devices_stop_soon() -> None:
         pytest.raises(KeyboardInterrupt),
     ):
         wf.jit(lambda a: wf.map(long, a))(x)
-    assert not [t for t in threading.enumerate() if t.name.startswith("weft-cpu")]
+    threads = [t for t in threading.enumerate() if t.name.startswith("weft-worker")]
+    assert len(threads) == sum(map(len, workers._idle.values()))
 
 
 def test_the_plan_says_who_does_what() -> None:

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter, sleep
+from time import sleep
 from typing import Any
 from unittest import mock
 
@@ -17,9 +17,11 @@ from devices.harness import device
 import weft as wf
 from weft.errors import DeviceError
 from weft.launch.stage import SegmentStage
+from weft.runtime import workers
 from weft.runtime.devices.cpu import parts
 from weft.runtime.devices.opencl_runs import OpenClRun
 from weft.runtime.shares import Left
+from weft.runtime.threads import cores
 
 TWO = ["cpu:0", "cpu:1"]
 
@@ -66,55 +68,38 @@ def test_one_thread_of_a_device_computes_at_a_time(tmp_path: Path) -> None:
         assert all(share.slots > 1 for share in wf.explain(y).plan.stages[0].shares)
         wf.store(y, tmp_path / "b.npy")
     np.testing.assert_allclose(np.load(tmp_path / "b.npy"), 1 + np.exp(-a * a), rtol=1e-14)
-    taking = {name: count for name, count in most.items() if name.startswith("weft-cpu")}
+    taking = {name: count for name, count in most.items() if name.startswith("weft-worker")}
     assert taking
     assert set(taking.values()) == {1}
 
 
-def test_no_device_begins_before_all_have_started() -> None:
-    """One that computes may keep who starts the next from its core."""
+def test_no_device_begins_before_there_are_threads_for_all() -> None:
+    """One that computes may keep who starts the next from its core; and one may not be there."""
     x = np.linspace(0, 3, 1_000_000)
-    began: list[float] = []
-    started: list[float] = []
-    take, start = Left.take, threading.Thread.start
-
-    def taking(self: Left, number: int) -> Any:
-        began.append(perf_counter())
-        return take(self, number)
-
-    def starting(self: threading.Thread) -> None:
-        start(self)
-        if self.name.startswith("weft-cpu:"):
-            sleep(0.01)  # one that has started would begin meanwhile
-            started.append(perf_counter())
-
-    with (
-        wf.config(devices=TWO),
-        mock.patch.object(Left, "take", taking),
-        mock.patch.object(threading.Thread, "start", starting),
-    ):
-        found = np.asarray(heavy(wf.asarray(x)))
-    np.testing.assert_allclose(found, 1 + np.exp(-x * x), rtol=1e-14)
-    assert len(started) >= 2
-    assert min(began) > max(started)
-
-
-def test_threads_end_where_one_cannot_be_started() -> None:
-    x = np.linspace(0, 3, 1_000_000)
+    before = {thread.ident for thread in threading.enumerate()}
     start = threading.Thread.start
 
     def starting(self: threading.Thread) -> None:
-        if self.name == "weft-cpu:1":
+        if self.name == "weft-worker-1":
             raise RuntimeError("can't start new thread")
         start(self)
 
     with (
         wf.config(devices=TWO),
+        mock.patch.object(workers, "_idle", {}),
         mock.patch.object(threading.Thread, "start", starting),
-        pytest.raises(RuntimeError, match="new thread"),
+        mock.patch.object(Left, "take") as take,
     ):
-        np.asarray(heavy(wf.asarray(x)))
-    assert not [t for t in threading.enumerate() if t.name == "weft-cpu:0"]
+        with pytest.raises(RuntimeError, match="new thread"):
+            np.asarray(heavy(wf.asarray(x)))
+        take.assert_not_called()
+        (started,) = (t for t in threading.enumerate() if t.ident not in before)
+        (idle,) = workers._idle[cores()[:1]]  # it waits for what comes next
+    with wf.config(devices=TWO), mock.patch.object(workers, "_idle", {cores()[:1]: [idle]}):
+        found = np.asarray(heavy(wf.asarray(x)))
+        assert workers._idle[cores()[:1]] == [idle]
+    assert started.is_alive()
+    np.testing.assert_allclose(found, 1 + np.exp(-x * x), rtol=1e-14)
 
 
 def attempt(function: Any, x: Any, expected: Any) -> DeviceError | None:

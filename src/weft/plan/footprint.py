@@ -261,6 +261,10 @@ class Intervals:
 
 
 def _times(left: Interval, right: Interval) -> Interval:
+    factor = left[0]
+    if factor is left[1] and isinstance(factor, int):  # as most are
+        low, high = right if factor >= 0 else (right[1], right[0])
+        return (low, high) if factor == 1 else (factor * low, factor * high)
     products = [a * b for a in left for b in right]
     low, high = products[0], products[0]
     for product in products[1:]:
@@ -332,15 +336,16 @@ def footprint(
             last = first if ends[1] is ends[0] else intervals.size(ends[1])
             if first is not None and last is not None:
                 low, high = _inside(first[0], last[1], rule, intervals, extent)
-        low = np.clip(low, 0, extent)
-        high = np.clip(high, -1, extent - 1)
+        low = np.minimum(np.maximum(low, 0), extent)  # a third of what np.clip takes
+        high = np.minimum(np.maximum(high, -1), extent - 1)
         upper = np.maximum(high + 1, low)
         found.append((_spread(low, boxes), _spread(upper, boxes)))
     return tuple(found)
 
 
 def _spread(value: Numbers, boxes: int) -> npt.NDArray[np.int64]:
-    return np.broadcast_to(np.asarray(value, dtype=np.int64), (boxes,))
+    array = np.asarray(value, dtype=np.int64)
+    return array if array.shape == (boxes,) else np.broadcast_to(array, (boxes,))
 
 
 def _inside(

@@ -150,6 +150,25 @@ class Boxes:
 
 
 @dataclass(frozen=True, slots=True)
+class OneBox:
+    """A box that a device takes while a stage runs.
+
+    Attributes
+    ----------
+    boxes : Boxes
+        It alone.
+    integers : ndarray of int64, (len(code.integers),)
+    staging, workspace : int
+        Bytes of what is read or written apart from being computed, and of what computing takes.
+    """
+
+    boxes: Boxes
+    integers: npt.NDArray[np.int64]
+    staging: int
+    workspace: int
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """What one of several devices does of a stage: boxes that it takes as it has time.
 
@@ -169,7 +188,7 @@ class Share:
     host_bytes, device_bytes : int
         The most that a box of it takes of the host's memory, and of its own.
     plan : callable
-        (start, stop) -> the stage planned for this device, with that one box.
+        (start, stop) -> that box.
     measured : Measured
         What it did when the stage last ran.
     """
@@ -182,7 +201,7 @@ class Share:
     largest: int
     host_bytes: int
     device_bytes: int
-    plan: Callable[[int, int], PlannedStage]
+    plan: Callable[[int, int], OneBox]
     measured: Measured = field(default_factory=lambda: Measured(), compare=False)
 
 

@@ -25,6 +25,7 @@ from weft.plan.nodes import (
     Boxes,
     Cut,
     Numbers,
+    OneBox,
     Output,
     PlannedStage,
     Where,
@@ -372,11 +373,7 @@ class Scheduler:
     ) -> PlannedStage:
         """The stage in these boxes; `depth`, `slots` and `abreast` as a planned stage has them."""
         stage = self.stage
-        inputs = tuple(int(self.window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
-        outputs = tuple(
-            int(np.max(self.output_bytes(output, boxes, number, False), initial=0))
-            for number, output in enumerate(stage.outputs)
-        )
+        inputs, outputs = self._argument_bytes(boxes)
         workspace = _pages(self.workspace(boxes))
         on_device = 0
         if self.code.device is not None:
@@ -384,16 +381,7 @@ class Scheduler:
             held, flanks = self._held(inputs, boxes), self.flank_bytes
             each = sum(inputs) - held + sum(outputs) - flanks + int(own)
             on_device = held + flanks + slots * each
-        staging = sum(
-            _pages(size)
-            for size, where in zip(inputs, self.where, strict=True)
-            if where == "staged"
-        )
-        staging += sum(
-            _pages(size)
-            for size, output in zip(outputs, stage.outputs, strict=True)
-            if self._is_staged(output)
-        )
+        staging = self._staging(inputs, outputs)
         kept_rows = tuple(
             self._kept_rows(window, where, boxes, depth)
             for window, where in zip(stage.windows, self.where, strict=True)
@@ -414,6 +402,35 @@ class Scheduler:
             kernels=self.code.kernels, remarks=self.code.remarks, read=read, held=self.resident,
             kept_rows=kept_rows, slots=slots, device_bytes=on_device, abreast=abreast,
         )  # fmt: skip
+
+    def one_box(self, start: int, stop: int) -> OneBox:
+        """The box `start <= coordinate < stop`; planned while others are computed."""
+        boxes = self.boxes_between(np.array([start]), np.array([stop]))
+        staging = self._staging(*self._argument_bytes(boxes)) if self.is_buffered() else 0
+        return OneBox(boxes, self._integers(boxes)[0], staging, _pages(self.workspace(boxes)))
+
+    def _argument_bytes(self, boxes: Boxes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The most bytes that a box has of each window, and of each output."""
+        stage = self.stage
+        inputs = tuple(int(self.window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
+        outputs = tuple(
+            int(np.max(self.output_bytes(output, boxes, number, False), initial=0))
+            for number, output in enumerate(stage.outputs)
+        )
+        return inputs, outputs
+
+    def _staging(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> int:
+        """Bytes of the buffers of a box whose arguments have so many."""
+        read = sum(
+            _pages(size)
+            for size, where in zip(inputs, self.where, strict=True)
+            if where == "staged"
+        )
+        return read + sum(
+            _pages(size)
+            for size, output in zip(outputs, self.stage.outputs, strict=True)
+            if self._is_staged(output)
+        )
 
     def values(self, boxes: Boxes) -> dict[str, Any]:
         """Every size that the code knows: an int, or one for each box."""

@@ -264,15 +264,9 @@ class _Sharing:
         return self.first.boxes_between(edges[:-1], edges[1:])
 
     def _share(self, member: _Member) -> Share:
-        scheduler, slots = member.scheduler, member.slots
-
-        @lru_cache(_KNOWN_BOXES)
-        def plan(start: int, stop: int) -> PlannedStage:
-            boxes = scheduler.boxes_between(np.array([start]), np.array([stop]))
-            return scheduler.with_depth(boxes, 1, slots)
-
+        plan = lru_cache(_KNOWN_BOXES)(member.scheduler.one_box)
         return Share(
-            member.processor.device, scheduler.code, member.processor.kind,
-            member.processor.threads, slots, member.extent, member.host_bytes,
+            member.processor.device, member.scheduler.code, member.processor.kind,
+            member.processor.threads, member.slots, member.extent, member.host_bytes,
             member.device_bytes, plan,
         )  # fmt: skip

@@ -30,14 +30,14 @@ import numpy.typing as npt
 
 from weft.errors import CompileError, DeviceError, MemoryLimitError, warn
 from weft.plan.code import Held
-from weft.plan.nodes import Output, PlannedStage, Share, Window
+from weft.plan.nodes import OneBox, Output, PlannedStage, Share, Window
 from weft.plan.protocols import Box, Sink, Source
 from weft.records import dataclass
-from weft.runtime import blas, profile
+from weft.runtime import blas, profile, workers
 from weft.runtime.devices.cpu import cores_of
 from weft.runtime.memory import Pool
 from weft.runtime.shares import Interval, Left
-from weft.runtime.threads import CancelFlag, on_cores
+from weft.runtime.threads import CancelFlag
 
 Array: TypeAlias = npt.NDArray[Any]
 _PAGE = 4096
@@ -82,7 +82,6 @@ class SharedStage:
         self.destinations = destinations
         self.pool = pool
         self.cancel = CancelFlag()
-        self.all_started = threading.Event()  # the threads of all devices
 
     def run(self, parts: Sequence[Interval], report: Callable[[float], None]) -> None:
         """Compute boxes.
@@ -105,18 +104,14 @@ class SharedStage:
         given = planned.unit, planned.least, planned.at_once, planned.usual
         left = Left(planned.shares, parts, *given)
         devices = [_Device(self, k, share, left) for k, share in enumerate(planned.shares)]
-        threads = [
-            threading.Thread(target=device.run, name=f"weft-{device.share.device}", daemon=True)
-            for device in devices
-            for _ in range(device.share.slots)
-        ]
-        started: list[threading.Thread] = []
+        at_work: list[workers.Job] = []
         with blas.at_most(min(share.threads for share in planned.shares)):
             try:
-                for thread in threads:
-                    thread.start()
-                    started.append(thread)
-                self.all_started.set()
+                at_work = workers.begin([
+                    (device.run, device.cores)
+                    for device in devices
+                    for _ in range(device.share.slots)
+                ])
                 while not left.wait():
                     report(left.finished / left.total)
             except BaseException as error:
@@ -124,9 +119,8 @@ class SharedStage:
             finally:
                 if left.error is not None:
                     self.cancel.set()
-                self.all_started.set()
-                for thread in started:
-                    thread.join()
+                for job in at_work:
+                    job.join()
                 for device in devices:
                     device.release()
         if left.error is not None:
@@ -156,14 +150,16 @@ class _Device:
         self._held: Held | None = None
         self._holding = threading.Lock()
 
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """Where its threads run: on its core, if it is one; threads that help are not ours."""
+        cores = cores_of(self.share.device)
+        return cores if len(cores) == 1 else ()
+
     def run(self) -> None:
         """What each of its threads does."""
-        cores = cores_of(self.share.device)
         try:
-            with on_cores(cores if len(cores) == 1 else ()):  # threads that help are not ours
-                # One that computes may keep who starts the next from a core.
-                self.stage.all_started.wait()
-                self._work()
+            self._work()
         except BaseException as error:
             self.left.stop(error)
 
@@ -174,7 +170,7 @@ class _Device:
                 began = perf_counter()
                 planned = self.share.plan(*box)
                 self.left.prepared(self.number, perf_counter() - began)
-                needed = planned.peak_bytes - planned.held
+                needed = planned.staging + planned.workspace
                 if buffer.size < needed:
                     buffer = np.empty(0, np.uint8)  # the old one goes first
                     buffer = self.stage.pool.empty((needed,), np.uint8)
@@ -210,21 +206,23 @@ class _Device:
 class _Box:
     """One box on a device: its arguments, in a buffer."""
 
-    def __init__(self, device: _Device, planned: PlannedStage, buffer: Array) -> None:
+    def __init__(self, device: _Device, planned: OneBox, buffer: Array) -> None:
         self.device = device
         self.name = device.share.device
         self.planned = planned
         self.stage = device.stage
+        self.windows = device.stage.planned.stage.windows
         self.buffer = buffer
         self.used = 0
 
     def run(self) -> None:
         """Read what it needs, compute it, and give the results to where they go."""
-        inputs = [self._input(k, window) for k, window in enumerate(self.planned.stage.windows)]
+        inputs = [self._input(k, window) for k, window in enumerate(self.windows)]
         outputs = [self._output(to) for to in self.stage.destinations]
         self._compute(inputs, outputs)
         for number, (to, array) in enumerate(zip(self.stage.destinations, outputs, strict=True)):
-            self._deliver(number, to, array)
+            if to.sinks or not to.in_place:
+                self._deliver(number, to, array)
 
     # ------------------------------------------------------------ arguments
 
@@ -267,7 +265,7 @@ class _Box:
     # ------------------------------------------------------------ computing
 
     def _compute(self, inputs: list[Array], outputs: list[Array]) -> None:
-        code, integers = self.device.share.code, self.planned.integers[0]
+        code, integers = self.device.share.code, self.planned.integers
         if code.device is None:
             workspace = self._room((self.planned.workspace,), np.dtype(np.uint8))
             moved = sum(array.nbytes for array in (*inputs, *outputs))
@@ -275,9 +273,8 @@ class _Box:
             with self.device.token, profile.span(what, f"{self.name} compute", moved):
                 code.run(integers, inputs, outputs, workspace, self.stage.cancel)
             return
-        windows = self.planned.stage.windows
         held = self.device.hold(
-            lambda: {k: inputs[k] for k, window in enumerate(windows) if window.axis is None}
+            lambda: {k: inputs[k] for k, window in enumerate(self.windows) if window.axis is None}
         )
         pending = code.device.start(integers, inputs, outputs, held)
         try:

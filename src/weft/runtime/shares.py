@@ -21,8 +21,8 @@ from weft.records import dataclass
 
 _PROBE = 128  # the part of the whole that is the first box of a device, of unlike ones
 _FADING = 0.5  # the weight of what a device did before its last box in what it is measured by
-_LEAST_SECONDS = 2e-3  # of a box at the end: ten times what it costs to take a known one
-_WORTH = 8  # times the seconds that preparing a box takes: the least that it should run for
+_LEAST_SECONDS = 1e-3  # of a box at the end: ten times what it costs to take a known one
+_WORTH = 4  # times the seconds that preparing a box takes: the least that it should run for
 _WAIT = 0.1  # seconds between two looks at whether an interrupt is to be handled
 
 Interval = tuple[int, int]
@@ -163,7 +163,7 @@ class Left:
         return guided(wanted, self.unit, step, device.largest)
 
     def _step(self, device: _Device) -> int:
-        """The least that a device takes: some milliseconds' worth, once its rate is known."""
+        """The least that a device takes: a millisecond's worth, once its rate is known."""
         wanted = device.rate * _LEAST_SECONDS if device.rate else self.usual
         first = self.total * self.at_once / len(self.devices)
         wanted = max(wanted, min(device.rate * _WORTH * device.preparing, first))
