@@ -61,12 +61,13 @@ def test_shown() -> None:
         imp.Declare(X, imp.Load(P, machine("-", at, imp.integer(2)))),
         imp.Store(Q, J, imp.Apply("add", (X, imp.Load(P, at)), DType.F64)),
     )
-    assert show(changed(program(*body))).splitlines()[-7:-2] == [
-        "  advance p_j_0 = p + (a + k)",
+    assert show(changed(program(*body))).splitlines()[-8:-2] == [
+        "  advance p_j_0 = p + (a + (k + -2))",
         "  advance q_j_1 = q + a",
+        "  advance p_j_2 = p + (a + k)",
         "  for j_past from 0 to (b - a) simd {",
-        "    let x: f64 = p_j_0[(j_past + -2)]",
-        "    q_j_1[j_past] = add(x, p_j_0[j_past])",
+        "    let x: f64 = p_j_0[j_past]",
+        "    q_j_1[j_past] = add(x, p_j_2[j_past])",
     ]
 
 

@@ -30,11 +30,11 @@ from weft.mem.nodes import THREADS
 from weft.plan import launches
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
-LEVELS = (512, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
+LEVELS = (1024, 32, 16)  # of a phase, by rank: at most; on vectors more, for fewer launches
 APART = 4096  # rounds of a phase, at most, where elements are apart from their neighbours
 ALIGNED = 64  # elements of a vector that chunks and blocks are multiples of: cache lines
-MANY = 64  # trapezoids, at most: enough to balance
-UNIT_ITEMS = 16  # of a launch's items, that there is at least a trapezoid of a vector for
+MANY = 64  # trapezoids, about at most: enough to balance
+UNIT_ITEMS = 32  # of a launch's items, that have as many trapezoids each, of a vector at least one
 WIDE = 64  # times as long as what they lose: rows of odd ones, which are short, are few
 SOME = 8  # trapezoids that there are at least, or rounds of a phase are fewer
 
@@ -149,16 +149,18 @@ def _chunks(host: Host, loop: fun.Loop, stencil: Stencil, steps: Size, extent: S
     """Even trapezoids, as `Tiles.chunks` finds them: each twice as long as what it loses."""
     lost = steps * (_kernels(loop) * stencil.radius[0])
     flat = len(stencil.shape) == 1
-    least = 2 * lost
+    least = wanted = 2 * lost
+    few = versions.maximum(host, versions.divide(host, Poly.var(THREADS), as_poly(UNIT_ITEMS)), ONE)
     if flat:
-        few = versions.maximum(
-            host, versions.divide(host, Poly.var(THREADS), as_poly(UNIT_ITEMS)), as_poly(SOME)
-        )
+        least = least + ALIGNED
         wide = versions.minimum(host, WIDE * lost, versions.divide(host, extent, few))
         block = as_poly(line(stencil))
-        least = versions.maximum(host, least + ALIGNED, versions.maximum(host, wide, block))
-    length = versions.maximum(host, least, versions.ceil(host, extent, MANY))
-    return versions.maximum(host, versions.divide(host, extent, length), ONE)
+        wanted = versions.maximum(host, least, versions.maximum(host, wide, block))
+    length = versions.maximum(host, wanted, versions.ceil(host, extent, MANY))
+    # As many for each unit: one that is alone at the end is waited for.
+    even = versions.ceil(host, versions.divide(host, extent, length), few) * few
+    most = versions.divide(host, extent, versions.maximum(host, least, ONE))
+    return versions.maximum(host, versions.minimum(host, even, most), ONE)
 
 
 def _kernels(loop: fun.Loop) -> int:
