@@ -192,17 +192,17 @@ def lower_if(e: Emitter, let: fun.Let) -> None:
     true, false = facts if facts is not None else ((), ())
     condition = e.atom(expr.condition)
     scalars = all(isinstance(var.type, fun.Scalar) for var in let.pattern)
+    if scalars and condition == TRUE:
+        with bounds.assumed(e, true):
+            for var, value in zip(let.pattern, scalar_results(e, expr.then), strict=True):
+                e.bind(var.name, value)
+        return
     if scalars and speculable(e, expr.then) and speculable(e, expr.otherwise):
         yes = scalar_results(e, expr.then)
         no = scalar_results(e, expr.otherwise)
         for var, left, right in zip(let.pattern, yes, no, strict=True):
             value = left if left == right else imp.Select(condition, left, right)
             e.bind(var.name, e.declare(value))
-        return
-    if scalars and condition == imp.Const(True, DType.BOOL):
-        with bounds.assumed(e, true):
-            for var, value in zip(let.pattern, scalar_results(e, expr.then), strict=True):
-                e.bind(var.name, value)
         return
     slots = [
         e.mutable(var.type.dtype, None) if isinstance(var.type, fun.Scalar) else None

@@ -28,7 +28,7 @@ from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
-BLOCK = 16  # columns of a tile where rows of one array are columns of another
+BLOCK = 64  # columns of a tile where rows of one array are columns of another
 TILE = 1 << 16  # operations in a tile: at least so many, to be worth waking a thread;
 SEVERAL = 1 << 18  # at least so many where a thread has several, to hide what a tile costs;
 LARGE = 1 << 22  # and at most so many, to balance, and to stop soon when asked to
@@ -48,6 +48,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
     space = fused(e, let, kernel) if flat else kernel.space
     outer, lane, extent = space[:-1], space[-1].index.name, space[-1].extent
     nested = e.in_tile or e.serial
+    crossing = flat and crosses(let, space)
     with ExitStack() as scopes:
         for r in kernel.space:
             # Of fused dimensions the last index runs over all of their elements.
@@ -66,14 +67,14 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
 
         def row(lower: imp.Expr, upper: imp.Expr) -> None:
             if flat:
-                if not nested:
+                if not nested and not crossing:
                     past_caches.lower_row(e, let, space, lower, upper)
                     return
                 if space == kernel.space:
                     far_rows.ask(e, let, kernel)
                 rows.lower_row(
                     e, lane, lower, upper, kernel.body, lambda values: store(e, let, values),
-                    targets=_targets(let, kernel), short=not extent.is_constant,
+                    targets=_targets(let, kernel), short=nested and not extent.is_constant,
                 )  # fmt: skip
                 return
             if in_strips:
@@ -89,10 +90,10 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             if nested:
                 nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
                 return
-            most = BLOCK if flat and crosses(let, space) else 0
+            several = _side_by_side(e, let, space) if flat and not crossing else None
             parallel_rows(
                 e, outer, extent, weight, label, row,
-                least=least, most=most, several=_side_by_side(e, let, space) if flat else None,
+                least=least, most=BLOCK if crossing else 0, several=several,
             )  # fmt: skip
 
         def along_another(space: tuple[fun.Range, ...]) -> None:

@@ -20,8 +20,8 @@ from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
-from weft.lower import bounds, masks, repeats, shapes
-from weft.lower.bodies import comparison, poly_of, scalar_results
+from weft.lower import bounds, half_rows, masks, repeats, shapes
+from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.repeats import Target
 from weft.lower.stages import in_stages
@@ -74,6 +74,22 @@ def lower_rows(
 
     Of several, each obeys the same rules along the lane, and calls no vector math.
     """
+    found = half_rows.halves(e, lane, bodies[0]) if len(bodies) == 1 else None
+    if found is None:
+        _lower_rows(e, lane, lower, upper, bodies, store, targets, short, near)
+        return
+    below = e.declare(machine("min", upper, e.named(found.border)))
+    border = e.declare(machine("max", lower, below))
+    for begin, end, half in ((lower, border, found.before), (border, upper, found.after)):
+        with bounds.assumed(e, half.facts):
+            _lower_rows(e, lane, begin, end, (half.body,), store, targets, short, near)
+
+
+def _lower_rows(
+    e: Emitter, lane: str, lower: imp.Expr, upper: imp.Expr, bodies: Sequence[fun.Body],
+    store: Store, targets: Sequence[Target], short: bool, near: bool,
+) -> None:  # fmt: skip
+    """Of a row that no branch of its bodies parts in two, or of a side of one."""
     body = bodies[0]
     cut = interior(e, lane, body)
     if has_vector_math(body):
@@ -401,17 +417,10 @@ def _near_ends(e: Emitter, lane: str, body: fun.Body) -> tuple[list[Size], list[
     lasts: list[Size] = []
     true: set[str] = set()
     end = e.ranges[lane][1] if lane in e.ranges else None
-    sizes: dict[str, Size] = {}
-    for let in body.statements:
-        if isinstance(let.expr, fun.SizeValue):
-            sizes[let.pattern[0].name] = let.expr.size.substitute(sizes)
-        if end is None or not isinstance(let.expr, fun.Apply):
+    for condition, (holds, _) in half_rows.comparisons(e, body).items():
+        if end is None or len(holds) != 1 or lane not in holds[0].variables():
             continue
-        polys = map(poly_of, let.expr.arguments)
-        facts = comparison(e, let.expr, [p if p is None else p.substitute(sizes) for p in polys])
-        if facts is None or len(facts[0]) != 1 or lane not in facts[0][0].variables():
-            continue
-        (fact,) = facts[0]  # >= 0 where the comparison holds
+        (fact,) = holds
         factor, rest = fact.coefficient(lane), fact.without(lane)
         if fact.degree(lane) != 1 or not all(name in e.scalars for name in rest.variables()):
             continue
@@ -421,7 +430,7 @@ def _near_ends(e: Emitter, lane: str, body: fun.Body) -> tuple[list[Size], list[
             lasts.append(rest + 1)
         else:
             continue
-        true.add(let.pattern[0].name)
+        true.add(condition)
     e.true_inside = frozenset(true)
     if firsts and not lasts:
         lasts.append(end or ONE)
