@@ -210,6 +210,35 @@ def test_data_dependent_bounds_and_indices() -> None:
     agrees(histogram, RANDOM.integers(0, 5, 40), np.zeros(5, int))
 
 
+def test_branches_that_bound_indices_by_each_other() -> None:
+    """On a diagonal each index is as large as the other: neither bound may rest on the other's."""
+
+    def diagonal(x: Any, y: Any) -> None:
+        for i in wf.prange(y.shape[0]):
+            for j in range(y.shape[1]):
+                if j == i:
+                    y[i, j] = x[j, i]
+
+    def of_both(x: Any, y: Any) -> None:
+        for i in wf.prange(y.shape[0]):
+            for j in range(y.shape[1]):
+                if j == i:
+                    if j + i > 3:
+                        y[i, j] = x[max(j - 1, 0), i]
+                    else:
+                        y[i, j] = 1.0
+
+    def never(x: Any, y: Any) -> None:
+        for i in wf.prange(y.shape[0]):
+            for j in range(y.shape[1]):
+                if j > i:
+                    y[i, j] = x[j, i] if j <= i else x[j, i] + 1.0
+
+    for function in (diagonal, of_both, never):
+        for n, m in ((1, 1), (5, 7), (40, 33)):
+            agrees(function, RANDOM.random((m, n)), np.zeros((n, m)))
+
+
 def test_local_arrays_and_triangles() -> None:
     def powers(a: Any, out: Any) -> None:
         for i in wf.prange(a.shape[0]):

@@ -7,7 +7,7 @@ check at launch, where it holds only size variables and is reached unconditional
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from weft.fun import nodes as fun
@@ -163,19 +163,36 @@ def counts(e: Emitter) -> tuple[Size, ...]:
 
 
 def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size]]:
-    """The ranges of indices where all of the conditions are >= 0."""
+    """The ranges of indices where all of the conditions are >= 0.
+
+    Those of inner indices first; none depends on itself.
+    """
     ranges = dict(e.ranges)
     for condition in conditions:
-        for name in condition.variables() & ranges.keys():
+        for name in reversed(e.ranges):
+            if condition.degree(name) != 1:
+                continue
             factor, rest = condition.coefficient(name), condition.without(name)
             lower, upper = ranges[name]
-            if condition.degree(name) != 1:
+            if _depend(ranges, rest, name):
                 continue
             if factor == ONE and e.unit.nonnegative(-rest - lower):
                 ranges[name] = (-rest, upper)
             elif factor == -ONE and e.unit.nonnegative(upper - rest - 1):
                 ranges[name] = (lower, rest + 1)
     return ranges
+
+
+def _depend(ranges: Mapping[str, tuple[Size, Size]], size: Size, name: str) -> bool:
+    """Whether what a size comes to depends on an index, by the ranges of those in it."""
+    found: set[str] = set()
+    pending = set(size.variables())
+    while pending:
+        one = pending.pop()
+        if one not in found:
+            found.add(one)
+            pending.update(*(end.variables() for end in ranges.get(one, ())))
+    return name in found
 
 
 @contextmanager
