@@ -238,10 +238,9 @@ class Artifacts:
         contiguous = frozenset(p.name for p in self.program.params if p.name not in layouts)
         fused = self.fused
         if dialect == "c" and "no-blas" not in optimise.split():
-            from weft.passes.halve_products import halve_products
             from weft.passes.updates import updates
 
-            fused = halve_products(updates(fused, donated))
+            fused = updates(fused, donated)
         program = self.finished(decided, contiguous, fused)
         pieces = cut_at_calls(program)
         over: Sequence[Mapping[str, int]] = [{}] * len(pieces)

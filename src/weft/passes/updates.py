@@ -27,10 +27,9 @@ from weft.fun.contractions import half_plane
 from weft.ops.dtypes import DType
 from weft.passes.knowledge import Knowledge
 from weft.passes.remove_dead import remove_dead
-from weft.passes.transposes import are_mirrored, is_view
 from weft.passes.versions import bound_in
 from weft.records import dataclass
-from weft.sizes import Poly
+from weft.sizes import Poly, Size
 
 Leaf: TypeAlias = tuple[str, bool]
 """An array's element at row and column, or (True) at column and row."""
@@ -115,7 +114,7 @@ class _Updates:
         if branch.part == "all":
             fits = mirrored is None and bool(rest)
         elif mirrored is None:
-            fits = are_mirrored(left, right, self.bound, self.known)
+            fits = self._are_mirrored(left, right)
         else:
             fits = mirrored == added
         old = self._old(rest, branch.elsewhere, result) if fits else None
@@ -140,10 +139,39 @@ class _Updates:
         ((name, turned),) = leaves
         if turned or (elsewhere is not None and elsewhere != {(name, False): (1, None)}):
             return None
-        if name in self.kept or self.uses[name] > 1 or is_view(self._made(name)):
+        if name in self.kept or self.uses[name] > 1 or _is_view(self._made(name)):
             return None
         old = self.arrays[name]
         return old if old.type == result.type else None
+
+    def _are_mirrored(self, left: fun.Var, right: fun.Var) -> bool:
+        """Whether one matrix is the other's transpose."""
+        one, other = self._part_of(left), self._part_of(right)
+        if one is None or other is None or one[0] != other[0]:
+            return False
+        pairs = zip(one[1], other[1][::-1], strict=True)
+        return one[2] != other[2] and all(self.known.equal(a, b) for a, b in pairs)
+
+    def _part_of(self, matrix: fun.Var) -> tuple[str, tuple[Size, ...], bool] | None:
+        """The matrix of which one is the first rows and columns, its shape, whether transposed."""
+        assert isinstance(matrix.type, fun.Array)
+        shape, transposed, name = matrix.type.shape, False, matrix.name
+        while _is_view(view := self._made(name)):
+            match view:
+                case fun.Permute(array, (1, 0)):
+                    transposed = not transposed
+                case fun.Slice(array, dims) if all(
+                    isinstance(dim, fun.Span) and dim.start == 0 and dim.step == 1 for dim in dims
+                ):
+                    pass
+                case _:
+                    return None
+            name = array.name
+        return name, shape, transposed
+
+
+def _is_view(expr: fun.Expr | None) -> bool:
+    return isinstance(expr, fun.LAYOUT_CHANGES)
 
 
 def _is_product(let: fun.Let) -> bool:
