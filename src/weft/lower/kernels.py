@@ -28,7 +28,9 @@ from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
-BLOCK = 64  # columns of a tile where rows of one array are columns of another
+BLOCK = 256  # columns of a tile where rows of one array are columns of another;
+NARROW = 64  # where those share sets of the first cache
+PAGE = 4096  # bytes: what is so far apart, or a multiple of that, does
 TILE = 1 << 16  # operations in a tile: at least so many, to be worth waking a thread;
 SEVERAL = 1 << 18  # at least so many where a thread has several, to hide what a tile costs;
 LARGE = 1 << 22  # and at most so many, to balance, and to stop soon when asked to
@@ -93,7 +95,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             several = _side_by_side(e, let, space) if flat and not crossing else None
             parallel_rows(
                 e, outer, extent, weight, label, row,
-                least=least, most=BLOCK if crossing else 0, several=several,
+                least=least, most=_columns(e, let, space) if crossing else None, several=several,
             )  # fmt: skip
 
         def along_another(space: tuple[fun.Range, ...]) -> None:
@@ -273,6 +275,26 @@ def crosses(let: fun.Let, space: tuple[fun.Range, ...]) -> bool:
     )
 
 
+def _columns(e: Emitter, let: fun.Let, space: tuple[fun.Range, ...]) -> imp.Expr:
+    """The columns of a tile, whose lines are to stay in the first cache from row to row."""
+    assert isinstance(let.expr, fun.Kernel)
+    lane = space[-1].index.name
+    reads = [one.expr for one in walk.statements(let.expr.body) if isinstance(one.expr, fun.Index)]
+    places = _targets(let, let.expr) + [(memory(read.array), read.indices) for read in reads]
+    apart = dict.fromkeys(
+        array.index.apply(indices).coefficient(lane) * array.dtype.itemsize
+        for array, indices in places
+        if len(array.shape) == len(indices)
+    )
+    chosen: imp.Expr = imp.integer(BLOCK)
+    for step in apart:
+        if step.variables() and step.variables() <= e.scalars.keys():
+            within = e.declare(machine("&", e.named(step), imp.integer(PAGE - 1)))
+            share = machine("==", within, imp.ZERO)
+            chosen = e.declare(imp.Select(share, imp.integer(NARROW), chosen))
+    return chosen
+
+
 def fused(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> tuple[fun.Range, ...]:
     """The space with dimensions merged that one index walks as all of theirs do.
 
@@ -324,7 +346,7 @@ def parallel_rows(
     *,
     tile_work: int | None = None,
     least: int = 1,
-    most: int = 0,
+    most: imp.Expr | None = None,
     around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
     ordered: bool = False,
     several: Several | None = None,
@@ -353,8 +375,8 @@ def parallel_rows(
     # Whole vectors, unless an element is so much work that each may be a tile.
     unit = e.declare(machine("min", imp.integer(64), target))
     chunk = e.declare(machine("*", ceil(e, even, unit), unit))
-    if most:
-        chunk = e.declare(machine("min", chunk, imp.integer(most)))
+    if most is not None:
+        chunk = e.declare(machine("min", chunk, most))
     chunks = e.declare(ceil(e, length, e.declare(machine("max", one, chunk))))
     if outer:
         share = e.declare(machine("max", one, e.declare(machine("min", length, chunk))))
