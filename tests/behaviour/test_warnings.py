@@ -14,7 +14,8 @@ from weft.runtime.devices import others
 
 
 def test_that_there_is_no_compiler_is_said_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "have_compiler", lambda: False)
+    monkeypatch.setattr(device.CpuDevice, "available", lambda: False)
+    monkeypatch.setattr(device, "_found", False)
     monkeypatch.setattr(others, "others", lambda: ())
     monkeypatch.setattr(device, "_warned", False)
     x = np.arange(100_000.0)

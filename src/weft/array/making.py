@@ -12,7 +12,7 @@ from weft import execute
 from weft.array.lazy import Array
 from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, operations, symbolic
+from weft.frontend import graph, indexing, layout, operations, symbolic
 from weft.frontend.elementwise import as_dtype, python_value, scalar_node
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
@@ -126,11 +126,32 @@ def _native(array: npt.NDArray[Any], copy: bool | None) -> npt.NDArray[Any]:
     return array
 
 
+def order_of_rows(array: npt.NDArray[Any]) -> tuple[int, ...] | None:
+    """The axes in the order in which an array lies row by row, as one in Fortran's order does.
+
+    None where it does so as it is, or where neighbours in memory are neighbours along no axis.
+    """
+    strides = array.strides
+    if array.flags.c_contiguous or len(strides) < 2 or strides[-1] == array.itemsize:
+        return None
+    if array.itemsize not in strides or min(strides) <= 0 or min(array.shape) < 2:
+        return None
+    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+
+
+def turned_back(base: Node, order: Sequence[int]) -> Array:
+    """An array of which `base` has the axes in another order."""
+    return Array(layout.permute(base, [order.index(axis) for axis in range(len(order))]))
+
+
 def _over(array: npt.NDArray[Any]) -> Array:
-    """A lazy array over memory."""
+    """A lazy array over memory: row by row, whichever way that is."""
     dtype = from_numpy(array.dtype)
     if not array.shape:
         return Array(graph.leaf(array, (), dtype))
+    order = order_of_rows(array)
+    if order is not None:
+        return turned_back(_over(array.transpose(order))._node, order)
     return Array(graph.leaf(array, tuple([extents.variable(n) for n in array.shape]), dtype))
 
 

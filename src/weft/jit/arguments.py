@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.array import Array, asarray
-from weft.array.making import refuse_masked
+from weft.array.making import order_of_rows, refuse_masked
 from weft.errors import ArgumentTypeError, UnsupportedError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph
@@ -109,6 +109,27 @@ def concrete(leaf: Any) -> Any:
         shape = tuple(e.value for e in leaf._node.shape)
         return np.broadcast_to(np.zeros((), leaf.dtype), shape)
     return leaf
+
+
+Orders: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
+"""Of the arguments that lie row by row in another order of their axes: number and order."""
+
+
+def row_by_row(leaves: list[Any]) -> tuple[list[Any], Orders]:
+    """Arguments with their axes in the order in which they lie, and which these are.
+
+    A sum along what lies side by side in memory is then one of rows, and a product the library's.
+    """
+    orders = tuple(
+        (number, order)
+        for number, leaf in enumerate(leaves)
+        if isinstance(leaf, np.ndarray) and (order := order_of_rows(leaf)) is not None
+    )
+    if orders:
+        leaves = leaves.copy()
+        for number, order in orders:
+            leaves[number] = leaves[number].transpose(order)
+    return leaves, orders
 
 
 def exact_key(leaf: Any) -> Any:

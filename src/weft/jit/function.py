@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.array import Array, asarray
+from weft.array.making import order_of_rows, turned_back
 from weft.errors import ArgumentError, ArgumentTypeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import operations
@@ -31,6 +32,7 @@ from weft.jit.arguments import (
     STATIC,
     Argument,
     Foreign,
+    Orders,
     Placed,
     as_data,
     concrete,
@@ -41,6 +43,7 @@ from weft.jit.arguments import (
     origins_of,
     pattern_key,
     placeholder,
+    row_by_row,
 )
 from weft.jit.variants import Ready, Variant, destinations, output_of
 from weft.launch import Computation
@@ -90,6 +93,8 @@ class Jitted:
             key = []
             for value in args:
                 if type(value) is np.ndarray:
+                    if value.ndim > 1 and order_of_rows(value) is not None:
+                        break
                     key.append((value.shape, value.dtype))
                 elif type(value) is float:
                     key.append(float)  # type: ignore[arg-type]
@@ -115,8 +120,9 @@ class Jitted:
         leaves = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in leaves]
         if any(isinstance(leaf, Array | Extent) for leaf in leaves):
             return self._lazy(leaves, structure, static, out)
-        key = (structure, static, *map(exact_key, leaves))
-        ready = self._exact.get(key) or self._remember(key, leaves, structure, static)
+        leaves, orders = row_by_row(leaves)
+        key = (structure, static, orders, *map(exact_key, leaves))
+        ready = self._exact.get(key) or self._remember(key, leaves, structure, static, orders)
         result = ready.call(leaves, destinations(out, ready.variant))
         return kinds[0].restore(result) if kinds else result
 
@@ -179,9 +185,11 @@ class Jitted:
 
     # ------------------------------------------------------------ tracing
 
-    def _remember(self, key: Any, leaves: list[Any], structure: Structure, static: Any) -> Ready:
+    def _remember(
+        self, key: Any, leaves: list[Any], structure: Structure, static: Any, orders: Orders = ()
+    ) -> Ready:
         with self._lock:
-            variant, sizes = self._variant(leaves, structure, static)
+            variant, sizes = self._variant(leaves, structure, static, orders)
             template = [None if isinstance(i, Argument) else i for i in variant.inputs]
             arrays, scalars = [], []
             params = variant.computation.program.params
@@ -200,24 +208,29 @@ class Jitted:
             return ready
 
     def _variant(
-        self, leaves: list[Any], structure: Structure, static: Any
+        self, leaves: list[Any], structure: Structure, static: Any, orders: Orders = ()
     ) -> tuple[Variant, dict[str, int]]:
-        pattern = (structure, static, *map(pattern_key, leaves))
+        pattern = (structure, static, orders, *map(pattern_key, leaves))
         variants = self._variants.setdefault(pattern, [])
         for variant in variants:
             sizes = variant.sizes(leaves)
             if sizes is not None:
                 return variant, sizes
-        variant = self._trace(leaves, structure, static)
+        variant = self._trace(leaves, structure, static, orders)
         variants.append(variant)
         sizes = variant.sizes(leaves)
         assert sizes is not None, "a trace's own sizes satisfy its facts"
         return variant, sizes
 
-    def _trace(self, leaves: list[Any], structure: Structure, static: Any) -> Variant:
+    def _trace(
+        self, leaves: list[Any], structure: Structure, static: Any, orders: Orders
+    ) -> Variant:
         placed = [placeholder(leaf, number) for number, leaf in enumerate(leaves)]
+        values = [place.value for place in placed]
+        for number, order in orders:
+            values[number] = turned_back(values[number]._node, order)
         with extents.recording() as guards:
-            result = self._run([p.value for p in placed], structure, static)
+            result = self._run(values, structure, static)
             given: list[Any] = []
             containers = flatten(result, given)
             nodes: list[Node] = []
@@ -263,8 +276,8 @@ class Jitted:
     def trace(self, *args: Any, **kwargs: Any) -> fun.Program:
         """The FUN program of a call, before any pass."""
         leaves, structure, static = self._flat(args, kwargs)
-        leaves = [concrete(as_data(leaf)) for leaf in leaves]
-        return self._variant(leaves, structure, static)[0].computation.program
+        leaves, orders = row_by_row([concrete(as_data(leaf)) for leaf in leaves])
+        return self._variant(leaves, structure, static, orders)[0].computation.program
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The program of a call at each stage of compilation; nothing runs.
