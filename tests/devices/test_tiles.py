@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 from unittest import mock
@@ -194,6 +195,31 @@ def test_what_boxes_along_one_axis_move_once_is_not_tiled(on: OpenClDevice) -> N
         plan = program.explain(wf.asarray(a), wf.asarray(b)).plan
         assert [stage.tiles for stage in plan.stages] == [None] * len(plan.stages)
         np.testing.assert_allclose(program(a, b), a @ b)
+
+
+@pytest.mark.parametrize(("chunks", "part"), [((7, 10), 3), ((7, 10), 8), ((30, 40), 4)])
+def test_tiles_are_whole_chunks_of_where_they_go(
+    on: OpenClDevice, tmp_path: Path, chunks: tuple[int, int], part: int
+) -> None:
+    """A part of a chunk that is written replaces all of it."""
+    make, wanted, _ = CASES["product"]
+    arguments = shapes(*wanted)
+    program = make()
+    with wf.config(devices=[on.name]):
+        expected = program(*arguments)
+        size = sum(a.nbytes for a in arguments) + expected.nbytes
+        with wf.config(memory_limit={on.name: size // part}):
+            lazy = program(*map(wf.asarray, arguments))
+            target = tmp_path / "tiled.zarr"
+            (stage,) = wf.explain(wf.store, lazy, target, chunks=chunks).plan.stages
+            wf.store(lazy, target, chunks=chunks)
+            found = np.asarray(wf.open(target))
+    assert found.tobytes() == expected.tobytes()
+    while stage is not None:
+        assert stage.tiles is not None
+        for extent, chunk, whole in zip(stage.tiles.shape, chunks, (97, 113), strict=True):
+            assert extent % chunk == 0 or extent == whole
+        stage = stage.smaller
 
 
 def test_tiles_are_planned_in_milliseconds(on: OpenClDevice) -> None:

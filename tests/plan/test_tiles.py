@@ -76,7 +76,7 @@ MIXED = """program mixed(x: f64[n]) sizes n {
 def tiling(text: str, **sizes: int) -> Tiling:
     analysis = Analysis(parse(text), sizes)
     draft = Draft.of(analysis, analysis.statements[0], 0, set())
-    found = Tiling.of(draft)
+    found = Tiling.of(draft, {})
     assert found is not None
     return found
 
@@ -162,11 +162,11 @@ def test_reads_that_move_apart_are_operands_of_their_own() -> None:
 def test_what_goes_in_order_or_is_two_is_not_tiled() -> None:
     analysis = Analysis(parse(MIXED), {"n": 20})
     drafts = [Draft.of(analysis, statement, 0, set()) for statement in analysis.statements]
-    assert Tiling.of(drafts[0]) is not None
-    assert Tiling.of(drafts[1]) is None
+    assert Tiling.of(drafts[0], {}) is not None
+    assert Tiling.of(drafts[1], {}) is None
     both = drafts[0].merged(drafts[1])
     assert both is not None
-    assert Tiling.of(both) is None
+    assert Tiling.of(both, {}) is None
 
 
 def costs_of(found: Tiling, shape: tuple[int, ...]) -> Costs:

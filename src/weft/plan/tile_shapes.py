@@ -213,7 +213,10 @@ def _costs(tiling: Tiling, needed: Sequence[str]) -> Costs:
 
 
 def _candidates(tiling: Tiling) -> npt.NDArray[np.int64]:
-    """Extents of tiles: whole cache lines where they are long; equal parts but of the last axis."""
+    """Extents of tiles: whole cache lines where they are long; equal parts but of the last axis.
+
+    All are multiples of the tiling's units.
+    """
     extents = tiling.extents
     longest = sorted(range(len(extents)), key=lambda axis: -extents[axis])[:_MOST_AXES]
     longest = [axis for axis in longest if extents[axis] > 1]
@@ -231,7 +234,8 @@ def _candidates(tiling: Tiling) -> npt.NDArray[np.int64]:
                 if not across:
                     found.add(min(extent_of(extent, 1, count), extent))
             found.add(min(extent, -(-extent // _MOST_TILES) if len(longest) == 1 else 1))
-        tried.append(sorted(found, reverse=True))
+        whole = {tiling.whole(axis, each) for each in found}
+        tried.append(sorted(whole, reverse=True))
     while math.prod(map(len, tried)) > _MOST_SHAPES:
         widest = max(tried, key=len)
         widest[:] = [*widest[:-1:2], widest[-1]]

@@ -52,7 +52,7 @@ def in_tiles(
     moved = None if slabs is None else sum(copied(alone, slabs.boxes))
     if moved is not None and moved <= _WORTH * sum(copied(alone, alone.boxes(draft.total))):
         return None
-    tiling = Tiling.of(draft)
+    tiling = Tiling.of(draft, alone.setting.sinks)
     if tiling is None or len(tiling.extents) < 2:
         return None
     found = _Search(tiling, alone, device, make, tiling.moves()).planned()
@@ -103,11 +103,15 @@ class _Search:
 
     def _smaller(self, shape: Shape, times: int) -> PlannedStage | None:
         """Tiles of half the size, one at a time, and so on: for a device that has less memory."""
-        longest = max(shape.order, key=lambda axis: shape.extents[axis])
-        if not times or shape.extents[longest] == 1:
+        halves = [
+            self.tiling.whole(axis, -(-extent // 2)) for axis, extent in enumerate(shape.extents)
+        ]
+        shorter = [axis for axis in shape.order if halves[axis] < shape.extents[axis]]
+        if not times or not shorter:
             return None
+        longest = max(shorter, key=lambda axis: shape.extents[axis])
         extents = list(shape.extents)
-        extents[longest] = -(-extents[longest] // 2)
+        extents[longest] = halves[longest]
         shape = replace(shape, extents=tuple(extents), slots=1, buffers=1)
         return replace(self._stage(shape), smaller=self._smaller(shape, times - 1))
 

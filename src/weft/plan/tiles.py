@@ -10,7 +10,7 @@ one *operand*, of which a tile has the hull: x[i] * x[j] reads two parts of x.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from weft.fun import nodes as fun
 from weft.plan.draft import NOWHERE, Draft, ReadKey
 from weft.plan.footprint import Bounds
+from weft.plan.protocols import Sink
 from weft.plan.statements import Statement
 from weft.records import dataclass
 
@@ -61,17 +62,23 @@ class Tiling:
     ----------
     target : int
         The statement that is cut along its dimensions, `extents` long.
+    units : tuple of int
+        What tiles are multiples of along each: whole chunks of where results go.
     operands : tuple of Operand
     """
 
     draft: Draft
     target: int
     extents: tuple[int, ...]
+    units: tuple[int, ...]
     operands: tuple[Operand, ...] = field(default=())
 
     @staticmethod
-    def of(draft: Draft) -> Tiling | None:
-        """How a draft can be tiled; None where its statements go one after another, or for two."""
+    def of(draft: Draft, sinks: Mapping[str, Sequence[Sink | None]]) -> Tiling | None:
+        """How a draft can be tiled; None where its statements go one after another, or for two.
+
+        `sinks`: where results of the program go.
+        """
         if len(draft.targets) != 1 or not all(map(_is_free, map(draft.statement, draft.members))):
             return None
         (target,) = draft.targets
@@ -79,7 +86,13 @@ class Tiling:
         extents = tuple(draft.analysis.extent(statement, d) for d in range(len(statement.dims)))
         if not extents or not all(extents):
             return None
-        found = Tiling(draft, target, extents)
+        units = [1] * len(extents)
+        for name in statement.results:
+            for sink in sinks.get(name, ()):
+                # Results of one kernel may differ in rank: its own dimensions come first.
+                chunks = () if sink is None or sink.chunks is None else sink.chunks
+                units[: len(chunks)] = map(math.lcm, units, chunks)
+        found = Tiling(draft, target, extents, tuple(map(min, units, extents)))
         found.operands = tuple(found._operands())
         return found
 
@@ -168,6 +181,11 @@ class Tiling:
         """Bytes of each operand that tiles copy, one after another."""
         pairs = zip(self.read_bytes(reached), self.stays(reached), strict=True)
         return [size[~same].sum() for size, same in pairs]
+
+    def whole(self, axis: int, extent: int) -> int:
+        """The extent along an axis, or a little more, so that it is a multiple of the unit."""
+        unit = self.units[axis]
+        return min(-(-extent // unit) * unit, self.extents[axis])
 
     def moves(self) -> npt.NDArray[np.bool_]:
         """Of each operand (rows), whether a step along an axis takes to another part of it."""
