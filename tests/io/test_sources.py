@@ -450,6 +450,16 @@ def test_unequal_stack(tmp_path: Path) -> None:
         open_source([tmp_path / "a.npy", tmp_path / "c.npy"])
 
 
+def test_stack_of_scalars(tmp_path: Path) -> None:
+    """An element of an array is no view of it."""
+    for number in range(4):
+        np.save(tmp_path / f"{number}.npy", np.float32(number))
+    source = open_source([tmp_path / f"{number}.npy" for number in range(4)])
+    out = np.full(2, -1, "f4")
+    source.read((slice(1, 3),), out)
+    assert out.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("make", [npy, npy_column_major, npy_big_endian, memmap, hdf5])
 def test_shrunk_while_open(make: Callable[[Path], Source], tmp_path: Path) -> None:
     source = make(tmp_path)

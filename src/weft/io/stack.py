@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.errors import DTypeError, ShapeError
-from weft.io.files import Array
+from weft.io.files import Array, window
 from weft.io.held import held
 from weft.plan.protocols import Box, Source
 
@@ -41,7 +41,7 @@ class StackSource:
 
     def read(self, box: Box, out: Array) -> None:
         for position, index in enumerate(range(box[0].start, box[0].stop)):
-            self._sources[index].read(box[1:], out[position])
+            self._sources[index].read(box[1:], window(out, (position,)))
 
     def describe(self) -> str:
         names = [source.describe() for source in (self._sources[0], self._sources[-1])]
