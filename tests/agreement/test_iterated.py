@@ -80,6 +80,20 @@ def test_larger_than_the_limit(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
 
 
+def test_of_every_other_row(tmp_path: Path) -> None:
+    """Extents that are computed from sizes."""
+    x = RNG.random((9000, 1024)).astype("f4")
+    np.save(tmp_path / "x.npy", x)
+
+    def program(x: Any) -> list[Any]:
+        return [wf.iterate(five_points("edge"), x[::2], 5)]
+
+    with wf.config(memory_limit="28 MiB"):
+        wf.store(program(wf.open(tmp_path / "x.npy"))[0], tmp_path / "y.npy")
+    (expected,) = in_core(program, [x])
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
 @pytest.mark.parametrize(("rounds", "leans"), [(300, True), (1500, True), (310, False)])
 def test_more_rounds_than_a_margin_allows(
     rounds: int, leans: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,9 @@ def plan_program(
         When the program does not fit, however it is cut.
     """
     least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
+    sizes = dict(sizes)
+    for entry in program.derived:  # extents of loops are made of these, too
+        sizes[entry.name] = entry.evaluate(sizes)
     program = lengthen(program, sizes, least)
     program, constants = _with_owned_results(program)
     results = tuple(
