@@ -76,6 +76,24 @@ def user_place() -> Place | None:
     return None
 
 
+def place_at_caller(error: WeftError) -> None:
+    """Name the line of user code that Weft was called from, where an error names none."""
+    place = user_place() if error.place is None else None
+    if place is not None:
+        error.move_to(place)
+
+
+class Placing:
+    """Errors of the block are placed at the line of user code that Weft was called from."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, WeftError):
+            place_at_caller(error)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the innermost frame outside Weft itself: the user's line."""
     level = 1

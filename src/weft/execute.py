@@ -18,7 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.config import settings
-from weft.errors import ArgumentError, MemoryLimitError, SourceError, WeftError, user_place
+from weft.errors import (
+    ArgumentError,
+    MemoryLimitError,
+    SourceError,
+    WeftError,
+    place_at_caller,
+    user_place,
+)
 from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
 from weft.frontend.key import Walk, graph_key
@@ -70,7 +77,10 @@ class _Places:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, WeftError) or error.place is None:
+        if not isinstance(error, WeftError):
+            return
+        if error.place is None:
+            place_at_caller(error)
             return
         from weft.fun.walk import statements
 
@@ -210,9 +220,16 @@ def store(
 
 
 def _refuse_overlaps(sinks: Sequence[Sink]) -> None:
-    from weft.io.held import overlap
+    from weft.io.held import overlap, same_place
 
     for number, sink in enumerate(sinks):
+        if any(same_place(sink, earlier) for earlier in sinks[:number]):
+            raise ArgumentError(
+                f"target {number} ({sink.describe()}) is made where an earlier one is",
+                "a file for each target, or components of a file that is there",
+                "store one after another",
+                user_place(),
+            )
         if overlap([sink], sinks[:number]):
             raise ArgumentError(
                 f"target {number} ({sink.describe()}) overlaps an earlier one",

@@ -237,6 +237,109 @@ def test_a_target_that_exists(data: Path) -> None:
     assert np.load(data).shape == (3,)
 
 
+@pytest.mark.parametrize(("suffix", "found"), [(".npy", "directory"), (".zarr", "precious")])
+def test_a_target_that_is_a_folder_of_other_things(
+    suffix: str, found: str, tmp_path: Path
+) -> None:
+    """Replacing it would remove what is in it."""
+    folder = tmp_path / f"results{suffix}"
+    folder.mkdir()
+    (folder / "precious.txt").write_text("kept")
+    refused(
+        lambda: wf.store(wf.zeros(3), folder, mode="w"), SinkError, OSError, 'mode="w"',
+        found=found,
+    )  # fmt: skip
+    assert (folder / "precious.txt").read_text() == "kept"
+    assert leftovers(tmp_path) == [folder.name]
+
+
+def test_a_folder_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.zarr").write_text("kept")
+    refused(
+        lambda: wf.store(wf.zeros(3), tmp_path / "a.zarr", mode="w"), SinkError, OSError,
+        found="no directory",
+    )  # fmt: skip
+    assert (tmp_path / "a.zarr").read_text() == "kept"
+
+
+@pytest.mark.parametrize("mode", ["x", "w"])
+@pytest.mark.parametrize("names", [
+    ("a.npy", "./a.npy"), ("a.zarr", "a.zarr"), ("a.zarr::b", "a.zarr::b/c"), ("a.h5", "a.h5"),
+    ("a.h5::b", "a.h5::c"),
+])  # fmt: skip
+def test_targets_in_one_place(
+    names: tuple[str, str], mode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last of them would be left."""
+    monkeypatch.chdir(tmp_path)
+    given = [wf.zeros(3), wf.ones(3)]
+    refused(
+        lambda: wf.store(given, names, mode=mode), ArgumentError, ValueError, "wf.store",
+        found=names[1], advice="one after another",
+    )  # fmt: skip
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".json"]
+
+
+def test_components_beside_each_other(tmp_path: Path) -> None:
+    wf.store(wf.zeros(2), f"{tmp_path}/a.h5::z")
+    for store in ("a.h5", "a.zarr"):
+        names = [f"{tmp_path}/{store}::{name}" for name in ("b", "c")]
+        wf.store([wf.zeros(3), wf.ones(3)], names)
+        assert [np.asarray(wf.open(name))[0] for name in names] == [0, 1]
+        wf.store(wf.full(3, 2.0), names[0], mode="r+")
+        assert "::b" in str(wf.explain(wf.store, wf.zeros(3), names[0], mode="r+"))
+    found = [np.asarray(wf.open(tmp_path / "a.h5", name))[0] for name in ("z", "b", "c")]
+    assert found == [0, 2, 1]
+
+
+def test_names_of_targets(tmp_path: Path) -> None:
+    for name in ("a::b.npy", "n" * 251 + ".npy", "[*?].npy"):
+        wf.store(wf.ones(3), tmp_path / name)
+        wf.store(wf.ones(3), tmp_path / name, mode="w")
+        assert np.asarray(wf.open(tmp_path / name)).tolist() == [1, 1, 1]
+        assert leftovers(tmp_path) == [name]
+        (tmp_path / name).unlink()
+
+
+def test_what_is_no_place_chunk_or_region(tmp_path: Path) -> None:
+    refused(lambda: wf.store(wf.ones(3), "a\0.npy"), SinkError, OSError, "store", found="null")
+    refused(lambda: wf.open("a\0.npy"), SourceError, OSError, "wf.open", found="null")
+    refused(
+        lambda: wf.store(wf.ones(3), tmp_path / "a.zarr", chunks=(3, 3)),
+        ArgumentError, ValueError, "chunks", found="2 extents", expected="1",
+    )  # fmt: skip
+    for chunks in (3, "ab", (1.5,)):
+        refused(
+            lambda chunks=chunks: wf.store(wf.ones(3), tmp_path / "a.zarr", chunks=chunks),
+            ArgumentTypeError, TypeError, "chunks", found="chunks",
+        )  # fmt: skip
+    for region in (1, (1,), [slice(0, 3)], slice(0.0, 3.0)):
+        refused(
+            lambda region=region: wf.store(wf.ones(3), np.zeros(3), regions=region),
+            ArgumentTypeError, TypeError, "region", found="region", expected="slices",
+        )  # fmt: skip
+
+
+class Odd:
+    """An object that says it is an array."""
+
+    def __init__(self, shape: Any, dtype: Any, gives: Any = None) -> None:
+        self.shape, self.dtype, self.gives = shape, dtype, gives
+
+    def __getitem__(self, box: Any) -> Any:
+        return self.gives
+
+
+def test_objects_that_are_no_arrays() -> None:
+    for shape, dtype in ((5, "f8"), ((3, "a"), "f8"), ((-3,), "f8"), ((3,), "nonsense")):
+        odd = Odd(shape, dtype)
+        refused(
+            lambda odd=odd: wf.open(odd), ArgumentTypeError, TypeError, "wf.open", found="Odd"
+        )
+    lazy = wf.open(Odd((2,), "i8", np.array([0.5, 1])))
+    refused(lambda: np.asarray(lazy), SourceError, OSError, "lazy", found="float64")
+
+
 def test_a_target_that_is_also_the_source(data: Path) -> None:
     expected = np.load(data) * 2
     wf.store(wf.open(data) * 2, data, mode="w")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from weft import execute
 from weft.array import Array, asarray, source_array
 from weft.config import settings
-from weft.errors import ArgumentError, ArgumentTypeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, Placing, user_place
 from weft.frontend.graph import Node
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def open(
     """
     from weft.io.open import open_source
 
-    return source_array(open_source(path_or_paths, component, storage_options))
+    with Placing():
+        return source_array(open_source(path_or_paths, component, storage_options))
 
 
 def compute(*arrays: Any) -> Any:
@@ -117,7 +119,7 @@ def store(
     from weft.progress import progress_bar
 
     nodes, sinks = _opened(open_sink, sources, targets, regions, chunks, mode, resume)
-    with ExitStack() as stack:
+    with Placing(), ExitStack() as stack:
         wanted = settings().progress if progress is None else progress
         report = stack.enter_context(progress_bar("store")) if wanted is True else wanted or None
         execute.store(nodes, sinks, report)
@@ -133,12 +135,14 @@ def _opened(
     places = [targets] if one else _matching(targets, len(given), "targets")
     parts = [regions] if one else _matching_regions(regions, len(given))
     arrays = [source if isinstance(source, Array) else asarray(source) for source in given]
+    extents = _chunks(chunks, [array.ndim for array in arrays])
     sinks = []
     try:
         for array, target, region in zip(arrays, places, parts, strict=True):
             shape = tuple(int(n) for n in array.shape)
-            extents = _chunks(chunks, len(shape))
-            sinks.append(opened(target, shape, array.dtype, extents, mode, resume, region))
+            own = extents if extents is not None and len(extents) == len(shape) else None
+            with Placing():
+                sinks.append(opened(target, shape, array.dtype, own, mode, resume, region))
     except BaseException:
         for sink in sinks:
             sink.abort()
@@ -146,9 +150,22 @@ def _opened(
     return [array._node for array in arrays], sinks
 
 
-def _chunks(chunks: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | None:
-    """Chunk extents go to the targets of their rank."""
-    return chunks if chunks is not None and len(chunks) == rank else None
+def _chunks(chunks: Any, ranks: Sequence[int]) -> tuple[int, ...] | None:
+    """Chunk extents, which go to the targets of their rank: there is one."""
+    if chunks is None:
+        return None
+    try:
+        extents = tuple(map(index, chunks))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"chunks is {chunks!r}", "a tuple of ints", place=user_place()
+        ) from None
+    if len(extents) not in ranks:
+        wanted = " or ".join(map(str, sorted(set(ranks))))
+        raise ArgumentError(
+            f"chunks is {chunks!r}: {len(extents)} extents", wanted, place=user_place()
+        )
+    return extents
 
 
 def _matching(values: Any, count: int, what: str) -> list[Any]:

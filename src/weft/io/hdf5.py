@@ -15,7 +15,7 @@ from weft.io.held import held
 from weft.io.mapped import MappedSource, unreadable
 from weft.io.memory import ObjectSink, ObjectSource, require_match, show_box
 from weft.io.parts import Part
-from weft.io.publish import Draft, refuse_existing, require_space, unwritable
+from weft.io.publish import Draft, final_place, refuse_existing, require_space, unwritable
 from weft.plan.protocols import Box, Sink, Source
 
 _LOCK = threading.RLock()  # HDF5 does one thing at a time
@@ -172,6 +172,8 @@ class Hdf5Sink:
         self._name = f"{path}::{component}"
         self._component, self._replace, self._draft = component, replace, draft
         self._path = os.path.abspath(path) if draft is None else draft.path
+        # A new file is made for one dataset.
+        self.appears = final_place(path) + (f"::{component}" if draft is None else "")
         self.shape, self.dtype, self.chunks = shape, dtype, chunks
         parent, _, last = component.rpartition("/")
         self._dataset = f"{parent}/.{last}.{secrets.token_hex(4)}.weft-draft".lstrip("/")

@@ -31,6 +31,17 @@ def overlap(left: Iterable[object], right: Iterable[object]) -> bool:
     return any(_share(mine, other) for value in left for mine in held(value) for other in theirs)
 
 
+def same_place(left: object, right: object) -> bool:
+    """Whether of two new arrays one would appear where the other one does, or within it.
+
+    Sinks of new arrays say where by an attribute `appears`.
+    """
+    mine, theirs = (str(getattr(sink, "appears", "")) for sink in (left, right))
+    if not mine or not theirs:
+        return False
+    return mine == theirs or mine.startswith(theirs + "/") or theirs.startswith(mine + "/")
+
+
 def _share(written: Held, other: Held) -> bool:
     if isinstance(written, Part) or isinstance(other, Part):
         return _share_file(written, other)

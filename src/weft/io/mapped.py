@@ -149,9 +149,10 @@ class MappedSource:
         """Raise `SourceError` where the file no longer describes the same array."""
 
 
-def unreadable(path: str, error: OSError) -> SourceError:
+def unreadable(path: str, error: Exception) -> SourceError:
     """The `SourceError` for a file that cannot be opened or read."""
-    return SourceError(f"cannot read {path}: {error.strerror or error}", "a readable file")
+    reason = getattr(error, "strerror", None) or error
+    return SourceError(f"cannot read {path}: {reason}", "a readable file")
 
 
 def memmap_source(array: np.memmap[Any, Any]) -> MappedSource | None:

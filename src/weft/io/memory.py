@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,7 @@ class ObjectSource:
     def __init__(self, wrapped: Any, lock: Any = None) -> None:
         self._wrapped = wrapped
         self.held = held(wrapped) or part_of_object(wrapped)
-        self.shape = tuple(int(extent) for extent in wrapped.shape)
-        self.dtype = np.dtype(wrapped.dtype).newbyteorder("=")
+        self.shape, self.dtype = _declared(wrapped)
         self.chunks = object_chunks(wrapped, len(self.shape))
         self._lock = lock or threading.Lock()
 
@@ -70,7 +70,7 @@ class ObjectSource:
         return None
 
     def check(self) -> None:
-        shape = tuple(int(extent) for extent in self._wrapped.shape)
+        shape, _ = _declared(self._wrapped)
         if shape != self.shape:
             raise SourceError(
                 f"{self.describe()} now has shape {shape}", f"{self.shape}", "open it again"
@@ -86,6 +86,10 @@ class ObjectSource:
             raise SourceError(
                 f"{self.describe()} failed to read {show_box(box)}: {error!r}"
             ) from error
+        if not np.can_cast(data.dtype, out.dtype, "same_kind"):
+            raise SourceError(
+                f"{self.describe()} gave {data.dtype} for {show_box(box)}", f"{out.dtype}"
+            )
         if data.shape != out.shape:
             raise SourceError(
                 f"{self.describe()} gave shape {data.shape} for {show_box(box)}", f"{out.shape}"
@@ -139,8 +143,7 @@ class ObjectSink:
     def __init__(self, wrapped: Any, lock: Any = None) -> None:
         self._wrapped = wrapped
         self.held = held(wrapped) or part_of_object(wrapped)
-        self.shape = tuple(int(extent) for extent in wrapped.shape)
-        self.dtype = np.dtype(wrapped.dtype).newbyteorder("=")
+        self.shape, self.dtype = _declared(wrapped)
         self.chunks = object_chunks(wrapped, len(self.shape))
         self._lock = lock or threading.Lock()
 
@@ -217,6 +220,21 @@ class RegionSink:
 
     def describe(self) -> str:
         return f"{self._sink.describe()}[{show_box(self._region)}]"
+
+
+def _declared(wrapped: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and the dtype that an object says it has."""
+    try:
+        shape = tuple(map(index, wrapped.shape))
+        dtype = np.dtype(wrapped.dtype).newbyteorder("=")
+    except TypeError:
+        shape, dtype = (-1,), np.dtype(bool)
+    if min(shape, default=0) < 0:
+        raise ArgumentTypeError(
+            f"a {type(wrapped).__name__} of shape {wrapped.shape!r} and dtype {wrapped.dtype!r}",
+            "a shape of ints that are not negative, and a dtype of NumPy",
+        )
+    return shape, dtype
 
 
 def object_chunks(wrapped: Any, rank: int) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ from weft.errors import DTypeError, ShapeError, SourceError
 from weft.io.files import Array, Extent, row_major_strides, write_box
 from weft.io.mapped import MappedSource, unreadable
 from weft.io.past_pages import PAGE
-from weft.io.publish import Draft, unwritable
+from weft.io.publish import Draft, final_place, unwritable
 from weft.plan.protocols import Box
 
 MAGIC = b"\x93NUMPY"
@@ -82,6 +82,8 @@ def _parse_header(path: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np
         raise SourceError(
             f"the header of {path} is damaged: {error}", "a whole .npy file"
         ) from error
+    if any(extent < 0 for extent in shape):
+        raise SourceError(f"the header of {path} is damaged: shape {shape}", "a whole .npy file")
     if dtype.hasobject:
         raise SourceError(
             f"{path} holds Python objects, which only a pickle can read", "an array of numbers"
@@ -116,6 +118,7 @@ class NpySink:
         self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, replace: bool
     ) -> None:
         self.shape, self.dtype = shape, dtype
+        self.appears = final_place(path)
         head = header(shape, dtype)
         self._extent = Extent(len(head), shape, dtype)
         self._draft = Draft(path, self._extent.end, replace=replace)

@@ -18,6 +18,8 @@ from weft.plan.protocols import Source
 
 Path: TypeAlias = str | os.PathLike[str]
 
+_HDF5 = (".h5", ".hdf5", ".hdf", ".nc")
+_WITH_COMPONENTS = (".zarr", *_HDF5)
 _FORMATS = ".npy, zarr, HDF5 or TIFF"
 
 
@@ -97,7 +99,17 @@ def _open_stack(
     return StackSource([open_source(path, component, storage_options) for path in paths])
 
 
+def split_component(path: str, component: str | None) -> tuple[str, str | None]:
+    """A path and a component, which `"file.h5::group/name"` names too."""
+    if component is None and not os.path.exists(path):
+        file, colons, inside = path.partition("::")
+        if colons and os.path.splitext(file.rstrip("/"))[1].lower() in _WITH_COMPONENTS:
+            return file, inside
+    return path, component
+
+
 def _open_path(path: str, component: str | None, storage_options: dict[str, Any] | None) -> Source:
+    path, component = split_component(path, component)
     if "://" in path:
         from weft.io.zarr import open_zarr
 
@@ -118,20 +130,20 @@ def _open_file(path: str, component: str | None) -> Source:
     try:
         with open(path, "rb") as file:
             magic = file.read(8)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise unreadable(path, error) from error
     suffix = os.path.splitext(path)[1].lower()
     if magic.startswith(NPY_MAGIC) or suffix == ".npy":
-        _only_array(path, component)
+        only_array(path, component)
         return NpySource(path)
-    if magic == b"\x89HDF\r\n\x1a\n" or suffix in (".h5", ".hdf5", ".hdf", ".nc"):
+    if magic == b"\x89HDF\r\n\x1a\n" or suffix in _HDF5:
         from weft.io.hdf5 import open_hdf5
 
         return open_hdf5(path, component)
     if magic[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+") or suffix in (".tif", ".tiff"):
         from weft.io.tiff import open_tiff
 
-        _only_array(path, component)
+        only_array(path, component)
         return open_tiff(path)
     if magic.startswith(b"PK\x03\x04"):
         from weft.io.zarr import open_zarr
@@ -140,7 +152,8 @@ def _open_file(path: str, component: str | None) -> Source:
     raise SourceError(f"{path} is of an unknown format: it starts with {magic!r}", _FORMATS)
 
 
-def _only_array(path: str, component: str | None) -> None:
+def only_array(path: str, component: str | None) -> None:
+    """Raise `ArgumentError` for a component of a file that has none."""
     if component is not None:
         raise ArgumentError(
             f"component {component!r} of {path}, which holds one array without a name",

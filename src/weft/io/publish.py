@@ -17,6 +17,7 @@ from weft.io.past_pages import PastPages
 from weft.plan.protocols import Box
 
 _SUFFIX = ".weft-draft"
+_LONGEST = 200  # bytes of a name that drafts begin with: file systems take 255 for all of theirs
 _LARGE = 64 << 20  # bytes of a file whose blocks and pages take long to free
 _freed: list[threading.Thread] = []  # which free those of files that have been replaced
 
@@ -42,7 +43,7 @@ class Draft:
             self.descriptor = os.open(
                 self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             raise unwritable(path, error) from error
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,7 +96,7 @@ class DraftDirectory:
         self.name = path
         self._path = os.path.abspath(path)
         self._replace, self._partial = replace, partial
-        refuse_existing(path, replace=replace)
+        refuse_existing(path, replace=replace, directory=True)
         remove_remains(self._path)
         directory, name = os.path.split(self._path)
         if partial:
@@ -148,7 +149,18 @@ def remove_file(path: str) -> None:
 def draft_name(path: str) -> str:
     """A fresh hidden name beside `path`."""
     directory, name = os.path.split(path)
-    return os.path.join(directory, f".{name}.{secrets.token_hex(4)}{_SUFFIX}")
+    return os.path.join(directory, f".{_shortened(name)}.{secrets.token_hex(4)}{_SUFFIX}")
+
+
+def _shortened(name: str) -> str:
+    """As much of a name as leaves room for what makes it that of a draft."""
+    return os.fsencode(name)[:_LONGEST].decode(errors="ignore")
+
+
+def final_place(path: str) -> str:
+    """Where what is published as `path` appears: one name for all ways to spell it."""
+    directory, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(directory), name)
 
 
 def publish(draft: str, path: str, *, replace: bool) -> None:
@@ -215,18 +227,27 @@ def _replace_directory(draft: str, path: str) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def refuse_existing(path: str, *, replace: bool) -> None:
-    """Raise `SinkError` where a file is in the way and may not be replaced."""
-    if not replace and os.path.lexists(path):
+def refuse_existing(path: str, *, replace: bool, directory: bool = False) -> None:
+    """Raise `SinkError` where something is in the way and may not be replaced.
+
+    A file replaces no directory, whatever may lie in it; nor does a directory replace a file.
+    """
+    if not os.path.lexists(path):
+        return
+    if not replace:
         raise SinkError(
             f"{path} already exists", "a new name", 'mode="w" replaces it, mode="r+" writes into it'
         )
+    if (os.path.isdir(path) and not os.path.islink(path)) != directory:
+        kind = "no directory" if directory else "a directory"
+        raise SinkError(f"{path} is {kind}", "a new name, or what a target of its kind replaces")
 
 
 def remove_remains(path: str) -> None:
     """Remove drafts of `path` whose writer was killed."""
     directory, name = os.path.split(path)
-    pattern = os.path.join(glob.escape(directory), f".{glob.escape(name)}.*{_SUFFIX}")
+    begin = glob.escape(_shortened(name))
+    pattern = os.path.join(glob.escape(directory), f".{begin}.*{_SUFFIX}")
     for remains in glob.glob(pattern):
         try:
             descriptor = os.open(remains, os.O_RDONLY | os.O_CLOEXEC)

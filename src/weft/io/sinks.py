@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, SinkError
 from weft.io.memory import MemorySink, ObjectSink, RegionSink, require_match
 from weft.io.npy import NpySink, NpyUpdateSink
-from weft.io.open import open_source
+from weft.io.open import only_array, open_source, split_component
 from weft.plan.protocols import Box, Sink
 
 Mode: TypeAlias = Literal["x", "w", "r+"]
@@ -84,7 +84,7 @@ def _open_whole(
     component: str | None,
 ) -> Sink:
     if isinstance(target, (str, os.PathLike)):
-        path, component = _split(os.fspath(target), component)
+        path, component = split_component(os.fspath(target), component)
         return _open_path(path, shape, dtype, chunks, mode, resume, component)
     sink = _open_object(target)
     require_match(sink.describe(), (sink.shape, sink.dtype), shape, dtype)
@@ -124,6 +124,7 @@ def _open_path(
 ) -> Sink:
     suffix = os.path.splitext(path.rstrip("/"))[1].lower()
     if suffix == ".npy":
+        only_array(path, component)
         if mode == "r+":
             return NpyUpdateSink(path, shape, dtype)
         return NpySink(path, shape, dtype, replace=mode == "w")
@@ -138,17 +139,10 @@ def _open_path(
     raise SinkError(f"{path} has an unknown suffix", ".npy, .zarr, .h5 or .hdf5")
 
 
-def _split(path: str, component: str | None) -> tuple[str, str | None]:
-    """`"file.h5::group/name"` names a component too."""
-    if component is None and "::" in path:
-        path, component = path.split("::", 1)
-    return path, component
-
-
 def _resumable(target: object) -> bool:
     if not isinstance(target, (str, os.PathLike)):
         return False
-    return _split(os.fspath(target), None)[0].rstrip("/").endswith(".zarr")
+    return split_component(os.fspath(target), None)[0].rstrip("/").endswith(".zarr")
 
 
 def _name(target: object) -> str:
@@ -159,19 +153,23 @@ def _name(target: object) -> str:
 
 def _existing_shape(target: Any, component: str | None) -> tuple[int, ...]:
     if isinstance(target, (str, os.PathLike)):
-        path, component = _split(os.fspath(target), component)
-        return open_source(path, component).shape
+        return open_source(target, component).shape
     return tuple(int(extent) for extent in target.shape)
 
 
 def region_box(region: tuple[slice, ...], shape: tuple[int, ...]) -> Box:
     if not isinstance(region, tuple):
         region = (region,)
+    if not all(isinstance(side, slice) for side in region):
+        raise ArgumentTypeError(f"the region {region}", "a tuple of slices")
     if len(region) > len(shape):
         raise ShapeError(f"a region of {len(region)} dimensions", f"at most {len(shape)}")
     sides = []
     for side, extent in zip(region + (slice(None),) * len(shape), shape, strict=False):
-        start, stop, step = side.indices(extent)
+        try:
+            start, stop, step = side.indices(extent)
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(f"the region {region}", "slices of ints") from error
         if step != 1:
             raise ArgumentError(f"a region with step {step}", "step 1")
         sides.append(slice(start, max(start, stop)))

@@ -25,7 +25,7 @@ from weft.io.files import (
 from weft.io.mapped import unreadable
 from weft.io.memory import ObjectSink, require_match, show_box
 from weft.io.parts import Part, part_of_object
-from weft.io.publish import DraftDirectory, unwritable
+from weft.io.publish import DraftDirectory, final_place, unwritable
 from weft.io.zarr_layout import (
     METADATA,
     ChunkLayout,
@@ -275,6 +275,7 @@ class ChunkFilesSink:
     ) -> None:
         self._name, self._directory, self._layout, self._draft = name, directory, layout, draft
         self.held = (Part(directory),) if draft is None else ()
+        self.appears = "" if draft is None else final_place(draft.name)
         self.shape = layout.shape
         self.dtype = layout.dtype.newbyteorder("=")
         self.chunks: tuple[int, ...] | None = layout.chunks or None
@@ -380,6 +381,8 @@ def open_zarr_sink(
     extents = default_chunks(shape, dtype.itemsize) if chunks is None else tuple(chunks)
     little = np.dtype(dtype.newbyteorder("<").str)
     layout = ChunkLayout(shape, extents, little, dtype.type(0), False, "c", "/", None)
+    if mode == "w":
+        _refuse_foreign(final)
     if component is not None:
         _make_groups(path, component)
     size = Extent(0, shape, dtype).nbytes
@@ -410,6 +413,16 @@ def _agree_on_partial(draft: DraftDirectory, layout: ChunkLayout) -> None:
             )
     else:
         os.rename(wanted, marker)
+
+
+def _refuse_foreign(path: str) -> None:
+    """Raise `SinkError` for a directory of what no zarr library wrote, which "w" would remove."""
+    known = (*METADATA, ".zgroup")
+    if os.path.isdir(path) and (names := os.listdir(path)) and not set(names) & set(known):
+        raise SinkError(
+            f"{path} is a directory that holds no zarr array or group, but {min(names)}",
+            "a new name, or a zarr store to replace",
+        )
 
 
 def _make_groups(path: str, component: str) -> None:
