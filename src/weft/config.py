@@ -39,7 +39,8 @@ class Settings:
         on OpenCL, library calls) another does, or the CPU.
     device_limits : tuple of (str, int)
         Bytes that Weft may allocate on devices; where one is not named, 80% of its memory.
-        For a part of the CPU, bytes of the host's memory for the boxes that it works on.
+        For a part of the CPU, bytes of the host's memory for the boxes that it works on; where
+        it is the only device, for all.
     slots : int or None
         Boxes that are on a device at once, each copied in, computed, and copied out on a queue
         of its own, 1 to 128 (1: nothing overlaps); None: as many as is predicted quickest.
@@ -80,7 +81,10 @@ class Settings:
     @property
     def limit(self) -> int:
         """The memory limit in bytes; the default one is fixed when it is first needed."""
-        return _default_limit() if self.memory_limit is None else self.memory_limit
+        limit = _default_limit() if self.memory_limit is None else self.memory_limit
+        if self.device_limits and len(self.devices) == 1 and self.devices[0].startswith(_CPU):
+            limit = min(limit, dict(self.device_limits).get(self.devices[0], limit))
+        return limit
 
 
 @cache

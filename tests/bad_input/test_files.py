@@ -238,9 +238,7 @@ def test_a_target_that_exists(data: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "found"), [(".npy", "directory"), (".zarr", "precious")])
-def test_a_target_that_is_a_folder_of_other_things(
-    suffix: str, found: str, tmp_path: Path
-) -> None:
+def test_a_target_that_is_a_folder_of_other_things(suffix: str, found: str, tmp_path: Path) -> None:
     """Replacing it would remove what is in it."""
     folder = tmp_path / f"results{suffix}"
     folder.mkdir()
@@ -333,9 +331,7 @@ class Odd:
 def test_objects_that_are_no_arrays() -> None:
     for shape, dtype in ((5, "f8"), ((3, "a"), "f8"), ((-3,), "f8"), ((3,), "nonsense")):
         odd = Odd(shape, dtype)
-        refused(
-            lambda odd=odd: wf.open(odd), ArgumentTypeError, TypeError, "wf.open", found="Odd"
-        )
+        refused(lambda odd=odd: wf.open(odd), ArgumentTypeError, TypeError, "wf.open", found="Odd")
     lazy = wf.open(Odd((2,), "i8", np.array([0.5, 1])))
     refused(lambda: np.asarray(lazy), SourceError, OSError, "lazy", found="float64")
 

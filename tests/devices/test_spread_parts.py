@@ -15,7 +15,7 @@ import pytest
 from devices.harness import device
 
 import weft as wf
-from weft.errors import DeviceError
+from weft.errors import DeviceError, MemoryLimitError
 from weft.launch.stage import SegmentStage
 from weft.runtime import workers
 from weft.runtime.devices.cpu import parts
@@ -71,6 +71,17 @@ def test_one_thread_of_a_device_computes_at_a_time(tmp_path: Path) -> None:
     taking = {name: count for name, count in most.items() if name.startswith("weft-worker")}
     assert taking
     assert set(taking.values()) == {1}
+
+
+def test_the_limit_of_a_part_that_is_alone_bounds_all(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((4000, 1000))
+    with wf.config(devices=TWO[:1], memory_limit={"cpu": "90 MiB", TWO[0]: "30 MiB"}):
+        wf.store(wf.cumulative_sum(wf.asarray(x), axis=0), tmp_path / "y.npy")
+        plan = wf.explain(wf.store, wf.cumulative_sum(wf.asarray(x), axis=0), tmp_path / "z.npy")
+        assert plan.peak_bytes <= 30 << 20
+        with pytest.raises(MemoryLimitError, match="30.0 MiB"):
+            wf.compute(wf.asarray(x) + 1)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), x.cumsum(axis=0))
 
 
 def test_no_device_begins_before_there_are_threads_for_all() -> None:

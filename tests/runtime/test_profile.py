@@ -33,7 +33,22 @@ def test_profiles_nest() -> None:
         with span("b", "cpu"):
             pass
     assert [event.name for event in inner.events] == ["a"]
-    assert [event.name for event in outer.events] == ["b"]
+    assert [event.name for event in outer.events] == ["a", "b"]
+
+
+def test_profiles_of_threads_end_in_any_order() -> None:
+    first, second = profile(), profile()
+    one = first.__enter__()
+    other = second.__enter__()
+    with span("both", "cpu"):
+        pass
+    first.__exit__(None, None, None)
+    with span("one left", "cpu"):
+        pass
+    second.__exit__(None, None, None)
+    assert profiles.recorder is None
+    assert [event.name for event in one.events] == ["both"]
+    assert [event.name for event in other.events] == ["both", "one left"]
 
 
 def test_library_calls_are_recorded() -> None:

@@ -42,14 +42,20 @@ class Profile:
         In the order in which they ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, others: tuple[Profile, ...] = ()) -> None:
+        """`others`: those that are open when it begins, which record what it does."""
+        self._others = others
         self.events: list[Event] = []
         self.start = perf_counter()
         self.end: float | None = None
 
     def record(self, name: str, queue: str, start: float, end: float, count: int = 0) -> None:
         """Note that `name` ran on `queue` from `start` to `end`, touching `count` bytes."""
-        self.events.append(Event(name, queue, start, end, count))
+        event = Event(name, queue, start, end, count)
+        self.events.append(event)
+        for other in self._others:
+            if other.end is None:
+                other.events.append(event)
 
     @property
     def seconds(self) -> float:
@@ -147,12 +153,13 @@ class Profile:
 recorder: Profile | None = None
 """Where events go now; None while nothing is profiled."""
 
+_open: list[Profile] = []  # of all threads, the last of which is the recorder
 _lock = threading.Lock()
 
 
 @contextmanager
 def profile() -> Iterator[Profile]:
-    """Record what Weft runs within the block, on any thread.
+    """Record what Weft runs within the block, on any thread, and within blocks inside of it.
 
     Examples
     --------
@@ -163,15 +170,16 @@ def profile() -> Iterator[Profile]:
     >>> print(measured.summary())
     """
     global recorder
-    measured = Profile()
     with _lock:
-        outer, recorder = recorder, measured
+        recorder = measured = Profile(tuple(_open))
+        _open.append(measured)
     try:
         yield measured
     finally:
         measured.end = perf_counter()
-        with _lock:
-            recorder = outer
+        with _lock:  # blocks of several threads may end in any order
+            _open.remove(measured)
+            recorder = _open[-1] if _open else None
 
 
 @contextmanager
