@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.errors import OutOfBoundsError
 
 PROGRAMS: dict[str, tuple[Callable[[wf.Array], wf.Array], Callable[[np.ndarray], np.ndarray]]] = {
     "running sums down columns": (
@@ -51,3 +52,18 @@ def test_a_part_behind_the_first_elements_is_read_where_it_is(first: int, tmp_pa
         wf.store(source.at[first:].set(source[first:] * 2), tmp_path / "y.npy")
     x[first:] *= 2
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x)
+
+
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu:0", "cpu:1"], ["opencl:0"]])
+def test_indices_outside_are_those_of_the_array(devices: list[str], tmp_path: Path) -> None:
+    """Not of the part of it that a box reads."""
+    if not set(devices) <= set(wf.devices()):
+        pytest.skip("no such devices here")
+    np.save(tmp_path / "x.npy", np.zeros(2_000_000))
+    x = wf.open(tmp_path / "x.npy")
+    ahead = wf.generate((2_000_000,), lambda i: x[i + 1])
+    with (
+        wf.config(devices=devices, memory_limit="40 MiB"),
+        pytest.raises(OutOfBoundsError, match="to 2000000 leave axis 0 .* 2000000 elements"),
+    ):
+        wf.store(ahead, tmp_path / "y.npy")

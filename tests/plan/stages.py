@@ -10,6 +10,7 @@ import numpy as np
 from weft.fun import nodes as fun
 from weft.fun.check import check
 from weft.fun.interpret import interpret
+from weft.plan.code import Wholes
 from weft.plan.planner import plan_program
 from weft.runtime.executor import execute
 
@@ -38,7 +39,7 @@ class InterpretedStage:
             assert out.shape == np.shape(result), (self.program, out.shape, np.shape(result))
             out[...] = result
 
-    def check(self, values: Mapping[str, Any]) -> None:
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
         pass
 
 

@@ -23,7 +23,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.launch.computation import Computation
 from weft.ops.dtypes import DType
-from weft.plan.code import DeviceCode, StageCode
+from weft.plan.code import DeviceCode, StageCode, Wholes
 from weft.plan.segment import Layout
 from weft.plan.setting import Compile
 from weft.sizes import Poly, Size
@@ -110,7 +110,7 @@ class RoundsStage:
         for output, result in zip(outputs, results, strict=True):
             np.copyto(output, result, casting="no")
 
-    def check(self, values: Mapping[str, Any]) -> None:
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
         """Each program that is run checks what it reads."""
 
     # ------------------------------------------------------------ running

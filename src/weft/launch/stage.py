@@ -30,7 +30,7 @@ from weft.launch.host import view
 from weft.ops import routines
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
-from weft.plan.code import DeviceCode, FlankPlace, Held, Pending, Rates, StageCode
+from weft.plan.code import DeviceCode, FlankPlace, Held, Pending, Rates, StageCode, Wholes
 from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
 from weft.records import dataclass
@@ -107,8 +107,8 @@ class SegmentStage:
             loaded, values = self._better.load(), other
         loaded.call(values, pointers, self._threads, cancel)
 
-    def check(self, values: Mapping[str, Any]) -> None:
-        check_bounds(self.segment.checks, values)
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
+        check_bounds(self.segment.checks, values, wholes)
         check_collisions(self.segment.collisions, values)
 
 
@@ -196,8 +196,8 @@ class DeviceStage:
         own = self._workspace(values) + FAILURE_BYTES
         return own - sum(bytes_.evaluate(values) for bytes_ in self._within)
 
-    def check(self, values: Mapping[str, Any]) -> None:
-        check_bounds(self.segment.checks, values)
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
+        check_bounds(self.segment.checks, values, wholes)
         check_collisions(self.segment.collisions, values)
 
     def _workspace(self, values: Mapping[str, Any]) -> Any:
@@ -239,7 +239,7 @@ class InterpretedStage:
         for output, result in zip(outputs, results, strict=True):
             np.copyto(output, result, casting="no")
 
-    def check(self, values: Mapping[str, Any]) -> None:
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
         """The interpreter checks every access when it comes to it."""
 
 
@@ -295,7 +295,7 @@ class CallStage:
         options: dict[str, Any] = dict(call.options)
         routine.run(*arguments, out=tuple(outputs), place=self._let.place, **options)
 
-    def check(self, values: Mapping[str, Any]) -> None:
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
         """What is cut is inside what it is cut from."""
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.records import dataclass
 from weft.sizes import Derived, Size
+
+Wholes: TypeAlias = Mapping[tuple[str, int], tuple[Any, int]]
+"""For parameters that are parts of arrays along an axis: where a part begins, for each box or as
+an int, and the extent of the array."""
 
 
 class Pending(Protocol):
@@ -200,10 +204,11 @@ class StageCode(Protocol):
         `cancel`: a flag that, set by another thread, ends it early.
         """
 
-    def check(self, values: Mapping[str, Any]) -> None:
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
         """Raise `OutOfBoundsError` if an access that is known at launch is outside its array.
 
-        `values` holds an int, or one for each box, for every size variable.
+        `values` holds an int, or one for each box, for every size variable. `wholes`: what
+        parameters are parts of, so that errors are about that.
         """
 
 

@@ -79,7 +79,7 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
             break
     if best is None:
         raise refusal(scheduler, planned)
-    scheduler.code.check(scheduler.values(best.boxes))
+    scheduler.check(best.boxes)
     return best
 
 

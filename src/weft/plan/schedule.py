@@ -351,7 +351,7 @@ class Scheduler:
                         break  # smaller boxes that overlap are better
                 planned = self.with_depth(boxes, depth, 1)
                 if self.fits(planned):
-                    self.code.check(self.values(boxes))
+                    self.check(boxes)
                     return planned
             following = following or smaller()
             if following is None:
@@ -438,6 +438,17 @@ class Scheduler:
         if known is None or known[0] is not boxes or known[1] != self.threads:
             self._known = known = boxes, self.threads, self._values(boxes)
         return dict(known[2])
+
+    def check(self, boxes: Boxes) -> None:
+        """Raise `OutOfBoundsError` where a box is known to access what is in no array."""
+        values, shapes = self.values(boxes), self.analysis.shapes
+        windows = zip(self.stage.windows, self.program.params, strict=False)
+        wholes = {
+            (param.name, axis): (values[lower], shapes[window.array][axis])
+            for window, param in windows
+            for axis, lower, _ in window.cuts
+        }
+        self.code.check(values, wholes)
 
     def _values(self, boxes: Boxes) -> dict[str, Any]:
         values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}

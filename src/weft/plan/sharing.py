@@ -225,7 +225,7 @@ class _Sharing:
         """The stage, with boxes as they are expected: large ones first."""
         boxes = self._expected()
         base = self.first.with_depth(boxes, 1, 1)
-        self.first.code.check(self.first.values(boxes))
+        self.first.check(boxes)
         moved = base.bytes_read + base.bytes_written
         serial = max(self.first.work() / _OPERATIONS, moved / _BYTES)
         kernels = [f"{k} on {m.processor.device}" for m in self.members for k in self._kernels(m)]

@@ -50,7 +50,7 @@ def side_by_side(scheduler: Scheduler) -> PlannedStage | None:
     planned = alone.with_depth(boxes, threads, 1, abreast=threads)
     if not alone.fits(planned):
         return None
-    alone.code.check(alone.values(boxes))
+    alone.check(boxes)
     return planned
 
 

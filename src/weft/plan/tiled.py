@@ -157,7 +157,7 @@ def _planned(scheduler: Scheduler, boxes: Boxes, shape: Shape, tiles: Tiles) -> 
     """The stage in these tiles, with what it copies and the memory that it takes."""
     values, device = scheduler.values(boxes), scheduler.code.device
     assert device is not None
-    scheduler.code.check(values)
+    scheduler.check(boxes)
     planned = scheduler.with_depth(boxes, min(shape.slots + 1, boxes.count), shape.slots)
     own = shape.slots * int(np.max(device.memory(values), initial=0))
     on_device = own + shape.slots * sum(planned.output_bytes)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from weft.errors import OutOfBoundsError
 from weft.lmad import exact
+from weft.plan.code import Wholes
 from weft.plan.segment import BoundsCheck, CollisionCheck, Layout, Segment
 from weft.records import dataclass
 from weft.runtime import profile
@@ -115,10 +116,13 @@ def derive(sizes: Mapping[str, int], derived: Sequence[Derived]) -> dict[str, in
     return values
 
 
-def check_bounds(checks: Sequence[BoundsCheck], values: Mapping[str, Any]) -> None:
+def check_bounds(
+    checks: Sequence[BoundsCheck], values: Mapping[str, Any], wholes: Wholes | None = None
+) -> None:
     """Raise `OutOfBoundsError` for an affine access that leaves its array.
 
-    `values` gives an int, or an array with one element for each box, for every size.
+    `values` gives an int, or an array with one element for each box, for every size; `wholes`
+    what parameters are parts of.
     """
     for check in checks:
         used = np.asarray(True)
@@ -133,10 +137,13 @@ def check_bounds(checks: Sequence[BoundsCheck], values: Mapping[str, Any]) -> No
         outside = used & ((lower < 0) | (upper >= extent))
         if outside.any():
             first = np.unravel_index(int(outside.argmax()), outside.shape)
+            here = (0, int(extent[first]))
+            begin, total = (wholes or {}).get((check.array, check.axis), here)
+            begin = np.broadcast_to(begin, outside.shape)[first]
             raise OutOfBoundsError(
-                f"indices from {lower[first]} to {upper[first]} leave axis {check.axis} of "
-                f"{check.array}, which has {extent[first]} elements",
-                f"0 <= index < {extent[first]}",
+                f"indices from {lower[first] + begin} to {upper[first] + begin} leave axis "
+                f"{check.axis} of {check.array}, which has {total} elements",
+                f"0 <= index < {total}",
                 "guard the access with wf.where or wf.cond, or read with a boundary rule",
                 check.place,
             )
