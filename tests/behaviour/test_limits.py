@@ -64,6 +64,6 @@ def test_indices_outside_are_those_of_the_array(devices: list[str], tmp_path: Pa
     ahead = wf.generate((2_000_000,), lambda i: x[i + 1])
     with (
         wf.config(devices=devices, memory_limit="40 MiB"),
-        pytest.raises(OutOfBoundsError, match="to 2000000 leave axis 0 .* 2000000 elements"),
+        pytest.raises(OutOfBoundsError, match=r"to 2000000 leave axis 0 .* 2000000 elements"),
     ):
         wf.store(ahead, tmp_path / "y.npy")
