@@ -105,12 +105,11 @@ def _input(function: Callable[..., Any], name: str) -> Any:
     import weft as wf
     from weft.kernel.function import KernelFunction
 
-    path, _, component = name.partition("::")
-    found = wf.open(path, component or None)
+    found = wf.open(name)
     if not isinstance(function, KernelFunction):
         return found
-    if path.endswith(".npy") and os.path.isfile(path):
-        return np.load(path, mmap_mode="r")
+    if name.endswith(".npy") and os.path.isfile(name):
+        return np.load(name, mmap_mode="r")
     # Nothing runs, so nothing is read: what nobody touches takes no memory either.
     return np.empty(found.shape, found.dtype) if found.ndim else found.numpy()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import cache
+from numbers import Integral
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
@@ -224,13 +225,17 @@ def _checked(name: str, value: Any) -> Any:
         case "devices":
             return _checked_devices(value)
         case "slots":
-            if value is not None and (
-                not isinstance(value, int) or not 1 <= value <= MOST_SLOTS
-            ):
+            if value is None:
+                return value
+            if not _is_int(value) or not 1 <= value <= MOST_SLOTS:
                 raise ArgumentError(f"slots is {value!r}", f"1 to {MOST_SLOTS}, or None")
+            return int(value)
         case "threads":
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is None:
+                return value
+            if not _is_int(value) or value < 1:
                 raise ArgumentError(f"threads is {value!r}", "a positive int, or None")
+            return int(value)
         case "progress":
             if not isinstance(value, bool) and not callable(value):
                 raise ArgumentTypeError(f"progress is {value!r}", "a bool or a function")
@@ -285,7 +290,8 @@ def _refuse_shared_cores(devices: tuple[str, ...]) -> None:
 
     for number, name in enumerate(devices):
         for other in devices[:number]:
-            if name == other or set(cores_of(name)) & set(cores_of(other)):
+            parts = name.startswith(f"{other}.") or other.startswith(f"{name}.")  # of OpenCL's
+            if name == other or parts or set(cores_of(name)) & set(cores_of(other)):
                 raise ArgumentError(
                     f"devices is {devices!r}: {other} and {name} have processors in common",
                     "devices that are apart",
@@ -305,8 +311,13 @@ def _checked_words(value: Any) -> str:
     return " ".join(sorted(set(value.split())))
 
 
+def _is_int(value: Any) -> bool:
+    """Whether a value is an int, or one of NumPy's, and no bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def _bytes(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if not _is_int(value) and not isinstance(value, float | str):
         raise ArgumentTypeError(f"{name} is {value!r}", 'a number of bytes, or "256 MiB"')
     from weft.runtime.memory import parse_bytes
 

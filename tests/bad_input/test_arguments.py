@@ -225,6 +225,9 @@ def test_a_loop_whose_shape_changes() -> None:
 SETTINGS: list[tuple[dict[str, Any], type]] = [
     ({"threads": 0}, ArgumentError),
     ({"threads": "two"}, ArgumentError),
+    ({"threads": True}, ArgumentError),
+    ({"slots": True}, ArgumentError),
+    ({"memory_limit": "1e400"}, ArgumentError),
     ({"memory_limit": "many"}, ArgumentError),
     ({"memory_limit": -1}, ArgumentError),
     ({"memory_limit": 0}, ArgumentError),
@@ -249,6 +252,20 @@ def test_settings(setting: dict[str, Any], named: Any) -> None:
     builtin = TypeError if named is ArgumentTypeError else ValueError
     refused(lambda: wf.config(**setting), named, builtin, "wf.config")
     assert wf.settings() == before
+
+
+def test_ints_of_numpy_are_settings() -> None:
+    given = {"threads": np.int64(2), "slots": np.uint8(3), "memory_limit": np.int64(1 << 30)}
+    with wf.config(**given) as settings:
+        assert (settings.threads, settings.slots, settings.limit) == (2, 3, 1 << 30)
+        assert float(wf.sum(wf.ones(100_000))) == 100_000
+
+
+def test_a_device_and_its_part_are_not_apart() -> None:
+    if "opencl:0.1" not in wf.devices():
+        pytest.skip("no part of an OpenCL device")
+    with pytest.raises(ArgumentError, match="in common"):
+        wf.config(devices=["opencl:0", "opencl:0.1"])
 
 
 def test_only_settings_that_can_be_given_are_named() -> None:

@@ -53,10 +53,12 @@ def parse_bytes(size: str | int | float) -> int:
         unit = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit is None:
             raise ArgumentError(f"{size!r} is not a size in bytes", 'a text such as "256 MiB"')
-        return int(float(match[1]) * unit)
-    if not 0 <= size < math.inf:
+        number: int | float = float(match[1]) * unit
+    else:
+        number = size
+    if not 0 <= number < math.inf:
         raise ArgumentError(f"{size!r} is not a size in bytes", "a number that is not negative")
-    return int(size)
+    return int(number)
 
 
 def format_bytes(count: int | float) -> str:
