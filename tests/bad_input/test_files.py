@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -450,3 +451,22 @@ def test_a_limit_that_leaves_no_room(data: Path, tmp_path: Path) -> None:
             MemoryError,
         )  # fmt: skip
     assert leftovers(tmp_path, "data.npy") == []
+
+
+@pytest.mark.parametrize(("limit", "found"), [("10 MiB", "the program itself"), (
+    "24.05 MiB", "1280 passes over all rows",
+)])  # fmt: skip
+def test_a_loop_that_has_room_for_few_rounds_is_refused_at_once(
+    limit: str, found: str, tmp_path: Path
+) -> None:
+    """Each block of rounds is a stage: thousands of them would be planned for minutes."""
+    np.save(tmp_path / "x.npy", np.zeros((20480, 100)))
+    x = wf.open(tmp_path / "x.npy")
+    _, sums = wf.scan(lambda most, row: (wf.maximum(most, row), most + row), x[0], x)
+    before = time.perf_counter()
+    with wf.config(memory_limit=limit):
+        refused(
+            lambda: wf.store(sums, tmp_path / "y.npy"), MemoryLimitError, MemoryError, found=found
+        )
+    assert time.perf_counter() - before < 30
+    assert leftovers(tmp_path) == ["x.npy"]

@@ -33,6 +33,7 @@ from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size
 
 _LARGE = 3  # a loop that carries less than this part of the limit is left as it is
+_MOST_BLOCKS = 256  # each is a pass, and a stage to plan
 
 
 @dataclass(slots=True)
@@ -180,7 +181,11 @@ class _Blocks:
                 raise Unsuited(reason, self.rounds.let.place) from None
         room -= panel * (self.spread + 1 - abs(self.step))
         width = max(min(room // max(each, 1), total), 1)
-        return -(-total // width)
+        count = -(-total // width)
+        if count > _MOST_BLOCKS:
+            reason = f"its rounds would be {count} passes over all rows, as little room as there is"
+            raise Unsuited(reason, self.rounds.let.place)
+        return count
 
     def _shapes(self) -> list[tuple[tuple[Size, ...], int]]:
         found = [(walk.type_sizes(t), t.dtype.itemsize) for t in self.recorded.values()]

@@ -147,7 +147,7 @@ def _make_blocked(
 ) -> tuple[_Maker, list[PlannedStage]]:
     """The stages of a program that does not fit, as `error` says, as its loops stand."""
     last, tried, room = error, not alone, max(least, 0)
-    for whole, part in _ROOM:
+    for whole, part in _ROOM if room else ():
         blocked = block_rounds(program, sizes, int(whole * room), int(part * room))
         if not blocked.ends and tried:
             last = _with_reasons(error, blocked)
