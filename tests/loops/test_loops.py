@@ -346,6 +346,18 @@ def test_what_is_added_may_be_the_sum_itself() -> None:
     agrees(doubled, RANDOM.random(5), 0.25)
 
 
+def test_what_is_added_may_be_what_the_round_writes() -> None:
+    def both(x: Any, least: float) -> Any:
+        total = 0.0
+        for i in range(x.shape[0]):
+            x[i] += 3.5
+            total -= x[i]
+            least = min(least, x[i])
+        return total, least
+
+    agrees(both, RANDOM.random(5), 1.0)
+
+
 def test_constants_are_returned_beside_what_is_written() -> None:
     def constants(x: Any) -> Any:
         x[0] = 5

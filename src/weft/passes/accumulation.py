@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,10 @@ class Accumulation:
     dtype: DType
     elements: tuple[tuple[fun.Atom, bool], ...]
     links: frozenset[str]
+
+    def replaced(self, atom: Callable[[fun.Atom], fun.Atom]) -> Accumulation:
+        """The same of what stands for its elements."""
+        return replace(self, elements=tuple((atom(one), minus) for one, minus in self.elements))
 
     def element(self, statements: list[fun.Let], names: Names) -> fun.Atom:
         """What a round adds in all; statements that compute it are appended."""

@@ -384,7 +384,8 @@ class _Loop:
             steps, arrays[number] = place.update(array, var, last, self.names, write.let.place)
             done += steps
         if sums:
-            done += self._accumulated(body, sums)
+            found = {number: one.replaced(resolver.atom) for number, one in sums.items()}
+            done += self._accumulated(body, found)
         return self._renamed_results(done, arrays)
 
     def _filled(
