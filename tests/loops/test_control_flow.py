@@ -247,6 +247,35 @@ def empty_body(a: Any) -> int:
     return i
 
 
+def numbered_rows(a: Any) -> Any:
+    for i, row in enumerate(a, 1):
+        row[0] += i
+    for i, row in reversed(((0, a[1]), (2, a[0]))):
+        row *= i
+    return i, row
+
+
+def side_by_side(a: Any) -> Any:
+    total = 0.0
+    for i, (x, y) in enumerate(zip(a[1:], a, strict=False), start=2):
+        a[i - 2] = x + 1
+        total += i * x * y
+    for x, k in zip(reversed(a), range(9, 0, -2), strict=False):
+        if k < x:
+            break
+        total = total / 2 + k * x
+    for x, weight in zip(a, (1, 2), strict=False):
+        a[1] += weight * x
+    for i in reversed(range(len(a))):
+        total = total / 2 + a[i]
+    return total, i
+
+
+def pairs_of_elements(a: Any) -> None:
+    for (x, y), row in zip(a[::-1], a, strict=True):
+        row[1] += x * y
+
+
 VECTOR, MATRIX = np.arange(5.0), np.arange(6.0).reshape(3, 2)
 
 
@@ -255,11 +284,23 @@ VECTOR, MATRIX = np.arange(5.0), np.arange(6.0).reshape(3, 2)
     [
         (element_assigned, VECTOR), (element_after, VECTOR), (row_after, MATRIX),
         (parts_after, MATRIX), (row_assigned, MATRIX), (reused, VECTOR), (set_by_body, VECTOR),
-        (types_reused, VECTOR), (empty_body, VECTOR),
+        (types_reused, VECTOR), (empty_body, VECTOR), (numbered_rows, MATRIX),
+        (side_by_side, VECTOR), (pairs_of_elements, MATRIX),
     ],
 )  # fmt: skip
 def test_loop_variables(function: Callable[..., Any], argument: np.ndarray) -> None:
     agrees(function, argument)
+
+
+def test_loops_over_several_arrays_are_loops_of_the_program() -> None:
+    def dot(a: Any, b: Any) -> float:
+        total = 0.0
+        for i, (x, y) in enumerate(zip(a, b, strict=False)):
+            total += i * x * y
+        return total
+
+    kernel = agrees(dot, np.arange(40.0), np.arange(30.0))
+    assert len(show(kernel.trace(np.arange(40.0), np.arange(30.0))).splitlines()) < 20
 
 
 def left_by_inner_loop(a: Any, n: int) -> None:

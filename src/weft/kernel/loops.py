@@ -95,7 +95,7 @@ def _assign_last(
         frame.assign(index, where(some, last, before), node)
 
 
-def _known_step(frame: Frame, node: ast.For, step: Any) -> int:
+def _known_step(frame: Frame, node: ast.AST, step: Any) -> int:
     if isinstance(step, Extent):
         step = int(step)
     if not isinstance(step, int):
@@ -118,6 +118,12 @@ def _count(begin: Extent, end: Extent, step: int) -> Extent:
     if step in (1, -1):
         return distance
     return extents.divide(distance + (abs(step) - 1), extents.constant(abs(step)))
+
+
+def count_of(frame: Frame, node: ast.expr, bounds: tuple[Any, Any, Any]) -> Extent:
+    """How many numbers a range has, or less than none."""
+    start, stop, step = bounds
+    return _count(_bound(start), _bound(stop), _known_step(frame, node, step))
 
 
 def _rounds(lower: Extent, upper: Extent) -> Extent | None:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.errors import ArgumentTypeError, DTypeError, interpreting
-from weft.kernel import branches, calls, loops
-from weft.kernel.decorator import prange
+from weft.errors import DTypeError, interpreting
+from weft.kernel import branches, calls, iterables, loops
 from weft.kernel.expressions import (
     as_truth,
     assign_names,
@@ -26,7 +25,8 @@ from weft.kernel.expressions import (
     subscript,
     truth,
 )
-from weft.kernel.frame import Frame, Trace, all_plain, cells, plain
+from weft.kernel.frame import Frame, Trace, cells, plain
+from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference
@@ -224,67 +224,38 @@ def _if(frame: Frame, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[bool, Ret
 
 
 def _for(frame: Frame, node: ast.For) -> Returned | None:
-    bounds, parallel = _range(frame, node)
+    bounds, parallel = iterables.range_of(frame, node.iter)
 
     def run() -> None:
         execute(frame, node.body)
 
-    if bounds is not None:
-        if not parallel and loops.is_small(bounds):
-            return _one_by_one(frame, node, list(range(*bounds)))
+    if bounds is not None and (parallel or not loops.is_small(bounds)):
 
         def bind(value: Any) -> None:
             assign_names(frame, node.target, value)
 
         loops.for_range(frame, node, bounds, run, bind, parallel)
         return None
-    over = evaluate(frame, node.iter)
-    if isinstance(over, Array) and over.ndim:
-        over = frame.memory.make(over)
-    if isinstance(over, Reference):
-        held = over
+    over = iterables.items_of(frame, node.iter)
+    if over.is_known:
+        return _one_by_one(frame, node, over, range(int(over.count)))
 
-        def bind_row(value: Any) -> None:
-            assign(frame, node.target, subscript(frame, node, held, value))
+    def bind_item(number: Any) -> None:
+        assign(frame, node.target, over.item(number))
 
-        bounds = (0, held.read().shape[0], 1)
-        loops.for_range(frame, node, bounds, run, bind_row, False, by_range=False)
-        return None
-    if not isinstance(over, tuple | list | range):
-        frame.refuse(node.iter, f"a loop over a {type(over).__name__}", "range, prange, a tuple")
-    return _one_by_one(frame, node, list(over))
+    loops.for_range(frame, node, (0, over.count, 1), run, bind_item, False, by_range=False)
+    return None
 
 
-def _range(frame: Frame, node: ast.For) -> tuple[tuple[Any, Any, Any] | None, bool]:
-    """The bounds of a loop over `range` or `prange`, and whether it is the second."""
-    if not isinstance(node.iter, ast.Call) or node.iter.keywords:
-        return None, False
-    function = evaluate(frame, node.iter.func)
-    parallel = function is prange or getattr(function, "__name__", "") == "prange"
-    if function is not range and not parallel:
-        return None, False
-    given = all_plain([evaluate(frame, argument) for argument in node.iter.args])
-    if not 1 <= len(given) <= 3:
-        frame.refuse(node.iter, f"a range of {len(given)} arguments", "one, two or three")
-    for bound in given:
-        if getattr(getattr(bound, "dtype", None), "kind", "i") not in "iu" or isinstance(
-            bound, float
-        ):
-            raise ArgumentTypeError(
-                "a range whose bound is no integer", "integers", "int(x), or x // y",
-                place=frame.place(node.iter),
-            )  # fmt: skip
-    start, stop = (0, given[0]) if len(given) == 1 else given[:2]
-    return (start, stop, given[2] if len(given) == 3 else 1), parallel
-
-
-def _one_by_one(frame: Frame, node: ast.For, values: list[Any]) -> Returned | None:
+def _one_by_one(
+    frame: Frame, node: ast.For, over: Items, numbers: Sequence[int]
+) -> Returned | None:
     """The rounds of a loop over what is known, each by itself."""
     flag = left_flag(node)
     if flag is not None:
         frame.variables[flag] = False
-    for number, value in enumerate(values):
-        assign_names(frame, node.target, value)
+    for place, number in enumerate(numbers):
+        assign(frame, node.target, over.item(number))
         returned = execute(frame, node.body)
         if returned is not None:
             return returned
@@ -292,9 +263,9 @@ def _one_by_one(frame: Frame, node: ast.For, values: list[Any]) -> Returned | No
             continue
         left = as_truth(frame, node, frame.variables[flag])
         if isinstance(left, Array):
-            rest = values[number + 1 :]
+            rest = numbers[place + 1 :]
             if rest:
-                others = partial(_one_by_one, frame, node, rest)
+                others = partial(_one_by_one, frame, node, over, rest)
                 branches.branch(frame, node, negated(left), others, lambda: None)
             return None
         if left:

@@ -1,0 +1,131 @@
+"""What a `for` goes over: ranges, arrays, and `enumerate`, `zip` and `reversed` of them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from weft.array import Array
+from weft.errors import ArgumentTypeError, ShapeError
+from weft.frontend import extent as extents
+from weft.frontend import lengths
+from weft.frontend.extent import Extent
+from weft.kernel import loops
+from weft.kernel.decorator import prange
+from weft.kernel.expressions import evaluate, subscript
+from weft.kernel.frame import Frame, all_plain
+from weft.kernel.values import Reference
+from weft.records import dataclass
+
+Bounds = tuple[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What a loop goes over, each when a round asks for it: an array may be written before.
+
+    Attributes
+    ----------
+    count : int or Extent
+    item : callable
+        Gives the one of a number, which is an int or traced.
+    is_known : bool
+        Whether they are Python's values, of which no traced number chooses one.
+    """
+
+    count: int | Extent
+    item: Callable[[Any], Any]
+    is_known: bool = False
+
+
+def items_of(frame: Frame, node: ast.expr) -> Items:
+    """What an expression gives a loop to go over."""
+    bounds, parallel = range_of(frame, node)
+    if bounds is not None and not parallel:
+        start, _, step = bounds
+        count = loops.count_of(frame, node, bounds)
+        return Items(count, lambda number: start + number * step, loops.is_small(bounds))
+    made = _of_call(frame, node) if isinstance(node, ast.Call) else None
+    if made is not None:
+        return made
+    over = evaluate(frame, node)
+    if isinstance(over, Array) and over.ndim:
+        over = frame.memory.make(over)
+    if isinstance(over, Reference):
+        held = over
+        return Items(held.read().shape[0], lambda number: subscript(frame, node, held, number))
+    if not isinstance(over, tuple | list | range):
+        frame.refuse(node, f"a loop over a {type(over).__name__}", "range, prange, a tuple")
+    return Items(len(over), over.__getitem__, is_known=True)
+
+
+def _of_call(frame: Frame, node: ast.Call) -> Items | None:
+    """Of `enumerate`, `zip` and `reversed`; None of other calls, and of what is not understood."""
+    function = evaluate(frame, node.func)
+    option = _OPTIONS.get(function) if isinstance(function, type) else None
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    if option is None or named.keys() - {option} or not node.args:
+        return None
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        return None
+    parts, more = node.args, [*named.values()]
+    if function is not builtins.zip:
+        parts, more = parts[:1], [*parts[1:], *more]
+    if len(more) > (function is not builtins.reversed):
+        return None
+    items = [items_of(frame, part) for part in parts]
+    values = all_plain([evaluate(frame, value) for value in more])
+    if function is builtins.zip:
+        return _side_by_side(frame, node, items, *values)
+    (of,) = items
+    if function is builtins.reversed:
+        return Items(of.count, lambda number: of.item(of.count - 1 - number), of.is_known)
+    (first,) = values or [0]
+    return Items(of.count, lambda number: (first + number, of.item(number)), of.is_known)
+
+
+_OPTIONS: dict[type, str] = {builtins.enumerate: "start", builtins.zip: "strict",
+                             builtins.reversed: ""}  # fmt: skip
+
+
+def _side_by_side(
+    frame: Frame, node: ast.Call, parts: list[Items], is_strict: Any = False
+) -> Items:
+    counts = [extents.as_extent(part.count) for part in parts]
+    if is_strict and not all(lengths.agree(counts[0], other) for other in counts[1:]):
+        raise ShapeError(
+            f"zip of {' and '.join(map(str, counts))} items, strict", "as many of each",
+            place=frame.place(node),
+        )  # fmt: skip
+    is_known = any(part.is_known for part in parts)
+    least = reduce(extents.smaller, counts)
+    return Items(
+        int(least) if is_known else least,
+        lambda number: tuple(part.item(number) for part in parts), is_known,
+    )  # fmt: skip
+
+
+def range_of(frame: Frame, node: ast.expr) -> tuple[Bounds | None, bool]:
+    """The bounds of a `range` or `prange`, and whether it is the second."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None, False
+    function = evaluate(frame, node.func)
+    parallel = function is prange or getattr(function, "__name__", "") == "prange"
+    if function is not range and not parallel:
+        return None, False
+    given = all_plain([evaluate(frame, argument) for argument in node.args])
+    if not 1 <= len(given) <= 3:
+        frame.refuse(node, f"a range of {len(given)} arguments", "one, two or three")
+    for bound in given:
+        if getattr(getattr(bound, "dtype", None), "kind", "i") not in "iu" or isinstance(
+            bound, float
+        ):
+            raise ArgumentTypeError(
+                "a range whose bound is no integer", "integers", "int(x), or x // y",
+                place=frame.place(node),
+            )  # fmt: skip
+    start, stop = (0, given[0]) if len(given) == 1 else given[:2]
+    return (start, stop, given[2] if len(given) == 3 else 1), parallel
