@@ -64,6 +64,78 @@ def test_what_numpy_copies_is_a_copy(tmp_path: Path) -> None:
         agrees(written_in(folder, "a", f"b = {made}", "b[0] = 7", "return b * 2"), MATRIX)
 
 
+def in_layouts() -> list[np.ndarray]:
+    """Arrays of their own memory, in order, and in others."""
+    box = np.arange(192.0).reshape(4, 6, 8)
+    views = [
+        box, np.asfortranarray(box), box[::-1], box[::-1, ::-1, ::-1], box[::2], box[:, :3],
+        box[:, :, ::2], box.transpose(1, 0, 2), box.T, box[:1], box[1:3, 2:3, 1:7],
+    ]  # fmt: skip
+    return [
+        np.ndarray(v.shape, v.dtype, np.arange(192.0), v.ctypes.data - box.ctypes.data, v.strides)
+        if np.shares_memory(v, box) else v for v in views
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "a.ravel()", "a.reshape(-1)", "a.reshape(a.shape[0], -1)", "a.reshape(-1, a.shape[2])",
+        "a.T.ravel()", "a[0].reshape(-1)", "a[:, 0].ravel()", "np.ascontiguousarray(a)",
+        "a[::2].ravel()", "a[..., :2].reshape(-1)", "a.reshape(-1, order='F')",
+    ],
+)  # fmt: skip
+def test_what_numpy_copies_of_arguments_in_other_layouts(made: str, tmp_path: Path) -> None:
+    function = written_in(tmp_path, "a", f"b = {made}", "b[0] = -7", "return b")
+    kernel = wf.kernel(function)
+    for ours, plain in zip(in_layouts(), in_layouts(), strict=True):
+        np.testing.assert_array_equal(kernel(ours), function(plain))
+        np.testing.assert_array_equal(ours, plain)
+
+
+def test_steps_in_rows_of_a_larger_array_are_not_known_to_be_a_copy() -> None:
+    def every_second(a: Any) -> None:
+        b = a[:, ::2].reshape(-1)
+        b[0] = 7
+
+    wf.kernel(every_second)(np.asfortranarray(MATRIX))
+    with pytest.raises(UnsupportedError, match="lengths or strides that are not known"):
+        wf.kernel(every_second)(np.zeros((4, 10))[:, :9])
+
+
+def test_a_part_of_one_row_lies_in_order_and_more_do_not() -> None:
+    def every_second(a: Any) -> None:
+        b = a[::2].ravel()
+        b[0] = 7
+
+    kernel = wf.kernel(every_second)
+    for rows in (2, 4):
+        ours, plain = np.ones((rows, 3)), np.ones((rows, 3))
+        kernel(ours)
+        every_second(plain)
+        np.testing.assert_array_equal(ours, plain)
+
+
+def test_arrays_without_dimensions_are_written() -> None:
+    def grow(a: Any, x: Any) -> Any:
+        for i in range(len(x)):
+            a += x[i]
+        x[0] = a
+        b = a
+        if b > 10:
+            b[...] = b * 2
+        a[()] = -b
+        return a
+
+    kernel = wf.kernel(grow)
+    for dtype in (np.float64, np.int64, ">f4"):
+        ours, plain = (np.array(3, dtype) for _ in range(2))
+        assert kernel(ours, np.arange(5).astype(ours.dtype)) is ours
+        grow(plain, np.arange(5).astype(plain.dtype))
+        assert ours.dtype == plain.dtype
+        assert ours == plain == -26
+
+
 def test_views_are_seen_to_change() -> None:
     def parts(a: Any) -> Any:
         real, imaginary, spread = a.real, np.imag(a), np.broadcast_to(a, (2, 2, 3))

@@ -119,9 +119,9 @@ def _copy(frame: Frame, reference: Reference) -> Reference:
 
 
 def _undecided(frame: Frame, reference: Reference) -> Reference:
-    """What is a view or a copy, as lengths decide that are not known."""
+    """What is a view or a copy, as lengths or strides decide that are not known."""
     made = _copy(frame, reference)
-    made.cell.refusal = "whether NumPy copies it depends on lengths that differ between rounds"
+    made.cell.refusal = "whether NumPy copies it depends on lengths or strides that are not known"
     return made
 
 

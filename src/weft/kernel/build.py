@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError, Place, SinkError, SourceError, WeftError
-from weft.jit.arguments import as_data, concrete
 from weft.jit.variants import Variant
 from weft.kernel.annotations import ArrayType, ParameterType
 from weft.kernel.function import KernelFunction
@@ -240,7 +239,7 @@ def variant_of(kernel: KernelFunction, fixed: dict[str, Any]) -> Variant:
         bound = inspect.BoundArguments(kernel.signature, OrderedDict(given))
         try:
             leaves, structure = kernel._arguments(bound.args, bound.kwargs)
-            return kernel.variant([concrete(as_data(leaf)) for leaf in leaves], structure)[0]
+            return kernel.variant(leaves, structure)[0]
         except WeftError as error:
             first = first or error
     assert first is not None

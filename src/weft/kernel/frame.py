@@ -13,6 +13,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UnsupportedError
 from weft.frontend.extent import Extent
+from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
 from weft.kernel.values import Cell, Memory, Reference, Selection
 from weft.records import dataclass
@@ -163,6 +164,7 @@ class Frame:
         if known is None:
             known = self.trace.memory.make(asarray(value))
             known.cell.depth = 0
+            known.cell.layout = layout_of(value)
             known.cell.refusal = "it is an array from outside the function, a constant"
             self.trace.constants[id(value)] = known
         return known

@@ -34,7 +34,8 @@ from weft.kernel.frame import Trace, plain
 from weft.kernel.races import tell
 from weft.kernel.scalars import as_scalar, show
 from weft.kernel.statements import call_function, source_of
-from weft.kernel.values import Memory, Reference
+from weft.kernel.strides import layout_of
+from weft.kernel.values import KeyView, Memory, Reference
 from weft.launch import CPU, Direct, DirectUpdate, direct_update, is_gpu
 from weft.ops.dtypes import from_numpy
 from weft.passes.distribute import distribute
@@ -172,12 +173,13 @@ class KernelFunction(Jitted):
         leaves, data, ready, shared = self._found(args, kwargs)
         if self._overlaps(ready, data, shared):
             return self.function(*args, **kwargs)
-        result = self._launch(ready, data)
+        result = self._launch(ready, data, leaves)
         if key is not None and short is None:
             self._remember_short(key, args, ready, data, shared)
         for number in Outputs.of(ready.variant).written:
-            if isinstance(leaves[number], np.ndarray) and data[number] is not leaves[number]:
-                np.copyto(leaves[number], data[number])  # of another byte order
+            leaf = leaves[number]
+            if isinstance(leaf, np.ndarray) and not leaf.dtype.isnative:
+                np.copyto(leaf, data[number].reshape(leaf.shape))
         return result
 
     def _remember_short(
@@ -198,14 +200,13 @@ class KernelFunction(Jitted):
     ) -> tuple[list[Any], list[Any], Ready, tuple[Any, ...]]:
         """The arguments, their data, the variant for them, and which of them are one array."""
         leaves, structure = self._arguments(args, kwargs)
-        data = [as_data(leaf) for leaf in leaves]
-        data = [leaf.data if isinstance(leaf, Foreign) else leaf for leaf in data]
+        data = [_data_of(leaf) for leaf in leaves]
         if any(isinstance(leaf, Array) for leaf in data):
             raise ArgumentError(
                 "a lazy array as an argument of a kernel, which writes in place",
                 "NumPy arrays", "x.numpy(), or a function of wf.jit", place=user_place(),
             )  # fmt: skip
-        shared = (*same_memory(data), _words())
+        shared = _told_apart(leaves, data)
         key = (structure, shared, *map(exact_key, data))
         return leaves, data, self._exact.get(key) or self._remember(
             key, data, structure, shared
@@ -255,7 +256,7 @@ class KernelFunction(Jitted):
                     return True
         return False
 
-    def _launch(self, ready: Ready, data: list[Any]) -> Any:
+    def _launch(self, ready: Ready, data: list[Any], leaves: list[Any]) -> Any:
         """Run, write what was written to the caller's arrays, and give what was returned."""
         layout = Outputs.of(ready.variant)
         out: list[Any] | None = None
@@ -264,27 +265,33 @@ class KernelFunction(Jitted):
             for number in layout.written:
                 _require_writable(data[number], self._place())
         values = ready.call(data, out)
-        return layout.result(values, data)
+        return layout.result(values, leaves)
 
     def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
         """Interpret the function; gives the arguments that were written, and its result."""
         memory = Memory()
         trace = Trace(memory, call_function)
         cells: dict[int, Reference] = {}
+        given: dict[int, Reference] = {}
+        _, *layouts = static[-1]
         values: list[Any] = []
         for number, leaf in enumerate(leaves):
             first = static[number]
             if isinstance(leaf, Array) and leaf.ndim:
                 if first not in cells:
                     cells[first] = memory.make(leaf)
-                leaf = cells[first]
+                    cells[first].cell.layout = layouts[number]
+                    given[first] = cells[first]
+                    if layouts[number] == ():
+                        given[first] = cells[first].through(KeyView((0,)))
+                leaf = given[first]
             values.append(leaf)
         before = {number: reference.read()._node for number, reference in cells.items()}
         args, kwargs = unflatten(structure, iter(values))
         result = call_function(trace, self.function, args, kwargs)
         self._parallel = trace.parallel
         written = [n for n, r in cells.items() if r.read()._node is not before[n]]
-        owners = {id(reference.cell): number for number, reference in cells.items()}
+        owners = {id(reference.cell): (n, reference) for n, reference in given.items()}
         returned = _marked(result, owners)
         return (
             [len(written), *written], [cells[number].read() for number in written], plain(returned)
@@ -293,13 +300,12 @@ class KernelFunction(Jitted):
     def trace(self, *args: Any, **kwargs: Any) -> fun.Program:
         """The FUN program of a call, before any pass."""
         leaves, structure = self._arguments(args, kwargs)
-        data = [concrete(as_data(leaf)) for leaf in leaves]
-        return self.variant(data, structure)[0].computation.program
+        return self.variant(leaves, structure)[0].computation.program
 
-    def variant(self, data: list[Any], structure: Any) -> tuple[Variant, dict[str, int]]:
+    def variant(self, leaves: list[Any], structure: Any) -> tuple[Variant, dict[str, int]]:
         """The program for some arguments, and the values of its size variables."""
-        static = (*same_memory(data), _words())
-        return self._variant(data, structure, static)
+        data = [concrete(_data_of(leaf)) for leaf in leaves]
+        return self._variant(data, structure, _told_apart(leaves, data))
 
     def _replaced(
         self, program: fun.Program, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
@@ -400,7 +406,9 @@ def _short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     for value in args:
         kind = type(value)
         if kind is np.ndarray:
-            key.append((value.shape, value.dtype))
+            if not value.shape:
+                return None  # another array of it runs
+            key.append((value.shape, value.dtype, value.strides))
         elif kind is int:
             key.append(value)
         elif kind is float or issubclass(kind, np.inexact):
@@ -417,10 +425,11 @@ class _Own:
         self.number = number
 
 
-def _marked(result: Any, owners: dict[int, int]) -> Any:
+def _marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
     """A result with arguments that it holds marked: those are given as they are."""
-    if isinstance(result, Reference) and not result.views and id(result.cell) in owners:
-        return _Own(owners[id(result.cell)])
+    if isinstance(result, Reference) and id(result.cell) in owners:
+        number, given = owners[id(result.cell)]
+        return _Own(number) if given.same(result) else result
     if isinstance(result, tuple) and type(result) is tuple:
         return tuple(_marked(part, owners) for part in result)
     if isinstance(result, list):
@@ -445,16 +454,31 @@ class Outputs:
             variant.outputs[2 * count + 1 :],
         )  # fmt: skip
 
-    def result(self, values: Any, data: list[Any]) -> Any:
+    def result(self, values: Any, arguments: list[Any]) -> Any:
         """What the function returns, of what running it gave."""
         _, _, returned = values
         leaves: list[Any] = []
         flatten(returned, leaves)
-        leaves = [data[leaf.number] if isinstance(leaf, _Own) else leaf for leaf in leaves]
         leaves = [
             leaf[()] if isinstance(leaf, np.ndarray) and not leaf.shape else leaf for leaf in leaves
         ]
+        leaves = [arguments[leaf.number] if isinstance(leaf, _Own) else leaf for leaf in leaves]
         return unflatten(self.structure, iter(leaves))
+
+
+def _data_of(leaf: Any) -> Any:
+    """An argument as programs take it: an array without dimensions as one of one element."""
+    data = as_data(leaf)
+    data = data.data if isinstance(data, Foreign) else data
+    return data.reshape(1) if isinstance(leaf, np.ndarray) and not leaf.shape else data
+
+
+def _told_apart(leaves: Sequence[Any], data: Sequence[Any]) -> tuple[Any, ...]:
+    """What of arguments, beside types and shapes, has programs of its own.
+
+    For each the first that is the same array; and which passes there are, and layouts.
+    """
+    return (*same_memory(data), (_words(), *map(layout_of, leaves)))
 
 
 def _require_writable(array: np.ndarray, place: Place) -> None:

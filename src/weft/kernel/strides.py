@@ -3,26 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from weft.array import Array
 from weft.errors import TracingError
-from weft.frontend import lengths
 from weft.frontend.extent import Extent, as_extent, constant, decide_equal
 from weft.kernel.values import KeyView, PermutedView, Reference, ReshapedView
+from weft.records import dataclass
 
+Layout = tuple[tuple[int, int], ...]
+"""How axes lie in memory, of any lengths: for each the axis that a step goes past all of, and its
+direction. Steps of one element go past `ELEMENT`; an axis that no other explains, past itself.
+"""
+
+ELEMENT = -1
 _ONE = constant(1)
 
 
-def strides_of(reference: Reference) -> list[Extent]:
-    """The strides of a reference whose cell is in row-major order.
+def layout_of(array: Any) -> Layout | None:
+    """How the axes of an array lie; None in row-major order, and of what is no array."""
+    if not isinstance(array, np.ndarray) or (array.flags.c_contiguous and array.shape):
+        return None
+    past = {(array.itemsize, ELEMENT)} | {
+        (abs(stride) * length, axis)
+        for axis, (stride, length) in enumerate(zip(array.strides, array.shape, strict=True))
+        if length > 1
+    }
+    found = []
+    for axis, stride in enumerate(array.strides):
+        inside = [other for size, other in past if size == abs(stride) and other != axis]
+        found.append((min(inside, default=axis), (stride > 0) - (stride < 0)))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """How far apart neighbours lie: `factor` times one element, or what axis `unit` goes.
+
+    `is_stepped`: some elements between are left out, so that as many as are left may go further
+    than the axis did, as far as the next row of a larger array.
+    """
+
+    factor: Extent
+    unit: int = ELEMENT
+    is_stepped: bool = False
+
+    def times(self, by: Extent) -> Stride:
+        return replace(self, factor=self.factor * by)
+
+    def stepped(self, step: Extent) -> Stride:
+        made = self.times(step)
+        return made if step.is_constant and abs(step.value) == 1 else replace(made, is_stepped=True)
+
+    def equals(self, other: Stride) -> bool:
+        """Whether both are one distance; what is not so for all sizes becomes a guard."""
+        if self.unit == other.unit:
+            return decide_equal(self.factor, other.factor)
+        if other.is_stepped:
+            raise TracingError("strides of rows of a larger array, with a step", "a copy of them")
+        return False
+
+
+def _of_layout(layout: Layout, shape: Sequence[Extent]) -> list[Stride]:
+    """The strides of an array with a layout."""
+
+    def stride(axis: int) -> Stride:
+        inside, sign = layout[axis]
+        if sign == 0:
+            return Stride(constant(0))
+        if inside == ELEMENT:
+            return Stride(_ONE)
+        return Stride(_ONE, axis) if inside == axis else stride(inside).times(shape[inside])
+
+    return [
+        stride(axis).times(constant(sign)) if sign else stride(axis)
+        for axis, (_, sign) in enumerate(layout)
+    ]
+
+
+def strides_of(reference: Reference) -> list[Stride]:
+    """The strides of a reference.
 
     Raises
     ------
     TracingError
-        Where lengths that differ from round to round decide.
+        Where what is not known decides: lengths that differ from round to round.
     """
     array = reference.cell.array
-    strides = row_major(array._node.shape)
+    layout = reference.cell.layout
+    shape = array._node.shape
+    strides = _of_layout(layout, shape) if layout else row_major(shape)
     for view in reference.views:
         shown = view.get(array)
         if isinstance(view, PermutedView):
@@ -40,28 +113,28 @@ def strides_of(reference: Reference) -> list[Extent]:
     return strides
 
 
-def row_major(shape: Sequence[Extent]) -> list[Extent]:
-    return _within(_ONE, shape)
+def row_major(shape: Sequence[Extent]) -> list[Stride]:
+    return _within(Stride(_ONE), shape)
 
 
-def _within(last: Extent, shape: Sequence[Extent]) -> list[Extent]:
+def _within(last: Stride, shape: Sequence[Extent]) -> list[Stride]:
     """The strides of a block in row-major order whose last axis has a stride."""
     strides = [last]
     for length in shape[:0:-1]:
-        strides.append(strides[-1] * length)
+        strides.append(strides[-1].times(length))
     return strides[::-1] if shape else []
 
 
-def _of_key(view: KeyView, array: Array, strides: list[Extent]) -> list[Extent]:
+def _of_key(view: KeyView, array: Array, strides: list[Stride]) -> list[Stride]:
     key = view.key if isinstance(view.key, tuple) else (view.key,)
     if Ellipsis not in [entry for entry in key if isinstance(entry, type(Ellipsis))]:
         key = (*key, Ellipsis)
     rest = array.ndim - sum(entry is not None and entry is not Ellipsis for entry in key)
-    found: list[Extent] = []
+    found: list[Stride] = []
     axis = 0
     for entry in key:
         if entry is None:
-            found.append(_ONE)
+            found.append(Stride(_ONE))
         elif entry is Ellipsis:
             found.extend(strides[axis : axis + rest])
             axis += rest
@@ -70,32 +143,39 @@ def _of_key(view: KeyView, array: Array, strides: list[Extent]) -> list[Extent]:
                 step = 1 if entry.step is None else entry.step
                 if isinstance(step, Array):
                     raise TracingError("a step that data decide", "one that is known")
-                found.append(strides[axis] * as_extent(step))
+                found.append(strides[axis].stepped(as_extent(step)))
             axis += 1
     return found
 
 
-def is_row_major(shape: Sequence[Extent], strides: Sequence[Extent]) -> bool:
+def _is(length: Extent, number: int) -> bool:
+    """Whether a length is this one, in every round: a guard, unless it is so for all sizes."""
+    if length.symbols:
+        return bool(length.poly == number)
+    return decide_equal(length, constant(number))
+
+
+def is_row_major(shape: Sequence[Extent], strides: Sequence[Stride]) -> bool:
     """Whether elements lie one after another; what is not so for all sizes becomes a guard."""
-    if any(lengths.is_just(length, 0) for length in shape):
+    if any(_is(length, 0) for length in shape):
         return True
     return all(
-        lengths.is_just(length, 1) or decide_equal(own, wanted)
+        _is(length, 1) or own.equals(wanted)
         for length, own, wanted in zip(shape, strides, row_major(shape), strict=True)
     )
 
 
 def in_shape(
-    shape: Sequence[Extent], strides: Sequence[Extent], wanted: Sequence[Extent]
-) -> list[Extent] | None:
+    shape: Sequence[Extent], strides: Sequence[Stride], wanted: Sequence[Extent]
+) -> list[Stride] | None:
     """The strides of a view in another shape; None where NumPy has to copy.
 
     Runs of axes have as many elements as runs of the new ones, and then are one run in memory.
     """
-    if any(lengths.is_just(length, 0) for length in shape):
+    if any(_is(length, 0) for length in shape):
         return row_major(wanted)
-    old = [(n, s) for n, s in zip(shape, strides, strict=True) if not lengths.is_just(n, 1)]
-    found: list[Extent] = []
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if not _is(n, 1)]
+    found: list[Stride] = []
     begin = 0
     while begin < len(wanted) and old:
         length, stride = old.pop(0)
@@ -107,9 +187,9 @@ def in_shape(
                 end += 1
             else:
                 more, inner = old.pop(0)
-                if not decide_equal(stride, inner * more):
+                if not stride.equals(inner.times(more)):
                     return None
                 length, stride = length * more, inner
         found += _within(stride, wanted[begin:end])
         begin = end
-    return [*found, *(_ONE for _ in wanted[begin:])]
+    return [*found, *(Stride(_ONE) for _ in wanted[begin:])]

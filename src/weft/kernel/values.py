@@ -34,6 +34,8 @@ class Cell:
         Why it cannot be written; empty where it can.
     name : str
         The first variable that held it.
+    layout : tuple or None
+        How its axes lie in memory (`strides.Layout`); None in row-major order.
     """
 
     array: Array
@@ -41,6 +43,7 @@ class Cell:
     place: Place | None = None
     refusal: str = ""
     name: str = "v"
+    layout: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
