@@ -10,6 +10,7 @@ import pytest
 from loops.agree import agrees
 
 import weft as wf
+from weft.errors import OutOfBoundsError
 
 RANDOM = np.random.default_rng(5)
 
@@ -356,6 +357,20 @@ def test_what_is_added_may_be_what_the_round_writes() -> None:
         return total, least
 
     agrees(both, RANDOM.random(5), 1.0)
+
+
+def test_indices_that_are_equal_bound_each_other() -> None:
+    def diagonals(a: Any, b: Any) -> None:
+        for i in range(a.shape[0]):
+            for j in range(a.shape[0]):
+                if i == j:
+                    a[i, j] = b[i + j]
+                if i + 1 == j:
+                    a[i, j] = b[j]
+
+    agrees(diagonals, RANDOM.random((5, 5)), RANDOM.random(9))
+    with pytest.raises(OutOfBoundsError, match="from 0 to 8 leave axis 0"):
+        wf.kernel(diagonals)(RANDOM.random((5, 5)), RANDOM.random(8))
 
 
 def test_constants_are_returned_beside_what_is_written() -> None:
