@@ -89,6 +89,65 @@ def test_independent_rounds_give_no_warning() -> None:
     assert a.tolist() == [i - j for i in range(4) for j in range(3)]
 
 
+def in_pieces(y: Any, x: Any) -> None:
+    for i in wf.prange(1, len(x)):
+        for j in range(i):
+            y[i, j] = x[j, i]
+        y[i, i] = -1
+        for j in range(i + 1, len(x)):
+            y[i, j] += x[i, j]
+
+
+def of_lengths(y: Any, x: Any, lengths: Any) -> None:
+    for i in wf.prange(len(x)):
+        for j in range(lengths[i]):
+            y[0, i, j] = x[i, j] * 2
+        y[1, i] = 5
+
+
+def in_columns(y: Any, x: Any) -> None:
+    for i in wf.prange(len(x)):
+        y[:i, i] = x[i, :i]
+        y[i:, i] = 0
+
+
+LENGTHS = np.array([3, 0, 6, 1, 2, 5])
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "more"),
+    [
+        (in_pieces, (6, 6), ()), (in_pieces, (8, 9), ()), (of_lengths, (2, 6, 7), (LENGTHS,)),
+        (in_columns, (6, 9), ()),
+    ],
+)  # fmt: skip
+def test_rounds_that_keep_to_a_row_of_their_own(
+    function: Any, shape: tuple[int, ...], more: tuple[Any, ...]
+) -> None:
+    random = np.random.default_rng(4)
+    ours, x = random.random(shape), random.random((6, 6))
+    plain = ours.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wf.kernel(function)(ours, x, *more)
+    function(plain, x, *more)
+    np.testing.assert_array_equal(ours, plain)
+
+
+def one_row_of_lengths(y: Any, x: Any, lengths: Any) -> None:
+    for i in wf.prange(2):
+        for j in range(lengths[i]):
+            y[0, j] = x[i, j]
+
+
+def test_rounds_that_share_a_row_run_in_order() -> None:
+    ours, plain, x = np.zeros((2, 6)), np.zeros((2, 6)), np.arange(36.0).reshape(6, 6)
+    with pytest.warns(RaceWarning):
+        wf.kernel(one_row_of_lengths)(ours, x, LENGTHS)
+    one_row_of_lengths(plain, x, LENGTHS)
+    np.testing.assert_array_equal(ours, plain)
+
+
 def test_sizes_of_the_call_decide() -> None:
     kernel = wf.kernel(overlapping_rows)
     for n, width, apart in ((4, 3, 3), (4, 2, 5), (1, 9, 1)):

@@ -30,12 +30,12 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes import accumulation
-from weft.passes.branch_writes import branch_writes
+from weft.passes.branch_writes import branch_writes, is_inside, read_of, slice_type
 from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
 from weft.passes.flatten import joined
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
-from weft.passes.places_written import Aggregate, aggregate
+from weft.passes.places_written import Aggregate, aggregate, row_of
 from weft.passes.races import Race, Unknown, find_race
 from weft.passes.square import square
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
@@ -316,9 +316,9 @@ class _Loop:
         return True
 
     def _is_conditional(self, write: Write) -> bool:
-        """Whether what is written may be what is there."""
+        """Whether what is written may be what is there: by a branch, or a loop of some rounds."""
         let = self.bound.get(write.value.name) if isinstance(write.value, fun.Var) else None
-        return let is not None and isinstance(let.expr, fun.If)
+        return let is not None and isinstance(let.expr, fun.If | fun.Loop)
 
     def _apart_in_this_call(self, write: Access, other: Access) -> bool:
         """The same with the sizes of the call, which are then assumed."""
@@ -357,36 +357,78 @@ class _Loop:
         if body is None:
             self.refused("a read of what the round has written is not understood")
             return None
-        writes = [(number, w) for number, chain in chains.items() for w in chain.writes]
-        places: list[Aggregate] = []
-        for number, write in writes:
-            param = self.loop.params[number]
-            place = aggregate(param, write.dims, self.rounds, self.extent, self.known)
-            if place is None:
-                self.refused(f"{_called(param)} is written at places that are no LMAD")
-                return None
-            places.append(place)
-        values = [resolver.atom(write.value) for _, write in writes]
         statements = list(body.statements)
-        results = [
-            self._filled(value, write.dims, statements)
-            for value, (_, write) in zip(values, writes, strict=True)
-        ]
-        made, variables = self._over_space(fun.Body(tuple(statements), tuple(results)))
+        writes: list[tuple[int, Place | None, fun.Atom, Aggregate]] = []
+        for number, chain in chains.items():
+            placed = self._placed(self.loop.params[number], chain, resolver, statements)
+            if placed is None:
+                called = _called(self.loop.params[number])
+                self.refused(f"{called} is written at places that are no LMAD")
+                return None
+            writes += [(number, *write) for write in placed]
+        results = tuple(value for _, _, value, _ in writes)
+        made, variables = self._over_space(fun.Body(tuple(statements), results))
         done = [*made]
         arrays: dict[int, fun.Atom] = {n: self.loop.initial[n] for n in chains}
-        left = {number: len(chain.writes) for number, chain in chains.items()}
-        for (number, write), place, var in zip(writes, places, variables, strict=True):
+        left = Counter(number for number, *_ in writes)
+        for (number, at, _, place), var in zip(writes, variables, strict=True):
             left[number] -= 1
             last = self.let.pattern[number] if left[number] == 0 else None
             array = arrays[number]
             assert isinstance(array, fun.Var)
-            steps, arrays[number] = place.update(array, var, last, self.names, write.let.place)
+            steps, arrays[number] = place.update(array, var, last, self.names, at)
             done += steps
         if sums:
             found = {number: one.replaced(resolver.atom) for number, one in sums.items()}
             done += self._accumulated(body, found)
         return self._renamed_results(done, arrays)
+
+    def _placed(
+        self, param: fun.Var, chain: Chain, resolver: Resolver, statements: list[fun.Let]
+    ) -> list[tuple[Place | None, fun.Atom, Aggregate]] | None:
+        """What a round writes to an array, and where all rounds do; None where that is no LMAD.
+
+        Where a round keeps to a row, it may give the row: the rest of it is as it was.
+        """
+        found: list[tuple[Place | None, fun.Atom, Aggregate]] = []
+        for write in chain.writes:
+            place = aggregate(param, write.dims, self.rounds, self.extent, self.known)
+            if place is None:
+                return self._as_row(param, chain, resolver, statements)
+            found.append((write.let.place, resolver.atom(write.value), place))
+        return [
+            (at, self._filled(value, write.dims, statements), place)
+            for (at, value, place), write in zip(found, chain.writes, strict=True)
+        ]
+
+    def _as_row(
+        self, param: fun.Var, chain: Chain, resolver: Resolver, statements: list[fun.Let]
+    ) -> list[tuple[Place | None, fun.Atom, Aggregate]] | None:
+        """The same as one write of a row, for a loop that the user calls parallel.
+
+        Others stay, since they write no more than they have to.
+        """
+        if self.let.place not in self.outer.parallel:
+            return None
+        inside = self.known.within(self.form.index.name, self.form.lower, self.form.upper - 1)
+        dims = row_of(param, [write.dims for write in chain.writes], {*self.bound})
+        if dims is None or not is_inside(dims, param, inside):
+            return None
+        place = aggregate(param, dims, self.rounds, self.extent, self.known)
+        if place is None or place.dims is None:
+            return None
+        type_, at = slice_type(param, dims), self.let.place
+        row = fun.Var(self.names.fresh("row"), type_)
+        statements.append(fun.Let((row,), read_of(param, dims), at))
+        for write in chain.writes:
+            own = tuple(
+                part for part, dim in zip(write.dims, dims, strict=True)
+                if isinstance(dim, fun.Span)
+            )  # fmt: skip
+            before, row = row, fun.Var(self.names.fresh("row"), type_)
+            update = fun.Update(before, own, resolver.atom(write.value))
+            statements.append(fun.Let((row,), update, write.let.place))
+        return [(at, row, place)]
 
     def _filled(
         self, value: fun.Atom, dims: Sequence[fun.Span | Size], statements: list[fun.Let]

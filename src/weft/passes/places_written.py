@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun.builder import Names
@@ -124,3 +126,21 @@ def _as_lmad(array: fun.Var, dims: Dims, rounds: Rounds, extent: Size) -> Aggreg
     start = offset.substitute({rounds.index: rounds.lower})
     pairs = ((extent, step), *inner)
     return Aggregate(None, tuple(range(len(pairs))), Lmad(start, pairs))
+
+
+def row_of(array: fun.Var, writes: Sequence[Dims], inside: Collection[str]) -> Dims | None:
+    """The row that a round's writes keep to; None where they keep to none, or to an element.
+
+    `inside`: names that the round itself binds, which say nothing about other rounds.
+    """
+    assert isinstance(array.type, fun.Array)
+    first, *more = writes
+    row: Dims = tuple(
+        fun.Span(ZERO, extent)
+        if isinstance(dim, fun.Span) or dim.variables() & set(inside)
+        or any(other[axis] != dim for other in more)
+        else dim
+        for axis, (dim, extent) in enumerate(zip(first, array.type.shape, strict=True))
+    )  # fmt: skip
+    count = sum(isinstance(dim, fun.Span) for dim in row)
+    return row if 0 < count < len(row) else None
