@@ -143,3 +143,22 @@ def test_guards_of_a_failed_operation_are_forgotten() -> None:
         x[2:40] + ones(4)
     assert not extents._recording.guards
     assert key(x + 1.0) == key(ones(6) + 1.0)
+
+
+def test_decisions_of_what_made_no_node_are_known_of_what_takes_them() -> None:
+    x, y, z = (wf.asarray(np.arange(float(n))) for n in (20, 20, 30))
+    wf.broadcast_arrays(x, y)  # x and y are of one length, which the next node takes for a fact
+    assert key(wf.concat([x, y])) != key(wf.concat([x, z]))
+    wf.broadcast_arrays(x, y)
+    np.testing.assert_array_equal(wf.concat([x, y]), np.concatenate([x, y]))
+    np.testing.assert_array_equal(wf.concat([x, z]), np.concatenate([x, z]))
+
+
+def test_decisions_about_other_arrays_do_no_harm() -> None:
+    for _ in range(2):
+        wf.diff(ones(3, 4, 5), n=9)  # ends with a decision
+        np.testing.assert_array_equal(wf.clip(ones(3, 4, 5), 2, 3), np.full((3, 4, 5), 2.0))
+    with pytest.raises(IndexError):
+        ones(20, 3)[8, 5]
+    np.testing.assert_array_equal(ones(20, 3) - 1.0, np.zeros((20, 3)))
+    np.testing.assert_array_equal(ones(20, 3) - 1.0, np.zeros((20, 3)))

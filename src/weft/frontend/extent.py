@@ -30,15 +30,10 @@ _SMALL = 16  # literals up to this are constants of the program, larger ones siz
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A fact under which the graph was built, and the derived sizes that it names.
-
-    `implied`: it follows from the structure of the graph (two extents that an operation
-    requires to be equal), so it takes no part in telling graphs apart.
-    """
+    """A fact under which the graph was built, and the derived sizes that it names."""
 
     fact: Fact
     derived: tuple[Derived, ...] = ()
-    implied: bool = False
 
 
 class _Recording(threading.local):
@@ -345,7 +340,7 @@ def require_equal(left: Extent, right: Extent) -> Extent:
         decide_equal(left, right)
         return left
     fact = Fact("==0", difference.poly)
-    _recording.guards.append(Guard(fact, difference.derived, implied=True))
+    _recording.guards.append(Guard(fact, difference.derived))
     return right if right.is_constant else left
 
 
@@ -358,7 +353,7 @@ def require_at_least(left: Extent, right: Extent) -> None:
     difference = left - right
     if not difference.symbols and not never_negative(difference.poly):
         fact = Fact(">=0", difference.poly)
-        _recording.guards.append(Guard(fact, difference.derived, implied=True))
+        _recording.guards.append(Guard(fact, difference.derived))
 
 
 def never_negative(poly: Poly) -> bool:

@@ -157,7 +157,7 @@ def make(
         node.dtype = dtype
     node.types = types
     node.weak = weak
-    node.guards = take_guards()
+    node.guards = take_guards() if inputs or sizes else ()  # data and constants need none
     node.line = user_line()
     scope = _open.fixed[-1] if _open.fixed else None
     abstract = False

@@ -97,11 +97,10 @@ class Walk:
         elif type(operation) is Param:
             entry = (*entry, node.dtype)
         if node.guards:
-            for guard in node.guards:
-                if not guard.implied:
-                    fact = guard.fact
-                    self.add_derived(guard.derived)
-                    entry = (*entry, fact.relation, fact.divisor, self.rename(fact.poly))
+            for guard in node.guards:  # all of them: those of an operation that made no node too
+                fact = guard.fact
+                self.add_derived(guard.derived)
+                entry = (*entry, fact.relation, fact.divisor, self.rename(fact.poly))
         self.entries.append(entry)
 
     def _name_dimensions(self, shape: tuple[Extent, ...]) -> None:
