@@ -100,8 +100,16 @@ def compute(outputs: Sequence[Node], out: Sequence[NDArray | None] | None = None
     outputs : sequence of Node
     out : sequence of ndarray or None, optional
         Where to write each result: of its shape and dtype.
+
+    Notes
+    -----
+    While a function is traced, what is done with the values holds for the sizes that they were
+    computed of, those of data excepted, which is part of the program.
     """
     computation, walk = computation_of(outputs)
+    if extent.tracing():
+        data = {length.poly.variable for node in walk.leaves for length in node.shape}
+        extent.settle(name for name in walk.names if name not in data)
     with _Places(computation, outputs, walk):
         return run(computation, walk.values, [node.value for node in walk.leaves], out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
@@ -390,3 +391,45 @@ def test_what_gives_an_argument_gives_a_copy_each_time() -> None:
         results = program(x)
         np.testing.assert_equal(results, (x, x[1:], x + 1))
         assert not any(np.shares_memory(result, x) for result in results)
+
+
+FROM_SIZES: dict[str, Any] = {
+    "a half": lambda x: x[: int(x.shape[0] * 0.5)],
+    "a quarter, rounded": lambda x: x[: round(x.shape[0] / 4)],
+    "a half, rounded up": lambda x: x[: math.ceil(x.shape[0] / 2)],
+    "a branch": lambda x: x * 2 if x.shape[0] / 2 > 4 else x * 3,
+    "a number": lambda x: x * float(x.shape[0] / 2),
+    "a root": lambda x: x / np.sqrt(x.shape[0]) + math.sqrt(x.size),
+    "a product with NumPy's": lambda x: x[:2] + np.arange(2) * x.shape[0],
+    "the greater": lambda x: x[: np.maximum(x.shape[0], 8) // 2],
+    "NumPy's range": lambda x: x + np.arange(x.shape[0]),
+    "indices": lambda x: x[np.array([x.shape[0] - 1, 0])],
+    "bits": lambda x: x + (x.shape[0] & (x.shape[0] - 1)) + (x.shape[0] >> 1) + (3 ^ x.shape[0]),
+    "the number of bits": lambda x: x + x.shape[0].bit_length() + ~x.shape[0],
+    "text": lambda x: x + len(str(x.shape[0])) + float(f"{x.shape[0]}"),
+    "a set": lambda x: x + (x.shape[0] in {7, 20}),
+    "a table": lambda x: x * {6: 2, 10: 3}.get(x.shape[0], 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FROM_SIZES)
+def test_what_python_makes_of_sizes_holds_for_them_alone(name: str) -> None:
+    function = FROM_SIZES[name]
+    compiled = wf.jit(function)
+    for n in (6, 10, 20, 7, 6):
+        x = np.arange(float(n))
+        np.testing.assert_allclose(compiled(x), function(x))
+
+
+def test_what_python_makes_of_int_arguments_holds_for_them_alone() -> None:
+    compiled = wf.jit(lambda x, n: x * int(n * 0.5) if n / 2 > 2 else x + (n << 1))
+    for n in (3, 5, 9, 4, -7):
+        x = np.arange(4.0)
+        expected = x * int(n * 0.5) if n / 2 > 2 else x + (n << 1)
+        np.testing.assert_array_equal(compiled(x, n), expected)
+
+
+def test_numbers_of_another_byte_order() -> None:
+    compiled = wf.jit(lambda x, y: x * 2 + y)
+    for _ in range(2):
+        assert compiled(np.array(1.5, ">f8"), np.array(2, ">i4")) == 5.0

@@ -218,6 +218,9 @@ class Array(Methods):
     def __complex__(self) -> complex:
         return complex(self._scalar("complex()"))
 
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self._scalar("round()").item(), digits)
+
     def __index__(self) -> int:
         if not self._node.dtype.is_integer or self._node.shape:
             raise ArgumentTypeError(
@@ -244,7 +247,7 @@ class Array(Methods):
 
     def __repr__(self) -> str:
         node = self._node
-        shape = ", ".join(map(str, node.shape)) + ("," if node.rank == 1 else "")
+        shape = ", ".join(map(repr, node.shape)) + ("," if node.rank == 1 else "")
         return f"weft.Array(shape=({shape}), dtype={self.dtype}, {describe(node)})"
 
     def _repr_html_(self) -> str:

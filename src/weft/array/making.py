@@ -61,6 +61,8 @@ def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
     if isinstance(obj, Array):
         return Array(obj._node)
     if isinstance(obj, np.ndarray):
+        if obj.dtype == object:  # NumPy's array of lengths, as np.array([x.shape[0] - 1, 0])
+            return _as_array(obj.tolist(), dtype, copy)
         return _over(_native(obj, copy))
     if isinstance(obj, (*_PYTHON_SCALARS, np.generic, Extent)):
         if copy is False:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -214,8 +214,19 @@ class Extent:
     def __bool__(self) -> bool:
         return not self.is_zero()
 
+    def __round__(self, digits: Any = None) -> Any:
+        return self if digits is None or digits >= 0 else round(self.__index__(), digits)
+
+    def __trunc__(self) -> Extent:
+        return self
+
+    __floor__ = __ceil__ = __trunc__
+
+    def bit_length(self) -> int:
+        return self.__index__().bit_length()
+
     def __hash__(self) -> int:
-        return hash(self.value)
+        return hash(self.__index__())
 
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, int | Extent):
@@ -248,11 +259,41 @@ class Extent:
             return self.__index__() >= other
         return at_least(self, as_extent(other))
 
-    def __repr__(self) -> str:
+    # ------------------------------------------------------------ NumPy, and text
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(ufunc, method)(*map(_plain, inputs), **options)
+
+    def __repr__(self) -> str:  # of shapes that are shown: decides nothing
         return str(self.value)
 
+    def __str__(self) -> str:
+        return str(self.__index__())
+
     def __format__(self, spec: str) -> str:
-        return format(self.value, spec)
+        return format(self.__index__(), spec)
+
+
+def _install_bits() -> None:
+    """Operations on the bits of an int, which no polynomial expresses: they take its value."""
+
+    def exactly(operation: Callable[[Any, Any], Any], reflected: bool) -> Any:
+        def method(self: Extent, other: Any) -> Any:
+            if not isinstance(other, int | Extent):
+                return NotImplemented
+            left, right = self.__index__(), operator.index(other)
+            return operation(right, left) if reflected else operation(left, right)
+
+        return method
+
+    for name in ("and", "or", "xor", "lshift", "rshift"):
+        operation = getattr(operator, f"__{name}__")
+        setattr(Extent, f"__{name}__", exactly(operation, False))
+        setattr(Extent, f"__r{name}__", exactly(operation, True))
+    setattr(Extent, "__invert__", lambda self: -self - 1)  # noqa: B010
+
+
+_install_bits()
 
 
 Dimension: TypeAlias = int | Extent
@@ -346,6 +387,13 @@ def require_equal(left: Extent, right: Extent) -> Extent:
 
 def _guard(relation: Relation, extent: Extent) -> None:
     _recording.guards.append(Guard(Fact(relation, extent.poly), extent.derived))
+
+
+def settle(names: Iterable[str]) -> None:
+    """These size variables have their values for good: what is being traced holds for no others."""
+    for name in names:
+        if name[0] != "(":
+            Extent(variable_value(name), Poly.var(name)).__index__()
 
 
 def require_at_least(left: Extent, right: Extent) -> None:
@@ -470,13 +518,14 @@ def _as_scalar(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> A
     """
     if hasattr(right, "_node"):
         return NotImplemented
+    return operation(_plain(left), _plain(right))
 
-    def plain(value: Any) -> Any:
-        if not isinstance(value, Extent):
-            return value
-        if value.is_constant:
-            return value.value
-        assert scalar_of is not None
-        return scalar_of(value)
 
-    return operation(plain(left), plain(right))
+def _plain(value: Any) -> Any:
+    """An int of an extent that is constant, a scalar array of another."""
+    if not isinstance(value, Extent):
+        return value
+    if value.is_constant:
+        return value.value
+    assert scalar_of is not None
+    return scalar_of(value)

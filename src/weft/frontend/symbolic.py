@@ -163,6 +163,8 @@ class Symbolic(Extent):
             shown[symbol.name] = Poly.var(symbol.name[symbol.name.index(":") + 1 :])
         return str(self.poly.substitute(shown))
 
+    __str__ = __repr__
+
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
 

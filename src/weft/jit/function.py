@@ -197,9 +197,9 @@ class Jitted:
                 if not isinstance(source, Argument):
                     continue
                 value = leaves[source.number]
-                if isinstance(value, np.ndarray):
+                if isinstance(value, np.ndarray) and (value.shape or value.dtype.isnative):
                     arrays.append((place, source.number))
-                else:
+                else:  # numbers, which compiled code takes by value
                     scalars.append((place, source.number, params[place].type.dtype.numpy))
             ready = Ready(variant, sizes, tuple(scalars), tuple(arrays), template)
             if len(self._exact) >= FEW:
