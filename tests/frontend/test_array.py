@@ -57,6 +57,8 @@ KEYS: list[Any] = [
     (slice(None), np.array([[0, 2], [1, 1]])), (np.array([0, 1]), 1, np.array([3, -1])),
     (np.array([0, 1]), slice(None), np.array([3, 0])), (0, np.array([2, 0]), slice(1, 3)),
     X[:, 0, 0] > 5, X > 7, (slice(None), np.array([True, False, True])),
+    True, False, (0, True), (True, 0), (..., np.True_), (slice(None), False), (False, None, 1),
+    (None, True, 0, np.array(True)), (np.array([0, 1]), True), (slice(1, 2), np.array(False), 2),
 ]  # fmt: skip
 
 

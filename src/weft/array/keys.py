@@ -24,6 +24,9 @@ def resolved(key: Any, shape: Shape) -> Any:
     entries: list[Any] = []
     axis = 0
     for number, entry in enumerate(key):
+        if is_scalar_mask(entry):
+            entries.append(bool(entry))
+            continue
         covered = _covered(entry)
         if entry is Ellipsis:
             covered = len(shape) - axis - sum(map(_covered, key[number + 1 :]))
@@ -50,7 +53,7 @@ def resolved(key: Any, shape: Shape) -> Any:
 
 def _covered(entry: Any) -> int:
     """How many dimensions an entry of a key stands for."""
-    if entry is None or entry is Ellipsis or isinstance(entry, bool | np.bool_):
+    if entry is None or entry is Ellipsis or is_scalar_mask(entry):
         return 0
     if isinstance(entry, list):
         entry = np.asarray(entry)
@@ -108,7 +111,7 @@ def is_scalar_mask(key: Any) -> bool:
 
 def put(node: Node, key: Any, value: Any, combine: str | None) -> Node:
     new = node_of(value)
-    if is_scalar_mask(key):
+    if isinstance(key, Array) and is_scalar_mask(key):  # whose value need not be known
         changed = new if combine is None else apply(combine, node, new)
         changed = layout.broadcast(as_dtype(changed, node.dtype), node.shape)
         return apply("where", node_of(key), changed, node)

@@ -264,9 +264,6 @@ class Array(Methods):
     # ------------------------------------------------------------ indexing
 
     def __getitem__(self, key: Any) -> Array:
-        if _keys().is_scalar_mask(key):
-            kept = slice(None) if bool(key) else slice(0, 0)
-            return self[None][(kept,)]
         return Array(indexing.get(self._node, _keys().resolved(key, self._node.shape)))
 
     def __setitem__(self, key: Any, value: Any) -> None:

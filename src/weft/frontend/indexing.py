@@ -63,7 +63,7 @@ class Advanced:
 
 
 def expand_key(key: Any, rank: int) -> list[Any]:
-    """The entries of a key, with `...` spelt out: one for each dimension, and None.
+    """The entries of a key, with `...` spelt out: one for each dimension, None, and booleans.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def expand_key(key: Any, rank: int) -> list[Any]:
     ellipses = [n for n, entry in enumerate(entries) if entry is Ellipsis]
     if len(ellipses) > 1:
         raise OutOfBoundsError("an index with more than one '...'", "one", place=user_place())
-    used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
+    used = sum(1 for x in entries if not (x is None or x is Ellipsis or isinstance(x, bool)))
     if used > rank:
         raise OutOfBoundsError(
             f"{used} indices into an array of {rank} dimensions", f"{rank} or fewer",
@@ -88,7 +88,7 @@ def expand_key(key: Any, rank: int) -> list[Any]:
 def resolve(key: Any, shape: Shape) -> tuple[Basic, Advanced | None]:
     """The slice and the gather that a key is. Index arrays in it are nodes of int dtypes."""
     entries = expand_key(key, len(shape))
-    arrays = any(isinstance(entry, Node) and entry.shape for entry in entries)
+    arrays = any(isinstance(x, bool) or (isinstance(x, Node) and x.shape) for x in entries)
     dims: list[SliceDim] = []
     sizes: list[Extent] = []
     scalars: list[Node] = []
@@ -100,6 +100,11 @@ def resolve(key: Any, shape: Shape) -> tuple[Basic, Advanced | None]:
     axis = -1
     for number, entry in enumerate(entries):
         if entry is None:
+            full.append(ONE)
+            continue
+        if isinstance(entry, bool):  # a mask without dimensions selects from a new one
+            positions.append(number)
+            gathered[len(full)] = broadcast(size_scalar(ZERO), (ONE if entry else ZERO,))
             full.append(ONE)
             continue
         extent = next(extents)
