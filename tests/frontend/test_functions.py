@@ -176,3 +176,71 @@ def test_shapes_that_do_not_fit() -> None:
         wf.sum(x, axis=3)
     with pytest.raises(ShapeError):
         wf.squeeze(x, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8", "bool"])
+def test_sums_of_truth_are_whether_any_is_true(dtype: str) -> None:
+    data = np.array([[0.5, 0, 2], [0, 0, 0.25]]).astype(dtype)
+    for name in ("sum", "prod", "nansum"):
+        for axis in (None, 0, 1):
+            found = getattr(wf, name)(wf.asarray(data), axis=axis, dtype="bool")
+            same(found, getattr(np, name)(data, axis=axis, dtype="bool"))
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint8", "int64", "float32", "float64"])
+@pytest.mark.parametrize("decimals", [0, 2, -1, -2])
+def test_rounding_to_decimals(dtype: str, decimals: int) -> None:
+    data = np.array([15, 25, 150, 14.126, 7.5, 0]).astype(dtype)
+    same(wf.asarray(data).round(decimals), data.round(decimals))
+    same(np.round(wf.asarray(data), decimals), np.round(data, decimals))
+
+
+Y = rng.integers(-9, 9, (3, 4, 3)).astype(float)
+
+AS_NUMPY_IS_CALLED: dict[str, Any] = {
+    "diff": lambda x: np.diff(x, 2),
+    "diff along": lambda x: np.diff(x, 1, 0, prepend=x[:1]),
+    "tril": lambda x: np.tril(x, 1),
+    "triu": lambda x: np.triu(x, k=-1),
+    "transpose": lambda x: np.transpose(x, axes=(2, 0, 1)),
+    "swapaxes": lambda x: np.swapaxes(x, 0, -1),
+    "cumsum": lambda x: np.cumsum(x, 1),
+    "mean": lambda x: np.mean(x, 1, None, None, True),
+    "var": lambda x: np.var(x, (0, 2), ddof=1),
+    "clip": lambda x: np.clip(x, -3, a_max=4),
+    "take": lambda x: np.take(x, [0, 5]),
+    "take along": lambda x: np.take(x, [0, 2], 1, mode="raise"),
+    "squeeze": lambda x: np.squeeze(x[:1]),
+    "roll": lambda x: np.roll(x, 1, 0),
+    "full_like": lambda x: np.full_like(x, 3, "i4"),
+    "stack": lambda x: np.stack([x, x], -1),
+    "concatenate": lambda x: np.concatenate((x, x), 1),
+    "tensordot": lambda x: np.tensordot(x, x, ([0, 2], [0, 2])),
+    "sort": lambda x: np.sort(x, None),
+    "argsort": lambda x: np.argsort(x, axis=0, stable=True),
+    "searchsorted": lambda x: np.searchsorted(np.arange(3.0), x, "right"),
+    "count_nonzero": lambda x: np.count_nonzero(x, (0, 1)),
+    "linspace": lambda x: np.linspace(x[0, 0], x[1, 1], 5),
+    "repeat": lambda x: np.repeat(x, 2, -1),
+    "meshgrid": lambda x: np.meshgrid(x[0, 0], x[0, 1], indexing="ij"),
+    "isin": lambda x: np.isin(x, [1, 2], invert=True),
+    "round": lambda x: np.round(x, decimals=1),
+}
+
+
+@pytest.mark.parametrize("name", AS_NUMPY_IS_CALLED)
+def test_numpys_functions_take_arguments_as_numpy_does(name: str) -> None:
+    function = AS_NUMPY_IS_CALLED[name]
+    with wf.config(implicit_compute="raise"):
+        lazy = function(wf.asarray(Y))
+    same(lazy, function(Y))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: np.mean(x, dtype="f4"), lambda x: np.sum(x, initial=3), lambda x: np.argmin(x),
+     lambda x: np.take(x, [7, -9], 0, mode="wrap"), lambda x: np.ravel(x, "F"),
+     lambda x: np.max(x, where=Y > 0, initial=-1), lambda x: np.std(x, dtype="f4")],
+)  # fmt: skip
+def test_what_weft_does_not_take_is_computed_by_numpy(function: Any) -> None:
+    np.testing.assert_allclose(np.asarray(function(wf.asarray(Y))), function(Y), rtol=1e-6)

@@ -137,9 +137,13 @@ class Methods:
     def round(self: Any, decimals: int = 0) -> Array:
         from weft import functions
 
-        if decimals:
-            scale = 10.0**decimals
-            return functions.divide(functions.round(self * scale), scale)
+        scale = 10.0 ** abs(decimals)
+        if decimals > 0:
+            whole: bool = self._node.dtype.is_integer
+            return self if whole else functions.round(self * scale) / scale
+        if decimals < 0:
+            rounded = functions.round(self / scale) * scale
+            return functions.astype(rounded, functions.result_type(self, 1))
         return functions.round(self)
 
     def conj(self: Any) -> Array:

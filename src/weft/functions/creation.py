@@ -12,7 +12,7 @@ from weft.array import Array, asarray, node_of, strong
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, lengths, operations
-from weft.frontend.elementwise import apply, as_dtype, scalar_node
+from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
 from weft.frontend.extent import Extent, constant
 from weft.frontend.graph import Node, make
 from weft.functions.arguments import array_node, check_device, dtype_of, shape_of
@@ -165,7 +165,8 @@ def linspace(
 
     Parameters
     ----------
-    start, stop : Python scalar
+    start, stop : number, or arrays of them
+        Which broadcast; values lie along a new first axis then.
     num : int
     dtype : dtype, optional
         float64 by default, complex128 of complex ends.
@@ -174,14 +175,16 @@ def linspace(
     """
     check_device(device)
     count = lengths.as_length(num)
-    complexes = isinstance(start, builtins.complex) or isinstance(stop, builtins.complex)
+    ends = node_of(start), node_of(stop)
+    complexes = any(end.dtype.is_complex for end in ends)
     wanted = dtype_of(dtype, DType.C128 if complexes else DType.F64)
     computed = DType.C128 if complexes or wanted.is_complex else DType.F64
-    first, last = (as_dtype(node_of(n), computed) for n in (start, stop))
-    index = iota((count,), 0)
+    first, last = (as_dtype(end, computed) for end in ends)
+    shape = broadcast_shapes([first.shape, last.shape], "linspace")
+    index = layout.reshape(iota((count,), 0), (count, *[layout.ONE] * len(shape)))
     steps = count - 1 if endpoint else count
     if steps.value <= 0:
-        return Array(as_dtype(filled(first, (count,)), wanted))
+        return Array(as_dtype(layout.broadcast(first, (count, *shape)), wanted))
     divisor = as_dtype(graph.size_scalar(steps), computed)
     by = apply("divide", apply("subtract", last, first), divisor)
     values = apply("add", apply("multiply", as_dtype(index, computed), by), first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -21,15 +22,10 @@ _RENAMED = {
     "amax": "max", "amin": "min", "cumsum": "cumsum", "cumprod": "cumprod", "ravel": "ravel",
     "bitwise_not": "bitwise_invert", "around": "round",
 }  # fmt: skip
-_METHODS = frozenset({"transpose", "cumsum", "cumprod", "ravel", "swapaxes", "astype", "round"})
 _REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
 }  # fmt: skip
-_LAZY_OPTIONS = frozenset({
-    "axis", "keepdims", "dtype", "ddof", "axes", "indexing", "n", "mode", "constant_values",
-    "decimals",
-})  # fmt: skip
 
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -69,67 +65,79 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
 
     Others compute their arguments, as `implicit_compute` allows, and give NumPy arrays.
     """
-    from weft import functions
-
-    given = {name: value for name, value in options.items() if not _is_default(name, value)}
-    name = function.__name__
-    name = _RENAMED.get(name, name)
-    if name == "einsum":
-        given.pop("optimize", None)
-    lazy = function.__module__ == "numpy" and set(given) <= _LAZY_OPTIONS
-    if lazy and name in _METHODS and args and isinstance(args[0], Array):
-        return getattr(args[0], name)(*args[1:], **given)
-    own = getattr(functions, name, None)
-    if lazy and own is not None and name in functions.__all__:
-        if "ddof" in given and not name.startswith("nan"):
-            given["correction"] = given.pop("ddof")
-        call, given = _by_keyword(name, args, given)
-        if call is not None:
-            return own(*call, **given)
-    if function.__module__ == "numpy.linalg":
-        from weft import linalg
-
-        own = getattr(linalg, name, None)
-        if own is not None and set(given) <= set(inspect.signature(own).parameters):
-            return own(*args, **given)
+    call = translated(function, args, options)
+    if call is not None:
+        return call()
     computed = map_leaves(_computed, (args, options))
     return function(*computed[0], **computed[1])
 
 
-_AXIS_SECOND = frozenset({
-    "all", "any", "argmax", "argmin", "concat", "count_nonzero", "expand_dims", "flip", "max",
-    "mean", "min", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod",
-    "stack", "std", "sum", "var", "argsort", "sort",
-})  # fmt: skip
+_METHODS: dict[str, Callable[..., Any]] = {
+    "transpose": lambda a, /, axes=None: a.transpose(axes),
+    "swapaxes": lambda a, axis1, axis2, /: a.swapaxes(axis1, axis2),
+    "cumsum": lambda a, /, axis=None, dtype=None: a.cumsum(axis, dtype),
+    "cumprod": lambda a, /, axis=None, dtype=None: a.cumprod(axis, dtype),
+    "ravel": lambda a, /: a.ravel(),
+    "round": lambda a, /, decimals=0: a.round(decimals),
+}
+_PARAMETERS = {"ddof": "correction", "a_min": "min", "a_max": "max"}
+_WITHOUT_EFFECT = frozenset({"kind", "optimize"})  # Weft's sorts are stable, as any kind may be
+_signature = functools.cache(inspect.signature)
 
 
-def _by_keyword(
-    name: str, args: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
-    """NumPy's positional `axis` by keyword, as the standard's functions take it."""
-    if name in _AXIS_SECOND and len(args) == 2:
-        return args[:1], {"axis": args[1], **options}
-    if name in ("roll", "repeat", "take") and len(args) == 3:
-        return args[:2], {"axis": args[2], **options}
-    if name == "tensordot" and len(args) == 3:
-        return args[:2], {"axes": args[2], **options}
-    if name == "take" and "axis" not in options:
-        return (asarray(args[0]).ravel(), *args[1:]), options
-    if name == "squeeze" and len(args) == 1 and not options:
-        ones = tuple(k for k, n in enumerate(args[0].shape) if n == 1)
-        return (args[0], ones), options
-    if name == "einsum" and not isinstance(args[0], str):
-        return None, options
-    if name == "where" and len(args) != 3:
-        return None, options
-    if name in ("moveaxis", "where", "clip"):
-        return args, options
-    return (None, options) if name in _AXIS_SECOND and len(args) > 2 else (args, options)
+def translated(
+    function: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> Callable[[], Any] | None:
+    """A call of NumPy's function as one of Weft's that does the same; None where there is none."""
+    name = _RENAMED.get(function.__name__, function.__name__)
+    own = _own(function.__module__, name)
+    if own is None or (name == "einsum" and not (args and isinstance(args[0], str))):
+        return None
+    try:
+        parameters = _signature(function).parameters
+        given = _signature(function).bind(*args, **options).arguments
+    except (TypeError, ValueError):
+        return None  # NumPy says what is wrong
+    known = _signature(own).parameters
+    first = [key for key, p in known.items() if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+    several = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for key, value in given.items():
+        kind, default = parameters[key].kind, parameters[key].default
+        renamed = key if key in known else _PARAMETERS.get(key, key)
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            positional += value
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named |= value
+        elif value is np._NoValue or key in _WITHOUT_EFFECT:
+            continue
+        elif (renamed in known and renamed not in first) or (several and positional):
+            named[renamed] = value
+        elif len(positional) < len(first):
+            positional.append(value)
+        elif value is not default:
+            return None
+    if name == "take" and named.get("axis") is None:
+        positional[0] = asarray(positional[0]).ravel()
+    if name == "squeeze" and named.get("axis") is None:
+        named["axis"] = tuple(k for k, n in enumerate(args[0].shape) if n == 1)
+    try:
+        _signature(own).bind(*positional, **named)
+    except TypeError:
+        return None
+    return functools.partial(own, *positional, **named)
 
 
-def _is_default(name: str, value: Any) -> bool:
-    """Options that NumPy passes on though nobody gave them."""
-    return value is np._NoValue or (value is None and name != "axis")
+def _own(module: str, name: str) -> Any:
+    """The function of Weft for one of NumPy's, or None."""
+    from weft import functions, linalg
+
+    if module == "numpy.linalg":
+        return getattr(linalg, name) if name in linalg.__all__ else None
+    if module != "numpy":
+        return None
+    return _METHODS.get(name) or (getattr(functions, name) if name in functions.__all__ else None)
 
 
 def _computed(value: Any) -> Any:

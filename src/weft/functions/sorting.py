@@ -23,8 +23,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _sorted(routine: str, x: Any, axis: int, descending: bool, stable: bool) -> Array:
+def _sorted(routine: str, x: Any, axis: int | None, descending: bool, stable: bool) -> Array:
     node = array_node(x)
+    if axis is None:
+        node, axis = layout.reshape(node, (extents.product(node.shape),)), 0
     if node.dtype.is_complex:
         raise DTypeError("sorting of complex numbers", "real ones", place=user_place())
     if not node.shape:
@@ -40,13 +42,16 @@ def _sorted(routine: str, x: Any, axis: int, descending: bool, stable: bool) -> 
     return Array(layout.permute(found, [order.index(k) for k in range(rank)]))
 
 
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def sort(
+    x: Any, /, *, axis: int | None = -1, descending: bool = False, stable: bool = True
+) -> Array:  # fmt: skip
     """The elements along an axis in order; NaN counts as the largest.
 
     Parameters
     ----------
     x : array, real
-    axis : int
+    axis : int or None
+        None of all elements, flattened.
     descending : bool
     stable : bool
         Whether equal elements keep their order.
@@ -59,13 +64,16 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     return _sorted("sort", x, axis, descending, stable)
 
 
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def argsort(
+    x: Any, /, *, axis: int | None = -1, descending: bool = False, stable: bool = True
+) -> Array:  # fmt: skip
     """The indices that sort along an axis, as int64.
 
     Parameters
     ----------
     x : array, real
-    axis : int
+    axis : int or None
+        None of all elements, flattened.
     descending : bool
     stable : bool
         Whether equal elements keep their order.

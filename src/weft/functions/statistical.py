@@ -95,11 +95,13 @@ def _total(x: Any, axis: Any, dtype: Any, keepdims: bool, operator: str) -> Arra
     node = array_node(x)
     axes = axes_of(axis, len(node.shape))
     wanted = dtype_of(dtype, accumulator(node.dtype))
-    computed = wanted if wanted is not DType.BOOL else DType.I64
-    source = as_dtype(node, computed)
+    source = as_dtype(node, wanted)
     add = operator == "add"
-    total = sum_node(source, axes) if add else reduce_node(source, axes, operator, 1)
-    return Array(keep_dimensions(as_dtype(total, wanted), node.shape, axes, keepdims))
+    if wanted is DType.BOOL:
+        total = reduce_node(source, axes, "logical_or" if add else "logical_and", not add)
+    else:
+        total = sum_node(source, axes) if add else reduce_node(source, axes, operator, 1)
+    return Array(keep_dimensions(total, node.shape, axes, keepdims))
 
 
 def _extreme(x: Any, axis: Any, keepdims: bool, operator: str) -> Array:

@@ -236,28 +236,13 @@ def _numpy(
     if name == "clip" and isinstance(arguments[0], Array):
         for bound in (*arguments[1:], *named.values()):
             numbers.require_held(arguments[0].dtype, bound)
-    try:
-        bound = inspect.signature(function).bind(*arguments, **named)
-        given = {k: v for k, v in bound.arguments.items() if k in named}
-    except (TypeError, ValueError):
-        given = named
-    else:
-        if name in interoperability._AXIS_SECOND:
-            first, *_ = bound.arguments
-            given = {
-                k: v for k, v in bound.arguments.items()
-                if k != first and (v is not None or k == "axis")
-            }  # fmt: skip
-            arguments = [bound.arguments[first]]
-            if name in ("sort", "argsort"):
-                given.pop("kind", None)  # what is equal stays in order, as of any kind it may
-    unknown = given.keys() - interoperability._LAZY_OPTIONS
-    if unknown and function.__module__ == "numpy" and name != "einsum":
+    call = interoperability.translated(function, tuple(arguments), named)
+    if call is None:
         frame.refuse(
-            node, f"np.{function.__name__} with {', '.join(sorted(unknown))}",
+            node, f"np.{function.__name__} with {', '.join(named) or 'these arguments'}",
             "arguments that Weft's function takes",
         )  # fmt: skip
-    return interoperability.function(function, tuple(arguments), given)
+    return call()
 
 
 def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
