@@ -198,6 +198,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     array = Array(as_inexact(array_node(x)))
     if axis is None and ord is None:
         return vector_norm(array, keepdims=keepdims)
+    if isinstance(ord, str) and (array.ndim if axis is None else np.size(axis)) == 1:
+        raise ArgumentError(f"order {ord!r} of a vector norm", "a number", place=user_place())
     if axis is None:
         if not 1 <= array.ndim <= 2:
             raise ShapeError(
@@ -298,7 +300,7 @@ def matrix_power(x: Any, n: int, /) -> Array:
     LinearAlgebraError
         When it is computed, for n < 0 and a singular matrix.
     """
-    power = Array(_square(x, "a power"))
+    power, n = Array(_square(x, "a power")), extents.integer(n)
     if n < 0:
         power, n = inv(power), -n
     result: Array | None = None

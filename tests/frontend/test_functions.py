@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -244,3 +245,35 @@ def test_numpys_functions_take_arguments_as_numpy_does(name: str) -> None:
 )  # fmt: skip
 def test_what_weft_does_not_take_is_computed_by_numpy(function: Any) -> None:
     np.testing.assert_allclose(np.asarray(function(wf.asarray(Y))), function(Y), rtol=1e-6)
+
+
+LIMITS: list[Any] = [
+    (-1, 2), (-0.5, 1.5), (None, 300), (-300, None), (np.nan, 3), (-1, np.nan), (-np.inf, np.inf),
+    (0.5, 100), (-2.5, 70.7), (-1e30, 1e30),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+def test_limits_of_integers_may_be_any_numbers(dtype: str, limits: Any) -> None:
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    data = np.array([least, least + 1, 0, 1, 2, 60, 71, most - 1, most], dtype)
+    expected = data.tolist()
+    for limit, beyond in zip(limits, (operator.lt, operator.gt), strict=True):
+        if limit is not None:
+            expected = [int(limit) if beyond(v, limit) else v for v in expected]
+    same(wf.clip(wf.asarray(data), *limits), np.array(expected, dtype))
+
+
+def test_limits_that_are_ints_of_a_call() -> None:
+    data = np.arange(256).astype("uint8")
+    compiled = wf.jit(lambda x, n: wf.clip(x, -n, n))
+    for n in (5, 300, 7, 256, 255):
+        np.testing.assert_array_equal(compiled(data, n), np.minimum(data, min(n, 255)))
+
+
+def test_nothing_and_text_are_equal_to_no_number() -> None:
+    x = wf.asarray(X)
+    for other in (None, "a"):
+        same(x == other, np.zeros(X.shape, bool))
+        same(x != other, np.ones(X.shape, bool))

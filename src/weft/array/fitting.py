@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array.making import node_of
-from weft.errors import WeftError, user_place
-from weft.frontend.elementwise import as_dtype
+from weft.frontend.elementwise import as_dtype, out_of_range
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.ops.dtypes import DType
@@ -18,20 +17,6 @@ OF_ONE_DTYPE = COMPARISONS | {
     "add", "subtract", "multiply", "floor_divide", "remainder", "pow", "maximum", "minimum",
     "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
 }  # fmt: skip
-
-
-class IntegerRangeError(WeftError, OverflowError):
-    """A Python int that a dtype does not hold."""
-
-
-def out_of_range(value: int, dtype: np.dtype[Any]) -> IntegerRangeError:
-    """What is said of an int beside integers that do not hold it."""
-    limits = np.iinfo(dtype)
-    return IntegerRangeError(
-        f"Python integer {value} out of bounds for {dtype}",
-        f"an int from {limits.min} to {limits.max}", "a wider dtype: x.astype(np.int64)",
-        place=user_place(),
-    )  # fmt: skip
 
 
 def operands(operation: str, left: Any, right: Any) -> tuple[Node, Node]:
@@ -61,8 +46,10 @@ def beside(operation: str, node: Node, value: Any) -> Node:
     return as_dtype(node, DType.F64 if dtype is DType.U64 else DType.I64)
 
 
-def holds(dtype: np.dtype[Any], value: Extent) -> bool:
-    """Whether integers hold an int of this call."""
+def holds(dtype: np.dtype[Any], value: Extent | int) -> bool:
+    """Whether integers hold an int, which may be one of this call."""
+    if isinstance(value, int):
+        return bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
     limits = np.iinfo(dtype)
     return (dtype == np.int64 or value >= int(limits.min)) and (
         dtype.itemsize == 8 or value <= int(limits.max)

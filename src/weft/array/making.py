@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,13 @@ from weft.array.lazy import Array
 from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, layout, operations, symbolic
-from weft.frontend.elementwise import as_dtype, python_value, scalar_node
+from weft.frontend.elementwise import (
+    IntegerRangeError,
+    as_dtype,
+    cast,
+    python_value,
+    scalar_node,
+)
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.ops.dtypes import DType, from_numpy
@@ -68,8 +73,7 @@ def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
         if copy is False:
             raise ArgumentError("a Python scalar without a copy", "copy=None", place=user_place())
         if not (extents.tracing() or isinstance(obj, Extent)):
-            wanted_dtype = None if dtype is None else from_numpy(dtype).numpy
-            return _over(np.asarray(obj, wanted_dtype))  # data: no part of the program
+            return _from_sequence(obj, dtype)  # data: no part of the program
         node = scalar_node(obj)
         wanted = from_numpy(dtype) if dtype is not None else node.dtype
         return Array(strong(node, wanted))
@@ -96,6 +100,8 @@ def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
 def strong(node: Node, dtype: DType) -> Node:
     """A scalar of a dtype of its own, no longer weak."""
     value = python_value(node)
+    if isinstance(value, int):
+        return cast(node, dtype)
     if value is not None and dtype.is_integer and not isinstance(value, int):
         value = np.asarray(value).astype(dtype.numpy).item()
         return graph.scalar_constant(value, dtype)
@@ -157,15 +163,15 @@ def _over(array: npt.NDArray[Any]) -> Array:
     return Array(graph.leaf(array, tuple([extents.variable(n) for n in array.shape]), dtype))
 
 
-def _from_sequence(obj: Sequence[Any], dtype: Any) -> Array:
+def _from_sequence(obj: Any, dtype: Any) -> Array:
     if _holds_arrays(obj):
         from weft import functions
 
         return functions.stack([_as_array(x, dtype, None) for x in obj])
     try:
         values = np.asarray(obj, dtype=None if dtype is None else from_numpy(dtype).numpy)
-    except OverflowError:
-        raise
+    except OverflowError as error:
+        raise IntegerRangeError(str(error), advice="a wider dtype", place=user_place()) from None
     except (ValueError, TypeError) as error:
         raise ShapeError(f"nested lists that are no array: {error}", place=user_place()) from None
     if values.dtype == object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.frontend import lengths
+from weft.frontend import layout, lengths
 
 if TYPE_CHECKING:
     from weft.array.lazy import Array
@@ -171,6 +171,7 @@ class Methods:
 
     def swapaxes(self: Any, first: int, second: int) -> Array:
         order = list(range(self.ndim))
+        first, second = (layout.axis_number(axis, self.ndim) for axis in (first, second))
         order[first], order[second] = order[second], order[first]
         from weft import functions
 

@@ -13,7 +13,8 @@ from weft.errors import DTypeError, ShapeError, user_place
 from weft.frontend import layout
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
-from weft.frontend.graph import Node
+from weft.frontend.graph import Node, scalar_constant
+from weft.ops.dtypes import DType
 
 
 def _operand(value: Any) -> Node | None:
@@ -25,6 +26,14 @@ def _operand(value: Any) -> Node | None:
     if hasattr(value, "__dlpack__"):
         return node_of(value)
     return None
+
+
+def _unlike(self: Array, other: Any, operation: str) -> Any:
+    """What NumPy says of None and text beside numbers: equal to none of them."""
+    if operation not in ("equal", "not_equal") or not (other is None or isinstance(other, str)):
+        return NotImplemented
+    answer = scalar_constant(operation == "not_equal", DType.BOOL)
+    return Array(layout.broadcast(answer, self._node.shape))
 
 
 def install() -> None:
@@ -55,7 +64,7 @@ def _binary(operation: str) -> Any:
     def method(self: Array, other: Any) -> Any:
         node = other._node if type(other) is Array else _operand(other)
         if node is None:
-            return NotImplemented
+            return _unlike(self, other, operation)
         return Array(apply(operation, beside(operation, self._node, other), node))
 
     return method

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from weft.errors import ArgumentTypeError, DTypeError, ShapeError, user_place
+from weft.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ShapeError,
+    WeftError,
+    user_place,
+)
 from weft.frontend import graph
 from weft.frontend.extent import (
     Extent,
@@ -127,10 +135,26 @@ def cast(node: Node, dtype: DType) -> Node:
 
 
 def _check_range(value: Any, dtype: DType) -> None:
-    if dtype.is_integer and isinstance(value, int) and not isinstance(value, bool):
-        info = np.iinfo(dtype.numpy)
-        if not info.min <= value <= info.max:
-            raise OverflowError(f"Python integer {value} out of bounds for {dtype.numpy}")
+    if not dtype.is_integer or isinstance(value, complex):
+        return
+    if not math.isfinite(value):
+        raise ArgumentError(f"{value} as {dtype.numpy}", "a finite number", place=user_place())
+    if not _fits(int(value), dtype):
+        raise out_of_range(int(value), dtype.numpy)
+
+
+class IntegerRangeError(WeftError, OverflowError):
+    """A Python int that a dtype does not hold."""
+
+
+def out_of_range(value: int, dtype: np.dtype[Any]) -> IntegerRangeError:
+    """What is said of an int beside integers that do not hold it."""
+    limits = np.iinfo(dtype)
+    return IntegerRangeError(
+        f"Python integer {value} out of bounds for {dtype}",
+        f"an int from {limits.min} to {limits.max}", "a wider dtype: x.astype(np.int64)",
+        place=user_place(),
+    )  # fmt: skip
 
 
 def _exact(value: Any, dtype: DType) -> bool:

@@ -295,6 +295,11 @@ def _without(node: Node, axes: Sequence[int]) -> Shape:
 
 def put(node: Node, key: Any, value: Node, combine: str | None = None) -> Node:
     """The node with `value` (combined by a scalar operation with what is there) at a key."""
+    if value.dtype.is_complex and not node.dtype.is_complex:
+        raise DTypeError(
+            f"{value.dtype.numpy} put into {node.dtype.numpy}", "real numbers",
+            "wf.real(value), or a complex array", place=user_place(),
+        )  # fmt: skip
     value = as_dtype(value, node.dtype)
     basic, advanced = resolve(key, node.shape)
     if advanced is not None:

@@ -54,6 +54,8 @@ def as_length(value: Any, what: str = "a length") -> Extent:
         return extent
     if extent.value < 0:
         raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
+    if extent.value >= 2**63:
+        raise ArgumentError(f"{what} is {extent.value}", "less than 2**63", place=user_place())
     at_least(extent, constant(0))
     return extent
 

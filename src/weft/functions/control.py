@@ -305,6 +305,8 @@ def iterate(
 
     if every is None:
         return fori_loop(0, n, step, x)
+    if extents.integer(every) < 1:
+        raise ArgumentError(f"every {every} steps", "1 or more", place=user_place())
     rounds, rest = divmod(lengths.as_length(n), every)
     start = Carried(x)
     state = start.values([Array(node) for node in start.initial()])

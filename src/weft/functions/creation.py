@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, asarray, node_of, strong
-from weft.errors import ArgumentError, ShapeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, layout, lengths, operations
+from weft.frontend import graph, indexing, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
 from weft.frontend.extent import Extent, constant
 from weft.frontend.graph import Node, make
@@ -124,6 +124,8 @@ def arange(
     if step == 0:
         raise ArgumentError("arange with a step of 0", "any other step", place=user_place())
     whole = all(isinstance(n, builtins.int | np.integer | Extent) for n in numbers)
+    if not whole:
+        _require_finite(numbers)
     wanted = dtype_of(dtype, DType.I64 if whole else DType.F64)
     count = _arange_count(start, stop, step, whole)
     index = iota((count,), 0)
@@ -133,6 +135,19 @@ def arange(
         "add", as_dtype(first, computed), apply("multiply", as_dtype(index, computed), by)
     )
     return Array(as_dtype(values, wanted))
+
+
+def _require_finite(numbers: Any) -> None:
+    """Refuse ends and steps between which there is no number of values."""
+    for number in numbers:
+        try:
+            finite = math.isfinite(number)
+        except (TypeError, ValueError, OverflowError):
+            raise ArgumentTypeError(
+                f"arange of {number!r}", "real numbers", place=user_place()
+            ) from None
+        if not finite:
+            raise ArgumentError(f"arange of {number}", "finite numbers", place=user_place())
 
 
 def _plain(number: Any) -> Any:
@@ -151,7 +166,8 @@ def _arange_count(start: Any, stop: Any, step: Any, whole: bool) -> Extent:
             return reach  # type: ignore[no-any-return]
         return extents.divide(reach + (abs(step) - 1), constant(abs(step)))
     if whole:
-        count = len(range(int(start), int(stop), int(step)))
+        distance = int(stop) - int(start) if step > 0 else int(start) - int(stop)
+        count = max(0, -(-distance // abs(int(step))))
     else:
         count = max(0, math.ceil((float(stop) - float(start)) / float(step)))
     return lengths.as_length(count)
@@ -203,7 +219,8 @@ def eye(
     check_device(device)
     rows = lengths.as_length(n_rows)
     shape = (rows, rows if n_cols is None else lengths.as_length(n_cols))
-    on_diagonal = apply("equal", _diagonal(shape), graph.scalar_constant(k, DType.I64))
+    number = graph.scalar_constant(extents.integer(k), DType.I64)
+    on_diagonal = apply("equal", _diagonal(shape), number)
     return Array(as_dtype(on_diagonal, dtype_of(dtype, DType.F64)))
 
 
@@ -220,7 +237,7 @@ def _triangle(x: Any, k: Any, comparison: str) -> Array:
             f"a triangle of an array of {len(node.shape)} dimensions", "2 or more",
             place=user_place(),
         )  # fmt: skip
-    kept = apply(comparison, _diagonal(node.shape[-2:]), as_dtype(node_of(k), DType.I64))
+    kept = apply(comparison, _diagonal(node.shape[-2:]), indexing.index_node(extents.literal(k)))
     return Array(apply("where", kept, node, graph.scalar_constant(0, node.dtype)))
 
 

@@ -76,7 +76,7 @@ class FloatInfo:
 
 def finfo(type: Any, /) -> FloatInfo:
     """The limits of a float dtype, or that of an array."""
-    info = np.finfo(type.dtype if isinstance(type, Array) else from_numpy(type).numpy)
+    info = np.finfo(_of_kind(type, "fc", "finfo"))
     return FloatInfo(
         info.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal),
         float(info.tiny), float(info.resolution), info.dtype,
@@ -85,7 +85,16 @@ def finfo(type: Any, /) -> FloatInfo:
 
 def iinfo(type: Any, /) -> Any:
     """The limits of an integer dtype, or that of an array."""
-    return np.iinfo(type.dtype if isinstance(type, Array) else from_numpy(type).numpy)
+    return np.iinfo(_of_kind(type, "iu", "iinfo"))
+
+
+def _of_kind(type: Any, kinds: str, what: str) -> np.dtype[Any]:
+    """A dtype, or that of an array, of one of some kinds."""
+    dtype: np.dtype[Any] = type.dtype if isinstance(type, Array) else from_numpy(type).numpy
+    if dtype.kind not in kinds:
+        expected = "integers" if "i" in kinds else "floats or complex numbers"
+        raise DTypeError(f"{what} of {dtype}", expected, place=user_place())
+    return dtype
 
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:

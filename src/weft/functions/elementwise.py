@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array, fitting, node_of
 from weft.errors import ArgumentError, DTypeError, user_place
 from weft.frontend import layout
-from weft.frontend.elementwise import apply, as_dtype, common_dtype
+from weft.frontend.elementwise import apply, as_dtype, common_dtype, out_of_range
+from weft.frontend.extent import Extent
 from weft.ops.dtypes import DType
 
 __all__ = [
@@ -261,19 +263,37 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Array:
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:
     """x, but min where it is less, and max where it is greater; NaN stays.
 
-    The result has the dtype of `x`.
+    The result has the dtype of `x`; fractions of limits of integers are cut off.
+
+    Raises
+    ------
+    IntegerRangeError
+        For a limit beyond which all integers of the dtype of `x` are.
     """
     node = node_of(x)
     dtype = node.dtype
-    for bound, operation in ((min, "maximum"), (max, "minimum")):
+    for bound, operation, beyond in ((min, "maximum", "less"), (max, "minimum", "greater")):
         if bound is None:
             continue
-        limit = node_of(bound)
         if dtype.is_complex:
             raise ArgumentError("clip of complex numbers", "real ones", place=user_place())
-        if limit.weak and limit.dtype.kind == "f" and dtype.is_integer:
-            node = apply(operation, as_dtype(node, DType.F64), as_dtype(limit, DType.F64))
+        if dtype.is_integer and isinstance(bound, float):
+            if bound != bound:
+                continue
+            bound = int(bound if math.isfinite(bound) else math.copysign(2**64, bound))
+        limit = node_of(bound)
+        if dtype.is_integer and isinstance(bound, int | Extent) and not _held(bound, dtype):
+            if (bound < 0) == (operation == "maximum"):
+                continue  # nothing is beyond it
+            raise out_of_range(int(bound), dtype.numpy)
+        if limit.dtype.is_float and dtype.is_integer:  # compared: floats do not hold all ints
+            node = apply("where", apply(beyond, node, limit), as_dtype(limit, dtype), node)
         else:
             wide = common_dtype((node, limit))
             node = apply(operation, as_dtype(node, wide), as_dtype(limit, wide))
     return Array(as_dtype(layout.broadcast(node, node.shape), dtype))
+
+
+def _held(bound: Any, dtype: DType) -> bool:
+    """Whether integers of a dtype hold an int, which may be one of this call."""
+    return bool(getattr(bound, "symbols", ())) or fitting.holds(dtype.numpy, bound)

@@ -11,7 +11,7 @@ from weft.frontend import extent as extents
 from weft.frontend import layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.graph import Node, make
-from weft.functions.arguments import array_node, one_axis
+from weft.functions.arguments import array_node, axes_of, one_axis
 from weft.functions.statistical import sum_node
 from weft.ops.dtypes import DType
 
@@ -112,15 +112,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
     """The sum of products over axes of both arrays."""
     left, right = promoted(x1, x2)
-    if isinstance(axes, int):
-        first = tuple(range(len(left.shape) - axes, len(left.shape)))
-        second = tuple(range(axes))
-    else:
-        pairs = [a if isinstance(a, tuple | list) else (a,) for a in axes]
-        first, second = (
-            tuple(one_axis(a, len(node.shape)) for a in given)
-            for given, node in zip(pairs, (left, right), strict=True)
-        )
+    first, second = _summed_axes(axes, left, right)
     if len(first) != len(second) or not all(
         lengths.agree(left.shape[a], right.shape[b]) for a, b in zip(first, second, strict=True)
     ):
@@ -137,6 +129,18 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
     flat_right = layout.reshape(layout.permute(right, [*second, *columns]), (inner, across))
     product = matmul(Array(flat_left), Array(flat_right))._node
     return Array(layout.reshape(product, shape))
+
+
+def _summed_axes(axes: Any, left: Node, right: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of each array that `tensordot` sums over."""
+    if not isinstance(axes, tuple | list):
+        number = extents.integer(axes)
+        if not 0 <= number <= min(len(left.shape), len(right.shape)):
+            raise misfit(f"tensordot over {number} axes", left, right, "as many axes of both")
+        return tuple(range(len(left.shape) - number, len(left.shape))), tuple(range(number))
+    if len(axes) != 2:
+        raise ArgumentError(f"tensordot over axes {axes}", "axes of each array", place=user_place())
+    return axes_of(axes[0], len(left.shape)), axes_of(axes[1], len(right.shape))
 
 
 def outer(x1: Any, x2: Any, /) -> Array:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array
-from weft.errors import ArgumentError, ShapeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import indexing, layout, lengths, operations
 from weft.frontend.elementwise import as_dtype, common_dtype
@@ -64,6 +64,8 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     """x with dimension axes[d] as its dimension d."""
     node = array_node(x)
     rank = len(node.shape)
+    if not isinstance(axes, Iterable):
+        raise ArgumentTypeError(f"axes {axes!r}", "a sequence of ints", place=user_place())
     order = tuple(one_axis(axis, rank) for axis in axes)
     if sorted(order) != list(range(rank)):
         raise ArgumentError(
@@ -164,11 +166,21 @@ def _joined(nodes: Sequence[Node], axis: int) -> Node:
     return make(operations.Concat(axis), tuple(kept), tuple(first), kept[0].dtype)
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
-    """Arrays joined along an axis (None: flattened first)."""
+def _several(arrays: Any) -> list[Node]:
+    """The arrays that are to be joined: one or more."""
+    if not isinstance(arrays, Iterable):
+        raise ArgumentTypeError(
+            f"a {type(arrays).__name__} to join", "a sequence of arrays", place=user_place()
+        )
     nodes = [array_node(x) for x in arrays]
     if not nodes:
         raise ArgumentError("no arrays to join", "one or more", place=user_place())
+    return nodes
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
+    """Arrays joined along an axis (None: flattened first)."""
+    nodes = _several(arrays)
     dtype = common_dtype(tuple(nodes))
     nodes = [as_dtype(x, dtype) for x in nodes]
     if axis is None:
@@ -178,9 +190,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
 
 def stack(arrays: Any, /, *, axis: int = 0) -> Array:
     """Arrays of one shape joined along a new axis."""
-    nodes = [array_node(x) for x in arrays]
-    if not nodes:
-        raise ArgumentError("no arrays to join", "one or more", place=user_place())
+    nodes = _several(arrays)
     dtype = common_dtype(tuple(nodes))
     place = one_axis(axis, len(nodes[0].shape) + 1)
     for node in nodes[1:]:
@@ -273,6 +283,10 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
     if isinstance(repeats, int | Extent):
         return Array(_repeated(node, lengths.as_length(repeats), along))
     counts = _counts(repeats)
+    if counts.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"repeats of {counts.dtype}", "integers", place=user_place())
+    if counts.size and counts.min() < 0:
+        raise ArgumentError(f"{counts.min()} repeats", "0 or more", place=user_place())
     if counts.ndim == 0 or counts.size == 1:
         return Array(_repeated(node, lengths.as_length(int(counts.reshape(()))), along))
     if counts.size != node.shape[along].value:

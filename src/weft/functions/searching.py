@@ -174,6 +174,11 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     if side not in ("left", "right"):
         raise ArgumentError(f"side {side!r}", '"left" or "right"', place=user_place())
     ordered, values = array_node(x1), array_node(x2)
+    if len(ordered.shape) != 1:
+        raise ShapeError(
+            f"searchsorted in an array of shape {layout.values(ordered.shape)}", "one dimension",
+            place=user_place(),
+        )  # fmt: skip
     if sorter is not None:
         ordered = indexing.gather(ordered, [0], [as_dtype(array_node(sorter), DType.I64)], 0)
     dtype = common_dtype((ordered, values))

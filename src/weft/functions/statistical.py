@@ -351,17 +351,26 @@ def _cumulative(
 def diff(
     x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
 ) -> Array:
-    """The n-th differences of neighbours along an axis."""
+    """The n-th differences of neighbours along an axis.
+
+    Raises
+    ------
+    ArgumentError
+        For a negative n.
+    """
     from weft.functions.manipulation import concat
 
     node = array_node(x)
     along = one_axis(axis, len(node.shape))
+    times = extents.integer(n)
+    if times < 0:
+        raise ArgumentError(f"differences of order {times}", "0 or more", place=user_place())
     if prepend is not None or append is not None:
         given = [None if part is None else node_of(part) for part in (prepend, append)]
         parts = [part for part in (given[0], node, given[1]) if part is not None]
         node = concat([Array(part) for part in parts], axis=along)._node
     operation = "not_equal" if node.dtype is DType.BOOL else "subtract"
-    for _ in range(n):
+    for _ in range(times):
         extent = node.shape[along]
         if not extents.at_least(extent, layout.ONE):
             break

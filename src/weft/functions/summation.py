@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from weft.array import Array
-from weft.errors import ArgumentError, ShapeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout, lengths
 from weft.frontend.elementwise import apply
@@ -49,6 +49,10 @@ def einsum(subscripts: str, /, *operands: Any) -> Array:
     ShapeError
         For axes of one letter that differ in length.
     """
+    if not isinstance(subscripts, str):
+        raise ArgumentTypeError(
+            f"subscripts of type {type(subscripts).__name__}", "a str", place=user_place()
+        )
     nodes = promoted(*operands) if operands else ()
     inputs, result = _parsed(subscripts, [len(node.shape) for node in nodes])
     _agree(inputs, nodes)

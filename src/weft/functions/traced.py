@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, node_of, strong
-from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, operations, symbolic
 from weft.frontend.containers import Structure, flatten, unflatten
@@ -41,6 +41,11 @@ def trace(
     fixed : bool
         The body is a branch: what is made in it stays in it.
     """
+    if not callable(function):
+        raise ArgumentTypeError(
+            f"a {type(function).__name__} where a function is needed", "a function",
+            place=user_place(),
+        )  # fmt: skip
     with extents.recording() as guards, graph.Tracing(fixed) as scope:
         params = tuple(parameters(scope))
         arrays = [Array(param) for param in params]

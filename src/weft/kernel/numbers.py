@@ -10,10 +10,10 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.array.fitting import COMPARISONS, OF_ONE_DTYPE, holds, out_of_range
+from weft.array.fitting import COMPARISONS, OF_ONE_DTYPE, holds
 from weft.errors import TracingError
 from weft.frontend import graph, operations, symbolic
-from weft.frontend.elementwise import apply, python_value
+from weft.frontend.elementwise import apply, out_of_range, python_value
 from weft.frontend.extent import Extent
 from weft.frontend.graph import make
 from weft.kernel.frame import Frame
