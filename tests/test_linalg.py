@@ -218,3 +218,19 @@ def test_norms_stream(tmp_path: Path) -> None:
         agree(wf.linalg.vector_norm(source, axis=1), np.linalg.norm(x, axis=1))
         agree(wf.linalg.matrix_norm(source, ord=np.inf), np.linalg.norm(x, np.inf))
         agree(wf.linalg.trace(source[:101]), np.trace(x[:101]))
+
+
+def test_powers_of_integers_are_integers() -> None:
+    x = np.array([[3, 7], [-2, 10**9]])
+    for n in (0, 1, 2, 3):
+        found = wf.linalg.matrix_power(wf.asarray(x), n).numpy()
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, np.linalg.matrix_power(x, n))
+    assert wf.linalg.matrix_power(wf.asarray(x), -1).dtype == np.float64
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 3, 0)])
+def test_the_rank_of_nothing_is_0(shape: tuple[int, ...]) -> None:
+    found = wf.linalg.matrix_rank(wf.zeros(shape)).numpy()
+    np.testing.assert_array_equal(found, np.linalg.matrix_rank(np.zeros(shape)))
+    assert found.shape == shape[:-2]

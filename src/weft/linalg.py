@@ -300,9 +300,12 @@ def matrix_power(x: Any, n: int, /) -> Array:
     LinearAlgebraError
         When it is computed, for n < 0 and a singular matrix.
     """
-    power, n = Array(_square(x, "a power")), extents.integer(n)
+    n = extents.integer(n)
+    power = Array(_square(x, "a power"))
     if n < 0:
         power, n = inv(power), -n
+    elif array_node(x).dtype.is_integer:
+        power = Array(array_node(x))  # of integers, exactly
     result: Array | None = None
     while n:  # squares of squares, of which the bits of n are taken
         if n & 1:
@@ -486,6 +489,8 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Array:
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
     """How many singular values count, as int64; `rtol` is as for `pinv`."""
     node = _matrices(x, "matrix_rank")
+    if lengths.may_be_empty(extents.smaller(*node.shape[-2:])):
+        return wf.zeros(Array(node).shape[:-2], dtype=np.int64)
     values = svdvals(Array(node))
     least = wf.max(values, axis=-1) * _tolerance(node, rtol)
     return wf.sum(wf.astype(values > least[..., None], np.int64), axis=-1)
