@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import weft as wf
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(3, 4, 5))
@@ -277,3 +277,40 @@ def test_nothing_and_text_are_equal_to_no_number() -> None:
     for other in (None, "a"):
         same(x == other, np.zeros(X.shape, bool))
         same(x != other, np.ones(X.shape, bool))
+
+
+UNSIGNED = np.array([2**53 + 1, 2**64 - 1, 0, 5, 2**63], "uint64")
+SIGNED = np.array([2**53, 2**63 - 1, -1, 5, -(2**63)], "int64")
+
+
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal",
+                                  "not_equal"])  # fmt: skip
+def test_integers_are_compared_without_rounding(name: str) -> None:
+    ours, theirs = getattr(wf, name), getattr(np, name)
+    signed, unsigned = wf.asarray(SIGNED), wf.asarray(UNSIGNED)
+    same(ours(signed, unsigned), theirs(SIGNED, UNSIGNED))
+    same(ours(unsigned, signed), theirs(UNSIGNED, SIGNED))
+    same(ours(unsigned, signed[:, None].astype("int8")),
+         theirs(UNSIGNED, SIGNED[:, None].astype("int8")))  # fmt: skip
+    for number in (2**63, 2**64, -1, -(2**63) - 1, 2**70, 300):
+        same(ours(unsigned, number), theirs(UNSIGNED, number))
+        same(ours(number, signed), theirs(number, SIGNED))
+        same(ours(signed.astype("int8"), number), theirs(SIGNED.astype("int8"), number))
+    same(wf.isin(unsigned, signed), np.isin(UNSIGNED, SIGNED))
+
+
+WRITING: list[Any] = [
+    lambda x: np.fill_diagonal(x, 9), lambda x: np.copyto(x, 5.0), lambda x: np.put(x, [0], 7),
+    lambda x: np.place(x, Y > 3, [1]), lambda x: np.putmask(x, Y > 3, 0),
+    lambda x: np.put_along_axis(x, np.zeros((3, 4, 1), int), 9, 2),
+    lambda x: np.add.at(x, [0, 0], 1), lambda x: np.add(x, x, out=x),
+    lambda x: np.cumsum(x, axis=0, out=x), lambda x: np.sum(Y, axis=0, out=x[0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", WRITING)
+def test_what_would_write_into_a_copy_is_refused(write: Any) -> None:
+    with pytest.raises(UnsupportedError, match="writes into a lazy array") as refusal:
+        write(wf.asarray(Y))
+    assert refusal.value.place is not None
+    assert refusal.value.place.file == __file__

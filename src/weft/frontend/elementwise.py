@@ -26,7 +26,7 @@ from weft.frontend.extent import (
 from weft.frontend.extent import constant as extent_constant
 from weft.frontend.graph import Node, Shape, make, scalar_constant
 from weft.frontend.lengths import agree, is_just
-from weft.frontend.operations import Cast, Constant, Elementwise, Leaf
+from weft.frontend.operations import Broadcast, Cast, Constant, Elementwise, Leaf
 from weft.ops import table
 from weft.ops.dtypes import DType, from_numpy
 from weft.ops.promotion import default_dtype, promote, promote_with_python
@@ -223,13 +223,13 @@ def _common(left: Extent, right: Extent) -> Extent | None:
 
 def apply(operation: str, *operands: Node) -> Node:
     """A scalar operation of the table on arrays, promoted and broadcast."""
+    if operation in _COMPARISONS and (exact := _compared(operation, *operands)) is not None:
+        return exact
     common = common_dtype(operands[1:]) if operation == "where" else common_dtype(operands)
     try:
         dtype = computed_in(operation, common)
     except DTypeError as error:
         raise DTypeError(error.found, error.expected, place=user_place()) from None
-    if operation in _COMPARISONS and dtype.is_integer:
-        dtype = _comparable(operands, dtype)
     weak = all(node.weak for node in operands)
     if operation == "where":
         arguments: tuple[Node, ...] = (
@@ -252,10 +252,25 @@ def as_dtype(node: Node, dtype: DType) -> Node:
     return node if node.dtype is dtype else cast(node, dtype)
 
 
-def _comparable(operands: tuple[Node, ...], dtype: DType) -> DType:
-    """A dtype that also holds Python ints which the arrays' own does not."""
-    for node in operands:
-        value = python_value(node)
-        if isinstance(value, int) and not _fits(value, dtype):
-            return DType.I64 if _fits(value, DType.I64) and dtype is not DType.U64 else DType.F64
-    return dtype
+def _compared(operation: str, left: Node, right: Node) -> Node | None:
+    """A comparison of integers that have no dtype in common, without rounding; else None."""
+    for node, other in ((left, right), (right, left)):
+        value = python_value(other)
+        if node.weak or not node.dtype.is_integer:
+            continue
+        if isinstance(value, int) and not _fits(value, node.dtype):
+            answer = scalar_constant(_says(operation, (value > 0) == (other is right)), DType.BOOL)
+            if not node.shape:
+                return answer
+            return make(Broadcast(), (answer,), node.shape, DType.BOOL, sizes=node.shape)
+        if node.dtype is DType.U64 and other.dtype.is_signed and not other.weak:
+            below = apply("less", other, scalar_constant(0, other.dtype))
+            parts = (as_dtype(x, DType.U64) for x in (left, right))  # of what is not below 0
+            answer = scalar_constant(_says(operation, other is left), DType.BOOL)
+            return apply("where", below, answer, apply(operation, *parts))
+    return None
+
+
+def _says(operation: str, less: bool) -> bool:
+    """What a comparison says where its left operand is less than the right one, or greater."""
+    return operation == "not_equal" or operation.startswith("less" if less else "greater")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, asarray
+from weft.errors import UnsupportedError, user_place
 from weft.frontend.containers import map_leaves
 
 _RENAMED = {
@@ -34,6 +35,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
 
     name = function.__name__
     name = _RENAMED.get(name, name)
+    if method == "at" and isinstance(inputs[0], Array):
+        raise _refused(f"np.{function.__name__}.at", "x = x.at[indices].add(values)")
     out = options.pop("out", None)
     if out is not None:
         return _written(out, lambda: ufunc(function, method, inputs, options))
@@ -54,6 +57,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
 
 def _written(out: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """A result in the NumPy array that is to hold it, as of `array += lazy`."""
+    if any(isinstance(array, Array) for array in out):
+        raise _refused("out=", "x = the result")
     if len(out) != 1 or not isinstance(out[0], np.ndarray):
         return NotImplemented
     np.copyto(out[0], np.asarray(make()), casting="same_kind")
@@ -65,6 +70,10 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
 
     Others compute their arguments, as `implicit_compute` allows, and give NumPy arrays.
     """
+    written = args[:1] if function.__name__ in _WRITING else options.get("out")
+    if any(isinstance(x, Array) for x in (written if isinstance(written, tuple) else (written,))):
+        what = f"np.{function.__name__}" + ("" if function.__name__ in _WRITING else " with out=")
+        raise _refused(what, "x[key] = value, x = x.at[key].set(value), or x = the result")
     call = translated(function, args, options)
     if call is not None:
         return call()
@@ -72,6 +81,16 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
     return function(*computed[0], **computed[1])
 
 
+def _refused(what: str, advice: str) -> UnsupportedError:
+    """What writes into an argument would write into a copy of a lazy one."""
+    return UnsupportedError(
+        f"{what} writes into a lazy array", "a NumPy array", advice, place=user_place()
+    )
+
+
+_WRITING = frozenset({
+    "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask",
+})  # fmt: skip
 _METHODS: dict[str, Callable[..., Any]] = {
     "transpose": lambda a, /, axes=None: a.transpose(axes),
     "swapaxes": lambda a, axis1, axis2, /: a.swapaxes(axis1, axis2),

@@ -10,7 +10,7 @@ from weft.array import Array, asarray
 from weft.errors import DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
-from weft.frontend.elementwise import apply, as_dtype, common_dtype
+from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node
 from weft.functions.arguments import array_node, one_axis
 from weft.functions.searching import known_values, library_call
@@ -146,9 +146,8 @@ def unique(x: Any, **options: Any) -> Any:
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     """Whether each element of `x1` is one of `x2`."""
     left, right = array_node(x1), array_node(x2)
-    dtype = common_dtype((left, right))
-    candidates = layout.reshape(as_dtype(right, dtype), (extents.product(right.shape),))
-    each = layout.expand(as_dtype(left, dtype), len(left.shape))
+    candidates = layout.reshape(right, (extents.product(right.shape),))
+    each = layout.expand(left, len(left.shape))
     found: Node = apply("equal", each, candidates)
     found = reduce_node(found, (len(left.shape),), "logical_or", False)
     return Array(apply("logical_not", found) if invert else found)
