@@ -252,3 +252,19 @@ def test_indices_from_the_end_in_any_dtype(dtype: Any, extent: int) -> None:
     assert (np.asarray(counts) == expected).all()
     x = np.arange(extent)
     assert (np.asarray(wf.asarray(x)[index]) == x[index]).all()
+
+
+def test_tuples_are_operands_as_lists_are() -> None:
+    x, row = wf.asarray(X), (1, 2, 3, 4)
+    same(x == row, row == X)
+    same(x != row, row != X)
+    same(x + row, X + row)
+    same(row * x, row * X)
+    same(x @ row, X @ row)
+    assert x.__add__({1}) is NotImplemented
+
+
+def test_divmod_is_pythons() -> None:
+    same(divmod(wf.asarray(X), 3), divmod(X, 3))
+    same(divmod(7, wf.asarray(X) + 1), divmod(7, X + 1))
+    same(divmod(wf.asarray(X), X + 2), divmod(X, X + 2))

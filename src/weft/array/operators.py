@@ -21,7 +21,7 @@ def _operand(value: Any) -> Node | None:
     """The other operand of an operator, or None where Python should ask it instead."""
     if isinstance(value, Array):
         return value._node
-    if isinstance(value, (bool, int, float, complex, np.ndarray, np.generic, Extent, list)):
+    if isinstance(value, (bool, int, float, complex, np.ndarray, np.generic, Extent, list, tuple)):
         return node_of(value)
     if hasattr(value, "__dlpack__"):
         return node_of(value)
@@ -56,6 +56,8 @@ def install() -> None:
         setattr(Array, f"__{name}__", _binary(operation))
     for name, operation in unary.items():
         setattr(Array, f"__{name}__", _unary(operation))
+    setattr(Array, "__divmod__", lambda left, right: (left // right, left % right))  # noqa: B010
+    setattr(Array, "__rdivmod__", lambda right, left: (left // right, left % right))  # noqa: B010
     setattr(Array, "__matmul__", _matmul)  # noqa: B010
     setattr(Array, "__rmatmul__", lambda right, left: _matmul(left, right))  # noqa: B010
 
