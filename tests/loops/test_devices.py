@@ -106,6 +106,43 @@ def test_triangles_in_place_under_a_limit(function: Callable[..., Any]) -> None:
     np.testing.assert_allclose(a, expected)
 
 
+def carried(x: Any, y: Any, table: Any, other: Any) -> Any:
+    total = 0.0
+    last = 0.0
+    for i in range(x.shape[0]):
+        for _ in range(x.shape[0]):
+            for j in range(0, x.shape[0], 2):
+                table[j, 4] = max(table[j, 4], x[j] - x[-1 - i] + 1)
+                last = abs(y[-1 - i])
+            for _ in range(x.shape[0]):
+                total += other[-5, 4] + -3.0
+                other[:, 4] += y
+    return total, last
+
+
+def gram(a: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        for j in range(i, c.shape[0]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * a[j, k]
+            c[i, j] = s
+            c[j, i] = s
+
+
+@pytest.mark.parametrize("limit", [700, 1000, 3000])
+def test_rounds_of_the_host_under_a_limit(limit: int) -> None:
+    """Scalars that a round hands on by a branch or loop alone; rows whose number a round decides."""
+    random = np.random.default_rng(0)
+    on = device()
+    with warnings.catch_warnings(), wf.config(devices=on.name, memory_limit={on.name: limit}):
+        warnings.simplefilter("ignore")
+        x, table = random.integers(-6, 7, 6), random.integers(-6, 7, (6, 6))
+        y, other = random.integers(-6, 7, 6) / 2, random.integers(-6, 7, (6, 6)) / 2
+        agrees(carried, x, y, table, other)
+        agrees(gram, random.random((6, 4)), np.zeros((6, 6)))
+
+
 def test_what_the_host_runs_is_named() -> None:
     """A loop whose rounds go to the device one by one, and one that runs on the CPU: why."""
     on = device()

@@ -235,7 +235,8 @@ def _program(program: fun.Program, lets: Sequence[fun.Let], results: list[fun.Va
         bound |= {var.name for var in let.pattern}
     free = walk.free_names(body) - set(program.sizes) - {d.name for d in program.derived}
     for let in walk.statements(body):
-        for atom in walk.operands(let.expr)[0]:
+        given = [atom for inner in walk.bodies(let.expr) for atom in inner.results]
+        for atom in (*walk.operands(let.expr)[0], *given):
             if isinstance(atom, fun.Var) and atom.name in free and atom.name not in bound:
                 used[atom.name] = atom
     for name in sorted(free - set(used)):  # scalars that occur in sizes alone

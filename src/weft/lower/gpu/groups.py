@@ -78,7 +78,8 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel, done: Size) -> Size | 
     if of.walks:  # neighbouring rows lie apart: never by items, if not on a processor
         gpu = 1 - host.is_processor
         whether = few + gpu - few * gpu
-        short = gpu * _is_below(host, extent, _SEVERAL + 1, ZERO)
+        sized = host.is_sized(count)  # a loop of the host around it may decide
+        short = gpu * _is_below(host, extent, _SEVERAL + 1, ZERO) if sized else ZERO
     else:
         whether, short = few, ZERO
     beside = not of.walks and columns.suits(of)
