@@ -132,7 +132,7 @@ def gram(a: Any, c: Any) -> None:
 
 @pytest.mark.parametrize("limit", [700, 1000, 3000])
 def test_rounds_of_the_host_under_a_limit(limit: int) -> None:
-    """Scalars that a round hands on by a branch or loop alone; rows whose number a round decides."""
+    """Scalars that only a branch or loop hands on; rows whose number a round decides."""
     random = np.random.default_rng(0)
     on = device()
     with warnings.catch_warnings(), wf.config(devices=on.name, memory_limit={on.name: limit}):
