@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,19 @@ def test_whichever_order(name: str, rank: int) -> None:
         same(compiled(x), expected)  # a call that is repeated
         lazy = program(wf.asarray(x))
         same(wf.compute(*lazy) if isinstance(lazy, tuple) else np.asarray(lazy), expected)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "prod", "mean", "any"])
+def test_reductions_of_transposed_arrays(name: str) -> None:
+    """They are of what is transposed, with what is left of its axes in their new order."""
+    x = RNG.random((4, 5, 6)) - 0.3
+    for order in permutations(range(3)):
+        turned = wf.permute_dims(wf.asarray(x), order)
+        for count in (1, 2, 3):
+            for axes in combinations(range(3), count):
+                expected = getattr(np, name)(x.transpose(order), axis=axes, keepdims=count == 2)
+                found = getattr(wf, name)(turned, axis=axes, keepdims=count == 2)
+                same(np.asarray(found), np.asarray(expected))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex128])

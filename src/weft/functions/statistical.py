@@ -46,6 +46,12 @@ def reduce_node(node: Node, axes: tuple[int, ...], operator: str, neutral: Any) 
     """An array combined over axes by a scalar operation; over no axis, itself."""
     if not axes:
         return node
+    if isinstance(node.operation, operations.Permute):  # as it lies: these operators commute
+        turned = node.operation.axes
+        inside = tuple(sorted(turned[axis] for axis in axes))
+        kept = [axis for axis in range(len(turned)) if axis not in inside]
+        order = [kept.index(turned[a]) for a in range(len(turned)) if a not in axes]
+        return layout.permute(reduce_node(node.inputs[0], inside, operator, neutral), order)
     start = scalar_constant(neutral, node.dtype)
     operation = operations.Reduce(axes, 1, operator)
     return make(operation, (node, start), kept_shape(node.shape, axes), node.dtype)
