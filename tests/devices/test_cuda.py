@@ -40,7 +40,7 @@ def test_programs(on: CudaDevice) -> None:
         found = normalise(a)
         again = normalise(a.T.copy().T)
     np.testing.assert_allclose(found, (a - a.mean(axis=0)) / a.std(axis=0), rtol=1e-9)
-    np.testing.assert_array_equal(again, found)
+    np.testing.assert_allclose(again, found, rtol=1e-14)  # sums of rows, of what lies by columns
     assert on.statistics.launches > 0
     assert on.describe().startswith("cuda:0: Pretended GPU")
 
