@@ -48,9 +48,9 @@ def beside(operation: str, node: Node, value: Any) -> Node:
 
 def holds(dtype: np.dtype[Any], value: Extent | int) -> bool:
     """Whether integers hold an int, which may be one of this call."""
-    if isinstance(value, int):
-        return bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
     limits = np.iinfo(dtype)
+    if isinstance(value, int):
+        return bool(limits.min <= value <= limits.max)
     return (dtype == np.int64 or value >= int(limits.min)) and (
         dtype.itemsize == 8 or value <= int(limits.max)
     )

@@ -103,7 +103,7 @@ def strong(node: Node, dtype: DType) -> Node:
     value = python_value(node)
     if isinstance(value, int):
         return cast(node, dtype)
-    if value is not None and dtype.is_integer and not isinstance(value, int):
+    if value is not None and dtype.is_integer:
         value = np.asarray(value).astype(dtype.numpy).item()
         return graph.scalar_constant(value, dtype)
     if isinstance(node.operation, operations.Constant):

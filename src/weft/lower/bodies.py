@@ -50,9 +50,9 @@ def lower_scalar(e: Emitter, let: fun.Let) -> None:
     """One scalar, declared where it varies least."""
     (var,) = let.pattern
     expr = let.expr
+    note(e, var, expr)
     match expr:
         case fun.Apply(operation, arguments):
-            note(e, var, expr)
             if e.interior and var.name in e.true_inside:
                 e.bind(var.name, TRUE)
                 return
@@ -69,10 +69,7 @@ def lower_scalar(e: Emitter, let: fun.Let) -> None:
             narrow = (argument.type.dtype, dtype) == (DType.I32, DType.I64)
             if narrow and isinstance(value, imp.Var):
                 e.narrow[value.name] = e.atom(argument)
-            if isinstance(argument, fun.Var) and argument.type.dtype is dtype is DType.I64:
-                e.definitions[var.name] = "is", (Poly.var(argument.name),)
         case fun.SizeValue(size):
-            e.definitions[var.name] = "is", (size,)
             e.bind(var.name, e.named(size))
         case fun.Index():
             e.bind(var.name, lower_index(e, expr))
@@ -115,8 +112,18 @@ def _dynamic(e: Emitter, array: str, axis: int, index: Size, extent: Size) -> im
     return inside
 
 
-def note(e: Emitter, var: fun.Var, expr: fun.Apply) -> None:
+def note(e: Emitter, var: fun.Var, expr: fun.Expr) -> None:
     """Remembers what an int64 or boolean scalar says about indices."""
+    match expr:
+        case fun.Apply():
+            _note_operation(e, var, expr)
+        case fun.Cast(DType.I64, fun.Var(name) as argument) if argument.type.dtype is DType.I64:
+            e.definitions[var.name] = "is", (Poly.var(name),)
+        case fun.SizeValue(size):
+            e.definitions[var.name] = "is", (size,)
+
+
+def _note_operation(e: Emitter, var: fun.Var, expr: fun.Apply) -> None:
     polys = [poly_of(atom) for atom in expr.arguments]
     if isinstance(var.type, fun.Scalar) and var.type.dtype is DType.BOOL:
         facts = comparison(e, expr, polys)

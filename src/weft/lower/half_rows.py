@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.lower.bodies import TRUE, comparison, poly_of
+from weft.lower.bodies import TRUE, note
 from weft.lower.emitter import Emitter
-from weft.ops.dtypes import DType
 from weft.records import dataclass
-from weft.sizes import ONE, Poly, Size
+from weft.sizes import ONE, Size
 
 Facts = tuple[Size, ...]
 """Polynomials that are >= 0."""
@@ -80,41 +79,18 @@ def _chosen(body: fun.Body, position: int, side: fun.Body) -> fun.Body:
     made = replace(body, statements=statements)
     assert isinstance(let.expr.condition, fun.Var)
     name = let.expr.condition.name
-    results = {atom.name for atom in body.results if isinstance(atom, fun.Var)}
-    if name in results or name in walk.uses(made):
+    if name in walk.uses(made):
         return made
     kept = [one for one in statements if one.pattern[0].name != name]
     return replace(made, statements=tuple(kept))
 
 
 def comparisons(e: Emitter, body: fun.Body) -> dict[str, tuple[Facts, Facts]]:
-    """A body's own comparisons of indices: what is >= 0 where each holds, and where not.
-
-    The emitter is told them.
-    """
+    """A body's own comparisons of indices: what is >= 0 where each holds, and where not."""
     found: dict[str, tuple[Facts, Facts]] = {}
-    values: dict[str, Size] = {}
     for let in body.statements:
-        name = let.pattern[0].name
-        if isinstance(let.expr, fun.SizeValue):
-            values[name] = let.expr.size.substitute(values)
-        if not isinstance(let.expr, fun.Apply):
-            continue
-        polys = [p and p.substitute(values) for p in map(poly_of, let.expr.arguments)]
-        value = _value(let.expr.operation, polys)
-        if value is not None and let.pattern[0].type.dtype is DType.I64:
-            values[name] = value
-        facts = comparison(e, let.expr, polys)
-        if facts is not None:
-            found[name] = e.comparisons[name] = facts
+        var = let.pattern[0]
+        note(e, var, let.expr)
+        if isinstance(let.expr, fun.Apply) and var.name in e.comparisons:
+            found[var.name] = e.comparisons[var.name]
     return found
-
-
-def _value(operation: str, polys: list[Size | None]) -> Size | None:
-    match operation, polys:
-        case "add", [Poly() as left, Poly() as right]:
-            return left + right
-        case "subtract", [Poly() as left, Poly() as right]:
-            return left - right
-        case _:
-            return None
