@@ -10,12 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import InternalError
+from weft.errors import InternalError, Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.access import span_slice
+from weft.launch.gram import gram
 from weft.ops import routines
-from weft.runtime import profile
+from weft.runtime import blas, profile
 from weft.runtime.incore import HostRun, HostStep
 from weft.runtime.memory import host_pool
 from weft.runtime.watch import watched
@@ -67,6 +68,7 @@ class LibraryCall:
     over : str or None
         What the result takes the memory of.
     sizes : mapping of str to int
+        With "threads".
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class LibraryCall:
         ]
         self._kinds = [(var.name, _shape(var, sizes), var.type.dtype.numpy) for var in let.pattern]
         self._over = None if over is None else params.index(over)
+        self._threads = sizes["threads"]
 
     def arguments(
         self, values: Sequence[Value], given: Mapping[str, NDArray] | None
@@ -107,12 +110,23 @@ class LibraryCall:
         arguments, out = self.arguments(values, given)
         recorder = profile.recorder
         start = perf_counter() if recorder is not None else 0.0
-        with watched(arguments):
-            found = self.routine.run(*arguments, out=out, place=self._place, **self.options)
+        call_library(self.routine, arguments, out, self.options, self._place, self._threads)
         if recorder is not None:
             moved = sum(array.nbytes for array in (*arguments, *out))
             recorder.record(self.routine.name, "cpu", start, perf_counter(), moved)
-        return found
+        return out
+
+
+def call_library(
+    routine: routines.Routine, arguments: Sequence[NDArray], out: tuple[NDArray, ...],
+    options: Mapping[str, Any], place: Place | None, threads: int,
+) -> None:  # fmt: skip
+    """Have a library write to `out`, by so many threads at most."""
+    with watched(arguments):
+        if routine.name == "matmul" and gram(arguments[0], arguments[1], out[0], threads):
+            return
+        with blas.at_most(threads):
+            routine.run(*arguments, out=out, place=place, **options)
 
 
 def view(expr: fun.Expr, value: Value, sizes: Mapping[str, int]) -> Value:

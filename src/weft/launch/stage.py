@@ -26,7 +26,7 @@ from weft.launch.device import (
     targets,
     threads_of,
 )
-from weft.launch.host import view
+from weft.launch.host import call_library, view
 from weft.ops import routines
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
@@ -250,16 +250,19 @@ class CallStage:
     device: DeviceCode | None = None
     remarks: tuple[str, ...] = ()
 
-    def __init__(self, program: fun.Program, views: Sequence[fun.Let], let: fun.Let) -> None:
+    def __init__(
+        self, program: fun.Program, views: Sequence[fun.Let], let: fun.Let, threads: int
+    ) -> None:
         self.integers = (*program.sizes, *(entry.name for entry in program.derived))
         self.derived = program.derived
         self.kernels = (f"call {let.pattern[0].name} (by NumPy)",)
         self._params = tuple(param.name for param in program.params)
         self._views = tuple(views)
         self._let = let
+        self._threads = threads
 
     @staticmethod
-    def of(program: fun.Program) -> CallStage | None:
+    def of(program: fun.Program, threads: int) -> CallStage | None:
         """The stage of a program that is nothing but a call, and views of what it takes."""
         *views, let = program.body.statements
         if not isinstance(let.expr, fun.Call) or program.body.results != let.pattern:
@@ -269,7 +272,7 @@ class CallStage:
                 return None
             if isinstance(view_.expr, fun.LmadSlice) or not isinstance(view_.expr.array, fun.Var):
                 return None
-        return CallStage(program, views, let)
+        return CallStage(program, views, let, threads)
 
     def run(
         self,
@@ -291,9 +294,10 @@ class CallStage:
             held[a.name] if isinstance(a, fun.Var) else np.asarray(a.value, a.dtype.numpy)
             for a in call.arguments
         ]
-        routine = routines.routine(call.routine)
-        options: dict[str, Any] = dict(call.options)
-        routine.run(*arguments, out=tuple(outputs), place=self._let.place, **options)
+        call_library(
+            routines.routine(call.routine), arguments, tuple(outputs), dict(call.options),
+            self._let.place, self._threads,
+        )  # fmt: skip
 
     def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
         """What is cut is inside what it is cut from."""
@@ -326,7 +330,7 @@ def stage_code(
     current = current or settings()
     calls = any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body))
     if calls or where == INTERPRETER:
-        return CallStage.of(program) or InterpretedStage(program)
+        return CallStage.of(program, threads or host_threads(current)) or InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
     if "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)

@@ -153,11 +153,76 @@ def update(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Gram:
+    """A matrix times its own transpose, as the library's routines take it.
+
+    Attributes
+    ----------
+    multiply, square : int
+        The addresses of gemm and syrk.
+    single : bool
+        Precision.
+    lies : int
+        How the left factor does.
+    sizes : (int, int)
+        Rows of the target, and the terms of each sum.
+    steps : (int, int)
+        How far rows or columns are apart: of the left factor, and of the target.
+    """
+
+    multiply: int
+    square: int
+    single: bool
+    lies: int
+    sizes: tuple[int, int]
+    steps: tuple[int, int]
+
+
+def gram(target: NDArray, left: NDArray, right: NDArray) -> Gram | None:
+    """What of the library makes left @ right where the one is the other's transpose.
+
+    None where it is not, or the library has nothing for it. `target` shares no memory with them.
+    """
+    if not left.ndim == right.ndim == target.ndim == 2 or not _mirrored(left, right):
+        return None
+    if not (left.flags.aligned and target.flags.aligned):
+        return None
+    return _gram(target.dtype, left.shape, left.strides, target.strides)
+
+
+@functools.cache
+def _gram(
+    dtype: np.dtype[Any], shape: tuple[int, int], strides: tuple[int, int], into: tuple[int, int]
+) -> Gram | None:
+    rows, _ = shape
+    letter = _LETTERS.get(dtype.char)
+    lies = _lies(shape, strides, dtype.itemsize)
+    target = _lies((rows, rows), into, dtype.itemsize)
+    if letter is None or target is None or target[0] != PLAIN or lies is None:
+        return None
+    found = [_routine(letter, name) for name in ("gemm", "syrk")]
+    routines = [each[0] for each in found if each and (each[1] or max(shape) < _MOST)]
+    if len(routines) < 2:
+        return None
+    multiply, square = (
+        ctypes.cast(each, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+        for each in routines
+    )
+    return Gram(multiply, square, letter == "s", lies[0], shape, (lies[1], target[1]))
+
+
 def _lie(array: NDArray) -> tuple[int, int] | None:
     """How a matrix lies: by rows or by columns, and how far these are apart."""
-    rows, columns = array.shape
-    steps = [stride // array.itemsize for stride in array.strides]
-    if not array.flags.aligned or any(stride % array.itemsize for stride in array.strides):
+    return _lies(array.shape, array.strides, array.itemsize) if array.flags.aligned else None
+
+
+def _lies(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> tuple[int, int] | None:
+    rows, columns = shape
+    steps = [stride // itemsize for stride in strides]
+    if any(stride % itemsize for stride in strides):
         return None
     if (steps[1] == 1 or columns <= 1) and (steps[0] >= max(columns, 1) or rows <= 1):
         return PLAIN, max(steps[0], columns, 1) if rows > 1 else max(columns, 1)

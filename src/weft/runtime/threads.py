@@ -1,7 +1,7 @@
 """Threads: how many, and the C pool that runs the tiles of compiled segments.
 
-The pool (`pool.c`, `boxes.c`) is compiled once for each machine, through the cache, while the first
-segment is.
+The pool (`pool.c`, `boxes.c`, `gram.c`) is compiled once for each machine, through the cache,
+while the first segment is.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def cgroup_directories(
 def pool_source() -> str:
     """The text of the C pool, one translation unit."""
     here = Path(__file__)
-    return "".join(here.with_name(name).read_text() for name in ("pool.c", "boxes.c"))
+    names = "pool.c", "boxes.c", "gram.c"
+    return "".join(here.with_name(name).read_text() for name in names)
 
 
 class Pool:
@@ -151,8 +152,9 @@ class Pool:
     ----------
     call : function
         `call(address of a record) -> status`, see `pool.c`; releases the GIL.
-    boxes : int
-        The address of the entry that runs boxes side by side, see `boxes.c`.
+    boxes, gram : int
+        The addresses of the entries that run boxes side by side, and that make Gram matrices: see
+        `boxes.c` and `gram.c`.
     """
 
     def __init__(self) -> None:
@@ -164,6 +166,7 @@ class Pool:
         self.call.restype = ctypes.c_int32
         self.library.weft_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
         self.boxes = ctypes.cast(self.library.weft_boxes, ctypes.c_void_p).value
+        self.gram = ctypes.cast(self.library.weft_gram, ctypes.c_void_p).value
 
     def workers(self) -> int:
         """The number of worker threads there are now."""

@@ -123,13 +123,7 @@ class LoadedSegment:
             *(column.ctypes.data for column in columns), table.memory.ctypes.data, share,
             table.told.ctypes.data,
         )  # fmt: skip
-        given = ctypes.create_string_buffer(stage, len(stage))
-        words = (
-            runtime_threads.pool().boxes, threads, cancel.address, 0, 0, 0, 0, 0, 1,
-            ctypes.addressof(given),
-        )  # fmt: skip
-        record = ctypes.create_string_buffer(struct.pack(f"{_HEADER + 1}q", *words))
-        status = self._call(ctypes.addressof(record))
+        status, record = call_entry(runtime_threads.pool().boxes, stage, threads, cancel)
         if status == _WRITE_FAILED:
             number, target, *_ = struct.unpack_from("4q", record, 4 * 8)
             error = TargetError(number, os.strerror(number))
@@ -164,6 +158,36 @@ class LoadedSegment:
                 "run again once the file is whole",
             )
         raise_failure(segment, status, detail[0], detail[1])
+
+
+_ENTRY = struct.Struct(f"{_HEADER + 1}q")
+
+
+def call_entry(
+    entry: int | None, argument: bytes, threads: int, cancel: CancelFlag | None = None,
+    interruptible: bool = False,
+) -> tuple[int, ctypes.Array[ctypes.c_char]]:  # fmt: skip
+    """Have the pool run an entry of its own: its status, and the record with the details.
+
+    Parameters
+    ----------
+    entry : int
+        `Pool.boxes` or `Pool.gram`.
+    argument : bytes
+        The struct that it takes.
+    threads : int
+    cancel : CancelFlag, optional
+    interruptible : bool
+        Whether Ctrl-C ends it early.
+    """
+    given = ctypes.create_string_buffer(argument, len(argument))
+    stops = interruptible and _interruptible()
+    words = _ENTRY.pack(
+        entry, threads, 0 if cancel is None else cancel.address, stops, 0, 0, 0, 0, 1,
+        ctypes.addressof(given),
+    )  # fmt: skip
+    record = ctypes.create_string_buffer(words, len(words))
+    return runtime_threads.pool().call(ctypes.addressof(record)), record
 
 
 _main_thread = threading.main_thread().ident

@@ -1,0 +1,86 @@
+"""Gram matrices by NumPy's BLAS, in parts that the threads of Weft's own pool compute."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import struct
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+from weft.launch.device import have_compiler
+from weft.ops import blas as routines
+from weft.runtime import blas, threads
+from weft.runtime.address import address_of
+from weft.runtime.devices.cpu import call_entry
+
+NDArray: TypeAlias = npt.NDArray[Any]
+
+_GRAM = struct.Struct("2P7q2P")  # a `gram` in gram.c
+
+_FEW = 2**26
+"""Multiplications that the library's own threads do as soon."""
+
+_PART = 1024  # rows of a part; smaller ones read the factor more often
+
+_EVEN = 0.95
+"""Of the time, what all threads are at work together, at least."""
+
+
+def gram(left: NDArray, right: NDArray, target: NDArray, count: int) -> bool:
+    """Write left @ right to `target`, if the one factor is the other's transpose.
+
+    NumPy has one triangle of that computed too, but copies it by one thread, and element by
+    element.
+
+    Parameters
+    ----------
+    left, right, target : ndarray
+        The target shares no memory with the others.
+    count : int
+        Of threads.
+
+    Returns
+    -------
+    bool
+        False where nothing was done: the product is another, or too small to gain, or there is
+        no library for it whose threads are Weft's to stop.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On Ctrl-C, once parts that were begun are done.
+    """
+    if target.size * left.shape[-1] < _FEW or not have_compiler():
+        return False
+    found = routines.gram(target, left, right)
+    if found is None or blas.threads() is None:
+        return False
+    record = _GRAM.pack(
+        found.multiply, found.square, found.single, found.lies, *found.sizes, *found.steps,
+        _parts(found.sizes[0], count), address_of(left), address_of(target),
+    )  # fmt: skip
+    with blas.at_most(1):
+        status, _ = call_entry(threads.pool().gram, record, count, interruptible=True)
+    if status:
+        raise KeyboardInterrupt
+    return True
+
+
+@functools.cache
+def _parts(rows: int, count: int) -> int:
+    """How many parts of both axes: few, of which all threads have as much."""
+    parts = next(n for n in itertools.count(1) if n**2 / 2 / count >= _EVEN * _longest(n, count))
+    return parts * max(1, round(rows / parts / _PART))
+
+
+def _longest(parts: int, count: int) -> float:
+    """What one of so many threads has to do at least, in blocks beside the diagonal.
+
+    A square on the diagonal is half of one, and is dealt out after them.
+    """
+    rounds, more = divmod(parts * (parts - 1) // 2, count)
+    level = 2 * (count - more) if more else 0  # squares until all threads have as much
+    return rounds + (more > 0) + math.ceil(max(0, parts - level) / count) / 2
