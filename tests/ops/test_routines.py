@@ -78,7 +78,7 @@ def test_update_in_place_by_the_library() -> None:
     one = np.asarray(1.0)
     found = bind(target, left, right, one, one, out=(target,))
     assert found is not None
-    assert [step.value for step in found.bound.steps] == [3, 4, 6]
+    assert found.bound.steps == (3, 4, 6)
     assert bind(target, left, right[:, ::2], one, one, out=(target,)) is None
     assert bind(target, left, right, one, one, part="lower", out=(target,)) is None
     assert bind(target, left, left.T, one, one, part="lower", out=(target,)) is not None

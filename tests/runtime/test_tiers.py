@@ -87,14 +87,14 @@ def test_the_second_tier_takes_the_place_of_the_first(
 
     monkeypatch.setattr(tiers, "load_library", held)
     loaded = CpuDevice().load(segments.double(), effort=Effort.LESS)
-    first = loaded._entry
+    first = loaded.entry
     assert compiled_with == [QUICK]
     assert doubled(loaded)
     assert not tiers.wait(0.01)
     go_on.set()
     assert tiers.wait(60)
     assert compiled_with == [QUICK, "-O3"]
-    assert loaded._entry != first
+    assert loaded.entry != first
     assert doubled(loaded)
     made = [path.stem for path in directory.glob("*.so")]
     assert made.count(toolchain._key(segments.double().source, compiler)) == 1

@@ -16,12 +16,11 @@ from weft.config import Settings, settings
 from weft.launch.boxes import nearer_in_boxes
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, have_compiler, host_threads
-from weft.launch.host import LibraryCall
-from weft.ops.blas import Bound
+from weft.launch.recorded import Recorded, record
 from weft.plan.protocols import is_source
 from weft.records import dataclass
 from weft.runtime.address import address_of
-from weft.runtime.incore import HostCall, InCore
+from weft.runtime.incore import InCore
 from weft.runtime.memory import host_pool
 from weft.runtime.watch import is_mapped
 
@@ -37,12 +36,15 @@ class Direct:
     steps : InCore
     names : tuple of str
         Of the computation's inputs.
+    recorded : Recorded or None
+        Several steps as one call.
     """
 
     settings: Settings
     threads: int
     steps: InCore
     names: tuple[str, ...]
+    recorded: Recorded | None
 
     def call(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The results; None where the settings are others, or an array is not row-major."""
@@ -54,6 +56,10 @@ class Direct:
         for array in inputs:
             if not array.flags.carray:
                 return None
+        if self.recorded is not None:
+            values = self.recorded.call(inputs, [address_of(array) for array in inputs])
+            if values is not None:
+                return values
         held = dict(zip(self.names, inputs, strict=True))
         return self.steps.call(held, host_pool(), self.threads)
 
@@ -75,7 +81,11 @@ def direct(
         return None
     if nearer_in_boxes(computation, sizes, inputs, current) is not None:
         return None
-    return Direct(current, threads, ready.steps, computation.names)
+    held = dict(zip(computation.names, inputs, strict=True))
+    recorded = None
+    if ready.steps.single is None:
+        recorded = record(ready.steps, held, {}, current.limit)
+    return Direct(current, threads, ready.steps, computation.names, recorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,102 +156,26 @@ class _Steps:
     written : tuple of int
     targets : tuple of (str, int)
         Results that are written to the inputs that they replace.
+    recorded : Recorded or None
+        The steps as one call.
     """
 
     steps: InCore
     names: tuple[str, ...]
     written: tuple[int, ...]
     targets: tuple[tuple[str, int], ...]
+    recorded: Recorded | None
 
     def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> Sequence[Any]:
-        held = dict(zip(self.names, inputs, strict=True))
-        targets = {name: inputs[number] for name, number in self.targets}
-        values = self.steps.call(held, host_pool(), int(self.steps.values["threads"]), targets)
+        values = None if self.recorded is None else self.recorded.call(inputs, addresses)
+        if values is None:
+            held = dict(zip(self.names, inputs, strict=True))
+            targets = {name: inputs[number] for name, number in self.targets}
+            values = self.steps.call(held, host_pool(), int(self.steps.values["threads"]), targets)
         for number, value in zip(self.written, values, strict=False):
             if value is not inputs[number]:
                 np.copyto(inputs[number], value, casting="no")
         return values[len(self.written) :]
-
-    def product(self, inputs: Sequence[Any]) -> _Product | None:
-        """The steps as one call of BLAS on views of the inputs, where they are that.
-
-        And where an address tells which input it is of: no two share memory.
-        """
-        if _apart(inputs, range(len(inputs))) is None:
-            return None
-        held = dict(zip(self.names, inputs, strict=True))
-        targets = {name: inputs[number] for name, number in self.targets}
-        *views, last = self.steps.steps
-        if not isinstance(last, HostCall) or not isinstance(last.run, LibraryCall):
-            return None
-        if last.run.routine.bind is None or len(self.steps.results) != 1:
-            return None
-        for view in views:
-            if not isinstance(view, HostCall) or isinstance(view.run, LibraryCall):
-                return None
-            (held[view.step.results[0]],) = view.run([held[n] for n in view.step.params], None)
-        arguments, out = last.run.arguments([held[name] for name in last.step.params], targets)
-        if out[0] is not inputs[self.written[0]]:
-            return None
-        found = last.run.routine.bind(*arguments, out=out, **last.run.options)
-        if found is None:
-            return None
-        factors = [_within(array, inputs) for array in found.factors]
-        scalars = [
-            (None, value)
-            if not isinstance(value, np.ndarray)
-            else next(((n, None) for n, array in enumerate(inputs) if array is value), None)
-            or (None, value.item())
-            for value in (found.alpha, found.beta)
-        ]
-        known = tuple(place for place in factors if place is not None)
-        if len(known) < len(factors):
-            return None
-        return _Product(found.bound, scalars[0], known, scalars[1], self.written[0])
-
-
-def _within(array: Any, inputs: Sequence[Any]) -> tuple[int, int] | None:
-    """Of which input an array is a view, and how many bytes behind its first element it begins."""
-    address = address_of(array)
-    for number, whole in enumerate(inputs):
-        first = address_of(whole)
-        if first <= address < first + whole.nbytes:
-            return number, address - first
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """One call of BLAS on views of inputs.
-
-    Attributes
-    ----------
-    bound : Bound
-    alpha, beta : (int or None, float or None)
-        Which input a factor is, or its value.
-    factors : tuple of (int, int)
-        The inputs of which they are views, and at how many bytes they begin.
-    target : int
-    """
-
-    bound: Bound
-    alpha: tuple[int | None, float | None]
-    factors: tuple[tuple[int, int], ...]
-    beta: tuple[int | None, float | None]
-    target: int
-
-    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> Sequence[Any] | None:
-        for array in inputs:
-            if array.base is not None and is_mapped(array):
-                return None
-        (scale, alpha), (kept, beta) = self.alpha, self.beta
-        if scale is not None:
-            alpha = inputs[scale].item()
-        if kept is not None:
-            beta = inputs[kept].item()
-        assert alpha is not None
-        factors = [addresses[number] + offset for number, offset in self.factors]
-        return () if self.bound.call(alpha, factors, beta, addresses[self.target]) else None
 
 
 def direct_update(
@@ -268,5 +202,7 @@ def direct_update(
         return None
     numbers = dict(zip(ready.steps.results, written, strict=False))
     targets = tuple((name, numbers[name]) for name in computation.targets(ready, inputs, out))
-    steps = _Steps(ready.steps, computation.names, tuple(written), targets)
-    return DirectUpdate(current, threads, tuple(written), (steps.product(inputs) or steps).run)
+    held = dict(zip(computation.names, inputs, strict=True))
+    recorded = record(ready.steps, held, dict(targets), current.limit)
+    steps = _Steps(ready.steps, computation.names, tuple(written), targets, recorded)
+    return DirectUpdate(current, threads, tuple(written), steps.run)

@@ -18,7 +18,7 @@ from weft.runtime.devices.cpu import call_entry
 
 NDArray: TypeAlias = npt.NDArray[Any]
 
-_GRAM = struct.Struct("2P7q2P")  # a `gram` in gram.c
+_GRAM = struct.Struct("2P7q2P")  # a `gram` in products.c
 
 _FEW = 2**26
 """Multiplications that the library's own threads do as soon."""
@@ -53,20 +53,33 @@ def gram(left: NDArray, right: NDArray, target: NDArray, count: int) -> bool:
     KeyboardInterrupt
         On Ctrl-C, once parts that were begun are done.
     """
-    if target.size * left.shape[-1] < _FEW or not have_compiler():
+    found = gram_words(left, right, target, count)
+    if found is None:
         return False
-    found = routines.gram(target, left, right)
-    if found is None or blas.threads() is None:
-        return False
-    record = _GRAM.pack(
-        found.multiply, found.square, found.single, found.lies, *found.sizes, *found.steps,
-        _parts(found.sizes[0], count), address_of(left), address_of(target),
-    )  # fmt: skip
+    record = _GRAM.pack(*found, address_of(left), address_of(target))
     with blas.at_most(1):
         status, _ = call_entry(threads.pool().gram, record, count, interruptible=True)
     if status:
         raise KeyboardInterrupt
     return True
+
+
+def gram_words(
+    left: NDArray, right: NDArray, target: NDArray, count: int
+) -> tuple[int, ...] | None:
+    """What the pool's entry takes before the addresses of the factor and the target.
+
+    None where `gram` would do nothing. The library is to have one thread meanwhile.
+    """
+    if target.size * left.shape[-1] < _FEW or not have_compiler():
+        return None
+    found = routines.gram(target, left, right)
+    if found is None or blas.threads() is None:
+        return None
+    return (
+        found.multiply, found.square, found.single, found.lies, *found.sizes, *found.steps,
+        _parts(found.sizes[0], count),
+    )  # fmt: skip
 
 
 @functools.cache

@@ -69,6 +69,17 @@ class LibraryCall:
         What the result takes the memory of.
     sizes : mapping of str to int
         With "threads".
+
+    Attributes
+    ----------
+    routine : Routine
+    options : dict
+    places : list of int or ndarray
+        For each argument, which of what it is called with it is; or a constant.
+    kinds : list of (str, tuple of int, dtype)
+        The names, shapes and dtypes of the results.
+    over : int or None
+        Which of what it is called with the result takes the memory of.
     """
 
     def __init__(
@@ -79,28 +90,28 @@ class LibraryCall:
         self.routine = routines.routine(call.routine)
         self.options: dict[str, Any] = dict(call.options)
         self._place = let.place
-        self._places = [
+        self.places = [
             params.index(atom.name)
             if isinstance(atom, fun.Var)
             else np.asarray(atom.value, atom.dtype.numpy)
             for atom in call.arguments
         ]
-        self._kinds = [(var.name, _shape(var, sizes), var.type.dtype.numpy) for var in let.pattern]
-        self._over = None if over is None else params.index(over)
+        self.kinds = [(var.name, _shape(var, sizes), var.type.dtype.numpy) for var in let.pattern]
+        self.over = None if over is None else params.index(over)
         self._threads = sizes["threads"]
 
     def arguments(
         self, values: Sequence[Value], given: Mapping[str, NDArray] | None
     ) -> tuple[list[NDArray], tuple[NDArray, ...]]:
         """What the routine takes, and where it writes to."""
-        arguments = [values[place] if isinstance(place, int) else place for place in self._places]
+        arguments = [values[place] if isinstance(place, int) else place for place in self.places]
         out = tuple(
             given[name]
             if given and name in given
             else host_pool().empty(shape, dtype)
-            if self._over is None
-            else values[self._over]
-            for name, shape, dtype in self._kinds
+            if self.over is None
+            else values[self.over]
+            for name, shape, dtype in self.kinds
         )
         return arguments, out
 

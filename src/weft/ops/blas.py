@@ -25,7 +25,6 @@ UPPER, LOWER = 121, 122
 PLAIN, TRANSPOSED = 111, 112
 
 _LETTERS = {"f": "s", "d": "d"}  # NumPy's for a dtype, and BLAS's
-_SCALARS = {"s": ctypes.c_float, "d": ctypes.c_double}
 _NAMES = ("scipy_cblas_{}64_", "cblas_{}64_", "scipy_cblas_{}", "cblas_{}")
 _MOST = 2**31  # extents from here on need a library of 64-bit integers
 
@@ -48,28 +47,40 @@ def _routine(letter: str, name: str) -> tuple[Callable[..., None], bool] | None:
     return None
 
 
+def _address(routine: Callable[..., None]) -> int:
+    return ctypes.cast(routine, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A routine for matrices of some shapes that lie in some way: addresses are what is left.
 
-    What does not change is in the library's own types already, which a call of a few
-    milliseconds feels.
-
     Attributes
     ----------
-    function : callable
-    scalar : type
-        Of the library's, for a factor.
-    flags : tuple of c_int or c_int64
-        All that comes before the first number.
-    steps : tuple of c_int64
+    routine : callable
+    single : bool
+        Precision.
+    triangle : int
+        UPPER or LOWER; 0 where all of the target is written.
+    lie : tuple of int
+        PLAIN or TRANSPOSED, for each factor: two of gemm, whose right one is as it takes it.
+    sizes : (int, int, int)
+        Rows and columns of the target, and the terms of each sum.
+    steps : tuple of int
         How far rows or columns are apart: of the factors, and of the target.
     """
 
-    function: Callable[..., None]
-    scalar: Callable[[float], Any]
-    flags: tuple[Any, ...]
-    steps: tuple[ctypes.c_int64, ...]
+    routine: Callable[..., None]
+    single: bool
+    triangle: int
+    lie: tuple[int, ...]
+    sizes: tuple[int, int, int]
+    steps: tuple[int, ...]
+
+    @property
+    def address(self) -> int:
+        """Of the routine."""
+        return _address(self.routine)
 
     def call(self, alpha: float, factors: Sequence[int], beta: float | None, target: int) -> bool:
         """Add alpha * product to beta * target; False where nothing was done.
@@ -79,12 +90,21 @@ class Bound:
         """
         if alpha == 0 or beta == 0:
             return False
-        scalar, address, steps = self.scalar, ctypes.c_void_p, self.steps
-        matrices = [address(factors[0]), steps[0]]
-        if len(steps) > 2:
-            matrices += address(factors[1]), steps[1]
+        scalar = ctypes.c_float if self.single else ctypes.c_double
+        integer, address = ctypes.c_int64, ctypes.c_void_p
+        rows, columns, inner = self.sizes
+        flags = (self.triangle, self.lie[0]) if self.triangle else self.lie
+        sizes = (rows, inner) if self.triangle else (rows, columns, inner)
+        matrices = [
+            each
+            for place, step in zip(factors, self.steps[:-1], strict=False)
+            for each in (address(place), integer(step))
+        ]
         kept = scalar(0.0 if beta is None else beta)
-        self.function(*self.flags, scalar(alpha), *matrices, kept, address(target), steps[-1])
+        self.routine(  # of an int64, the low half is what a 32-bit integer is read from
+            *map(ctypes.c_int, (ROW_MAJOR, *flags)), *map(integer, sizes), scalar(alpha),
+            *matrices, kept, address(target), integer(self.steps[-1]),
+        )  # fmt: skip
         return True
 
 
@@ -110,24 +130,17 @@ def bound(
     if len(found) < 3 or found[0][0] != PLAIN or letter is None or not target.size:
         return None
     flags = tuple(flag for flag, _ in found[1:])
-    if part == "all":
-        name, sizes = "gemm", (*target.shape, left.shape[1])
-    else:
-        name, sizes = "syr2k" if twice else "syrk", left.shape
-        if flags[0] != flags[1] or not (twice or _mirrored(left, right)):
-            return None
-        flags = (UPPER if part == "upper" else LOWER, flags[0])
+    triangle = {"upper": UPPER, "lower": LOWER}.get(part, 0)
+    name = "gemm" if not triangle else "syr2k" if twice else "syrk"
+    if triangle and (flags[0] != flags[1] or not (twice or _mirrored(left, right))):
+        return None
     routine = _routine(letter, name)
     if routine is None or not (routine[1] or max(*target.shape, *left.shape) < _MOST):
         return None
     first, second, last = found[1][1], found[2][1], found[0][1]
     steps = (first, last) if name == "syrk" else (first, second, last)
-    integer = ctypes.c_int64  # its low half is what a 32-bit integer is read from
-    return Bound(
-        routine[0], _SCALARS[letter],
-        (*map(ctypes.c_int, (ROW_MAJOR, *flags)), *map(integer, sizes)),
-        tuple(map(integer, steps)),
-    )  # fmt: skip
+    sizes = (*target.shape, left.shape[1])
+    return Bound(routine[0], letter == "s", triangle, flags, sizes, steps)
 
 
 def update(
@@ -205,10 +218,7 @@ def _gram(
     routines = [each[0] for each in found if each and (each[1] or max(shape) < _MOST)]
     if len(routines) < 2:
         return None
-    multiply, square = (
-        ctypes.cast(each, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
-        for each in routines
-    )
+    multiply, square = map(_address, routines)
     return Gram(multiply, square, letter == "s", lies[0], shape, (lies[1], target[1]))
 
 

@@ -91,10 +91,10 @@ static void compute_and_write(void *argument, int64_t box, int32_t thread) {
     if (stopped(outer)) atomic_store(&((call *)outer)->skipped, 1);
 }
 
-/* An entry: its one argument is a stage. Boxes begin in order, so that files grow in order. */
+/* An entry: its arguments are a stage. Boxes begin in order, so that files grow in order. */
 int32_t weft_boxes(weft_context *context, char *const *arguments, const int64_t *integers) {
     (void)integers;
-    stage_call mine = {context, (stage *)arguments[0]};
+    stage_call mine = {context, (stage *)arguments};
     context->parallel_in_order(context, compute_and_write, &mine, mine.of->boxes);
     return context->error;
 }

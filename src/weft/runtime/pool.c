@@ -539,6 +539,23 @@ int32_t weft_call(record *given) {
     return status;
 }
 
+/* Calls one after another, up to one that fails. */
+typedef struct {
+    int64_t count, done; /* done is given back */
+    int64_t places[];    /* where each record begins, in words from here */
+} sequence;
+
+int32_t weft_call_all(sequence *given) {
+    atomic_fetch_add(&calls, 1); /* workers stay awake between them */
+    int32_t status = OK;
+    for (given->done = 0; given->done < given->count; given->done++) {
+        status = weft_call((record *)((int64_t *)given + given->places[given->done]));
+        if (status != OK) break;
+    }
+    atomic_fetch_sub(&calls, 1);
+    return status;
+}
+
 /* How many workers there are, for tests. */
 int32_t weft_workers(void) {
     acquire();

@@ -1,6 +1,6 @@
 """Threads: how many, and the C pool that runs the tiles of compiled segments.
 
-The pool (`pool.c`, `boxes.c`, `gram.c`) is compiled once for each machine, through the cache,
+The pool (`pool.c`, `boxes.c`, `products.c`) is compiled once for each machine, through the cache,
 while the first segment is.
 """
 
@@ -141,7 +141,7 @@ def cgroup_directories(
 def pool_source() -> str:
     """The text of the C pool, one translation unit."""
     here = Path(__file__)
-    names = "pool.c", "boxes.c", "gram.c"
+    names = "pool.c", "boxes.c", "products.c"
     return "".join(here.with_name(name).read_text() for name in names)
 
 
@@ -152,9 +152,11 @@ class Pool:
     ----------
     call : function
         `call(address of a record) -> status`, see `pool.c`; releases the GIL.
-    boxes, gram : int
-        The addresses of the entries that run boxes side by side, and that make Gram matrices: see
-        `boxes.c` and `gram.c`.
+    call_all : function
+        The same for several records, one after another.
+    boxes, gram, product : int
+        The addresses of the entries that run boxes side by side, make Gram matrices, and multiply
+        other matrices: see `boxes.c` and `products.c`.
     """
 
     def __init__(self) -> None:
@@ -164,9 +166,13 @@ class Pool:
         self.call = self.library.weft_call
         self.call.argtypes = [ctypes.c_void_p]
         self.call.restype = ctypes.c_int32
+        self.call_all = self.library.weft_call_all
+        self.call_all.argtypes = [ctypes.c_void_p]
+        self.call_all.restype = ctypes.c_int32
         self.library.weft_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
         self.boxes = ctypes.cast(self.library.weft_boxes, ctypes.c_void_p).value
         self.gram = ctypes.cast(self.library.weft_gram, ctypes.c_void_p).value
+        self.product = ctypes.cast(self.library.weft_product, ctypes.c_void_p).value
 
     def workers(self) -> int:
         """The number of worker threads there are now."""

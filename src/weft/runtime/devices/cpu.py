@@ -28,7 +28,8 @@ from weft.runtime.toolchain import Effort, find_compiler
 WHOLE = "cpu"
 _PART = re.compile(r"cpu:(\d+)(?:-(\d+))?")
 
-_HEADER = 9  # int64 words before the pointers: see `record` in pool.c
+HEADER = 9  # int64 words before the pointers: see `record` in pool.c
+_RECORD = struct.Struct(f"{HEADER}q")
 _STAGE = "13q"  # a `stage` in boxes.c
 _CANCELLED, _BUS_ERROR, _WRITE_FAILED = 1, 2, 3
 
@@ -50,13 +51,13 @@ class LoadedSegment:
                 self._adopt(found.library)
         self._call = runtime_threads.pool().call
         self._buffers = len(segment.params) + len(segment.results) + 1
-        self._words = struct.Struct(f"{_HEADER + self._buffers + len(segment.integers)}q")
+        self._words = struct.Struct(f"{HEADER + self._buffers + len(segment.integers)}q")
         self._threads = segment.integers.index("threads") if "threads" in segment.integers else None
         self._records: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
 
     def _adopt(self, library: ctypes.CDLL) -> None:
         """Have later calls run this library's code; those that run go on with the other one's."""
-        self._entry = ctypes.cast(getattr(library, self._name), ctypes.c_void_p).value
+        self.entry = ctypes.cast(getattr(library, self._name), ctypes.c_void_p).value
 
     def call(
         self,
@@ -98,14 +99,14 @@ class LoadedSegment:
             block = ctypes.create_string_buffer(self._words.size)
             record = block, ctypes.addressof(block)
         self._words.pack_into(
-            record[0], 0, self._entry, threads, 0 if cancel is None else cancel.address,
-            _interruptible(), 0, 0, 0, 0, self._buffers, *pointers, *integers,
+            record[0], 0, self.entry, threads, 0 if cancel is None else cancel.address,
+            is_interruptible(), 0, 0, 0, 0, self._buffers, *pointers, *integers,
         )  # fmt: skip
         status = self._call(record[1])
         if status == 0:
             self._records.append(record)
         else:
-            self._fail(status, record[0], pointers, cancel)
+            self.fail(status, record[0], pointers, cancel)
 
     def call_boxes(self, table: Table, cancel: CancelFlag) -> None:
         """Run the segment for many boxes at once, each on one thread, and write their results.
@@ -119,7 +120,7 @@ class LoadedSegment:
         threads, share = table.memory.shape
         columns = table.inside, table.addresses, table.integers, table.files, table.parts
         stage = struct.pack(
-            _STAGE, self._entry, boxes, buffers, table.integers.shape[1], len(table.files),
+            _STAGE, self.entry, boxes, buffers, table.integers.shape[1], len(table.files),
             *(column.ctypes.data for column in columns), table.memory.ctypes.data, share,
             table.told.ctypes.data,
         )  # fmt: skip
@@ -130,15 +131,16 @@ class LoadedSegment:
             error.target = target
             raise error
         if status:
-            self._fail(status, record, table.addresses[0].tolist(), cancel)
+            self.fail(status, record, table.addresses[0].tolist(), cancel)
 
-    def _fail(
+    def fail(
         self,
         status: int,
-        record: ctypes.Array[ctypes.c_char],
+        record: ctypes.Array[ctypes.c_char] | bytes,
         pointers: Sequence[int],
-        cancel: CancelFlag | None,
+        cancel: CancelFlag | None = None,
     ) -> NoReturn:
+        """Raise what a call that did not end well means, given its record."""
         detail = struct.unpack_from("4q", record, 4 * 8)
         segment = self.segment
         if status == _CANCELLED:
@@ -160,9 +162,6 @@ class LoadedSegment:
         raise_failure(segment, status, detail[0], detail[1])
 
 
-_ENTRY = struct.Struct(f"{_HEADER + 1}q")
-
-
 def call_entry(
     entry: int | None, argument: bytes, threads: int, cancel: CancelFlag | None = None,
     interruptible: bool = False,
@@ -180,13 +179,11 @@ def call_entry(
     interruptible : bool
         Whether Ctrl-C ends it early.
     """
-    given = ctypes.create_string_buffer(argument, len(argument))
-    stops = interruptible and _interruptible()
-    words = _ENTRY.pack(
-        entry, threads, 0 if cancel is None else cancel.address, stops, 0, 0, 0, 0, 1,
-        ctypes.addressof(given),
+    words = _RECORD.pack(
+        entry, threads, 0 if cancel is None else cancel.address,
+        interruptible and is_interruptible(), 0, 0, 0, 0, 0,
     )  # fmt: skip
-    record = ctypes.create_string_buffer(words, len(words))
+    record = ctypes.create_string_buffer(words + argument, len(words) + len(argument))
     return runtime_threads.pool().call(ctypes.addressof(record)), record
 
 
@@ -194,7 +191,7 @@ _main_thread = threading.main_thread().ident
 _SIGINT = int(signal.SIGINT)
 
 
-def _interruptible() -> bool:
+def is_interruptible() -> bool:
     """Whether a SIGINT during a call should cancel it: it would raise KeyboardInterrupt.
 
     A user's own handler keeps its meaning: Python runs it when the call returns.

@@ -1,0 +1,414 @@
+"""The steps of a program as one call of the pool: segments, and products of matrices between them.
+
+Between steps the interpreter's own data have gone from the caches, and each function that it goes
+through costs some ten microseconds then. So what steps take is written down beforehand, as records
+of the pool, and a call fills in addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.launch.gram import gram_words
+from weft.launch.host import LibraryCall
+from weft.records import dataclass
+from weft.runtime import blas, profile
+from weft.runtime.address import SMALL, SmallWorkspace, address_of
+from weft.runtime.devices.cpu import HEADER, LoadedSegment, is_interruptible
+from weft.runtime.incore import HostCall, InCore, Launch
+from weft.runtime.memory import host_pool
+from weft.runtime.threads import pool
+from weft.runtime.watch import is_mapped
+
+NDArray: TypeAlias = npt.NDArray[Any]
+
+_INTERRUPTIBLE = 3  # the word of a record that says whether Ctrl-C ends it
+_NOWHERE = -1  # the block of constants: their offset is their address
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value lies.
+
+    Attributes
+    ----------
+    block : int
+        An input, or, numbered after them, an array that each call takes from memory.
+    offset : int
+        Bytes from where that begins.
+    example : ndarray
+        An array of the value's shape, dtype and strides.
+    """
+
+    block: int
+    offset: int
+    example: NDArray
+
+
+@dataclass(slots=True)
+class _Record:
+    """A step, as the pool takes it.
+
+    Attributes
+    ----------
+    words : list of int or float
+        With 0 for what a call fills in.
+    places : list of (int, _Place)
+        Which words are addresses.
+    scalars : list of (int, int)
+        Which words are factors, and the inputs that they are read from.
+    segment : LoadedSegment, optional
+        Whose entry the first word is: another one, once it has been optimised.
+    workspace : int
+        Which word is the workspace's address; 0 for none.
+    """
+
+    words: list[Any]
+    places: list[tuple[int, _Place]] = field(default_factory=list)
+    scalars: list[tuple[int, int]] = field(default_factory=list)
+    segment: LoadedSegment | None = None
+    workspace: int = 0
+
+
+class Recorded:
+    """Recorded steps.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    results : sequence of str
+        Names of the program's results.
+    """
+
+    def __init__(self, recorder: _Recorder, results: Sequence[str]) -> None:
+        words: list[Any] = [len(recorder.records), 0, *(0 for _ in recorder.records)]
+        self._places: list[tuple[int, int, int]] = []
+        self._scalars: list[tuple[int, int]] = []
+        self._segments: list[tuple[int, LoadedSegment]] = []
+        self._workspaces: list[int] = []
+        self._interruptible: list[int] = []
+        for number, record in enumerate(recorder.records):
+            begin = words[2 + number] = len(words)
+            words += record.words
+            self._places += ((begin + at, p.block, p.offset) for at, p in record.places)
+            self._scalars += ((begin + at, scalar) for at, scalar in record.scalars)
+            self._interruptible.append(begin + _INTERRUPTIBLE)
+            if record.segment is not None:
+                self._segments.append((begin, record.segment))
+            if record.workspace:
+                self._workspaces.append(begin + record.workspace)
+        self._words = words
+        self._format = struct.Struct("".join("d" if isinstance(w, float) else "q" for w in words))
+        self._buffers: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
+        self._blocks = recorder.blocks
+        self._workspace, self._threads = recorder.workspace, recorder.threads
+        self._constants = recorder.constants
+        self._results = [
+            (place.block, place.offset, place.example.shape, place.example.strides)
+            for place in (recorder.held[name] for name in results)
+        ]
+
+    def call(self, inputs: Sequence[NDArray], addresses: Sequence[int]) -> list[NDArray] | None:
+        """The results, in new arrays or in inputs; None where steps have to run one by one.
+
+        Parameters
+        ----------
+        inputs : sequence of ndarray
+            Row-major ones of the shapes and dtypes that were recorded.
+        addresses : sequence of int
+            Theirs.
+
+        Raises
+        ------
+        WeftError
+            What a segment raises.
+        KeyboardInterrupt
+            On Ctrl-C, on the main thread.
+        """
+        if profile.recorder is not None:
+            return None
+        if self._threads is not None:  # no library is to be left by a jump
+            for array in inputs:
+                if array.base is not None and is_mapped(array):
+                    return None
+        words = self._words.copy()
+        for at, number in self._scalars:
+            value = words[at] = float(inputs[number])
+            if value == 0:  # the library takes it for what makes zeros even of NaN
+                return None
+        memory = host_pool()
+        made = [memory.empty(shape, dtype) for shape, dtype in self._blocks]
+        bases = [*addresses, *map(address_of, made), 0]
+        for at, block, offset in self._places:
+            words[at] = bases[block] + offset
+        for at, segment in self._segments:
+            words[at] = segment.entry
+        stops = is_interruptible()
+        for at in self._interruptible:
+            words[at] = stops
+        if self._workspace == 0:
+            self._run(words)
+        elif self._workspace <= SMALL:
+            with SmallWorkspace() as workspace:
+                self._run(words, workspace)
+        else:
+            with memory.workspace(self._workspace, made) as workspace:
+                self._run(words, workspace)
+        return [self._result(inputs, made, *result) for result in self._results]
+
+    def _run(self, words: list[Any], workspace: int = 0) -> None:
+        for at in self._workspaces:
+            words[at] = workspace
+        try:
+            buffer, address = self._buffers.pop()
+        except IndexError:
+            buffer = ctypes.create_string_buffer(self._format.size)
+            address = ctypes.addressof(buffer)
+        self._format.pack_into(buffer, 0, *words)
+        if self._threads is None:
+            status = pool().call_all(address)
+        else:
+            with blas.at_most(self._threads):
+                status = pool().call_all(address)
+        if status == 0:
+            self._buffers.append((buffer, address))
+        else:
+            self._fail(status, words, bytes(buffer))
+
+    def _fail(self, status: int, words: list[Any], record: bytes) -> NoReturn:
+        done = struct.unpack_from("q", record, 8)[0]
+        begin = words[2 + done]
+        for at, segment in self._segments:
+            if at == begin:
+                count = words[begin + HEADER - 1]
+                pointers = words[begin + HEADER : begin + HEADER + count]
+                segment.fail(status, record[8 * begin :], pointers)
+        raise KeyboardInterrupt
+
+    def _result(
+        self, inputs: Sequence[NDArray], made: Sequence[NDArray], block: int, offset: int,
+        shape: tuple[int, ...], strides: tuple[int, ...],
+    ) -> NDArray:  # fmt: skip
+        whole = inputs[block] if block < len(inputs) else made[block - len(inputs)]
+        if whole.shape == shape and whole.strides == strides and not offset:
+            return whole
+        return np.ndarray(shape, whole.dtype, whole, offset, strides)
+
+
+def record(
+    steps: InCore, inputs: Mapping[str, NDArray], targets: Mapping[str, int], limit: int
+) -> Recorded | None:
+    """The steps as one call; None where they are others than the pool can do, or take more memory.
+
+    Parameters
+    ----------
+    steps : InCore
+    inputs : mapping of str to ndarray
+        Row-major arrays like those of later calls.
+    targets : mapping of str to int
+        Results that are written to inputs, and the numbers of these.
+    limit : int
+        Bytes that a call may take from memory.
+    """
+    try:
+        recorder = _Recorder(steps, inputs, targets)
+    except (_CannotBeRecordedError, MemoryError):
+        return None
+    if recorder.bytes() > limit or any(
+        recorder.held[name].block == _NOWHERE for name in steps.results
+    ):
+        return None
+    return Recorded(recorder, steps.results)
+
+
+class _CannotBeRecordedError(Exception):
+    """A step is none that the pool can run."""
+
+
+class _Recorder:
+    """Steps, written down one after another.
+
+    Parameters
+    ----------
+    steps : InCore
+    inputs : mapping of str to ndarray
+        Arrays like those of later calls.
+    targets : mapping of str to int
+        Results that are written to inputs, and the numbers of these.
+
+    Attributes
+    ----------
+    records : list of _Record
+    blocks : list of (tuple of int, dtype)
+        What a call takes from memory.
+    threads : int or None
+        How many the library may have meanwhile; None where it has nothing to do.
+    workspace : int
+        Bytes of it, for all steps.
+    held : dict of str to _Place
+        What the last step leaves.
+    constants : list of ndarray
+        What addresses in the words are of.
+    """
+
+    def __init__(
+        self, steps: InCore, inputs: Mapping[str, NDArray], targets: Mapping[str, int]
+    ) -> None:
+        self.records: list[_Record] = []
+        self.blocks: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+        self.threads: int | None = None
+        self.workspace = 0
+        self.held = {name: _Place(k, 0, array) for k, (name, array) in enumerate(inputs.items())}
+        self.constants: list[NDArray] = []
+        self._inputs = len(inputs)
+        self._count = int(steps.values["threads"])
+        self._targets = {name: list(self.held.values())[k] for name, k in targets.items()}
+        self._free: list[int] = []
+        for step, dead in zip(steps.steps, steps.dead_after, strict=True):
+            values = [self.held[name] for name in step.step.params]
+            if isinstance(step, Launch):
+                results = self._launch(step, values)
+            elif isinstance(step.run, LibraryCall):
+                results = self._library_call(step.run, values)
+            else:
+                results = [self._view(step, values)]
+            self.held.update(zip(step.step.results, results, strict=True))
+            self._forget(dead)
+
+    def bytes(self) -> int:
+        """What a call takes from memory."""
+        arrays = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self.blocks)
+        return arrays + self.workspace
+
+    def _launch(self, launch: Launch, values: Sequence[_Place]) -> list[_Place]:
+        loaded = launch.loaded
+        if not isinstance(loaded, LoadedSegment):
+            raise _CannotBeRecordedError
+        given = dict(launch.step.segment.donated)
+        results = [
+            values[given[k]] if k in given else self._result(name, shape, dtype)
+            for k, (name, (shape, dtype)) in enumerate(
+                zip(launch.step.results, launch.results, strict=True)
+            )
+        ]
+        places = [*values, *results]
+        record = self._record(loaded.entry, len(places) + 1, self._count)
+        record.segment = loaded
+        record.places += enumerate(places, HEADER)
+        record.words += [0] * (len(places) + 1)
+        record.words += launch.integers
+        if launch.workspace:
+            record.workspace = HEADER + len(places)
+            self.workspace = max(self.workspace, launch.workspace)
+        return results
+
+    def _view(self, call: HostCall, values: Sequence[_Place]) -> _Place:
+        if not values:  # a constant, seen as a larger one
+            return self._constant(call.run([], None)[0])
+        (value,) = values
+        (array,) = call.run([value.example], None)
+        if array.size and not np.may_share_memory(array, value.example):
+            raise _CannotBeRecordedError  # it is a copy
+        begin = address_of(array) - address_of(value.example)
+        return _Place(value.block, value.offset + begin if array.size else 0, array)
+
+    def _library_call(self, call: LibraryCall, values: Sequence[_Place]) -> list[_Place]:
+        arguments = [
+            values[place] if isinstance(place, int) else self._constant(place)
+            for place in call.places
+        ]
+        if len(call.kinds) > 1 or call.routine.bind is None:
+            raise _CannotBeRecordedError
+        result = values[call.over] if call.over is not None else self._result(*call.kinds[0])
+        if call.kinds[0][0] in self._targets:
+            result = self._targets[call.kinds[0][0]]
+        examples = [place.example for place in arguments]
+        if call.routine.name == "matmul":
+            left, right = arguments
+            words = gram_words(left.example, right.example, result.example, self._count)
+            if words is not None:
+                record = self._record(pool().gram, 0, self._count)
+                record.words += [*words, 0, 0]
+                size = len(record.words)
+                record.places += [(size - 2, left), (size - 1, result)]
+                self._limit(1)
+                return [result]
+        found = call.routine.bind(*examples, out=(result.example,), **call.options)
+        if found is None:
+            raise _CannotBeRecordedError
+        bound = found.bound
+        factors = [_of(array, arguments) for array in found.factors]
+        record = self._record(pool().product, 0, 1)
+        record.words += [
+            bound.address, bound.single, len(bound.steps) - 1, bound.triangle, *bound.lie,
+            *bound.sizes, bound.steps[0], *bound.steps[-2:],
+        ]  # fmt: skip
+        for value, usual in ((found.alpha, 1.0), (found.beta, 0.0)):
+            if not isinstance(value, np.ndarray):
+                record.words.append(usual if value is None else value)
+                continue
+            place = _of(value, arguments)
+            record.words.append(float(value))
+            if place.block == _NOWHERE:
+                if value == 0:  # the library takes it for what makes zeros even of NaN
+                    raise _CannotBeRecordedError
+            elif place.block < self._inputs:
+                record.scalars.append((len(record.words) - 1, place.block))
+            else:
+                raise _CannotBeRecordedError
+        size = len(record.words)
+        record.places += [(size, factors[0]), (size + 1, factors[-1]), (size + 2, result)]
+        record.words += [0, 0, 0]
+        self._limit(self._count)
+        return [result]
+
+    def _constant(self, array: NDArray) -> _Place:
+        self.constants.append(array)
+        return _Place(_NOWHERE, address_of(array), array)
+
+    def _record(self, entry: int | None, buffers: int, threads: int) -> _Record:
+        made = _Record([entry, threads, 0, 0, 0, 0, 0, 0, buffers])
+        self.records.append(made)
+        return made
+
+    def _limit(self, threads: int) -> None:
+        if self.threads not in (None, threads):
+            raise _CannotBeRecordedError
+        self.threads = threads
+
+    def _result(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Place:
+        """Where a result goes: to an input, or to memory that no value needs any more."""
+        if name in self._targets:
+            return self._targets[name]
+        count = math.prod(shape)
+        for block in self._free:
+            of, held = self.blocks[block]
+            if math.prod(of) * held.itemsize == count * dtype.itemsize:
+                self._free.remove(block)
+                self.blocks[block] = shape, dtype
+                break
+        else:
+            block = len(self.blocks)
+            self.blocks.append((shape, dtype))
+        return _Place(self._inputs + block, 0, np.empty(shape, dtype))
+
+    def _forget(self, names: Sequence[str]) -> None:
+        gone = {self.held.pop(name).block - self._inputs for name in names if name in self.held}
+        kept = {place.block - self._inputs for place in self.held.values()}
+        self._free += sorted(block for block in gone - kept if block >= 0)
+
+
+def _of(array: NDArray, arguments: Sequence[_Place]) -> _Place:
+    """Which argument an array is."""
+    for place in arguments:
+        if place.example is array:
+            return place
+    raise _CannotBeRecordedError
