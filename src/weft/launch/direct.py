@@ -7,7 +7,7 @@ of a few milliseconds on all cores feels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,14 +98,19 @@ class DirectUpdate:
     threads : int
     written : tuple of int
         Which inputs the first results replace, in the order of the results.
-    run : callable
-        (inputs, their addresses) -> the other results; None where that cannot be done.
+    steps : _Steps
+    recorded : Recorded or None
+        The steps as one call.
+    copied : tuple of int
+        The results that it does not leave in the inputs that they replace.
     """
 
     settings: Settings
     threads: int
     written: tuple[int, ...]
-    run: Callable[[Sequence[Any], Sequence[int]], Sequence[Any] | None]
+    steps: _Steps
+    recorded: Recorded | None
+    copied: tuple[int, ...]
 
     def call(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """The results that replace no input; None where settings are others, or arrays overlap."""
@@ -115,7 +120,14 @@ class DirectUpdate:
         if host_threads(current) != self.threads:
             return None
         addresses = _apart(inputs, self.written)
-        return None if addresses is None else self.run(inputs, addresses)
+        if addresses is None:
+            return None
+        values = None if self.recorded is None else self.recorded.call(inputs, addresses)
+        if values is None:
+            return self.steps.run(inputs)
+        for number in self.copied:
+            np.copyto(inputs[self.written[number]], values[number], casting="no")
+        return values[len(self.written) :]
 
 
 def _apart(inputs: Sequence[Any], written: Sequence[int]) -> list[int] | None:
@@ -156,22 +168,17 @@ class _Steps:
     written : tuple of int
     targets : tuple of (str, int)
         Results that are written to the inputs that they replace.
-    recorded : Recorded or None
-        The steps as one call.
     """
 
     steps: InCore
     names: tuple[str, ...]
     written: tuple[int, ...]
     targets: tuple[tuple[str, int], ...]
-    recorded: Recorded | None
 
-    def run(self, inputs: Sequence[Any], addresses: Sequence[int]) -> Sequence[Any]:
-        values = None if self.recorded is None else self.recorded.call(inputs, addresses)
-        if values is None:
-            held = dict(zip(self.names, inputs, strict=True))
-            targets = {name: inputs[number] for name, number in self.targets}
-            values = self.steps.call(held, host_pool(), int(self.steps.values["threads"]), targets)
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        held = dict(zip(self.names, inputs, strict=True))
+        targets = {name: inputs[number] for name, number in self.targets}
+        values = self.steps.call(held, host_pool(), int(self.steps.values["threads"]), targets)
         for number, value in zip(self.written, values, strict=False):
             if value is not inputs[number]:
                 np.copyto(inputs[number], value, casting="no")
@@ -204,5 +211,6 @@ def direct_update(
     targets = tuple((name, numbers[name]) for name in computation.targets(ready, inputs, out))
     held = dict(zip(computation.names, inputs, strict=True))
     recorded = record(ready.steps, held, dict(targets), current.limit)
-    steps = _Steps(ready.steps, computation.names, tuple(written), targets, recorded)
-    return DirectUpdate(current, threads, tuple(written), steps.run)
+    copied = () if recorded is None else recorded.others(written)
+    steps = _Steps(ready.steps, computation.names, tuple(written), targets)
+    return DirectUpdate(current, threads, tuple(written), steps, recorded, copied)

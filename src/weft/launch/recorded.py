@@ -100,7 +100,8 @@ class Recorded:
             words += record.words
             self._places += ((begin + at, p.block, p.offset) for at, p in record.places)
             self._scalars += ((begin + at, scalar) for at, scalar in record.scalars)
-            self._interruptible.append(begin + _INTERRUPTIBLE)
+            if record.segment is not None or record.words[0] == pool().gram:
+                self._interruptible.append(begin + _INTERRUPTIBLE)
             if record.segment is not None:
                 self._segments.append((begin, record.segment))
             if record.workspace:
@@ -109,12 +110,24 @@ class Recorded:
         self._format = struct.Struct("".join("d" if isinstance(w, float) else "q" for w in words))
         self._buffers: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
         self._blocks = recorder.blocks
-        self._workspace, self._threads = recorder.workspace, recorder.threads
+        self._workspace = recorder.workspace
+        self._uses_library = recorder.threads is not None
+        own = blas.threads()
+        is_less = recorder.threads is not None and own is not None and recorder.threads < own
+        self._limit = recorder.threads if is_less else None
+        self._call_all = pool().call_all
         self._constants = recorder.constants
         self._results = [
             (place.block, place.offset, place.example.shape, place.example.strides)
             for place in (recorder.held[name] for name in results)
         ]
+
+    def others(self, inputs: Sequence[int]) -> tuple[int, ...]:
+        """Which of the first results do not lie in the inputs of these numbers."""
+        pairs = enumerate(zip(inputs, self._results, strict=False))
+        return tuple(
+            k for k, (number, (block, offset, _, _)) in pairs if (block, offset) != (number, 0)
+        )
 
     def call(self, inputs: Sequence[NDArray], addresses: Sequence[int]) -> list[NDArray] | None:
         """The results, in new arrays or in inputs; None where steps have to run one by one.
@@ -135,7 +148,7 @@ class Recorded:
         """
         if profile.recorder is not None:
             return None
-        if self._threads is not None:  # no library is to be left by a jump
+        if self._uses_library:  # it is not to be left by a jump
             for array in inputs:
                 if array.base is not None and is_mapped(array):
                     return None
@@ -144,23 +157,22 @@ class Recorded:
             value = words[at] = float(inputs[number])
             if value == 0:  # the library takes it for what makes zeros even of NaN
                 return None
-        memory = host_pool()
-        made = [memory.empty(shape, dtype) for shape, dtype in self._blocks]
+        made = [host_pool().empty(shape, dtype) for shape, dtype in self._blocks]
         bases = [*addresses, *map(address_of, made), 0]
         for at, block, offset in self._places:
             words[at] = bases[block] + offset
         for at, segment in self._segments:
             words[at] = segment.entry
-        stops = is_interruptible()
-        for at in self._interruptible:
-            words[at] = stops
+        if self._interruptible and is_interruptible():
+            for at in self._interruptible:
+                words[at] = 1
         if self._workspace == 0:
             self._run(words)
         elif self._workspace <= SMALL:
             with SmallWorkspace() as workspace:
                 self._run(words, workspace)
         else:
-            with memory.workspace(self._workspace, made) as workspace:
+            with host_pool().workspace(self._workspace, made) as workspace:
                 self._run(words, workspace)
         return [self._result(inputs, made, *result) for result in self._results]
 
@@ -173,11 +185,11 @@ class Recorded:
             buffer = ctypes.create_string_buffer(self._format.size)
             address = ctypes.addressof(buffer)
         self._format.pack_into(buffer, 0, *words)
-        if self._threads is None:
-            status = pool().call_all(address)
+        if self._limit is None:
+            status = self._call_all(address)
         else:
-            with blas.at_most(self._threads):
-                status = pool().call_all(address)
+            with blas.at_most(self._limit):
+                status = self._call_all(address)
         if status == 0:
             self._buffers.append((buffer, address))
         else:
