@@ -130,7 +130,7 @@ def test_rates_are_known_when_a_stage_runs_again() -> None:
     assert_covered(taken, total, 1)
     assert seconds <= 1.05 * total / 4
     assert taken[0][0][1] - taken[0][0][0] > 10 * (first[0][0][1] - first[0][0][0])
-    assert sum(map(len, taken)) < sum(map(len, first))
+    assert sum(map(len, taken)) <= sum(map(len, first))
 
 
 def test_a_device_too_slow_for_what_is_left_begins_nothing() -> None:
@@ -240,7 +240,9 @@ def test_who_waits_for_the_end_is_not_woken_by_every_box() -> None:
 
 
 def test_a_call_that_packs_much_is_made_once_by_each_device() -> None:
-    halves = Left([share(largest=2000), share(largest=2000)], [(0, 4000)], 1, 2048, at_once=1.0)
-    assert [halves.take(k) for k in (0, 1)] == [(0, 2000), (2000, 4000)]
+    for least in (2048, 1920):  # 80 more are worth no box
+        given = [share(largest=2000), share(largest=2000)], [(0, 4000)], 1, least
+        halves = Left(*given, at_once=1.0)
+        assert [halves.take(k) for k in (0, 1)] == [(0, 2000), (2000, 4000)]
     many = Left(two(), [(0, 40_000)], 1, 2048, at_once=1.0)
-    assert many.take(0) == (0, 18_432)  # 9 of the least
+    assert many.take(0) == (0, 20_000)  # 9 of the least, and what is worth no box

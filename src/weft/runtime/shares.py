@@ -173,10 +173,15 @@ class Left:
         return step
 
     def _cut(self, device: _Device, extent: int) -> Interval:
-        """A box of at most an extent: from the front of its own part, or the back of another."""
+        """A box of an extent: from the front of its own part, or the back of another.
+
+        It is larger where it would leave less than is worth a box.
+        """
         if device.left:
             start, stop = device.left.pop(0)
             middle = min(start + extent, stop)
+            if stop - middle < self.least and stop - start <= device.largest:
+                middle = stop
             if middle < stop:
                 device.left.insert(0, (middle, stop))
             return start, middle
@@ -184,6 +189,8 @@ class Left:
         start, stop = richest.left.pop()
         middle = max(start, (stop - extent) // self.unit * self.unit)
         middle = max(start, min(middle, stop - 1))
+        if middle - start < self.least and stop - start <= device.largest:
+            middle = start
         if middle > start:
             richest.left.append((start, middle))
         return middle, stop
