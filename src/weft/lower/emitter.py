@@ -21,8 +21,9 @@ from weft.imp.nodes import machine
 from weft.lower.unit import Placed, Unit
 from weft.mem.nodes import Choice, MemArray
 from weft.ops.dtypes import DType
+from weft.plan.segment import PARTS
 from weft.records import dataclass
-from weft.sizes import Derived, Poly, Size, as_poly
+from weft.sizes import ONE, Derived, Poly, Size, as_poly
 
 if TYPE_CHECKING:
     from weft.lower.masks import Ends
@@ -261,6 +262,15 @@ class Emitter:
             least = machine("min", self.poly(size), imp.integer(limit))
             self.bind(name, self.declare(least, depth=0))
         return Poly.var(name)
+
+    def parts(self) -> Size:
+        """Of how many boxes of its size the whole has, as a size of the launch; 1 in core."""
+        unit = self.unit
+        if unit.parts is None:
+            unit.parts = unit.var("parts", DType.I64)
+            unit.derived.insert(0, Derived(PARTS, "max", ONE, ONE))
+        self.bind(PARTS, unit.parts)
+        return Poly.var(PARTS)
 
     def named(self, poly: Size) -> imp.Expr:
         """The polynomial as a variable or constant."""

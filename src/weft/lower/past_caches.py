@@ -4,7 +4,7 @@ A store to a line that is not in a cache reads the line first, and what is large
 caches is no longer in them when it is read next. Such a result is computed in blocks of
 2 KiB, each in an array of the thread, and written from there by non-temporal stores, line by
 line: a map of one array then moves two thirds of the bytes. Whether a result is large is known
-at launch; one that is not is computed in place, a row at a time.
+at launch, also of boxes of it; one that is not is computed in place, a row at a time.
 """
 
 from __future__ import annotations
@@ -126,8 +126,12 @@ def in_blocks(
 
 
 def is_large(e: Emitter, space: tuple[fun.Range, ...], arrays: Sequence[MemArray]) -> imp.Expr:
-    """Whether results over the space are larger than the caches."""
+    """Whether results over the space, or the wholes that they are boxes of, are larger than the
+    caches.
+    """
     size = sum(array.dtype.itemsize for array in arrays) * product(r.extent for r in space)
+    if all(array.block.startswith("result_") for array in arrays):
+        size = size * e.parts()
     return e.declare(machine(">=", e.named(as_poly(size)), imp.integer(LARGE)))
 
 

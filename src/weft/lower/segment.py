@@ -123,6 +123,8 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
         if isinstance(target, fun.Scalar):
             pointer = e.pointer(f"result_{k}", target.dtype)
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
+    if unit.parts is not None:
+        variables.append(unit.parts)
     buffers = len(program.params) + len(memory_program.destinations)
     lowered = imp.Program(name, buffers, tuple(variables), tuple(e.levels[0]))
     return (

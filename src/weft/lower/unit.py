@@ -63,6 +63,7 @@ class Unit:
     sizes: frozenset[str]  # what a launch knows
     scratch_end: Size = ZERO  # where the workspace's blocks end, and what is added to them
     derived: list[Derived] = field(default_factory=list)  # sizes that lowering needs
+    parts: imp.Var | None = None  # the integer `PARTS`, where it is needed
     choices: dict[str, Choice] = field(default_factory=dict)
     prover: Callable[[], Prover] = Prover
     checks: dict[Bounds, None] = field(default_factory=dict)

@@ -33,7 +33,7 @@ from weft.plan.nodes import (
 )
 from weft.plan.protocols import is_source
 from weft.plan.refusals import refusal
-from weft.plan.segment import Layout
+from weft.plan.segment import PARTS, Layout
 from weft.plan.setting import Setting, direct_array
 from weft.plan.statements import Analysis
 from weft.plan.window import Windowed
@@ -456,9 +456,23 @@ class Scheduler:
         device = self.code.device
         values["threads"] = self.threads if device is None else device.items
         for entry in self.code.derived:
-            if entry.name not in values:
+            if entry.name == PARTS:
+                values[PARTS] = self._parts(boxes)
+            elif entry.name not in values:
                 values[entry.name] = for_each_box(entry, values, boxes.count)
         return values
+
+    def _parts(self, boxes: Boxes) -> Any:
+        """Of how many such boxes the results have the bytes; 1 where boxes lie elsewhere."""
+        stage = self.stage
+        if any(output.carry or self._is_staged(output) for output in stage.outputs):
+            return 1
+        whole = sum(self.analysis.bytes(output.array) for output in stage.outputs)
+        box = sum(
+            self.output_bytes(output, boxes, number, False)
+            for number, output in enumerate(stage.outputs)
+        )
+        return np.maximum(whole // np.maximum(box, 1), 1)
 
     def _integers(self, boxes: Boxes) -> npt.NDArray[np.int64]:
         known = self.values(boxes)

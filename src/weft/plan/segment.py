@@ -100,6 +100,11 @@ class Inset:
     count: Size
 
 
+PARTS = "parts"
+"""The size that says of how many boxes of its size the results are parts that lie in memory as
+they do in the whole: what is written of these is seen no sooner again than that of the whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A FUN program compiled: to one C function, or to kernels and `steps` that launch them.
@@ -110,7 +115,8 @@ class Segment:
     aligned, `workspace` bytes). `integers` are the values of `sizes` (given and derived
     alike, in the order of `integers`), of "threads", and of strides in elements, named
     "<slot name>.stride<dimension>" for dimensions that the layout leaves free. For a device
-    other than the CPU (`dialect`), all arrays are row-major in its memory.
+    other than the CPU (`dialect`), all arrays are row-major in its memory. One of the derived
+    sizes may be `PARTS`, which whoever runs a box of a whole sets.
 
     `donated` has pairs (result, parameter): that result is written over that parameter, in
     the parameter's layout, and the result's own pointer is not used. Arrays that `insets`

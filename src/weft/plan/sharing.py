@@ -27,7 +27,7 @@ SMALL_WORK = 1 << 21
 
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
 _USUAL_PARTS = 32  # for each device, that boxes are as small as while its rate is unknown
-_AT_ONCE, _CALL_AT_ONCE = 0.5, 1.0  # of its part that a device takes; library calls are even
+_AT_ONCE = 0.5  # of its part that a device takes, if it is to take boxes after that
 _WORTH = 32  # times as long as what a box does anew of what all boxes do, at least
 _PACKED = 4e9  # bytes that a core packs in a second: what a library call does anew
 _CALLED = 6e10  # operations that a core does in a second in library calls
@@ -165,8 +165,8 @@ class _Sharing:
             isinstance(first.draft.statement(position).let.expr, fun.Call)
             for position in first.draft.members
         )
-        self.at_once = _CALL_AT_ONCE if self.is_call else _AT_ONCE
         self.least = self._least()
+        self.at_once = _AT_ONCE if 2 * len(members) * self.least < self.total else 1.0
         self.usual = max(self.least, self.total // (_USUAL_PARTS * len(members)))
 
     def _least(self) -> int:

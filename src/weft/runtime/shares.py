@@ -3,8 +3,9 @@
 Each device begins with a part of the coordinate of its own, next to what it has computed
 before: its caches, or its memory, hold what lies there. It takes boxes from the front of that
 part, and once nothing is left of it, from the back of the part of which most is left (affinity
-scheduling, Markatos and LeBlanc 1994). Boxes are large at first and smaller towards the end;
-among devices of different kinds each is as large as the measured throughput of its device asks.
+scheduling, Markatos and LeBlanc 1994). Boxes are large at first and smaller towards the end: of
+its own part a device takes the same ones in each run, which are planned already. Among devices
+of different kinds each is as large as the measured throughput of its device asks.
 
 What a device gives back, because it failed, is left for the others.
 """
@@ -144,7 +145,7 @@ class Left:
         """How large the next box of a device should be; 0 where it should not begin one now."""
         able = [other for other in self.devices if other.failure is None]
         if self.alike or len(able) == 1:
-            wanted = waiting * self.at_once / len(able)
+            wanted = device.waiting * self.at_once or waiting * self.at_once / len(able)
             return guided(wanted, self.unit, self._step(device), device.largest)
         rate = device.rate
         if not rate:  # a first small box tells
