@@ -23,6 +23,7 @@ import weft as wf
 from weft.errors import CompileError, DeviceError, MemoryLimitError
 from weft.launch.stage import SegmentStage
 from weft.plan import sharing
+from weft.plan.schedule import Scheduler
 from weft.runtime import workers
 from weft.runtime.devices.cpu import cores_of, parts
 from weft.runtime.shares import Left
@@ -348,3 +349,20 @@ def test_data_of_another_byte_order(extent: int) -> None:
         add_one = wf.jit(lambda x: x + 1)
         for _ in range(2):
             np.testing.assert_array_equal(add_one(x.astype(">f8")), x + 1)
+
+
+def test_boxes_in_memory_know_of_how_many_they_are_parts() -> None:
+    """As many times as a box is smaller than the result."""
+    x = RNG.random((40_000, 100))
+    seen: list[Any] = []
+    parts = Scheduler._parts
+
+    def watched(scheduler: Scheduler, boxes: Any) -> Any:
+        seen.append(parts(scheduler, boxes))
+        return seen[-1]
+
+    with wf.config(devices=TWO), mock.patch.object(Scheduler, "_parts", watched):
+        np.testing.assert_array_equal(wf.jit(lambda x: x * 2)(x), x * 2)
+    assert seen
+    assert all(np.min(found) >= 1 for found in seen)
+    assert max(int(np.max(found)) for found in seen) > 2

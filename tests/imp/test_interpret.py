@@ -20,6 +20,7 @@ from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
 from weft.mem.short_circuit import short_circuit
 from weft.ops.dtypes import DType
+from weft.plan.segment import PARTS
 
 COMPILED = [
     name
@@ -45,6 +46,7 @@ def test_example(name: str, optimised: bool) -> None:
     buffers = [*(np.array(a) for a in arguments), *results]
     buffers.append(np.full(workspace.evaluate(values) + 64, 255, np.uint8))
     names = (*example.program.sizes, *(d.name for d in example.program.derived), "threads")
+    names += (PARTS,) if unit.parts is not None else ()
     given = [_bytes(b) for b in buffers]
     failed, *_ = interpret(lowered, given, [values[n] for n in names], optimised)
     assert failed == 0

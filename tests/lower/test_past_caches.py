@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from lower.harness import agree, compiled, run
+from lower.harness import Launch, agree, compiled, run
 
 from weft.fun.parse import parse
 from weft.lower import past_caches
+from weft.plan.segment import PARTS
+from weft.sizes import ONE, Derived, as_poly
 
 RNG = np.random.default_rng(11)
 
@@ -47,6 +51,19 @@ SCAN = """program cumulate(x: f64[r, n]) sizes r, n {
     in a
   } with (l: f64, m: f64) { let t: f64 = add(l, m) in t }
   in y
+}"""
+
+TEMPORARY = """program total(x: f32[n, m]) sizes n, m {
+  let y: f32[n, m] = kernel (i < n, j < m) {
+    let a: f32 = x[i, j]
+    let b: f32 = negative(a)
+    in b
+  }
+  let t: f32[m] = reduce (j < m; i < n) from -0.0_f32 {
+    let a: f32 = y[i, j]
+    in a
+  } with (l: f32, r: f32) { let s: f32 = add(l, r) in s }
+  in t
 }"""
 
 SHAPES = [(1, 1), (1, 100_003), (3, 65_536), (70, 1031), (5, 0), (300, 7)]
@@ -103,3 +120,23 @@ def test_only_what_follows_the_lane_is_put_off(result: str, flushed: bool) -> No
     assert ("weft_flush" in segment.source) is flushed
     x = RNG.standard_normal((70, 1031))
     agree(program, [x], segment=segment, n=70, m=1031)
+
+
+def test_boxes_of_what_is_large_are_large() -> None:
+    """A box lies in memory as the whole does: it is written as the whole would be."""
+    segment = compiled(parse(MAP.replace("FUNCTION", "negative")))
+    assert [entry.name for entry in segment.derived] == [PARTS]
+    x = RNG.standard_normal((2, 70)).astype(np.float32)
+    sizes = {"n": 2, "m": 70}
+    for parts in (1, 5, 1000):  # 1680 bytes each
+        boxed = replace(segment, derived=(Derived(PARTS, "max", as_poly(parts), ONE),))
+        y, z = Launch(boxed, [x], sizes)()
+        np.testing.assert_array_equal(y, -x)
+        np.testing.assert_array_equal(z, x)
+    assert segment.integers[-1] == PARTS
+
+
+def test_what_is_no_result_is_as_large_as_it_is() -> None:
+    """A temporary array of a box is in its caches, however many boxes there are."""
+    segment = compiled(parse(TEMPORARY))
+    assert segment.integers == ("n", "m", "threads")
