@@ -18,6 +18,7 @@ from weft.lower.fetching import Fetching
 from weft.lower.segment import integers, lower_program
 from weft.mem import nodes as mem
 from weft.mem.introduce import introduce
+from weft.plan.segment import PARTS
 
 AHEAD = 1 << 13
 
@@ -110,13 +111,16 @@ def recorded(
 ) -> Recorder:  # fmt: skip
     """The program run over arguments and `results` bytes of a result."""
     memory = with_memory(parse(text), layouts)
-    lowered, _, workspace = lower_program(memory, "entry")
+    lowered, unit, workspace = lower_program(memory, "entry")
     check(lowered)
     sizes["threads"] = 1
+    for derived in unit.derived:
+        sizes[derived.name] = derived.evaluate(sizes)
     buffers = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arguments]
     buffers += [np.zeros(results, np.uint8), np.zeros(workspace.evaluate(sizes) + 64, np.uint8)]
     run = Recorder(buffers)
-    for var, name in zip(lowered.integers, integers(memory), strict=True):
+    names = (*integers(memory), *((PARTS,) if unit.parts is not None else ()))
+    for var, name in zip(lowered.integers, names, strict=True):
         run.scalars[var.name] = np.int64(sizes[name])
     run.block(lowered.body)
     assert run.failure == (0, 0, 0)

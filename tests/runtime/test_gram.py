@@ -65,15 +65,21 @@ def test_gram_refuses_other_products(monkeypatch: Any) -> None:
     assert not gram(left, left.T, target, 2)  # too small to gain
 
 
-@pytest.mark.parametrize("count", [*range(1, 17), 32, 64])
-def test_parts_are_even(count: int) -> None:
-    """Dealt out from the greatest on, no thread has much more to do than the others."""
-    parts = module._parts(100, count)
-    assert parts <= max(2 * count, 2)
-    work = [0.0] * count
-    for size in [1.0] * (parts * (parts - 1) // 2) + [0.5] * parts:
-        work[work.index(min(work))] += size
-    assert sum(work) >= 0.9 * count * max(work)
+@NEEDS_LIBRARY
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bits_are_the_same_whatever_the_threads(monkeypatch: Any, dtype: Any) -> None:
+    monkeypatch.setattr(module, "_FEW", 0)
+    monkeypatch.setattr(module, "_PART", 40)
+    left = factor(401, 700, dtype, "columns")
+    found = [np.zeros((401, 401), dtype) for _ in range(4)]
+    for count, target in zip((1, 2, 3, 7), found, strict=True):
+        assert gram(left, left.T, target, count)
+        np.testing.assert_array_equal(target, found[0])
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(1, 2), (768, 2), (769, 4), (10_000, 32)])
+def test_parts(rows: int, parts: int) -> None:
+    assert module._parts(rows) == parts
 
 
 @NEEDS_LIBRARY

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import math
 import struct
 from typing import Any, TypeAlias
 
@@ -23,10 +20,8 @@ _GRAM = struct.Struct("2P7q2P")  # a `gram` in products.c
 _FEW = 2**26
 """Multiplications that the library's own threads do as soon."""
 
-_PART = 1024  # rows of a part; smaller ones read the factor more often
-
-_EVEN = 0.95
-"""Of the time, what all threads are at work together, at least."""
+_PART = 192
+"""Rows of a part, or up to twice as many: smaller ones read the factor more often."""
 
 
 def gram(left: NDArray, right: NDArray, target: NDArray, count: int) -> bool:
@@ -53,7 +48,7 @@ def gram(left: NDArray, right: NDArray, target: NDArray, count: int) -> bool:
     KeyboardInterrupt
         On Ctrl-C, once parts that were begun are done.
     """
-    found = gram_words(left, right, target, count)
+    found = gram_words(left, right, target)
     if found is None:
         return False
     record = _GRAM.pack(*found, address_of(left), address_of(target))
@@ -64,9 +59,7 @@ def gram(left: NDArray, right: NDArray, target: NDArray, count: int) -> bool:
     return True
 
 
-def gram_words(
-    left: NDArray, right: NDArray, target: NDArray, count: int
-) -> tuple[int, ...] | None:
+def gram_words(left: NDArray, right: NDArray, target: NDArray) -> tuple[int, ...] | None:
     """What the pool's entry takes before the addresses of the factor and the target.
 
     None where `gram` would do nothing. The library is to have one thread meanwhile.
@@ -78,22 +71,13 @@ def gram_words(
         return None
     return (
         found.multiply, found.square, found.single, found.lies, *found.sizes, *found.steps,
-        _parts(found.sizes[0], count),
+        _parts(found.sizes[0]),
     )  # fmt: skip
 
 
-@functools.cache
-def _parts(rows: int, count: int) -> int:
-    """How many parts of both axes: few, of which all threads have as much."""
-    parts = next(n for n in itertools.count(1) if n**2 / 2 / count >= _EVEN * _longest(n, count))
-    return parts * max(1, round(rows / parts / _PART))
-
-
-def _longest(parts: int, count: int) -> float:
-    """What one of so many threads has to do at least, in blocks beside the diagonal.
-
-    A square on the diagonal is half of one, and is dealt out after them.
-    """
-    rounds, more = divmod(parts * (parts - 1) // 2, count)
-    level = 2 * (count - more) if more else 0  # squares until all threads have as much
-    return rounds + (more > 0) + math.ceil(max(0, parts - level) / count) / 2
+def _parts(rows: int) -> int:
+    """How many parts of both axes, whatever the threads: rounding depends on it."""
+    parts = 2
+    while rows > 2 * parts * _PART:
+        parts *= 2
+    return parts

@@ -112,9 +112,8 @@ class Recorded:
         self._blocks = recorder.blocks
         self._workspace = recorder.workspace
         self._uses_library = recorder.threads is not None
-        own = blas.threads()
-        is_less = recorder.threads is not None and own is not None and recorder.threads < own
-        self._limit = recorder.threads if is_less else None
+        own = blas.threads() or 0
+        self._limit = recorder.threads if (recorder.threads or own) < own else None
         self._call_all = pool().call_all
         self._constants = recorder.constants
         self._results = [
@@ -345,7 +344,7 @@ class _Recorder:
         examples = [place.example for place in arguments]
         if call.routine.name == "matmul":
             left, right = arguments
-            words = gram_words(left.example, right.example, result.example, self._count)
+            words = gram_words(left.example, right.example, result.example)
             if words is not None:
                 record = self._record(pool().gram, 0, self._count)
                 record.words += [*words, 0, 0]

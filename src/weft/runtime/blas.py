@@ -6,7 +6,7 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 _NAMES = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads",
           "openblas_{}_num_threads64_", "openblas_{}_num_threads")  # fmt: skip
 
+_NOTHING = nullcontext()
 _lock = threading.Lock()
 _limits: list[int] = []
 _before = 0
@@ -33,17 +34,19 @@ def _library() -> tuple[Callable[[], int], Callable[[int], object]] | None:
     return None
 
 
-@contextmanager
-def at_most(threads: int) -> Iterator[None]:
+def at_most(threads: int) -> AbstractContextManager[None]:
     """Within the block, products take at most so many threads each, in the whole process.
 
     OpenBLAS alone is asked; another library keeps its own number.
     """
     library = _library()
-    if library is None:
-        yield
-        return
-    get, set_ = library
+    if library is None or (not _limits and library[0]() <= threads):
+        return _NOTHING
+    return _limited(*library, threads)
+
+
+@contextmanager
+def _limited(get: Callable[[], int], set_: Callable[[int], object], threads: int) -> Iterator[None]:
     global _before
     with _lock:
         if not _limits:
