@@ -1,9 +1,9 @@
 /* Products of matrices by a BLAS library: as it does them, and Gram matrices in parts.
  *
- * A Gram matrix is a matrix times its own transpose. Of the result, which is symmetric, one triangle is
- * computed, in parts, and each part's mirror image is written with it. A part is one of the
- * library's calls, by one thread of the pool: the library's own threads stay awake for long after
- * a call, on processors that what follows needs.
+ * A Gram matrix is a matrix times its own transpose. Of the result, which is symmetric, one
+ * triangle is computed, in parts, and each part's mirror image is written with it. A part is one
+ * of the library's calls, by one thread of the pool: the library's own threads stay awake for long
+ * after a call, on processors that what follows needs.
  *
  * This follows `pool.c`, whose `weft_call` calls these entries as it does a segment's.
  */
@@ -13,10 +13,10 @@ enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, LOWER = 122 };
 /* What Python fills in. Steps are elements from row to row; of a factor that lies by columns, from
  * column to column. */
 typedef struct {
-    void *routine; /* gemm, syrk or syr2k */
-    int64_t single; /* precision */
-    int64_t factors; /* 2; of syrk 1 */
-    int64_t triangle; /* LOWER or UPPER; 0: all of the target is written, by gemm */
+    void *routine;                 /* gemm, syrk or syr2k */
+    int64_t single;                /* precision */
+    int64_t factors;               /* 2; of syrk 1 */
+    int64_t triangle;              /* LOWER or UPPER; 0: all of the target is written, by gemm */
     int64_t left_lies, right_lies; /* PLAIN or TRANSPOSED */
     int64_t rows, columns, inner;
     int64_t left_step, right_step, step;
