@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -245,11 +246,8 @@ def test_pool_of_many_threads() -> None:
             if not ((array == value).all() and (other == value + 100).all()):
                 wrong.append(value)
 
-    workers = [threading.Thread(target=work, args=(value,)) for value in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
     assert wrong == []
     pool.trim()
     assert (pool.live, pool.free) == (0, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -207,11 +207,8 @@ def test_calls_from_several_threads(spy: Spy) -> None:
             if not np.allclose(kernel(given[0] * k, *given[1:]), expected[k]):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(call, range(4)))
     assert not wrong
     assert len(spy.done) == 201
 

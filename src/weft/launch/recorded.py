@@ -110,10 +110,7 @@ class Recorded:
         self._format = struct.Struct("".join("d" if isinstance(w, float) else "q" for w in words))
         self._buffers: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
         self._blocks = recorder.blocks
-        self._workspace = recorder.workspace
-        self._uses_library = recorder.threads is not None
-        own = blas.threads() or 0
-        self._limit = recorder.threads if (recorder.threads or own) < own else None
+        self._workspace, self._threads = recorder.workspace, recorder.threads
         self._call_all = pool().call_all
         self._constants = recorder.constants
         self._results = [
@@ -147,7 +144,7 @@ class Recorded:
         """
         if profile.recorder is not None:
             return None
-        if self._uses_library:  # it is not to be left by a jump
+        if self._threads is not None:  # the library is not to be left by a jump
             for array in inputs:
                 if array.base is not None and is_mapped(array):
                     return None
@@ -184,10 +181,10 @@ class Recorded:
             buffer = ctypes.create_string_buffer(self._format.size)
             address = ctypes.addressof(buffer)
         self._format.pack_into(buffer, 0, *words)
-        if self._limit is None:
+        if self._threads is None:
             status = self._call_all(address)
         else:
-            with blas.at_most(self._limit):
+            with blas.at_most(self._threads):
                 status = self._call_all(address)
         if status == 0:
             self._buffers.append((buffer, address))
@@ -338,20 +335,31 @@ class _Recorder:
         ]
         if len(call.kinds) > 1 or call.routine.bind is None:
             raise _CannotBeRecordedError
-        result = values[call.over] if call.over is not None else self._result(*call.kinds[0])
-        if call.kinds[0][0] in self._targets:
-            result = self._targets[call.kinds[0][0]]
+        name, shape, dtype = call.kinds[0]
+        if call.over is None or name in self._targets:
+            result = self._result(name, shape, dtype)
+        else:
+            result = values[call.over]
+        is_matmul = call.routine.name == "matmul"
+        if not (is_matmul and self._gram(arguments[0], arguments[1], result)):
+            self._product(call, arguments, result)
+        return [result]
+
+    def _gram(self, left: _Place, right: _Place, result: _Place) -> bool:
+        """A matrix times its own transpose; False where it is another product."""
+        words = gram_words(left.example, right.example, result.example)
+        if words is None:
+            return False
+        record = self._record(pool().gram, 0, self._count)
+        record.words += words
+        self._end(record, left, result)
+        self._limit(1)
+        return True
+
+    def _product(self, call: LibraryCall, arguments: list[_Place], result: _Place) -> None:
+        """What one call of the library does."""
         examples = [place.example for place in arguments]
-        if call.routine.name == "matmul":
-            left, right = arguments
-            words = gram_words(left.example, right.example, result.example)
-            if words is not None:
-                record = self._record(pool().gram, 0, self._count)
-                record.words += [*words, 0, 0]
-                size = len(record.words)
-                record.places += [(size - 2, left), (size - 1, result)]
-                self._limit(1)
-                return [result]
+        assert call.routine.bind is not None
         found = call.routine.bind(*examples, out=(result.example,), **call.options)
         if found is None:
             raise _CannotBeRecordedError
@@ -375,11 +383,13 @@ class _Recorder:
                 record.scalars.append((len(record.words) - 1, place.block))
             else:
                 raise _CannotBeRecordedError
-        size = len(record.words)
-        record.places += [(size, factors[0]), (size + 1, factors[-1]), (size + 2, result)]
-        record.words += [0, 0, 0]
+        self._end(record, factors[0], factors[-1], result)
         self._limit(self._count)
-        return [result]
+
+    def _end(self, record: _Record, *places: _Place) -> None:
+        """The addresses with which a record of the library's ends."""
+        record.places += enumerate(places, len(record.words))
+        record.words += [0] * len(places)
 
     def _constant(self, array: NDArray) -> _Place:
         self.constants.append(array)
