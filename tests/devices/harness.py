@@ -1,7 +1,11 @@
-"""Programs compiled for a device, and run on the first OpenCL device there is."""
+"""Programs compiled for a device, and run on it: the first of OpenCL, or the one that is named.
+
+`WEFT_TEST_DEVICE=cuda:0` names another, as `make test-device DEVICE=cuda:0` does.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 from unittest import mock
@@ -12,30 +16,54 @@ from lower.harness import sizes_of
 
 from weft.compiler import compile_segment
 from weft.fun import nodes as fun
+from weft.launch.device import dialect_of
 from weft.plan.launches import Launch
 from weft.plan.segment import Segment
-from weft.runtime.devices.opencl import OpenClDevice, find
+from weft.runtime.devices.cuda import CudaDevice, CudaRun
+from weft.runtime.devices.opencl import OpenClDevice
 from weft.runtime.devices.opencl_runs import OpenClRun
+from weft.runtime.devices.others import others
 from weft.runtime.incore import check_bounds, check_collisions, derive
 
+NAME = os.environ.get("WEFT_TEST_DEVICE", "opencl:0")
+"""The device that tests of devices run on."""
 
-def device() -> OpenClDevice:
-    """The first OpenCL device; the test is skipped where there is none."""
-    pytest.importorskip("pyopencl")
-    if not find():
-        pytest.skip("no OpenCL device")
-    found = find()[0]
+Device = OpenClDevice | CudaDevice
+
+processors_only = pytest.mark.skipif(
+    dialect_of(NAME) != "opencl", reason="forms of kernels that only processors have"
+)
+
+
+def device() -> Any:
+    """The device; the test is skipped where it is not here."""
+    found = next((other for other in others() if other.name == NAME), None)
+    if found is None:
+        pytest.skip(f"no {NAME}")
     found.limit = found.default_limit  # which a test before may have lowered
     return found
 
 
+def opencl_device() -> OpenClDevice:
+    """The device, for what is OpenCL's alone."""
+    found = device()
+    if not isinstance(found, OpenClDevice):
+        pytest.skip(f"{found.name} is no device of OpenCL")
+    return found
+
+
+def run_type() -> type[OpenClRun] | type[CudaRun]:
+    """What the device's runs are."""
+    return OpenClRun if dialect_of(NAME) == "opencl" else CudaRun
+
+
 def compiled(program: fun.Program, optimise: str = "") -> Segment:
-    """The program as OpenCL kernels."""
-    return compile_segment(program, {}, optimise, "opencl")
+    """The program as the device's kernels."""
+    return compile_segment(program, {}, optimise, dialect_of(NAME))
 
 
 def run(
-    on: OpenClDevice,
+    on: Device,
     program: fun.Program,
     segment: Segment,
     arguments: Sequence[Any],
@@ -58,17 +86,17 @@ def run(
 
 
 def launched(
-    on: OpenClDevice, program: fun.Program, segment: Segment, arguments: Sequence[Any],
+    on: Device, program: fun.Program, segment: Segment, arguments: Sequence[Any],
     sizes: dict[str, int],
 ) -> tuple[set[str], list[Any]]:  # fmt: skip
     """The kinds of the kernels that a run launches, and its results."""
     kinds: set[str] = set()
-    launch = OpenClRun.launch
+    launch = run_type().launch
 
-    def noted(self: OpenClRun, step: Launch, *rest: Any) -> None:
+    def noted(self: Any, step: Launch, *rest: Any) -> None:
         kinds.add(step.kernel.rstrip("0123456789"))
         launch(self, step, *rest)
 
-    with mock.patch.object(OpenClRun, "launch", noted):
+    with mock.patch.object(run_type(), "launch", noted):
         found = run(on, program, segment, arguments, sizes)
     return kinds, found

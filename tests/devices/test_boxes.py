@@ -9,20 +9,19 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from devices.harness import compiled, device
+from devices.harness import Device, compiled, opencl_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft as wf
 from weft.fun.parse import parse
-from weft.runtime.devices.opencl import OpenClDevice
 from weft.runtime.devices.protocol import FAILURE_BYTES, Statistics, rows_of
 from weft.runtime.incore import derive
 
 
 @pytest.fixture
-def on() -> Iterator[OpenClDevice]:
-    found = device()
+def on() -> Iterator[Device]:
+    found = opencl_device()
     with mock.patch.object(found, "statistics", Statistics()):
         found.copies_boxes = True
         yield found
@@ -65,7 +64,7 @@ def test_which_arrays_are_rows() -> None:
         assert rows_of(other) is None
 
 
-def doubled(on: OpenClDevice, x: Any, out: Any) -> None:
+def doubled(on: Device, x: Any, out: Any) -> None:
     """out = 2 x, by a segment that is given both as they lie."""
     shape = ", ".join("nmk"[: x.ndim])
     indices = ", ".join(f"{i} < {n}" for i, n in zip("ijl", "nmk"[: x.ndim], strict=False))
@@ -93,7 +92,7 @@ CUTS: dict[str, tuple[tuple[int, ...], Any]] = {
 
 
 @pytest.mark.parametrize("name", list(CUTS))
-def test_boxes_are_copied_as_they_lie(on: OpenClDevice, name: str) -> None:
+def test_boxes_are_copied_as_they_lie(on: Device, name: str) -> None:
     shape, cut = CUTS[name]
     x, out = np.random.default_rng(1).normal(size=shape), np.zeros(shape)
     expected = out.copy()
@@ -106,7 +105,7 @@ def test_boxes_are_copied_as_they_lie(on: OpenClDevice, name: str) -> None:
     assert on.statistics.bytes_out == x[cut].nbytes
 
 
-def test_short_rows_are_packed(on: OpenClDevice) -> None:
+def test_short_rows_are_packed(on: Device) -> None:
     x, out = np.random.default_rng(1).normal(size=(400, 30)), np.zeros((400, 30))
     doubled(on, x[:, 3:10], out[:, 3:10])
     np.testing.assert_array_equal(out[:, 3:10], x[:, 3:10] * 2)
@@ -115,7 +114,7 @@ def test_short_rows_are_packed(on: OpenClDevice) -> None:
     assert on.statistics.bytes_packed == 2 * 400 * 7 * 8
 
 
-def test_what_the_driver_refuses_is_packed(on: OpenClDevice) -> None:
+def test_what_the_driver_refuses_is_packed(on: Device) -> None:
     copy = on.cl.enqueue_copy
 
     def refuses(*arguments: Any, **options: Any) -> Any:
@@ -134,7 +133,7 @@ def test_what_the_driver_refuses_is_packed(on: OpenClDevice) -> None:
     assert on.statistics.bytes_packed == 4 * 40 * 200 * 8
 
 
-def test_streamed_columns_are_boxes(on: OpenClDevice) -> None:
+def test_streamed_columns_are_boxes(on: Device) -> None:
     """Sums of rows streamed along columns: each box is a part of every row."""
     x = np.random.default_rng(1).normal(size=(64, 4000))
     spread = wf.jit(lambda a: wf.cumulative_sum(a, axis=0))

@@ -9,12 +9,14 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, launched
+from devices.harness import compiled, device, launched, processors_only
 
 import weft as wf
 from weft.compiler import compile_segment
 from weft.lower.gpu.chunks import _ENOUGH, CHUNKS
 from weft.lower.reductions import ROWS
+
+pytestmark = processors_only
 
 BLOCK = CHUNKS * ROWS
 EXTENTS = [0, 1, ROWS, ROWS + 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + ROWS + 5]

@@ -5,27 +5,29 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
-from devices.harness import device
+from devices.harness import Device, device
 
 import weft as wf
 from weft.errors import CompileError, DeviceError, MemoryLimitError
+from weft.launch.device import dialect_of
 from weft.runtime.devices.opencl import OpenClDevice
 
 
 class Faulty:
-    """PyOpenCL, of which one function raises at its n-th call."""
+    """A driver, or what else has functions, of which one raises at its n-th call."""
 
-    def __init__(self, cl: Any, function: str, at: int, error: BaseException) -> None:
-        self._cl, self._function, self._at, self._error = cl, function, at, error
+    def __init__(self, whole: Any, function: str, at: int, error: BaseException) -> None:
+        self._whole, self._function, self._at, self._error = whole, function, at, error
         self.calls = 0
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._cl, name)
+        found = getattr(self._whole, name)
         if name != self._function:
             return found
 
@@ -38,22 +40,49 @@ class Faulty:
         return call
 
 
+CALLS = {
+    "opencl": {
+        "memory": ("cl", "Buffer"), "queue": ("cl", "CommandQueue"),
+        "copy": ("cl", "enqueue_copy"), "launch": ("cl", "enqueue_nd_range_kernel"),
+        "code": ("cl", "link_program"),
+    },
+    "cuda": {
+        "memory": ("pool", "allocate"), "queue": ("device", "create_stream"),
+        "copy": ("", "copy"), "launch": ("core", "launch"), "code": ("core", "Program"),
+    },
+}  # fmt: skip
+"""Which attribute of a device has the function that a kind of call is; "": the device itself."""
+
+
 @contextmanager
-def failing(on: OpenClDevice, function: str, at: int, error: BaseException) -> Iterator[Faulty]:
-    faulty = Faulty(on.cl, function, at, error)
-    with mock.patch.object(on, "cl", faulty):
+def failing(on: Device, kind: str, at: int, error: BaseException) -> Iterator[Faulty]:
+    """The n-th call of a kind fails."""
+    attribute, function = CALLS[dialect_of(on.name)][kind]
+    if attribute:
+        faulty = Faulty(getattr(on, attribute), function, at, error)
+        patched = mock.patch.object(on, attribute, faulty)
+    else:
+        faulty = Faulty(SimpleNamespace(**{function: getattr(on, function)}), function, at, error)
+        patched = mock.patch.object(on, function, getattr(faulty, function))
+    with patched:
         yield faulty
 
 
-def lost(on: OpenClDevice) -> BaseException:
-    return on.cl.RuntimeError("the device was lost")  # type: ignore[no-any-return]
+def lost(on: Device) -> BaseException:
+    """What the driver raises where it has lost the device."""
+    if isinstance(on, OpenClDevice):
+        return on.cl.RuntimeError("the device was lost")  # type: ignore[no-any-return]
+    return on.failures[0]("CUDA_ERROR_DEVICE_UNAVAILABLE: the device was lost")
 
 
-def full(on: OpenClDevice) -> BaseException:
-    return on.cl.MemoryError("out of resources")  # type: ignore[no-any-return]
+def full(on: Device) -> BaseException:
+    """What the driver raises where the device has no memory left."""
+    if isinstance(on, OpenClDevice):
+        return on.cl.MemoryError("out of resources")  # type: ignore[no-any-return]
+    return on.failures[0]("CUDA_ERROR_OUT_OF_MEMORY: out of memory")
 
 
-def program(on: OpenClDevice, limit: str) -> tuple[Any, Any, Any]:
+def program(on: Device, limit: str) -> tuple[Any, Any, Any]:
     x = np.arange(150_000.0)
     function = wf.jit(lambda a: (wf.sqrt(a) + 1, a.sum()))
     expected = np.sqrt(x) + 1, x.sum()
@@ -81,10 +110,10 @@ def attempt(run: Any, expected: Any) -> wf.WeftError | None:
 
 @pytest.mark.parametrize("limit", ["1 GiB", "1 MiB"], ids=["in core", "in boxes"])
 @pytest.mark.parametrize(
-    "function",
-    ["Buffer", "CommandQueue", "enqueue_copy", "enqueue_nd_range_kernel"],
+    "kind",
+    ["memory", "queue", "copy", "launch"],
 )
-def test_a_call_that_fails(function: str, limit: str) -> None:
+def test_a_call_that_fails(kind: str, limit: str) -> None:
     on = device()
     run, expected, _ = program(on, limit)
     check(run(), expected)
@@ -92,7 +121,7 @@ def test_a_call_that_fails(function: str, limit: str) -> None:
         for at in (1, 2, 3, 5, 9, 17):
             on.trim()
             on._free_slots.clear()
-            with failing(on, function, at, error) as faulty:
+            with failing(on, kind, at, error) as faulty:
                 refusal = attempt(run, expected)
             assert refusal is None or on.name in str(refusal)
             if faulty.calls < at:
@@ -103,8 +132,8 @@ def test_a_call_that_fails(function: str, limit: str) -> None:
     assert on.used == 0, "memory is accounted for to the end"
 
 
-@pytest.mark.parametrize("function", ["Buffer", "enqueue_copy", "enqueue_nd_range_kernel"])
-def test_boxes_for_which_memory_is_too_small_are_halved(function: str) -> None:
+@pytest.mark.parametrize("kind", ["memory", "copy", "launch"])
+def test_boxes_for_which_memory_is_too_small_are_halved(kind: str) -> None:
     on = device()
     x = np.arange(150_000.0)
     double = wf.jit(lambda a: wf.sqrt(a) + 1)
@@ -112,7 +141,7 @@ def test_boxes_for_which_memory_is_too_small_are_halved(function: str) -> None:
         double(x)
         for at in (1, 2, 3, 6):
             on.trim()
-            with failing(on, function, at, full(on)) as faulty:
+            with failing(on, kind, at, full(on)) as faulty:
                 np.testing.assert_array_equal(double(x), np.sqrt(x) + 1)
             assert faulty.calls >= min(at, 3)
     on.trim()
@@ -124,7 +153,7 @@ def test_code_that_the_device_refuses() -> None:
     x = np.arange(5000.0)
     with (
         wf.config(devices=[on.name]),
-        failing(on, "link_program", 1, lost(on)),
+        failing(on, "code", 1, lost(on)),
         pytest.raises(CompileError, match=f"{on.name} refuses generated code"),
     ):
         wf.jit(lambda a: a * 12345.678 - 9)(x)
@@ -156,16 +185,16 @@ def test_interrupted_while_boxes_are_in_flight() -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
-    ["Buffer", "CommandQueue", "enqueue_copy", "enqueue_nd_range_kernel", "link_program"],
+    "kind",
+    ["memory", "queue", "copy", "launch", "code"],
 )
-def test_beside_the_cpu_nothing_is_lost(function: str) -> None:
+def test_beside_the_cpu_nothing_is_lost(kind: str) -> None:
     """Boxes that the device fails at, the CPU does."""
     on = device()
     x = np.linspace(0, 9, 400_000)
 
     def function_of(text: str) -> Any:
-        scale = float(len(text)) + hash(function) % 1000  # code that no other test has compiled
+        scale = float(len(text)) + hash(kind) % 1000  # code that no other test has compiled
         return wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + scale) + wf.exp(-a))
 
     for number, error in enumerate((lost(on), full(on))):
@@ -177,7 +206,7 @@ def test_beside_the_cpu_nothing_is_lost(function: str) -> None:
                 expected = run(x)
             with (
                 wf.config(devices=["cpu:0", on.name]),
-                failing(on, function, at, error) as faulty,
+                failing(on, kind, at, error) as faulty,
                 warnings.catch_warnings(record=True) as told,
             ):
                 warnings.simplefilter("always")

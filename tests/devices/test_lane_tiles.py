@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, launched
+from devices.harness import compiled, device, launched, processors_only
 from lower.test_register_tiles import TRIANGLE, contraction, inputs, sizes
 
 import weft as wf
@@ -19,6 +19,8 @@ from weft.fun.parse import parse
 from weft.lower.gpu import lane_tiles
 from weft.lower.gpu.lane_tiles import ROWS, width
 from weft.lower.registers import Registers
+
+pytestmark = processors_only
 
 NUMPY = {"f64": np.float64, "f32": np.float32, "i32": np.int32}
 SIZES = [(1, 32, 5), (ROWS, 33, BLOCK), (32 * ROWS + 1, 65, BLOCK + 1), (7, 129, 2 * BLOCK + 3),

@@ -9,12 +9,14 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, run
+from devices.harness import compiled, device, processors_only, run
 
 import weft as wf
 from weft.compiler import compile_segment
 from weft.lower.gpu.lanes import LANES
 from weft.plan.launches import PROCESSOR, Branch, Launch
+
+pytestmark = processors_only
 
 ROWS = [1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5]
 EXTENTS = [1, 32, 33, 250]  # too few for groups

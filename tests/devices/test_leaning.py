@@ -221,8 +221,8 @@ def test_what_ways_are_compared_by() -> None:
     assert machine_of(4, None).operation == machine_of(1, None).operation / 4
 
 
-@pytest.mark.parametrize("function", ["Buffer", "enqueue_copy", "enqueue_nd_range_kernel"])
-def test_a_device_that_fails(function: str, leaning: None) -> None:
+@pytest.mark.parametrize("kind", ["memory", "copy", "launch"])
+def test_a_device_that_fails(kind: str, leaning: None) -> None:
     """Too little memory: all boxes again, smaller ones. A lost device is named; then all is well.
 
     What a box has left is lost with it, so that none may be done by itself.
@@ -238,13 +238,13 @@ def test_a_device_that_fails(function: str, leaning: None) -> None:
     assert stage.smaller is not None
     assert stage.smaller.boxes.count > stage.boxes.count > 3
     for at in (1, 2, 4, 9, 20):
-        with failing(on, function, at, full(on)) as faulty:
+        with failing(on, kind, at, full(on)) as faulty:
             (found,) = ran(on, plan)
         np.testing.assert_array_equal(found, expected)
         on.trim()
-        with failing(on, function, at, lost(on)) as faulty:
+        with failing(on, kind, at, lost(on)) as faulty:
             refusal = attempt(partial(ran, on, plan), [expected])
-        if function == "Buffer":  # of which no more can be had, whatever the reason
+        if kind == "memory":  # of which no more can be had, whatever the reason
             assert refusal is None
         else:
             assert isinstance(refusal, DeviceError) == (faulty.calls >= at)

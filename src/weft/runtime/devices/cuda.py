@@ -150,6 +150,10 @@ class CudaDevice(Memory):
         except self.failures as error:
             raise self.error("making a stream", error) from error
 
+    def copy(self, target: Any, source: Any, stream: Any) -> None:
+        """Queue a copy between buffers of one size, either of them page-locked."""
+        target.copy_from(source, stream=stream)
+
     def takes(self, array: NDArray) -> bool:
         """Any array: copies go through page-locked memory, to which elements come one by one."""
         return bool(array.dtype.isnative)
@@ -199,7 +203,7 @@ class Slot(Buffers[CudaDevice]):
         """Queue a copy to the GPU, so many bytes into the buffer."""
         staged, view = self.staging(number, array.nbytes, turn)
         np.copyto(_like(view, array), array)
-        self.part(buffer, offset, array.nbytes).copy_from(staged, stream=self.stream)
+        self.device.copy(self.part(buffer, offset, array.nbytes), staged, self.stream)
 
     def release(self) -> None:
         super().release()
@@ -284,7 +288,7 @@ class CudaRun(Run[CudaDevice]):
     def _copy_out(self, number: int, buffer: Any, offset: int, array: NDArray) -> None:
         slot = self.slot
         staged, view = slot.staging(number, array.nbytes, self.turn)
-        slot.part(buffer, offset, array.nbytes).copy_to(staged, stream=slot.stream)
+        self.device.copy(staged, slot.part(buffer, offset, array.nbytes), slot.stream)
         self.landings.append((_like(view, array), array))
 
     def read(self, step: launches.Read, buffer: Any, offset: int) -> NDArray:
@@ -443,7 +447,7 @@ def _measure(device: CudaDevice) -> Rates:
             found = []
             for _ in range(_ROUNDS):
                 start = perf_counter()
-                slot.part(target, 0, count).copy_from(source, stream=slot.stream)
+                device.copy(slot.part(target, 0, count), source, slot.stream)
                 slot.finish()
                 found.append(perf_counter() - start)
             return max(min(found), 1e-9)
