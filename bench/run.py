@@ -7,6 +7,7 @@ import argparse
 import applications
 import devices
 import first_calls
+import gpu
 import in_core
 import loops
 import memory
@@ -20,7 +21,7 @@ import tiling
 
 WHAT = (
     "in-core", "out-of-core", "memory", "loops", "scientists", "devices", "stencils",
-    "streaming", "tiling", "first-calls", "overheads", "all",
+    "streaming", "tiling", "gpu", "first-calls", "overheads", "all",
 )  # fmt: skip
 
 
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the sizes in memory")
     parser.add_argument("--only", default="", help="contenders, separated by commas")
     parser.add_argument("--limit-mib", type=int, default=64, help="out of core: the limit")
-    parser.add_argument("--device", default="opencl:0", help="streaming, tiling: through which")
+    parser.add_argument("--device", default="opencl:0", help="streaming, tiling, gpu: which")
     parser.add_argument("--directory", help="out of core: where the files are made")
     given = parser.parse_args()
     chosen = given.only.lower().split(",") if given.only else []
@@ -41,7 +42,8 @@ def main() -> None:
         "memory": applications.NAMES, "loops": loops.NAMES,
         "scientists": scientists.NAMES,
         "devices": devices.NAMES, "stencils": stencils.NAMES,
-        "streaming": streaming.NAMES, "tiling": tiling.NAMES, "first-calls": first_calls.NAMES,
+        "streaming": streaming.NAMES, "tiling": tiling.NAMES, "gpu": gpu.NAMES,
+        "first-calls": first_calls.NAMES,
     }  # fmt: skip
     for name in given.names:
         if name not in known.get(given.what, ()):
@@ -77,6 +79,8 @@ def main() -> None:
     if given.what in ("tiling", "all"):
         print()
         tiling.run(names, given.scale, given.rounds, given.device)
+    if given.what == "gpu":  # not of all: its sizes are a GPU's
+        gpu.run(names, given.scale, given.rounds, given.device)
     if given.what in ("first-calls", "all"):
         print()
         first_calls.run(names, min(given.rounds, 3))

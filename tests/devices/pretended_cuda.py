@@ -20,6 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.runtime.devices import cuda
+from weft.runtime.devices.cuda import CudaDevice
+
 PRELUDE = """
 #include <cmath>
 #include <cstring>
@@ -71,6 +74,10 @@ class CUDAError(Exception):
 
 class Stream:
     """Commands in order, run when somebody waits."""
+
+    @property
+    def handle(self) -> Stream:
+        return self
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -316,8 +323,78 @@ class Device:
         return Stream()
 
 
+class Driver:
+    """What is used of cuda.bindings.driver: page-locked memory, and copies of rows.
+
+    Memory is page-locked where it was registered, and copies of rows need it to be.
+    """
+
+    CUresult = SimpleNamespace(
+        CUDA_SUCCESS=SimpleNamespace(name="CUDA_SUCCESS"),
+        CUDA_ERROR_INVALID_VALUE=SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE"),
+    )
+    CUmemorytype = SimpleNamespace(CU_MEMORYTYPE_HOST=1, CU_MEMORYTYPE_DEVICE=2)
+    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_MEMORY_TYPE=2)
+    CUDA_MEMCPY3D = SimpleNamespace
+
+    def __init__(self) -> None:
+        self.registered: dict[int, int] = {}
+        self.refuses = False
+        self.rows = 0  # copies of such
+
+    def cuDeviceTotalMem(self, device: int) -> tuple[Any, int]:  # noqa: N802
+        return self.CUresult.CUDA_SUCCESS, 1 << 30
+
+    def cuMemHostRegister(self, address: int, count: int, flags: int) -> tuple[Any]:  # noqa: N802
+        assert flags == 1
+        if self.refuses or address in self.registered:
+            return (self.CUresult.CUDA_ERROR_INVALID_VALUE,)
+        self.registered[address] = count
+        return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuMemHostUnregister(self, address: int) -> tuple[Any]:  # noqa: N802
+        del self.registered[address]
+        return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuPointerGetAttribute(self, kind: int, address: int) -> tuple[Any, int]:  # noqa: N802
+        if self.is_locked(address):
+            return self.CUresult.CUDA_SUCCESS, 1
+        return self.CUresult.CUDA_ERROR_INVALID_VALUE, 0
+
+    def is_locked(self, address: int) -> bool:
+        return any(begin <= address < begin + n for begin, n in self.registered.items())
+
+    def cuMemcpy3DAsync(self, copied: Any, stream: Stream) -> tuple[Any]:  # noqa: N802
+        here, there = ("src", "dst") if hasattr(copied, "srcHost") else ("dst", "src")
+        assert self.is_locked(getattr(copied, f"{here}Host"))
+        self.rows += 1
+
+        def run() -> None:
+            for plane in range(copied.Depth):
+                for row in range(copied.Height):
+                    host, device = (
+                        base + (plane * getattr(copied, f"{side}Height") + row)
+                        * getattr(copied, f"{side}Pitch")
+                        for side, base in (
+                            (here, getattr(copied, f"{here}Host")),
+                            (there, getattr(copied, f"{there}Device")),
+                        )
+                    )  # fmt: skip
+                    ends = (device, host) if here == "src" else (host, device)
+                    ctypes.memmove(*ends, copied.WidthInBytes)
+
+        stream.queue(run)
+        return (self.CUresult.CUDA_SUCCESS,)
+
+
+def gpu() -> CudaDevice:
+    """A device of its own, with a driver of its own."""
+    device, driver = Device(), Driver()
+    return CudaDevice(device, core, driver, cuda.page_locks([device], driver), CUDAError)
+
+
 core = SimpleNamespace(
-    Buffer=Buffer, DeviceMemoryResource=Resource, DeviceMemoryResourceOptions=SimpleNamespace,
+    Buffer=Buffer, DeviceMemoryResource=Resource,
     EventOptions=EventOptions, LaunchConfig=SimpleNamespace, LegacyPinnedMemoryResource=Resource,
     ObjectCode=ObjectCode, Program=Program, ProgramOptions=SimpleNamespace, launch=launch,
 )  # fmt: skip

@@ -23,9 +23,7 @@ def on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    device = CudaDevice(
-        pretended_cuda.Device(), pretended_cuda.core, 1 << 30, pretended_cuda.CUDAError
-    )
+    device = pretended_cuda.gpu()
     with mock.patch.object(cuda, "find", return_value=(device,)):
         yield device
     device.trim()

@@ -32,7 +32,6 @@ from weft.plan.phases import machine_of
 from weft.plan.planner import plan_program
 from weft.plan.sharing import HALVED
 from weft.runtime.devices import cuda
-from weft.runtime.devices.cuda import CudaDevice
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.executor import execute
 
@@ -58,8 +57,7 @@ def on(
         if shutil.which("g++") is None:
             pytest.skip("no g++")
         monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-        core = pretended_cuda.core
-        found = CudaDevice(pretended_cuda.Device(), core, 1 << 30, pretended_cuda.CUDAError)
+        found = pretended_cuda.gpu()
         with mock.patch.object(cuda, "find", return_value=(found,)):
             yield found
     found.trim()

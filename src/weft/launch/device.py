@@ -126,6 +126,7 @@ def find(name: str, current: Settings) -> Device:
         if found.name == name:
             found.limit = dict(current.device_limits).get(name, found.default_limit)
             found.slots = current.slots
+            found.threads = host_threads(current)
             return found
     raise ArgumentError(f"there is no device {name!r}", "a name of weft.devices()")
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import ArgumentError, MemoryLimitError
+from weft.runtime.address import address_of
 from weft.runtime.apart import first_byte
 from weft.runtime.threads import cgroup_directories
 
@@ -394,6 +395,22 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def owner_of(array: npt.NDArray[Any]) -> tuple[object, int, int] | None:
+    """Whose memory an array lies in, where that begins, and its bytes.
+
+    None where that is neither NumPy's nor a pool's. The owner can be referred to weakly: its memory
+    is there until it dies.
+    """
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.owndata:
+            return base, address_of(base), base.nbytes
+        base = base.base
+    if isinstance(base, _Memory):
+        return base.mapping, base.mapping.begin, base.mapping.bytes + _PAGE
+    return None
 
 
 _host: Pool | None = None

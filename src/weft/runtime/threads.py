@@ -1,7 +1,7 @@
 """Threads: how many, and the C pool that runs the tiles of compiled segments.
 
-The pool (`pool.c`, `boxes.c`, `products.c`) is compiled once for each machine, through the cache,
-while the first segment is.
+The pool (`pool.c`, `boxes.c`, `products.c`, `copies.c`) is compiled once for each machine, through
+the cache, while the first segment is.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def cgroup_directories(
 def pool_source() -> str:
     """The text of the C pool, one translation unit."""
     here = Path(__file__)
-    names = "pool.c", "boxes.c", "products.c"
+    names = "pool.c", "boxes.c", "products.c", "copies.c"
     return "".join(here.with_name(name).read_text() for name in names)
 
 
@@ -154,9 +154,9 @@ class Pool:
         `call(address of a record) -> status`, see `pool.c`; releases the GIL.
     call_all : function
         The same for several records, one after another.
-    boxes, gram, product : int
-        The addresses of the entries that run boxes side by side, make Gram matrices, and multiply
-        other matrices: see `boxes.c` and `products.c`.
+    boxes, gram, product, copy : int
+        The addresses of the entries that run boxes side by side, make Gram matrices, multiply
+        other matrices, and copy: see `boxes.c`, `products.c` and `copies.c`.
     """
 
     def __init__(self) -> None:
@@ -173,6 +173,7 @@ class Pool:
         self.boxes = ctypes.cast(self.library.weft_boxes, ctypes.c_void_p).value
         self.gram = ctypes.cast(self.library.weft_gram, ctypes.c_void_p).value
         self.product = ctypes.cast(self.library.weft_product, ctypes.c_void_p).value
+        self.copy = ctypes.cast(self.library.weft_copy, ctypes.c_void_p).value
 
     def workers(self) -> int:
         """The number of worker threads there are now."""

@@ -171,7 +171,7 @@ def call_entry(
     Parameters
     ----------
     entry : int
-        `Pool.boxes` or `Pool.gram`.
+        `Pool.boxes`, `Pool.gram` or `Pool.copy`.
     argument : bytes
         The struct that it takes.
     threads : int

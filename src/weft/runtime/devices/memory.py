@@ -36,11 +36,14 @@ class Memory(ABC):
         Whether it is a CPU, whose compiler vectorises innermost loops.
     has_long_atomics : bool
         Whether its items have atomic operations on 64 bits.
+    threads : int
+        Of the host, that copy to and from memory that the device cannot.
     """
 
     failures: tuple[type[BaseException], ...]
     is_processor = False
     has_long_atomics = True
+    threads = 1
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name

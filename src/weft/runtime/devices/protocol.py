@@ -93,12 +93,15 @@ class Device(Protocol):
         Bytes that may be allocated on it.
     slots : int or None
         Runs that are to be under way at once; None: as many as is quickest.
+    threads : int
+        Of the host, that copy to and from memory that the device cannot.
     """
 
     name: str
     is_processor: bool
     items: int
     slots: int | None
+    threads: int
     limit: int
     statistics: Statistics
 

@@ -1,0 +1,307 @@
+"""Runs of segments on NVIDIA GPUs: streams, copies, launches and graphs of them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.plan import launches
+from weft.runtime import profile
+from weft.runtime.address import address_of
+from weft.runtime.devices import copies
+from weft.runtime.devices.memory import Buffers, HeldArrays
+from weft.runtime.devices.protocol import rows_of
+from weft.runtime.devices.runs import Run
+
+if TYPE_CHECKING:
+    from weft.runtime.devices.cuda import CudaDevice, CudaSegment
+
+NDArray: TypeAlias = npt.NDArray[Any]
+Launched: TypeAlias = tuple[str, int, int, tuple[Any, ...]]
+"""A launch with its arguments: kernel, groups, items of each, blocks and integers."""
+
+_WORTH_GRAPH = 32  # launches that are worth a graph
+_CAPTURED = 64  # launches in a graph, about
+_PERIODS = 4  # rounds after which launches may come again
+_PIECE = 8 << 20  # bytes that are copied to the GPU while the host copies the next ones
+_SHORT_ROW = 256  # bytes of rows that the host gathers sooner than a GPU copies them
+
+
+def _like(staged: NDArray, array: NDArray) -> NDArray:
+    """Page-locked bytes as a row-major array of another's type."""
+    return staged.view(array.dtype).reshape(array.shape)
+
+
+def _in_bytes(array: NDArray) -> NDArray:
+    """A row-major array's bytes."""
+    return array.reshape(-1).view(np.uint8)
+
+
+class Slot(Buffers["CudaDevice"]):
+    """A stream, buffers on the GPU, and page-locked buffers by what they are for."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        super().__init__(device)
+        self.stream = device.device.create_stream()
+        self.pinned: dict[tuple[int, int], Any] = {}
+
+    def staging(self, number: int, count: int, turn: int = 0) -> tuple[Any, NDArray]:
+        """Page-locked memory for so many bytes of the array of a number, and a view of it.
+
+        Runs that are queued one behind the other have memory of their own, in turns.
+        """
+        buffer = self.pinned.get((number, turn))
+        if buffer is None or buffer.size < count:
+            if buffer is not None:
+                self.stream.sync()  # which may still copy from it
+                buffer.close()
+            buffer = self.pinned[number, turn] = self.device.pinned.allocate(count)
+        memory: Any = (ctypes.c_uint8 * count).from_address(int(buffer.handle))
+        return buffer, np.ndarray((count,), np.uint8, memory)
+
+    def part(self, buffer: Any, offset: int, count: int) -> Any:
+        """Some bytes of a buffer, as a buffer: copies are between buffers of one size."""
+        if offset == 0 and buffer.size == count:
+            return buffer
+        at = int(buffer.handle) + offset
+        return self.device.core.Buffer.from_handle(at, count, owner=buffer)
+
+    def copy_in(
+        self, buffer: Any, array: NDArray, number: int, turn: int = 0, offset: int = 0
+    ) -> None:
+        """Queue a copy to the GPU, so many bytes into the buffer."""
+        if self._copy_as_it_lies("in", buffer, array, offset):
+            return
+        count, device = array.nbytes, self.device
+        staged, view = self.staging(number, count, turn)
+        if count <= _PIECE or not array.flags.c_contiguous:
+            copies.copy(_like(view, array), array, device.threads)
+            device.copy(self.part(buffer, offset, count), self.part(staged, 0, count), self.stream)
+            return
+        source = _in_bytes(array)
+        for begin in range(0, count, _PIECE):
+            end = min(begin + _PIECE, count)
+            copies.copy(view[begin:end], source[begin:end], device.threads)
+            target = self.part(buffer, offset + begin, end - begin)
+            device.copy(target, self.part(staged, begin, end - begin), self.stream)
+
+    def copy_out(
+        self, buffer: Any, array: NDArray, number: int, turn: int = 0, offset: int = 0
+    ) -> NDArray | None:
+        """Queue a copy from the GPU, from so many bytes into the buffer on.
+
+        Returns
+        -------
+        ndarray or None
+            Page-locked memory that has the elements then; None: the array itself has.
+        """
+        if self._copy_as_it_lies("out", buffer, array, offset):
+            return None
+        staged, view = self.staging(number, array.nbytes, turn)
+        source = self.part(buffer, offset, array.nbytes)
+        self.device.copy(self.part(staged, 0, array.nbytes), source, self.stream)
+        return _like(view, array)
+
+    def _copy_as_it_lies(self, way: str, buffer: Any, array: NDArray, offset: int) -> bool:
+        """Queue a copy from or to the array's own memory, if that is page-locked."""
+        rows = None if array.flags.c_contiguous else rows_of(array)
+        if rows is None and not array.flags.c_contiguous:
+            return False
+        if (rows is not None and rows.bytes < _SHORT_ROW) or not self.device.locks.holds(array):
+            return False
+        if rows is not None:
+            self.device.copy_rows(way, buffer, offset, address_of(array), rows, self.stream)
+            self.device.statistics.boxes += 1
+            return True
+        count = array.nbytes
+        host = self.device.core.Buffer.from_handle(address_of(array), count, owner=array)
+        ends = self.part(buffer, offset, count), host
+        self.device.copy(*(ends if way == "in" else ends[::-1]), self.stream)
+        return True
+
+    def release(self) -> None:
+        super().release()
+        while self.pinned:
+            self.pinned.popitem()[1].close()
+
+    def release_buffer(self, buffer: Any) -> None:
+        buffer.close(self.stream)
+
+    def finish(self) -> None:
+        self.stream.sync()
+
+
+class CudaRun(Run["CudaDevice"]):
+    """One run of a segment on a stream."""
+
+    def __init__(
+        self, loaded: CudaSegment, integers: Sequence[int], inputs: Sequence[NDArray],
+        results: Sequence[NDArray], held: HeldArrays | None, behind: Run[CudaDevice] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(loaded.device, loaded.segment, integers, inputs, results, held, behind)
+        self.loaded = loaded
+        self.landings: list[tuple[NDArray, NDArray]] = []  # page-locked, and where it belongs
+        self.collected: list[Launched] | None = None  # launches that may become a graph
+        self.graphs: list[Any] = []  # those that may still run
+        self.timed = profile.recorder is not None
+        self.marks: list[tuple[str, str, Any, Any, int]] = []
+
+    # ------------------------------------------------------------ copies
+
+    def copy(
+        self, way: str, name: str, number: int, buffer: Any, array: NDArray, offset: int = 0
+    ) -> None:
+        began = self._time()
+        if way == "in":
+            self.slot.copy_in(buffer, array, number, self.turn, offset)
+        else:
+            self._copy_out(number, buffer, offset, array)
+        self._timed(f"copy {way} {name}", way, began, array.nbytes)
+
+    def _copy_out(self, number: int, buffer: Any, offset: int, array: NDArray) -> None:
+        staged = self.slot.copy_out(buffer, array, number, self.turn, offset)
+        if staged is not None:
+            self.landings.append((staged, array))
+
+    def read(self, step: launches.Read, buffer: Any, offset: int) -> NDArray:
+        value = np.zeros(1, np.dtype(step.dtype))
+        self._copy_out(-3, buffer, offset, value)
+        if self.segment.failures:
+            self._copy_out(-1, self.buffers[-1], 0, self.failure)
+        return value
+
+    def landing(self) -> None:
+        for view, array in self.landings:
+            copies.copy(array, view, self.device.threads)
+        self.landings.clear()
+        self._close_graphs()
+
+    # ------------------------------------------------------------ launches
+
+    def launch(
+        self, step: launches.Launch, items: int, blocks: list[Any], integers: Sequence[int]
+    ) -> None:
+        groups, given = -(-items // step.group), map(np.int64, integers)
+        launched = (step.kernel, groups, step.group, (self.buffers[-1], *blocks, *given))
+        if self.collected is not None:
+            self.collected.append(launched)
+            return
+        began = self._time()
+        self._launch_on(self.slot.stream, launched)
+        self._timed(step.kernel, "compute", began, 0)
+
+    def _launch_on(self, stream: Any, launched: Launched) -> None:
+        core, (name, groups, items, arguments) = self.device.core, launched
+        config = self.device.launch_config(groups, items)
+        core.launch(stream, config, self.loaded.kernel(name), *arguments)
+
+    def steps(self, steps: launches.Steps) -> None:
+        for step in steps:
+            alone = isinstance(step, launches.Repeat) and _only_launches(step.steps)
+            if not alone or self.collected is not None or self.timed:
+                super().steps((step,))
+                continue
+            self.collected = []
+            try:
+                super().steps((step,))
+                collected = self.collected
+            finally:
+                self.collected = None
+            self._launch_all(collected)
+
+    def _launch_all(self, collected: Sequence[Launched]) -> None:
+        """Launches one after another; those that come again as a graph."""
+        period = _period(collected)
+        once = 0 if period is None else period * max(_CAPTURED // period, 1)
+        if period is not None and len(collected) >= 2 * once:
+            graph = self._captured(collected[:once])
+            for _ in range(len(collected) // once):
+                graph.launch(self.slot.stream)
+            collected = collected[len(collected) // once * once :]
+        for launched in collected:
+            self._launch_on(self.slot.stream, launched)
+
+    def _captured(self, collected: Sequence[Launched]) -> Any:
+        builder = self.slot.stream.create_graph_builder().begin_building("relaxed")
+        for launched in collected:
+            self._launch_on(builder, launched)
+        graph = builder.end_building().complete()
+        builder.close()
+        self.graphs.append(graph)
+        return graph
+
+    def _close_graphs(self) -> None:
+        while self.graphs:
+            self.graphs.pop().close()
+
+    # ------------------------------------------------------------ events
+
+    def mark(self) -> Any:
+        return self.slot.stream.record()
+
+    def follow(self, event: Any) -> None:
+        self.slot.stream.wait(event)
+
+    def is_done(self, event: Any) -> bool:
+        return bool(event.is_done)
+
+    def complete(self, event: Any) -> None:
+        event.sync()
+
+    def abandon(self) -> None:
+        super().abandon()
+        self._close_graphs()
+
+    def _time(self) -> Any:
+        if not self.timed:
+            return None
+        return self.slot.stream.record(options=self.device.core.EventOptions(timing_enabled=True))
+
+    def _timed(self, name: str, queue: str, began: Any, count: int) -> None:
+        if began is not None:
+            self.marks.append((name, f"{self.device.name} {queue}", began, self._time(), count))
+
+    def record(self) -> None:
+        """What the GPU's clock says of each command, on the host's clock."""
+        recorder = profile.recorder
+        if recorder is None or not self.marks:
+            return
+        ended, last = perf_counter(), self.marks[-1][3]
+        for name, queue, began, done, count in self.marks:
+            start = ended - (last - began) * 1e-3
+            recorder.record(name, queue, start, ended - (last - done) * 1e-3, count)
+
+
+def _only_launches(steps: launches.Steps) -> bool:
+    """Whether the host has nothing to wait for."""
+    return all(
+        isinstance(step, launches.Launch | launches.Define)
+        or (isinstance(step, launches.Repeat) and _only_launches(step.steps))
+        for step in steps
+    )
+
+
+def _period(collected: Sequence[Launched]) -> int | None:
+    """After how many launches the same ones come again, if they are many; None: never."""
+    count = len(collected)
+    if count < _WORTH_GRAPH:
+        return None
+    first = collected[0][0]
+    starts = [k for k in range(1, count // 2 + 1) if collected[k][0] == first][: 2 * _PERIODS]
+    for period in starts:
+        if all(_same(a, b) for a, b in zip(collected, collected[period:], strict=False)):
+            return period
+    return None
+
+
+def _same(left: Launched, right: Launched) -> bool:
+    """Whether two launches are the same."""
+    return left[:3] == right[:3] and all(
+        a is b or (isinstance(a, np.int64) and isinstance(b, np.int64) and a == b)
+        for a, b in zip(left[3], right[3], strict=True)
+    )
