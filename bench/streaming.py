@@ -8,18 +8,27 @@ a part of the memory that the arrays take. A box costs the host about 0.2 ms (qu
 and launches, seeing its end), which small products show: a box under 1/8 of their memory computes
 for 0.05 ms where n = 512, for 2 ms where n = 2048. Ratios are of throughputs (at once is 1), the
 median over rounds; those of processor time beside them are what a busy machine disturbs least.
+
+The last two columns are of the best of "in boxes" and "at once": what the link needs for the bytes
+that are copied, in the direction that takes longer, as a part of the time; and likewise what the
+device's memory needs for one reading and one writing of every array in each iteration. Rates of
+both are measured by copies of Weft's own, before.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import measure
 import numpy as np
 
 import weft as wf
+from weft.config import settings
+from weft.launch.device import find
+from weft.runtime.devices.protocol import Device
 
 NAMES = ("add", "stencil", "product")
 ITERATIONS = (1, 4, 16, 64, 256, 1024, 3883)
@@ -77,7 +86,13 @@ def run(names: tuple[str, ...], scale: float, rounds: int, device: str, chosen: 
     header = ["", "at once ms", "in boxes", "(cpu)"]
     for times in TIMES_CAP:
         header += [f"1/{times}", "(cpu)"]
-    print(f"{device}: {wf.devices()}; ratios of throughput, at once = 1")
+    header += ["of link", "of memory"]
+    found = find(device, settings())
+    rates = found.rates
+    print(
+        f"{found.describe()}; ratios of throughput, at once = 1; GB/s: {rates.copy_in / 1e9:.1f} "
+        f"in, {rates.copy_out / 1e9:.1f} out, {rates.memory / 1e9:.0f} of memory"
+    )
     print(_line(["", *header[1:]]))
     for name in names or NAMES:
         for title, arrays, program, arguments in rows(name, scale):
@@ -88,7 +103,8 @@ def run(names: tuple[str, ...], scale: float, rounds: int, device: str, chosen: 
             contenders = {"at once": {"slots": 1}, "in boxes": {}}
             for times in (8,) if name == "product" else TIMES_CAP:
                 contenders[f"1/{times}"] = {"memory_limit": {device: size // times}}
-            cells = row(program, arguments, device, contenders, rounds)
+            launches = 0 if name == "product" else int(title.split()[1].strip("x,"))
+            cells = row(program, arguments, found, contenders, rounds, launches * size)
             print(_line([title, *cells]), flush=True)
 
 
@@ -97,17 +113,17 @@ def _line(cells: list[str]) -> str:
 
 
 def row(
-    program: Callable[..., Any], arguments: list[Any], device: str,
-    contenders: dict[str, dict[str, Any]], rounds: int,
+    program: Callable[..., Any], arguments: list[Any], device: Device,
+    contenders: dict[str, dict[str, Any]], rounds: int, touched: int,
 ) -> list[str]:  # fmt: skip
-    """The cells of one program."""
+    """The cells of one program, whose iterations touch so many bytes together."""
     processor: dict[str, list[float]] = {name: [] for name in contenders}
     expected: list[Any] = []
 
     def call(name: str) -> Any:
         def one() -> Any:
             start = time.process_time()
-            with wf.config(devices=[device], **contenders[name]):
+            with wf.config(devices=[device.name], **contenders[name]):
                 result = program(*arguments)
             processor[name].append(time.process_time() - start)
             if not expected:
@@ -125,4 +141,14 @@ def row(
             continue
         cells.append(f"{1 / times.ratio(name, 'at once'):.2f}")
         cells.append(f"{min(processor['at once']) / min(processor[name]):.2f}")
-    return cells
+    seconds = min(times.median("at once"), times.median("in boxes"))
+    before = replace(device.statistics)
+    call("in boxes")()
+    into = device.statistics.bytes_in - before.bytes_in
+    out = device.statistics.bytes_out - before.bytes_out
+    linked = max(into / device.rates.copy_in, out / device.rates.copy_out)
+    cells += ["-"] * (len(TIMES_CAP) * 2 + 2 - len(cells) + 1)
+    return [
+        *cells, f"{linked / seconds:.2f}",
+        f"{touched / device.rates.memory / seconds:.2f}" if touched else "-",
+    ]
