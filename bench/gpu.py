@@ -10,8 +10,9 @@ Then where a call of Weft spends its time, as figure 11 has it. "Compile" is wha
 with nothing in a cache, takes longer than a later one: compilers, and memory that is allocated
 once. Copies in, copies out and kernels are each the time in which the device has any, by its own
 clock; they may run beside each other. "Host" is the rest of the call, when the device has none of
-them: what CUDA copies out goes through page-locked memory, from which the host brings it to where
-it belongs, and a library's product (on OpenCL devices that are processors) is the host's too.
+them: it brings results to where they belong, and a library's product (on OpenCL devices that are
+processors) is its work too. All calls have the same arrays, which Weft may have page-locked since
+they came again; CuPy copies them as they are.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ from weft.launch.device import find
 from weft.runtime.profile import Event, Profile
 
 SIZES = {
-    "matrix_product": 4096, "rank_k": 3072, "rank_2k": 3072, "five_point": 8000,
+    "matrix_product": 3000, "rank_k": 2500, "rank_2k": 2500, "five_point": 8000,
     "coulombic_potential": 2000, "distances": 40_000, "n_body_step": 40_000,
 }  # fmt: skip
-"""What keeps a GPU busy, and Numba's loops on 16 cores not for more than some seconds."""
+"""What keeps a GPU busy, and Numba's loops on 16 cores not for more than some seconds.
+
+Rows of powers of two, or nearly, would have the columns of Numba's product share a few cache lines.
+"""
 
 NAMES = (*SIZES, *(name + loops.SINGLE for name in SIZES))
 PEERS = ("NumPy", "BLAS", "Numba", "CuPy", "cpu")

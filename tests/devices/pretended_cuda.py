@@ -314,7 +314,7 @@ class Device:
     device_id = 0
     name = "Pretended GPU"
     arch = "80"
-    properties = SimpleNamespace(multiprocessor_count=1)
+    properties = SimpleNamespace(multiprocessor_count=1, clock_rate=1_000_000)
 
     def set_current(self) -> None:
         pass

@@ -159,3 +159,10 @@ def test_derived_sizes_of_all_boxes_are_those_of_each(
     found = for_each_box(entry, {"a": left, "b": right, "s": shared}, len(boxes))
     expected = [entry.evaluate({"a": a, "b": b, "s": shared}) for a, b in boxes]
     assert found.tolist() == expected
+
+
+def test_each_copy_takes_a_while() -> None:
+    """However small: many boxes with several arrays each take longer than what they move."""
+    rates = replace(GPU, copy=1e-4)
+    one, three = (seconds(Work(100, 10 * MIB, 0, 1, 0.0, 0, n), rates, 2) for n in (1, 3))
+    assert three - one == pytest.approx(100 * 2 * 1e-4, rel=0.05)

@@ -73,6 +73,8 @@ class Rates:
         Whether copies run beside kernels, and do not take processors from them.
     operations : float
         Scalar operations that kernels do in a second, on data in registers and caches.
+    copy : float
+        Seconds of a copy, however small, in which no other runs the same way.
     """
 
     copy_in: float
@@ -83,6 +85,7 @@ class Rates:
     engines: int
     beside: bool
     operations: float = math.inf
+    copy: float = 0.0
 
 
 class DeviceCode(Protocol):

@@ -62,7 +62,8 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
         operations = scheduler.work() * overlap(scheduler, boxes.extent)
         operations *= boxes.count * lines(boxes.extent) / lines(total) if across else 1
         taken = boxes.count * _TAKEN * scheduler.flank_bytes
-        work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken)
+        copies = sum(window.axis is not None for window in scheduler.stage.windows)
+        work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken, copies)
         # What one box carries to the next, no two can have; flanks the device hands on.
         tried = (1,) if scheduler.stage.carries else slots_to_try(device.slots, boxes.count)
         for slots in tried:
@@ -139,6 +140,8 @@ class Work:
         Scalar ones, those that boxes repeat by each of them.
     taken : int
         Bytes that boxes read and write besides: flanks.
+    copies : int
+        Of one box, to the device.
     """
 
     boxes: int
@@ -147,11 +150,13 @@ class Work:
     launches: int
     operations: float = 0.0
     taken: int = 0
+    copies: int = 0
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:
     """How long it takes with so many boxes in flight."""
     into, out = work.bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
+    into += work.boxes * work.copies * rates.copy
     touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
     touched += work.taken / rates.memory
     computed = max(touched, work.operations / rates.operations)

@@ -35,6 +35,8 @@ _OUT_OF_MEMORY = "OUT_OF_MEMORY"  # in the driver's message
 _CONFIGS = 4096  # numbers of groups and items that are kept
 _OF_ALL_GPUS = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _BOX, _LAUNCH = 1e-4, 5e-6  # seconds that the host takes for a box, and for a launch
+_COPY = 8e-6  # seconds that a GPU takes for a copy, however small
+_EACH_CYCLE = 64  # scalar operations of a multiprocessor: half of what it multiplies and adds
 _MEASURED = 32 << 20  # bytes that are copied over the link
 _TOUCHED = 256 << 20  # bytes that are copied within the GPU
 _ROUNDS = 3
@@ -256,7 +258,9 @@ class CudaSegment:
 
 def _measure(device: CudaDevice) -> Rates:
     """The rates of a GPU; those of none in particular where it has no memory to measure."""
-    usual = Rates(10e9, 10e9, 300e9, _LAUNCH, _BOX, 2, True)
+    properties = device.device.properties
+    operations = properties.multiprocessor_count * properties.clock_rate * 1e3 * _EACH_CYCLE
+    usual = Rates(10e9, 10e9, 300e9, _LAUNCH, _BOX, 2, True, operations, _COPY)
     count = min(_MEASURED, device.limit // 4)
     touched = max(min(_TOUCHED, device.limit // 4), count)
     if min(count, touched) < 64 << 10:
@@ -286,4 +290,5 @@ def _measure(device: CudaDevice) -> Rates:
     finally:
         slot.release()
         device.give_back(slot)
-    return Rates(count / into, count / out, 2 * touched / within, _LAUNCH, _BOX, 2, True)
+    measured = count / into, count / out, 2 * touched / within
+    return Rates(*measured, _LAUNCH, _BOX, 2, True, operations, _COPY)
