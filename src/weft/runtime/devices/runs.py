@@ -24,7 +24,10 @@ from weft.runtime.devices.protocol import FAILURE_BYTES, raise_failure
 
 NDArray: TypeAlias = npt.NDArray[Any]
 
-_SPINS = 20
+_SPINS, _MORE_SPINS = 20, 200
+"""Looks before the first pause, which the system makes far longer than asked for; and how many
+where looking takes no processor from the run."""
+
 _SHORTEST, _LONGEST = 20e-6, 10e-3  # seconds between two looks at whether a run has ended
 _LATE = 32  # a run's end is seen late by this part of its time, at most
 _LATER = 4  # and by this one where another is queued behind it: the device goes on alone
@@ -268,7 +271,8 @@ class Run(ABC, Generic[DeviceT]):
 
     def _wait_for(self, event: Any) -> None:
         """Ctrl-C is heard meanwhile."""
-        spins, late = (0, _LATER) if self.followed else (_SPINS, _LATE)
+        spins = _SPINS if self.device.is_processor else _MORE_SPINS
+        spins, late = (0, _LATER) if self.followed else (spins, _LATE)
         while not self.is_done(event):
             spins -= 1
             waited = (perf_counter() - self.began) / late
