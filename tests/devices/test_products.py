@@ -20,15 +20,23 @@ from weft.lower.gpu import products as gpu_products
 from weft.lower.registers import Registers
 from weft.plan.segment import Segment
 
-SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1)]
-EVERY_FORM = {"large": {"_BUSY": 1}, "fine": {"_BUSY": 2}, "parts": {"_BUSY": 1 << 40}}
+SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1),
+         (128, 64, 32), (257, 70, 41)]  # fmt: skip
+EVERY_SHAPE = gpu_products._shapes
+EVERY_FORM: dict[str, dict[str, Any]] = {
+    "large": {"_BUSY": 1},
+    "middle": {"_BUSY": 1, "_shapes": lambda found: EVERY_SHAPE(found)[1:]},
+    "fine": {"_BUSY": 1, "_shapes": lambda found: EVERY_SHAPE(found)[2:]},
+    "parts": {"_BUSY": 1 << 40},
+    "items": {"_SHARED_BYTES": 0},
+}
 FLOATS = ("f32", "f64")
 
 
 def forms(text: str) -> dict[str, Segment]:
     """The program compiled to choose each of the forms."""
     found = {}
-    for name, constants in {**EVERY_FORM, "items": {"_SHARED_BYTES": 0}}.items():
+    for name, constants in EVERY_FORM.items():
         with mock.patch.multiple(gpu_products, **constants):
             found[name] = compiled(parse(text))
     return found
@@ -50,8 +58,8 @@ def test_products(dtype: str, across: bool) -> None:
     neutral = "-0.0" if dtype in FLOATS else "0"
     text = contraction(dtype, across=across, neutral=neutral)
     segment = compiled(parse(text))
-    # On processors by lanes, or an element at a time; else in large tiles, or in fine ones.
-    assert sum(kernel.startswith("product") for kernel in segment.kernels) == 4
+    # On processors by lanes, or an element at a time; else in tiles of three sizes.
+    assert sum(" x " in kernel.partition(", in tiles of")[2] for kernel in segment.kernels) == 3
     numpy = {"f64": np.float64, "f32": np.float32, "i32": np.int32}[dtype]
     for is_processor in (True, False):
         with mock.patch.object(device(), "is_processor", is_processor):
@@ -75,7 +83,7 @@ def _compare_forms(on: Any) -> None:
             found[name] = agree(text, segment, arguments, sizes(*size)).tobytes()
             launched[name] = on.statistics.launches - before
         assert set(found.values()) == {found["items"]}
-        assert launched["large"] == launched["items"] == 1
+        assert {launched[name] for name in ("large", "middle", "fine", "items")} == {1}
         assert launched["parts"] == 1 + (size[2] > 2 * BLOCK)
 
 

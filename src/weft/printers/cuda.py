@@ -38,7 +38,7 @@ class CudaPrinter(KernelPrinter):
     entry = 'extern "C" __global__ void'
     item = "(long long)blockIdx.x * blockDim.x + threadIdx.x"
     long = "long long"
-    group_memory = "__shared__ "
+    group_memory = "alignas(16) __shared__ "  # as vectors are
     barrier_text = "__syncthreads();"
     claim = "atomicCAS((int *)failed, 0, {code})"
     fence = "__threadfence()"

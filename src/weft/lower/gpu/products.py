@@ -1,20 +1,22 @@
 """Contractions on a device: tiles of both sides in a group's memory, and of sums in registers.
 
-A group of 16 x 16 items computes a tile of rows and columns. For each 16 reduced indices, what
-the rows give (the left side) and what the columns give (the right side) is computed once, by items
-that are neighbours where the elements read are, into memory that the group shares; then each
-item, for each of these indices, combines its rows with its columns into sums of its own.
+A group of items computes a tile of rows and columns. For each 8 or 16 reduced indices, what
+the rows give (the left side) and what the columns give (the right side) is computed once, into
+memory that the group shares (`weft.lower.gpu.slices`); then each item, for each of these indices,
+combines its rows with its columns into sums of its own.
 
     for start below extent step 16 {
       left[k, r] = a[row + r, start + k]; right[k, c] = b[start + k, column + c]; barrier
-      for k, r < 4, c < 4 { sum[r, c] = fma(left[k, ..], right[k, ..], sum[r, c]) }; barrier
+      for k, r < 8, c < 8 { sum[r, c] = fma(left[k, ..], right[k, ..], sum[r, c]) }
     }
 
 An element is folded from left to right in blocks of `contractions.BLOCK`, which are combined in
 order, as on the CPU (`weft.lower.register_tiles`), so that its bits depend on the reduced extent
 alone, and not on which of these forms a launch chooses:
 
-- tiles of 64 x 64, 4 x 4 for each item, where there are as many as keep a device busy;
+- tiles of 128 x 64, 8 x 8 for each of 128 items, or 8 x 4 for each of 256 where numbers have 64
+  bits, where there are as many as keep a device busy;
+- tiles of 64 x 64, 4 x 4 for each of 256 items, where there are as many of them;
 - tiles of 16 x 16 where there are fewer; where even of them there are few, and blocks are several,
   each block by a group of its own, whose folds go to the workspace;
 - one item for each element, in what the launch does not know the size of, or where a read may fail.
@@ -25,36 +27,32 @@ SC 2008, section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
 from weft.fun import nodes as fun
-from weft.fun.contractions import BLOCK, Contraction, Side, contraction
+from weft.fun.contractions import BLOCK, Contraction, contraction
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
 from weft.lower import bounds, kernels, register_tiles
 from weft.lower.accumulation import Accumulation
-from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
 from weft.lower.gpu.elements import combined, copy, finish, loaded, lower_element
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.lane_tiles import by_lane_tiles
+from weft.lower.gpu.slices import Share, Slices
 from weft.lower.halves import Part, wanted
-from weft.lower.panels import in_sequence
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Size, product
 
-_SIDE = 16  # items of a group along rows, and along columns
-_GROUP = _SIDE * _SIDE
-_STEP = 16  # reduced indices whose values are in the group's memory at once
-_REGISTERS = 4  # rows and columns of an item in a large tile
-_BUSY = 64  # tiles that keep a device busy
+_BUSY = 1 << 15  # items that keep a device busy
 _SHARED_BYTES = 40  # of all values of a row and a column, at most: 48 KiB are shared on any GPU
+_FEW_BYTES = 16  # of them, where items have registers for large tiles
 
 
 def suits(host: Host, kernel: fun.Kernel) -> bool:
@@ -102,32 +100,73 @@ def _in_tiles(
 
     `gpu`: 1 where the device may be one, else 0; then nothing takes memory.
     """
-    large, fine = (_Tiles(host, let, kernel, found, side) for side in (_REGISTERS, 1))
+    *coarse, fine = (_Tiles(host, let, kernel, found, shape) for shape in _shapes(found))
     reduced = found.reduce.space[0].extent
+    rest: Size = ONE  # 1 where no form so far is launched
+    forms: list[tuple[_Tiles, tuple[Emitter, imp.Var], Size, str]] = []
+    for tiles in coarse:
+        chosen = rest * tiles.suit()
+        rest -= chosen
+        forms.append((tiles, tiles.lower(), chosen * tiles.tiles, f"tiles of {tiles.shape}"))
     blocks = versions.ceil(host, reduced, BLOCK)
     several = 1 - versions.below(host, reduced, 2 * BLOCK + 1)
-    few = versions.below(host, fine.tiles, _BUSY) * several
-    many = 1 - versions.below(host, large.tiles, _BUSY)
+    few = rest * versions.below(host, fine.tiles * fine.shape.group, _BUSY) * several
     parts = versions.maximum(host, few * blocks, ONE)
-    folds = host.unit.region(gpu * few * fine.tiles * blocks * (_GROUP * large.dtype.itemsize))
-    forms = [
-        (large.lower(), many * large.tiles, f"tiles of {large.width} x {large.width}"),
-        (fine.lower(_Parts(folds, few, parts)), (1 - many) * fine.tiles * parts,
-         f"tiles of {fine.width} x {fine.width}, of {BLOCK} reduced where they are few"),
-        (fine.combine(folds, blocks), few * fine.tiles, ""),
-    ]  # fmt: skip
-    if any(may_leave(k.levels[0]) for (k, _), _, _ in forms):
+    bytes_ = fine.shape.group * fine.dtype.itemsize
+    folds = host.unit.region(gpu * few * fine.tiles * blocks * bytes_)
+    how = f"tiles of {fine.shape}, of {BLOCK} reduced where they are few"
+    of_parts = fine.lower(_Parts(folds, few, parts))
+    forms.append((fine, of_parts, rest * fine.tiles * parts, how))
+    forms.append((fine, fine.combine(folds, blocks), few * fine.tiles, ""))
+    if any(may_leave(k.levels[0]) for _, (k, _), _, _ in forms):
         return False
-    for (k, item), groups, how in forms:
+    for tiles, (k, item), groups, how in forms:
         if groups != ZERO:
             if how:
                 label = kernels.describe("product", kernel.space, let.pattern)
                 host.unit.kernels.append(f"{label}, in {how}")
-            host.add(k, "product", item, groups * _GROUP, _GROUP)
+            group = tiles.shape.group
+            host.add(k, "product", item, groups * group, group)
     return True
 
 
 # ---------------------------------------------------------------- tiles
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """So many items down and across in a group, with so many rows and columns each.
+
+    `step`: the reduced indices of a slice.
+    """
+
+    down: int
+    across: int
+    rows: int
+    columns: int
+    step: int
+
+    @property
+    def group(self) -> int:
+        return self.down * self.across
+
+    def __str__(self) -> str:
+        return f"{self.down * self.rows} x {self.across * self.columns}"
+
+
+def _shapes(found: Contraction) -> list[_Shape]:
+    """Those of a contraction's tiles, from the largest to the finest.
+
+    A large tile's sums, and the folds beside them, are 128 registers of 32 bits for each item; two
+    groups of such items fit a multiprocessor, or one of twice as many.
+    """
+    bytes_ = sum(v.type.dtype.itemsize for v in (*found.left.values, *found.right.values))
+    shapes = [_Shape(16, 16, 4, 4, 16 if bytes_ <= _FEW_BYTES else 8), _Shape(16, 16, 1, 1, 16)]
+    if bytes_ <= _FEW_BYTES:
+        wide = found.reduce.neutral[0].type.dtype.itemsize == 8
+        large = _Shape(16, 16, 8, 4, 8) if wide else _Shape(16, 8, 8, 8, 16 if bytes_ <= 8 else 8)
+        shapes.insert(0, large)
+    return shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,30 +183,39 @@ class _Place:
     """Where a group's tile lies, and an item in it."""
 
     lane: imp.Expr
-    row: imp.Expr  # of the item, below 16
+    row: imp.Expr  # of the item, among those of the group
     column: imp.Expr
     down: Part
     across: Part
 
 
 class _Tiles:
-    """The kernels of a contraction in tiles, of so many rows and columns for each item."""
+    """The kernels of a contraction in tiles of a shape."""
 
     def __init__(
-        self, host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, registers: int
+        self, host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, shape: _Shape
     ) -> None:
         self.host, self.let, self.kernel, self.found = host, let, kernel, found
-        self.registers, self.width = registers, _SIDE * registers
+        self.shape = shape
+        self.down = Share.of(found.left, shape.down, shape.rows)
+        self.across = Share.of(found.right, shape.across, shape.columns)
         self.reduce = found.reduce
         self.dtype = found.reduce.neutral[0].type.dtype
-        self.across = versions.ceil(host, found.column.extent, self.width)
-        self.plane = versions.ceil(host, found.row.extent, self.width) * self.across
+        self.wide = versions.ceil(host, found.column.extent, self.across.width)
+        self.plane = versions.ceil(host, found.row.extent, self.down.width) * self.wide
         self.tiles: Size = self.plane * product(r.extent for r in kernel.space[:-2])
+
+    def suit(self) -> Size:
+        """1 where there are as many as keep a device busy, more than a quarter of each of use."""
+        few = [(self.tiles * self.shape.group, _BUSY)]
+        few += [(self.found.row.extent, self.down.width // 4 + 1)]
+        few += [(self.found.column.extent, self.across.width // 4 + 1)]
+        return product(1 - versions.below(self.host, size, bound) for size, bound in few)
 
     def lower(self, parts: _Parts | None = None) -> tuple[Emitter, imp.Var]:
         """Each group a tile, or one of its parts: a block, whose folds go to the workspace."""
         k, item = self.host.kernel_emitter(), self.host.unit.integer("item")
-        number = k.declare(machine("/", item, imp.integer(_GROUP)), "group")
+        number = k.declare(machine("/", item, imp.integer(self.shape.group)), "group")
         extent = k.named(self.reduce.space[0].extent)
         begin: imp.Expr = imp.ZERO
         end, apart = extent, None
@@ -219,7 +267,7 @@ class _Tiles:
     def combine(self, region: str, blocks: Size) -> tuple[Emitter, imp.Var]:
         """Each item the folds of its element, in order."""
         k, item = self.host.kernel_emitter(), self.host.unit.integer("item")
-        group, own = imp.integer(_GROUP), k.named(blocks)
+        group, own = imp.integer(self.shape.group), k.named(blocks)
         tile = k.declare(machine("/", item, group), "group")
         lane = k.declare(machine("%", item, group), "lane")
         with ExitStack() as scopes:
@@ -247,16 +295,16 @@ class _Tiles:
         plane = k.named(self.plane)
         kernels.decode(k, space[:-2], k.declare(machine("/", tile, plane)))
         place = k.declare(machine("%", tile, plane)) if len(space) > 2 else tile
-        wide = k.named(self.across)
-        down = self._part(k, machine("/", place, wide), found.row.extent)
-        across = self._part(k, machine("%", place, wide), found.column.extent)
-        lane = k.declare(machine("%", item, imp.integer(_GROUP)), "lane")
-        row = k.declare(machine("/", lane, imp.integer(_SIDE)), "row")
-        return _Place(lane, row, k.declare(machine("%", lane, imp.integer(_SIDE)), "column"),
-                      down, across)  # fmt: skip
+        wide = k.named(self.wide)
+        down = self._part(k, machine("/", place, wide), self.down, found.row.extent)
+        across = self._part(k, machine("%", place, wide), self.across, found.column.extent)
+        lane = k.declare(machine("%", item, imp.integer(self.shape.group)), "lane")
+        line = imp.integer(self.shape.across)
+        row = k.declare(machine("/", lane, line), "row")
+        return _Place(lane, row, k.declare(machine("%", lane, line), "column"), down, across)
 
-    def _part(self, k: Emitter, number: imp.Expr, extent: Size) -> Part:
-        width, end = imp.integer(self.width), k.named(extent)
+    def _part(self, k: Emitter, number: imp.Expr, share: Share, extent: Size) -> Part:
+        width, end = imp.integer(share.width), k.named(extent)
         lower = k.declare(machine("*", k.declare(number), width), "lower")
         upper = k.declare(machine("min", end, k.declare(machine("+", lower, width))), "upper")
         return Part(lower, upper, lower, k.declare(machine("-", upper, imp.ONE)))
@@ -280,7 +328,7 @@ class _Tiles:
 
     def _sums(self, k: Emitter) -> imp.Pointer:
         """An item's own sums, of no elements yet."""
-        sums = k.local(self.dtype, self.registers**2, "sum")
+        sums = k.local(self.dtype, self.shape.rows * self.shape.columns, "sum")
         neutral = k.atom(self.reduce.neutral[0])
         self._each(k, lambda at, *_: k.emit(imp.Store(sums, at, neutral)))
         return sums
@@ -289,26 +337,24 @@ class _Tiles:
         self, k: Emitter, inside: Callable[[imp.Expr, imp.Expr, imp.Expr], None]
     ) -> None:
         """`inside(number, row, column)` of every sum of an item."""
-        if self.registers == 1:
+        rows, columns = self.shape.rows, self.shape.columns
+        if rows == columns == 1:
             inside(imp.ZERO, imp.ZERO, imp.ZERO)
             return
-        count = imp.integer(self.registers)
         r, c = k.unit.integer("r"), k.unit.integer("c")
         with (
-            k.loop(r, imp.ZERO, count, unroll=self.registers),
-            k.loop(c, imp.ZERO, count, unroll=self.registers),
+            k.loop(r, imp.ZERO, imp.integer(rows), unroll=rows),
+            k.loop(c, imp.ZERO, imp.integer(columns), unroll=columns),
         ):
-            inside(k.declare(machine("+", machine("*", r, count), c)), r, c)
+            inside(k.declare(machine("+", machine("*", r, imp.integer(columns)), c)), r, c)
 
     def _store(
         self, k: Emitter, place: _Place, r: imp.Expr, c: imp.Expr, total: imp.Expr
     ) -> None:
         """The rest of the body at an element of the item, if the tile has it."""
-        at = []
-        for part, number, own in ((place.down, r, place.row), (place.across, c, place.column)):
-            step = machine("+", own, machine("*", number, imp.integer(_SIDE)))
-            at.append(k.declare(machine("+", part.lower, step)))
-        row, column = at
+        row = k.declare(machine("+", place.down.lower, self.down.place(place.row, r)))
+        across = self.across.place(place.column, c)
+        column = k.declare(machine("+", place.across.lower, across))
         inside = machine(
             "&&", machine("<", row, place.down.upper), machine("<", column, place.across.upper)
         )
@@ -324,63 +370,62 @@ class _Tiles:
         block_ends: Callable[[], None],
     ) -> None:  # fmt: skip
         """Reduced indices from `begin` to below `end` folded into an item's, block after block."""
-        first, step = k.unit.integer("s"), imp.integer(_STEP)
-        pitch = imp.integer(self.width + 1)  # elements of a column lie in different banks
-        with k.loop(first, begin, end, step=_STEP):  # one loop: barriers in nests compile slowly
-            left = self._load(k, self.found.left, self.found.row, place.down, place, first)
-            right = self._load(k, self.found.right, self.found.column, place.across, place, first)
-            k.emit(imp.Barrier())
-            count = k.declare(machine("-", end, first))
-            count = k.declare(machine("min", count, step))
-            var = k.unit.integer("k")
-            with k.loop(var, imp.ZERO, count, unroll=4):
-                line = k.declare(machine("*", var, pitch))
+        found, shape = self.found, self.shape
+        (reduced,) = self.reduce.space
+        sides = [
+            Slices(k, side, range_, reduced, part, share, place.lane, own, shape.group, shape.step)
+            for side, range_, part, share, own in (
+                (found.left, found.row, place.down, self.down, place.row),
+                (found.right, found.column, place.across, self.across, place.column),
+            )
+        ]
+        step = imp.integer(shape.step)
 
-                def combine(at: imp.Expr, r: imp.Expr, c: imp.Expr) -> None:
-                    self._bind(k, self.found.left, left, line, place.row, r)
-                    self._bind(k, self.found.right, right, line, place.column, c)
+        def fetch(first: imp.Expr) -> None:
+            for side in sides:
+                side.fetch(first, end)
+
+        def keep(turn: imp.Expr) -> None:
+            for side in sides:
+                side.keep(turn)
+
+        def fold(turn: imp.Expr, size: imp.Expr, unroll: int) -> None:
+            var = k.unit.integer("k")
+            with k.loop(var, imp.ZERO, size, unroll=unroll):
+                for side in sides:
+                    side.take(turn, var)
+
+                def combine(at: imp.Expr, *numbers: imp.Expr) -> None:
+                    for side, number in zip(sides, numbers, strict=True):
+                        side.bind(number)
                     now = loaded(k, folds, at)
-                    k.emit(imp.Store(folds, at, Accumulation(k, self.found).of(now)))
+                    k.emit(imp.Store(folds, at, Accumulation(k, found).of(now)))
 
                 self._each(k, combine)
+
+        with k.branch(machine("<", begin, end)):
+            fetch(begin)
+            keep(imp.ZERO)
+        k.emit(imp.Barrier())
+        first = k.unit.integer("s")
+        # One loop: barriers in nests compile slowly.
+        with k.loop(first, begin, end, step=shape.step):
             after = k.declare(machine("+", first, step))
+            is_last = k.declare(machine(">=", after, end))
+            goes_on = imp.Apply("logical_not", (is_last,), DType.BOOL)
+            with k.branch(goes_on):
+                fetch(after)
+            # Blocks are whole slices, an even number of them: the first one of a part is even.
+            turn = k.declare(machine("%", machine("/", first, step), imp.integer(2)))
+            size = k.declare(machine("-", end, first))
+            k.either(
+                machine("<=", after, end),
+                lambda: fold(turn, step, shape.step),
+                lambda: fold(turn, size, 1),
+            )
             is_whole = machine("==", machine("%", after, imp.integer(BLOCK)), imp.ZERO)
-            with k.branch(machine("||", is_whole, machine(">=", after, end))):
+            with k.branch(machine("||", is_whole, is_last)):
                 block_ends()
+            with k.branch(goes_on):
+                keep(k.declare(machine("-", imp.ONE, turn)))
             k.emit(imp.Barrier())
-
-    def _bind(
-        self, k: Emitter, side: Side, arrays: Sequence[imp.Pointer], line: imp.Expr,
-        own: imp.Expr, number: imp.Expr,
-    ) -> None:  # fmt: skip
-        """The side's values are those of an item's row, or column, of a number."""
-        at = k.declare(machine("+", line, own))
-        at = k.declare(machine("+", at, machine("*", number, imp.integer(_SIDE))))
-        for value, array in zip(side.values, arrays, strict=True):
-            k.bind(value.name, loaded(k, array, at))
-
-    def _load(
-        self, k: Emitter, side: Side, range_: fun.Range, part: Part, place: _Place, first: imp.Expr
-    ) -> list[imp.Pointer]:
-        """What the side gives for a tile's rows, or columns, and the reduced indices from `first`
-        on: those beyond the last repeat it."""
-        arrays = [k.shared(v.type.dtype, _STEP * (self.width + 1)) for v in side.values]
-        r = self.reduce.space[0]
-        base, most = k.unit.integer("l"), imp.integer(_STEP * self.width)
-        with k.loop(base, imp.ZERO, most, step=_GROUP, unroll=self.registers):
-            number = k.declare(machine("+", base, place.lane))
-            along = self.width if in_sequence(side, range_) else _STEP
-            fast = k.declare(machine("%", number, imp.integer(along)))
-            slow = k.declare(machine("/", number, imp.integer(along)))
-            row, at = (fast, slow) if in_sequence(side, range_) else (slow, fast)
-            reduced = k.declare(machine("+", first, at))
-            last = k.declare(machine("-", k.named(r.extent), imp.ONE))
-            k.bind(r.index.name, k.declare(machine("min", reduced, last)))
-            index = k.declare(machine("+", part.lower, row))
-            index = k.declare(machine("max", index, part.first))
-            k.bind(range_.index.name, k.declare(machine("min", index, part.last)))
-            lower_body(k, fun.Body(side.statements, ()))
-            spot = machine("+", machine("*", at, imp.integer(self.width + 1)), row)
-            for value, array in zip(side.values, arrays, strict=True):
-                k.emit(imp.Store(array, spot, k.scalars[value.name]))
-        return arrays
