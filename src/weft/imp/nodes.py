@@ -451,7 +451,8 @@ class Program:
 class Kernel:
     """What a device runs for each of its work items; `item` is the number of the one it runs.
 
-    `blocks`: the memory that it is given, which its views look into.
+    `blocks`: the memory that it is given, which its views look into. `follows_failures`: whether
+    something may have failed before it begins; then it does nothing.
     """
 
     name: str
@@ -459,6 +460,7 @@ class Kernel:
     blocks: tuple[int, ...]
     integers: tuple[Var, ...]
     body: tuple[Stmt, ...]
+    follows_failures: bool = True
 
 
 def integer(value: int) -> Const:

@@ -14,7 +14,7 @@ parameters, results and workspace, numbered in this order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -136,6 +136,34 @@ def listed(steps: Steps, values: dict[str, Any], most: int) -> list[Listed] | No
         return True
 
     return found if add(steps) else None
+
+
+def launched_after(steps: Sequence[Step], first: Set[str]) -> frozenset[str]:
+    """The kernels that may be launched after one of `first`."""
+    found: set[str] = set()
+
+    def walk(steps: Sequence[Step], after: bool) -> bool:
+        """Whether one of `first` may have been launched by the end of the steps."""
+        for step in steps:
+            match step:
+                case Launch(kernel):
+                    if after:
+                        found.add(kernel)
+                    after = after or kernel in first
+                case Repeat(steps=inner):
+                    after = rounds(inner, after)
+                case While(before, _, inner):
+                    after = rounds((*before, *inner), after)
+                case Branch(_, then, otherwise):
+                    sides = [walk(then, after), walk(otherwise, after)]
+                    after = any(sides)
+        return after
+
+    def rounds(steps: Sequence[Step], after: bool) -> bool:
+        return walk(steps, walk(steps, after))
+
+    walk(steps, False)
+    return frozenset(found)
 
 
 _UNKNOWN = 16  # rounds of a loop whose number only running it tells

@@ -1,7 +1,8 @@
 """IMP kernels to text: what the dialects of devices have in common.
 
 A kernel takes the record of failures (three int64: code, index, extent), its blocks of memory,
-then its integers. Once something has failed, kernels that begin later do nothing.
+then its integers. Once something has failed, kernels that begin later do nothing; those before
+which nothing can fail do not ask, since every item would wait for the answer.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class KernelPrinter(Printer):
         params += [f"{self.memory}char *{_block(number)}" for number in kernel.blocks]
         params += [f"const {self.long} {var.name}" for var in kernel.integers]
         self.depth = 1
-        if not holds(kernel.body, imp.Barrier):  # which waits for every item
+        # A barrier waits for every item.
+        if kernel.follows_failures and not holds(kernel.body, imp.Barrier):
             self.line("if (failed[0]) return;")
         self.line(f"const {self.long} {kernel.item.name} = {self.item};")
         self.depth = 0

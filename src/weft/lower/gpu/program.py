@@ -22,6 +22,7 @@ from functools import partial
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
+from weft.imp.walk import holds
 from weft.lower import copies, cpu, kernels, reductions, shapes
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import (
@@ -44,6 +45,7 @@ from weft.lower.segment import describe
 from weft.lower.unit import memory
 from weft.mem.lay_within import Within
 from weft.mem.nodes import Program
+from weft.plan import launches
 from weft.plan.segment import Dialect, Segment
 from weft.sizes import ONE, Size
 
@@ -66,7 +68,9 @@ def compile_segment(
     """
     host = Host(memory_program, dialect, lower_statement)
     host.program()
-    source = print_kernels(host.kernels)
+    failing = frozenset(k.name for k in host.kernels if holds(k.body, imp.Fail))
+    late = launches.launched_after(host.steps, failing)
+    source = print_kernels([replace(k, follows_failures=k.name in late) for k in host.kernels])
     segment = describe(memory_program, name, source, host.unit, host.unit.workspace, within)
     return replace(segment, dialect=dialect, steps=tuple(host.steps))
 
