@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 
 import weft as wf
-from weft.lower.gpu import vectors
+from weft.lower.gpu import batches, vectors
 from weft.plan.code import Rates
 
 COMMON: dict[str, Any] = {
@@ -34,6 +34,7 @@ def test_small_arrays(case: UserProgram, box: int, is_processor: bool) -> None:
     with (
         mock.patch.object(device(), "is_processor", is_processor),
         mock.patch.object(vectors, "_BUSY", 1),
+        mock.patch.multiple(batches, _BUSY=1, _LONG=1),
     ):
         _agree(case, box, 100)
 

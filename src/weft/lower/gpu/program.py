@@ -39,6 +39,7 @@ from weft.lower.gpu import (
     time_tiles,
     vectors,
 )
+from weft.lower.gpu.batches import by_batches
 from weft.lower.gpu.chunks import by_chunks
 from weft.lower.gpu.host import Host
 from weft.lower.segment import describe
@@ -149,6 +150,7 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
         left = groups.grouped(host, let, kernel, done)
         if left == ONE:
             left = vectors.by_vectors(host, let, kernel, gpu) * (1 - done)
+            left = by_batches(host, let, kernel, left, gpu)
         by_items(left)
 
     def by_items(whether: Size | None) -> None:
