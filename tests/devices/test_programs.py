@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 
 import weft as wf
-from weft.lower.gpu import batches, vectors
+from weft.lower.gpu import batches, transposes, vectors
 from weft.plan.code import Rates
 
 COMMON: dict[str, Any] = {
@@ -35,6 +35,7 @@ def test_small_arrays(case: UserProgram, box: int, is_processor: bool) -> None:
         mock.patch.object(device(), "is_processor", is_processor),
         mock.patch.object(vectors, "_BUSY", 1),
         mock.patch.multiple(batches, _BUSY=1, _LONG=1),
+        mock.patch.multiple(transposes, _BUSY=1, _LONG=1),
     ):
         _agree(case, box, 100)
 

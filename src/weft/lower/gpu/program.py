@@ -42,6 +42,7 @@ from weft.lower.gpu import (
 from weft.lower.gpu.batches import by_batches
 from weft.lower.gpu.chunks import by_chunks
 from weft.lower.gpu.host import Host
+from weft.lower.gpu.transposes import by_transposes
 from weft.lower.segment import describe
 from weft.lower.unit import memory
 from weft.mem.lay_within import Within
@@ -150,6 +151,7 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
         left = groups.grouped(host, let, kernel, done)
         if left == ONE:
             left = vectors.by_vectors(host, let, kernel, gpu) * (1 - done)
+            left = by_transposes(host, let, kernel, left, gpu)
             left = by_batches(host, let, kernel, left, gpu)
         by_items(left)
 
