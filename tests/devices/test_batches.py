@@ -99,12 +99,12 @@ UNSUITED = {
     ),
     "many reads": parse(
         "program many(x: f64[n]) sizes n { let z: f64[n] = kernel (i < n) {"
-        + "".join(f"let a{k}: f64 = x[{k}*i : edge(0, n)] " for k in range(9))
-        + "in a8 } in z }"
+        + "".join(f"let a{k}: f64 = x[{k}*i : edge(0, n)] " for k in range(13))
+        + "in a12 } in z }"
     ),
     "what takes longer than reads": whole(
         "let a: f32 = x[i, j]"
-        + "".join(f" let c{k}: f32 = sin({f'c{k - 1}' if k else 'a'})" for k in range(6)) + " in c5"
+        + "".join(f" let c{k}: f32 = sin({f'c{k - 1}' if k else 'a'})" for k in range(9)) + " in c8"
     ),
 }  # fmt: skip
 

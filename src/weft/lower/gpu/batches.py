@@ -40,8 +40,8 @@ GROUP = 256
 
 _TOGETHER = (8, 4, 2)
 _BYTES = 32  # of each read of an item, and
-_REGISTERS = 128  # bytes of all of them;
-_COST = 128  # operations of its elements: of more, memory is not what an item waits for
+_REGISTERS = 192  # bytes of all of them;
+_COST = 192  # operations of its elements: of more, memory is not what an item waits for
 _BUSY = 1 << 16  # items that keep a GPU busy: of fewer elements each has one
 _LONG = 32  # columns for a warp to read side by side, and rows of which few are left over
 
