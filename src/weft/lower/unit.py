@@ -73,6 +73,7 @@ class Unit:
     dtypes: dict[str, set[DType]] = field(default_factory=dict)
     originals: dict[str, str] = field(default_factory=dict)  # copies that memory needed: of what
     counters: dict[str, int] = field(default_factory=dict)
+    batched: bool = False  # items load several elements before they combine them
 
     def fresh(self, prefix: str) -> str:
         number = self.counters.get(prefix, 0)

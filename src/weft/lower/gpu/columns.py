@@ -19,8 +19,8 @@ from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
-from weft.lower.emitter import Emitter, frozen
-from weft.lower.gpu import versions
+from weft.lower.emitter import Emitter
+from weft.lower.gpu import folds, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.mem import neighbours
@@ -36,8 +36,8 @@ def suits(of: ReductionKernel) -> bool:
     return neighbours.apart(of.read, of.reduce.space[0].index.name) > 0 and of.has_even_rows()
 
 
-def lower(host: Host, of: ReductionKernel, whether: Size) -> Size | None:
-    """Launch a kernel that `suits`; see `weft.lower.gpu.groups.grouped`."""
+def lower(host: Host, of: ReductionKernel, whether: Size) -> Size:
+    """Launch a kernel that `suits`; 1 where it is left to others, else 0."""
     if whether == ZERO:
         return ONE
     space = of.kernel.space
@@ -60,7 +60,7 @@ def lower(host: Host, of: ReductionKernel, whether: Size) -> Size | None:
     host.unit.kernels.append(kernels.describe("reduce columns", space, of.let.pattern))
     groups = product(r.extent for r in outer) * blocks
     host.add(k, "columns", item, groups * (_WIDTH * _SLOTS) * whether, _WIDTH * _SLOTS)
-    return None if whether == ONE else 1 - whether
+    return 1 - whether
 
 
 class _Columns:
@@ -108,16 +108,12 @@ class _Columns:
         with e.branch(machine("<", begin, extent)):
             neutral = [e.atom(atom) for atom in self.reduce.neutral]
             state = [e.mutable(value.dtype, value) for value in neutral]
-            at = e.unit.integer("i")
-            with e.loop(at, begin, end):
-                e.bind(self.reduce.space[0].index.name, at)
-                values = scalar_results(e, self.reduce.body)
-                first = e.declare(machine("==", at, begin))
-                with frozen(e, state) as left:
-                    after = reductions.combine(e, self.reduce.operator, left, values)
-                    for slot, value, joined in zip(state, values, after, strict=True):
-                        e.emit(imp.Assign(slot, imp.Select(first, value, joined)))
+            folds.fold(e, self.reduce, state, begin, end, self.element)
             self.store(state)
+
+    def element(self, at: imp.Expr) -> list[imp.Expr]:
+        self.e.bind(self.reduce.space[0].index.name, at)
+        return scalar_results(self.e, self.reduce.body)
 
     def join(self, begin: imp.Expr, extent: imp.Expr) -> None:
         """The folds of each column, neighbours level by level, into its first."""

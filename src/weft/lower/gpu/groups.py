@@ -10,7 +10,8 @@ form runs. The forms, by the sizes of a launch:
 - few long rows: several groups for each, whose parts of 16384 elements another kernel combines;
 - on processors, an item for each row (`weft.lower.gpu.chunks`);
 - columns side by side, several chunks of each at once (`weft.lower.gpu.columns`);
-- an item for each row: many rows of which neighbouring ones lie side by side.
+- an item for each row, or for each part of one (`weft.lower.gpu.row_parts`): many rows of which
+  neighbouring ones lie side by side.
 
     kernel (i < n) { let s = reduce[add] (j < m) { x[i, j] } in s }
     =>  64 items for each i:
@@ -28,7 +29,7 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import columns, items, versions
+from weft.lower.gpu import columns, items, row_parts, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.gpu.tiles import (
@@ -86,14 +87,18 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel, done: Size) -> Size | 
     parts = ZERO if beside or not (host.is_sized(count) and host.is_sized(extent)) else (
         versions.below(host, count, _FEW) * (1 - versions.below(host, extent, _LONG))
     )
-    if beside:
-        return columns.lower(host, of, whether)
     left = 1 - done
-    if not form.by_group(left * whether * (1 - short) * (1 - parts)):
+    if beside:
+        others = columns.lower(host, of, whether)
+    elif form.by_group(left * whether * (1 - short) * (1 - parts)):
+        form.several(short)
+        form.in_parts(left * whether, parts)
+        others = left * (1 - whether)
+    else:
         return ONE  # an item that leaves would be waited for
-    form.several(short)
-    form.in_parts(left * whether, parts)
-    return None if whether == ONE else left * (1 - whether)
+    gpu = 1 - host.is_processor
+    left = row_parts.lower(host, of, others * gpu) + others * host.is_processor
+    return None if left == ZERO else left
 
 
 def counted(host: Host, let: fun.Let, reduce: fun.Reduce) -> bool:

@@ -44,6 +44,7 @@ class Host:
         self.memory_program, self.dialect = memory_program, dialect
         self._statement = statement
         self.unit = unit_of(memory_program, self.statement)
+        self.unit.batched = dialect == "cuda"
         self.e = Emitter(self.unit)
         self.steps: list[launches.Step] = []
         self.kernels: list[imp.Kernel] = []

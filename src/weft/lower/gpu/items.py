@@ -4,6 +4,9 @@ Reductions fold 32 elements from left to right and combine the folds by a binary
 that aligned tiles of a reduction (`weft.passes.split_reductions`) are subtrees of it, and bits
 depend on extents alone. (No neutral element goes into a fold: scans have operators of which
 none is known.)
+
+On a GPU several elements are computed before they are combined, in the same order
+(`weft.lower.gpu.folds`): one after the other would wait for memory as often.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import cpu, kernels, reductions, scans, scatters, shapes
 from weft.lower.bodies import lower_body, scalar_results
-from weft.lower.emitter import Emitter, frozen
+from weft.lower.emitter import Emitter
+from weft.lower.gpu import folds
 from weft.lower.unit import memory
 from weft.sizes import ZERO, Poly
 
@@ -84,6 +88,14 @@ def reduce_dimension(
     if last and not reduce.counter:
         return fold(e, reduce, imp.ZERO, extent, neutral)
     counter = reductions.Counter(e, reduce.operator, neutral)
+    if last and e.unit.batched and shapes.is_flat(reduce.body):
+
+        def value(at: imp.Expr) -> list[imp.Expr]:
+            e.bind(r.index.name, at)
+            return scalar_results(e, reduce.body)
+
+        folds.count(counter, extent, value)
+        return counter.total()
     var = e.unit.integer("i")
     with e.loop(var, imp.ZERO, extent):
         e.bind(r.index.name, var)
@@ -106,17 +118,14 @@ def folded(
     start = e.unit.integer("i")
     with e.loop(start, imp.ZERO, extent, step=reductions.ROWS):
         state = [e.mutable(value.dtype, value) for value in neutral]
-        end = e.declare(machine("+", start, imp.integer(reductions.ROWS)))
-        end = e.declare(machine("min", extent, end))
-        var = e.unit.integer("i")
-        with e.loop(var, start, end):
-            e.bind(reduce.space[-1].index.name, e.declare(machine("+", begin, var)))
-            values = scalar_results(e, reduce.body)
-            first = e.declare(machine("==", var, start))
-            with frozen(e, state) as left:
-                after = reductions.combine(e, reduce.operator, left, values)
-                for slot, value, joined in zip(state, values, after, strict=True):
-                    e.emit(imp.Assign(slot, imp.Select(first, value, joined)))
+        after = e.declare(machine("+", start, imp.integer(reductions.ROWS)))
+        end = e.declare(machine("min", extent, after))
+
+        def value(at: imp.Expr) -> list[imp.Expr]:
+            e.bind(reduce.space[-1].index.name, e.declare(machine("+", begin, at)))
+            return scalar_results(e, reduce.body)
+
+        folds.fold(e, reduce, state, start, end, value)
         counter.push(state)
     return counter.total()
 

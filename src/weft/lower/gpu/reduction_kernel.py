@@ -14,6 +14,7 @@ from weft.lower.gpu.tiles import SHARED_BYTES
 from weft.mem import neighbours
 from weft.ops.dtypes import DType
 from weft.records import dataclass
+from weft.sizes import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,23 @@ class ReductionKernel:
             and all(isinstance(let.expr, operations) for let in others)
             and sum(dtype.itemsize for dtype in self.dtypes) <= SHARED_BYTES
         )
+
+    @property
+    def bound(self) -> Size:
+        """What no row is longer than, by where its extent comes from: a tile's is a minimum."""
+        extent = self.reduce.space[0].extent
+        sizes: dict[str, Size] = {}
+        for let in self.before.statements:
+            match let.expr:
+                case fun.SizeValue(size):
+                    sizes[let.pattern[0].name] = size
+                case fun.Apply("minimum", (fun.Var(left), fun.Var())) if left in sizes and (
+                    let.pattern[0].name == extent.variable
+                ):
+                    return sizes[left]
+                case _:
+                    pass
+        return extent
 
     @property
     def dtypes(self) -> list[DType]:

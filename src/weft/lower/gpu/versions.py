@@ -35,6 +35,11 @@ def minimum(host: Host, left: Size, right: Size) -> Size:
     return _derived(host, "min", left, right)
 
 
+def power_of_2(host: Host, size: Size) -> Size:
+    """The largest power of two that is no larger than a size."""
+    return _derived(host, "pow2floor", size, ZERO)
+
+
 def below(host: Host, size: Size, bound: int) -> Size:
     """1 where a size (>= 0) is below a bound (> 0), else 0."""
     if size == ZERO or (size.is_constant and size.constant < bound):
