@@ -23,7 +23,9 @@ from weft.ops.dtypes import DType
 ELEMENTS = 8
 """Of a batch of an item that others do not wait for."""
 
-_RESULTS = 16  # of parts that are combined, of a batch: there are few such items
+RESULTS = 16
+"""Of a batch of what parts gave: few items combine that."""
+
 _CHUNK = reductions.ROWS
 
 Element = Callable[[imp.Expr], Sequence[imp.Expr]]
@@ -62,30 +64,47 @@ def fold(
 
 
 def count(counter: reductions.Counter, size: imp.Expr, value: Element) -> None:
-    """So many values pushed to a counter: neighbours of a batch are combined level by level."""
+    """So many values pushed to a counter, in batches."""
     e, start = counter.e, counter.e.unit.integer("start")
-    dtypes = [neutral.dtype for neutral in counter.neutral]
-    with e.loop(start, imp.ZERO, size, step=_RESULTS):
-        last = e.declare(machine("-", machine("-", size, start), imp.ONE))
+    with e.loop(start, imp.ZERO, size, step=RESULTS):
+        counter.push(neighbours(counter, start, e.declare(machine("-", size, start)), value))
 
-        def existing(at: imp.Expr) -> Sequence[imp.Expr]:
-            """A value of the batch; the last one again where there are fewer."""
-            return value(e.declare(machine("+", start, machine("min", at, last))))
 
-        values = load(e, dtypes, _RESULTS, existing)
-        reach = 1
-        while reach < _RESULTS:
-            for left in range(0, _RESULTS, 2 * reach):
-                exists = e.declare(machine("<=", imp.integer(left + reach), last))
-                joined = reductions.combine(
-                    e, counter.operator, values[left], values[left + reach]
-                )
-                values[left] = [
-                    e.declare(imp.Select(exists, both, one))
-                    for both, one in zip(joined, values[left], strict=True)
-                ]
-            reach *= 2
-        counter.push(values[0])
+def neighbours(
+    counter: reductions.Counter, start: imp.Expr, left: imp.Expr, value: Element
+) -> Sequence[imp.Expr]:
+    """The `RESULTS` values from `start` on, or the `left` ones that there are, at least one.
+
+    Neighbours are combined level by level, which is what the counter would make of them.
+    """
+    e, last = counter.e, counter.e.declare(machine("-", left, imp.ONE))
+
+    def existing(at: imp.Expr) -> Sequence[imp.Expr]:
+        """A value of the batch; the last one again where there are fewer."""
+        return value(e.declare(machine("+", start, machine("min", at, last))))
+
+    values = load(e, [neutral.dtype for neutral in counter.neutral], RESULTS, existing)
+    reach = 1
+    while reach < RESULTS:
+        for first in range(0, RESULTS, 2 * reach):
+            exists = e.declare(machine("<=", imp.integer(first + reach), last))
+            joined = reductions.combine(
+                e, counter.operator, values[first], values[first + reach]
+            )
+            values[first] = [
+                e.declare(imp.Select(exists, both, one))
+                for both, one in zip(joined, values[first], strict=True)
+            ]
+        reach *= 2
+    return values[0]
+
+
+def of_registers(dtypes: Sequence[DType], body: fun.Body) -> int:
+    """How many elements 32 registers hold; of a body that takes more of them, `ELEMENTS`."""
+    if len(body.statements) > ELEMENTS:
+        return ELEMENTS
+    registers = sum(-(-dtype.itemsize // 4) for dtype in dtypes)
+    return 1 << max(32 // registers, 1).bit_length() - 1
 
 
 def load(

@@ -29,7 +29,7 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import columns, items, row_parts, versions
+from weft.lower.gpu import folds, columns, items, row_parts, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.gpu.tiles import (
@@ -203,7 +203,7 @@ class _Form:
                 k.bind(self.reduce.space[0].index.name, place)
                 tile.keep(at, scalar_results(k, self.reduce.body))
 
-            self.tile(tile, element)
+            self.tile(tile, lambda: tile.each(element), tile.fold)
             with k.branch(machine("<", lane, mine)):
                 row(lane)
                 found = tile.load(tile.folds, machine("*", lane, tile.chunks))
@@ -270,21 +270,22 @@ class _Form:
             left = k.declare(machine("-", end, start))
             tile.of_row(k.declare(machine("min", left, imp.integer(TILE))))
 
-            def element(at: imp.Expr) -> None:
+            def value(at: imp.Expr) -> list[imp.Expr]:
                 k.bind(self.reduce.space[0].index.name, k.declare(machine("+", start, at)))
-                tile.keep(at, scalar_results(k, self.reduce.body))
+                return scalar_results(k, self.reduce.body)
 
-            self.tile(tile, element)
+            count = folds.of_registers(self.dtypes, self.reduce.body)
+            self.tile(tile, lambda: tile.take(value, count), tile.fold_row)
             with tile.first():
                 counter.push(tile.load(tile.folds, imp.ZERO))
         return counter
 
-    def tile(self, tile: Tile, element: Callable[[imp.Expr], None]) -> None:
+    def tile(self, tile: Tile, take: Callable[[], None], fold: Callable[[], None]) -> None:
         """The elements of a tile computed and combined."""
         (r,) = self.reduce.space
         with tile.e.index(r.index.name, imp.ZERO, ZERO, r.extent):
-            tile.each(element)
+            take()
         tile.barrier()
-        tile.fold()
+        fold()
         tile.barrier()
         tile.join()

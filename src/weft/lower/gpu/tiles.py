@@ -16,7 +16,7 @@ from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions
 from weft.lower.emitter import Emitter, frozen
-from weft.lower.gpu import versions
+from weft.lower.gpu import folds, versions
 from weft.lower.gpu.host import Host
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Size
@@ -106,12 +106,23 @@ class Folds:
     def count(
         self, counter: reductions.Counter, size: imp.Expr, value: Callable[[imp.Expr], Values]
     ) -> None:
-        """So many values pushed to the first item's counter, one of each item at a time."""
+        """So many values pushed to the first item's counter, one of each item at a time.
+
+        On a GPU that is what neighbours among 16 values are combined to.
+        """
         e, start = self.e, self.e.unit.integer("start")
-        with e.loop(start, imp.ZERO, size, step=GROUP):
-            self.of_values(e.declare(machine("-", size, start)))
+        each = folds.RESULTS if e.unit.batched else 1
+        with e.loop(start, imp.ZERO, size, step=GROUP * each):
+            left = e.declare(machine("-", size, start))
+            self.of_values(kernels.ceil(e, left, imp.integer(each)) if each > 1 else left)
             with e.branch(self.own):
-                values = value(e.declare(machine("+", start, self.lane)))
+                if each > 1:
+                    skipped = e.declare(machine("*", self.lane, imp.integer(each)))
+                    mine = e.declare(machine("+", start, skipped))
+                    rest = e.declare(machine("-", left, skipped))
+                    values = folds.neighbours(counter, mine, rest, value)
+                else:
+                    values = value(e.declare(machine("+", start, self.lane)))
                 self.store(self.folds, self.lane, values)
             self.barrier()
             self.join()
@@ -193,6 +204,51 @@ class Tile(Folds):
             at = e.declare(machine("+", base, self.lane))
             with e.branch(machine("<", at, self.size)):
                 do(at)
+
+    def take(self, value: Callable[[imp.Expr], Values], count: int) -> None:
+        """The values of a row's elements; of a whole tile so many of each item at a time."""
+        e = self.e
+
+        def one_by_one() -> None:
+            self.each(lambda at: self.keep(at, value(at)))
+
+        def in_batches() -> None:
+            start, near = e.unit.integer("start"), e.declare(padded(self.lane))
+            dtypes = [pointer.dtype for pointer in self.values]
+
+            def element(at: imp.Expr) -> Values:
+                before = machine("*", machine("+", start, at), imp.integer(GROUP))
+                return value(e.declare(machine("+", before, self.lane)))
+
+            with e.loop(start, imp.ZERO, imp.integer(CHUNK), step=count):
+                for number, values in enumerate(folds.load(e, dtypes, count, element)):
+                    row = machine("+", start, imp.integer(number))
+                    before = machine("*", row, imp.integer(_PADDED // CHUNK))
+                    self.store(self.values, e.declare(machine("+", near, before)), values)
+
+        if e.unit.batched:
+            e.either(machine("==", self.size, imp.integer(TILE)), in_batches, one_by_one)
+        else:
+            one_by_one()
+
+    def fold_row(self) -> None:
+        """Each item's elements of a tile of one row; of a whole one, by places known ahead."""
+        e = self.e
+
+        def whole() -> None:
+            begin = e.declare(machine("*", self.lane, imp.integer(CHUNK + 1)))
+            state = [e.mutable(v.dtype, v) for v in self.load(self.values, begin)]
+            at = e.unit.integer("i")
+            with e.loop(at, imp.ONE, imp.integer(CHUNK), unroll=CHUNK), frozen(e, state) as now:
+                values = self.load(self.values, e.declare(machine("+", begin, at)))
+                for slot, joined in zip(state, self.combine(now, values), strict=True):
+                    e.emit(imp.Assign(slot, joined))
+            self.store(self.folds, self.lane, state)
+
+        if e.unit.batched:
+            e.either(machine("==", self.size, imp.integer(TILE)), whole, self.fold)
+        else:
+            self.fold()
 
     def fold(self) -> None:
         """Each item's elements, from left to right, without what stands before them."""
