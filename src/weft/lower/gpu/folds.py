@@ -71,22 +71,23 @@ def count(counter: reductions.Counter, size: imp.Expr, value: Element) -> None:
 
 
 def neighbours(
-    counter: reductions.Counter, start: imp.Expr, left: imp.Expr, value: Element
+    counter: reductions.Counter, start: imp.Expr, left: imp.Expr, value: Element, count: int = 0
 ) -> Sequence[imp.Expr]:
-    """The `RESULTS` values from `start` on, or the `left` ones that there are, at least one.
+    """The `count` values from `start` on, or the `left` ones that there are, at least one.
 
-    Neighbours are combined level by level, which is what the counter would make of them.
+    Neighbours are combined level by level, which is what the counter would make of them. `count`
+    is a power of two, `RESULTS` if it is 0.
     """
-    e, last = counter.e, counter.e.declare(machine("-", left, imp.ONE))
+    e, last, count = counter.e, counter.e.declare(machine("-", left, imp.ONE)), count or RESULTS
 
     def existing(at: imp.Expr) -> Sequence[imp.Expr]:
         """A value of the batch; the last one again where there are fewer."""
         return value(e.declare(machine("+", start, machine("min", at, last))))
 
-    values = load(e, [neutral.dtype for neutral in counter.neutral], RESULTS, existing)
+    values = load(e, [neutral.dtype for neutral in counter.neutral], count, existing)
     reach = 1
-    while reach < RESULTS:
-        for first in range(0, RESULTS, 2 * reach):
+    while reach < count:
+        for first in range(0, count, 2 * reach):
             exists = e.declare(machine("<=", imp.integer(first + reach), last))
             joined = reductions.combine(
                 e, counter.operator, values[first], values[first + reach]

@@ -37,6 +37,7 @@ from weft.lower.gpu.tiles import (
     GROUP,
     SHARED_BYTES,
     TILE,
+    TILES,
     Folds,
     InGroups,
     Tile,
@@ -51,7 +52,8 @@ _SEVERAL = TILE // 2  # elements, at most, of rows of which a group takes severa
 _MANY = 4096  # rows that are work enough for items alone
 _PART = 8 * TILE  # elements of a part of a long row,
 _LONG = 4 * _PART  # and of a row that is done in parts,
-_FEW = 256  # if there are fewer of them
+_FEW = 256  # if there are fewer of them,
+_FEW_ON_GPU = 1024  # whose groups have all to be under way at once
 
 
 def grouped(host: Host, let: fun.Let, kernel: fun.Kernel, done: Size) -> Size | None:
@@ -84,9 +86,7 @@ def grouped(host: Host, let: fun.Let, kernel: fun.Kernel, done: Size) -> Size | 
     else:
         whether, short = few, ZERO
     beside = not of.walks and columns.suits(of)
-    parts = ZERO if beside or not (host.is_sized(count) and host.is_sized(extent)) else (
-        versions.below(host, count, _FEW) * (1 - versions.below(host, extent, _LONG))
-    )
+    parts = ZERO if beside else form.are_few_and_long()
     left = 1 - done
     if beside:
         others = columns.lower(host, of, whether)
@@ -159,6 +159,17 @@ class _Form:
         self.host, self.of = host, of
         self.kernel, self.reduce, self.dtypes = of.kernel, of.reduce, of.dtypes
 
+    def are_few_and_long(self) -> Size:
+        """1 where several groups do a row; on a GPU each multiprocessor wants some, too."""
+        host, count = self.host, product(r.extent for r in self.kernel.space)
+        if not (host.is_sized(count) and host.is_sized(self.of.bound)):
+            return ZERO
+        gpu = 1 - host.is_processor
+        few = gpu * versions.below(host, count, _FEW_ON_GPU)
+        if host.is_sized(self.reduce.space[0].extent):
+            few = few + host.is_processor * versions.below(host, count, _FEW)
+        return few * (1 - versions.below(host, self.of.bound, _LONG))
+
     # ------------------------------------------------------------ the forms
 
     def by_group(self, whether: Size) -> bool:
@@ -204,6 +215,7 @@ class _Form:
                 tile.keep(at, scalar_results(k, self.reduce.body))
 
             self.tile(tile, lambda: tile.each(element), tile.fold)
+            tile.join()
             with k.branch(machine("<", lane, mine)):
                 row(lane)
                 found = tile.load(tile.folds, machine("*", lane, tile.chunks))
@@ -223,7 +235,7 @@ class _Form:
             return
         host, space = self.host, self.kernel.space
         count, extent = product(r.extent for r in space), self.reduce.space[0].extent
-        parts = versions.ceil(host, extent, _PART)
+        parts = versions.ceil(host, self.of.bound, _PART)
         partial = reserve(host, self.dtypes, count * parts, long)
 
         def part(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
@@ -239,16 +251,17 @@ class _Form:
                 tile.store(partial(k), number, counter.total())
 
         def join(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
+            kernels.decode(k, space, number)
+            lower_body(k, self.of.before)
             folds = Folds(k, lane, self.dtypes, self.reduce.operator)
             counter = self.of.counter(k)
             first = k.declare(machine("*", number, k.named(parts)))
+            mine = kernels.ceil(k, k.named(extent), imp.integer(_PART))
             folds.count(
-                counter, k.named(parts),
+                counter, mine,
                 lambda at: folds.load(partial(k), k.declare(machine("+", first, at))),
             )  # fmt: skip
             with folds.first():
-                kernels.decode(k, space, number)
-                lower_body(k, self.of.before)
                 self.of.finish(k, counter.total())
 
         self.launch("part", "reduce parts by groups", count * parts, few * long, part)
@@ -265,27 +278,43 @@ class _Form:
     def fold(self, tile: Tile, begin: imp.Expr, end: imp.Expr) -> reductions.Counter:
         """The elements of a row from `begin` on, by the first item's counter."""
         k, counter = tile.e, self.of.counter(tile.e)
+        count = folds.of_registers(self.dtypes, self.reduce.body)
         start = k.unit.integer("start")
-        with k.loop(start, begin, end, step=TILE):
+
+        def values(at: imp.Expr) -> list[imp.Expr]:
+            k.bind(self.reduce.space[0].index.name, k.declare(machine("+", start, at)))
+            return scalar_results(k, self.reduce.body)
+
+        def folds() -> None:
             left = k.declare(machine("-", end, start))
             tile.of_row(k.declare(machine("min", left, imp.integer(TILE))))
+            self.tile(tile, lambda: tile.take(values, count), tile.fold_row)
 
-            def value(at: imp.Expr) -> list[imp.Expr]:
-                k.bind(self.reduce.space[0].index.name, k.declare(machine("+", start, at)))
-                return scalar_results(k, self.reduce.body)
-
-            count = folds.of_registers(self.dtypes, self.reduce.body)
-            self.tile(tile, lambda: tile.take(value, count), tile.fold_row)
+        if not k.unit.batched:
+            with k.loop(start, begin, end, step=TILE):
+                folds()
+                tile.join()
+                with tile.first():
+                    counter.push(tile.load(tile.folds, imp.ZERO))
+            return counter
+        tile.keep_folds()
+        first = k.unit.integer("first")
+        with k.loop(first, begin, end, step=TILES * TILE):
+            after = k.declare(machine("+", first, imp.integer(TILES * TILE)))
+            last = k.declare(machine("min", end, after))
+            with k.loop(start, first, last, step=TILE):
+                tile.of_turn(k.declare(machine("-", start, first)))
+                folds()
+            tile.join_kept(counter, k.declare(machine("-", last, first)))
             with tile.first():
                 counter.push(tile.load(tile.folds, imp.ZERO))
         return counter
 
     def tile(self, tile: Tile, take: Callable[[], None], fold: Callable[[], None]) -> None:
-        """The elements of a tile computed and combined."""
+        """The elements of a tile computed, and its chunks folded."""
         (r,) = self.reduce.space
         with tile.e.index(r.index.name, imp.ZERO, ZERO, r.extent):
             take()
         tile.barrier()
         fold()
         tile.barrier()
-        tile.join()

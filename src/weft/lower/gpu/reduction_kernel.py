@@ -14,7 +14,7 @@ from weft.lower.gpu.tiles import SHARED_BYTES
 from weft.mem import neighbours
 from weft.ops.dtypes import DType
 from weft.records import dataclass
-from weft.sizes import Size
+from weft.sizes import Size, as_poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,14 @@ class ReductionKernel:
             match let.expr:
                 case fun.SizeValue(size):
                     sizes[let.pattern[0].name] = size
-                case fun.Apply("minimum", (fun.Var(left), fun.Var())) if left in sizes and (
+                case fun.Apply("minimum", (fun.Const(value), _)) if (
                     let.pattern[0].name == extent.variable
                 ):
-                    return sizes[left]
+                    return as_poly(int(value.real))
+                case fun.Apply("minimum", (fun.Var(name), _)) if name in sizes and (
+                    let.pattern[0].name == extent.variable
+                ):
+                    return sizes[name]
                 case _:
                     pass
         return extent

@@ -24,6 +24,7 @@ from weft.sizes import ZERO, Size
 GROUP = 64
 CHUNK = reductions.ROWS
 TILE = GROUP * CHUNK
+TILES = 8  # of a row whose folds are combined together, on a GPU
 SHARED_BYTES = 16  # of the scalars of one element, at most: 48 KiB are shared on any GPU
 _LINE = 64  # bytes, of which regions are multiples
 _PADDED = TILE + GROUP  # one element more for each chunk: chunks begin in different banks
@@ -85,7 +86,7 @@ class Folds:
 
     def of_values(self, size: imp.Expr) -> None:
         """There is one sequence, of so many values."""
-        self.chunks = size
+        self.chunk, self.chunks = self.lane, size
         self.own = self.e.declare(machine("<", self.lane, size))
 
     def join(self) -> None:
@@ -159,6 +160,31 @@ class Tile(Folds):
         super().__init__(e, lane, dtypes, operator)
         self.values = [e.shared(dtype, _PADDED) for dtype in dtypes]
         self.row: imp.Expr = imp.ZERO
+        self.kept, self.place_kept = self.folds, lane  # where the item's fold goes
+
+    def keep_folds(self) -> None:
+        """The folds of `TILES` tiles wait for each other: there are fewer barriers."""
+        self.kept = [self.e.shared(fold.dtype, TILES * GROUP) for fold in self.folds]
+
+    def of_turn(self, before: imp.Expr) -> None:
+        """The tile comes after so many elements of those whose folds wait for each other."""
+        chunks = machine("/", before, imp.integer(CHUNK))
+        self.place_kept = self.e.declare(machine("+", self.lane, chunks))
+
+    def join_kept(self, counter: reductions.Counter, size: imp.Expr) -> None:
+        """The folds that were kept, of so many elements, become the first one."""
+        e, tiles = self.e, imp.integer(TILES)
+        count = kernels.ceil(e, size, imp.integer(CHUNK))
+        self.of_values(kernels.ceil(e, count, tiles))
+        with e.branch(self.own):
+            begin = e.declare(machine("*", self.lane, tiles))
+            left = e.declare(machine("-", count, begin))
+            values = folds.neighbours(
+                counter, begin, left, lambda at: self.load(self.kept, at), TILES
+            )
+            self.store(self.folds, self.lane, values)
+        self.barrier()
+        self.join()
 
     def of_row(self, size: imp.Expr) -> None:
         """The tile is so many elements of one row."""
@@ -243,7 +269,7 @@ class Tile(Folds):
                 values = self.load(self.values, e.declare(machine("+", begin, at)))
                 for slot, joined in zip(state, self.combine(now, values), strict=True):
                     e.emit(imp.Assign(slot, joined))
-            self.store(self.folds, self.lane, state)
+            self.store(self.kept, self.place_kept, state)
 
         if e.unit.batched:
             e.either(machine("==", self.size, imp.integer(TILE)), whole, self.fold)
@@ -259,7 +285,7 @@ class Tile(Folds):
             with e.loop(at, machine("+", self.begin, imp.ONE), self.end), frozen(e, state) as now:
                 for slot, value in zip(state, self.combine(now, self.element(at)), strict=True):
                     e.emit(imp.Assign(slot, value))
-            self.store(self.folds, self.lane, state)
+            self.store(self.kept, self.place_kept, state)
 
     def element(self, at: imp.Expr) -> list[imp.Expr]:
         return self.load(self.values, padded(at))
