@@ -108,15 +108,23 @@ def of_registers(dtypes: Sequence[DType], body: fun.Body) -> int:
     return 1 << max(32 // registers, 1).bit_length() - 1
 
 
-def load(
+def compute(
     e: Emitter, dtypes: Sequence[DType], count: int, element: Element
-) -> list[Sequence[imp.Expr]]:
-    """The values of so many elements, none of which waits for another."""
+) -> list[imp.Pointer]:
+    """Arrays of the item's own with the values of so many elements; none waits for another."""
     near = [e.local(dtype, count, "batch") for dtype in dtypes]
     at = e.unit.integer("l")
     with e.loop(at, imp.ZERO, imp.integer(count), unroll=count):
         for array, value in zip(near, element(at), strict=True):
             e.emit(imp.Store(array, at, value))
+    return near
+
+
+def load(
+    e: Emitter, dtypes: Sequence[DType], count: int, element: Element
+) -> list[Sequence[imp.Expr]]:
+    """The values of so many elements, which are `compute`d first."""
+    near = compute(e, dtypes, count, element)
     return [
         [e.declare(imp.Load(array, imp.integer(n)), depth=e.depth) for array in near]
         for n in range(count)

@@ -208,13 +208,13 @@ class _Form:
                 kernels.decode(k, self.kernel.space, k.declare(machine("+", first, at)))
                 lower_body(k, self.of.before)
 
-            def element(at: imp.Expr) -> None:
+            def value(at: imp.Expr) -> list[imp.Expr]:
                 number, place = tile.place(at)
                 row(number)
                 k.bind(self.reduce.space[0].index.name, place)
-                tile.keep(at, scalar_results(k, self.reduce.body))
+                return scalar_results(k, self.reduce.body)
 
-            self.tile(tile, lambda: tile.each(element), tile.fold)
+            self.tile(tile, lambda: tile.take(value, folds.ELEMENTS), tile.fold)
             tile.join()
             with k.branch(machine("<", lane, mine)):
                 row(lane)
@@ -288,7 +288,7 @@ class _Form:
         def folds() -> None:
             left = k.declare(machine("-", end, start))
             tile.of_row(k.declare(machine("min", left, imp.integer(TILE))))
-            self.tile(tile, lambda: tile.take(values, count), tile.fold_row)
+            self.tile(tile, lambda: tile.take_row(values, count), tile.fold_row)
 
         if not k.unit.batched:
             with k.loop(start, begin, end, step=TILE):

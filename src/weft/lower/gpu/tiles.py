@@ -232,30 +232,58 @@ class Tile(Folds):
                 do(at)
 
     def take(self, value: Callable[[imp.Expr], Values], count: int) -> None:
-        """The values of a row's elements; of a whole tile so many of each item at a time."""
+        """The values of the tile's elements; on a GPU so many of each item at a time.
+
+        Where the elements end, several items may do the last one.
+        """
         e = self.e
-
-        def one_by_one() -> None:
+        if not e.unit.batched:
             self.each(lambda at: self.keep(at, value(at)))
+            return
+        last = e.declare(machine("-", self.size, imp.ONE))
 
-        def in_batches() -> None:
-            start, near = e.unit.integer("start"), e.declare(padded(self.lane))
-            dtypes = [pointer.dtype for pointer in self.values]
+        def place(row: imp.Expr) -> imp.Expr:
+            at = machine("+", self.lane, machine("*", row, imp.integer(GROUP)))
+            return e.declare(machine("min", e.declare(at), last))
 
-            def element(at: imp.Expr) -> Values:
-                before = machine("*", machine("+", start, at), imp.integer(GROUP))
-                return value(e.declare(machine("+", before, self.lane)))
+        self._take(value, count, kernels.ceil(e, self.size, imp.integer(GROUP)), place, (
+            lambda row: padded(place(row))
+        ))  # fmt: skip
 
-            with e.loop(start, imp.ZERO, imp.integer(CHUNK), step=count):
-                for number, values in enumerate(folds.load(e, dtypes, count, element)):
-                    row = machine("+", start, imp.integer(number))
-                    before = machine("*", row, imp.integer(_PADDED // CHUNK))
-                    self.store(self.values, e.declare(machine("+", near, before)), values)
+    def take_row(self, value: Callable[[imp.Expr], Values], count: int) -> None:
+        """The values of a row's elements; of a whole tile's by places known ahead."""
+        e, near = self.e, self.e.declare(padded(self.lane))
+        if not e.unit.batched:
+            self.take(value, count)
+            return
 
-        if e.unit.batched:
-            e.either(machine("==", self.size, imp.integer(TILE)), in_batches, one_by_one)
-        else:
-            one_by_one()
+        def strided(begin: imp.Expr, row: imp.Expr, stride: int) -> imp.Expr:
+            return e.declare(machine("+", begin, machine("*", row, imp.integer(stride))))
+
+        e.either(
+            machine("==", self.size, imp.integer(TILE)),
+            lambda: self._take(
+                value, count, imp.integer(CHUNK),
+                lambda row: strided(self.lane, row, GROUP),
+                lambda row: strided(near, row, GROUP + GROUP // CHUNK),
+            ),
+            lambda: self.take(value, min(count, folds.ELEMENTS)),
+        )  # fmt: skip
+
+    def _take(
+        self, value: Callable[[imp.Expr], Values], count: int, rows: imp.Expr,
+        place: Callable[[imp.Expr], imp.Expr], padded_place: Callable[[imp.Expr], imp.Expr],
+    ) -> None:  # fmt: skip
+        """Batches of so many rows of a group's neighbours."""
+        e, first, number = self.e, self.e.unit.integer("first"), self.e.unit.integer("l")
+        with e.loop(first, imp.ZERO, rows, step=count):
+            found = folds.compute(
+                e, [pointer.dtype for pointer in self.values], count,
+                lambda number: value(place(machine("+", first, number))),
+            )  # fmt: skip
+            with e.loop(number, imp.ZERO, imp.integer(count), unroll=count):
+                at = padded_place(machine("+", first, number))
+                self.store(self.values, at, self.load(found, number))
 
     def fold_row(self) -> None:
         """Each item's elements of a tile of one row; of a whole one, by places known ahead."""
