@@ -1,8 +1,9 @@
 """Tiles of rows in the memory of a group of work items: what reductions and scans have in common.
 
 A tile is 2048 elements of one row, or several rows that together are no more. Neighbouring
-items compute neighbouring elements. Then each of 64 items has a chunk of 32 elements, which
-lie in one row, and folds them from left to right.
+items compute neighbouring elements, on a GPU several at a time (`weft.lower.gpu.folds`). Then
+each of 64 items has a chunk of 32 elements, which lie in one row, and folds them from left to
+right.
 """
 
 from __future__ import annotations
