@@ -13,7 +13,7 @@ from printers.nvrtc import compile_text
 
 import weft as wf
 from weft.fun.parse import parse
-from weft.lower.gpu import chunks, lanes
+from weft.lower.gpu import chunks, lanes, row_parts
 from weft.lower.gpu import groups as gpu_groups
 from weft.passes import split_reductions
 from weft.plan.launches import PROCESSOR, count
@@ -44,6 +44,7 @@ def by_items(on: Any, program: Any, x: Any) -> list[Any]:
         mock.patch.object(gpu_groups, "_LONG", 1 << 40),
         mock.patch.object(lanes, "LANES", 1 << 20),
         mock.patch.object(chunks, "_ENOUGH", 1 << 40),
+        mock.patch.object(row_parts, "_ITEMS", 2),
     ):
         segment = compiled(program)
     kinds, found = launched(on, program, segment, [x], {})
