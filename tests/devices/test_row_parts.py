@@ -14,7 +14,7 @@ from devices import pretended_cuda
 from devices.harness import compiled, device, launched
 
 import weft as wf
-from weft.lower.gpu import folds, row_parts
+from weft.lower.gpu import batched, row_parts
 from weft.lower.gpu import groups as gpu_groups
 from weft.passes import split_reductions
 from weft.runtime.devices import cuda
@@ -81,9 +81,7 @@ def gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    made = CudaDevice(
-        pretended_cuda.Device(), pretended_cuda.core, 1 << 30, pretended_cuda.CUDAError
-    )
+    made = pretended_cuda.gpu()
     with mock.patch.object(cuda, "find", return_value=(made,)):
         yield made
 
@@ -122,7 +120,7 @@ def test_results_of_tiles_are_combined_in_batches(gpu: CudaDevice, tiles: int) -
     x = np.random.default_rng(7).normal(size=tiles * 64 - 5)
     with (
         mock.patch.object(split_reductions, "TILE", 64),
-        mock.patch.object(folds, "RESULTS", 2),
+        mock.patch.object(batched, "RESULTS", 2),
     ):
         kinds, found = on_gpu(wf.jit(lambda x: x.sum()), x)
     assert "count" in kinds

@@ -20,7 +20,7 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import folds, versions
+from weft.lower.gpu import batched, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.mem import neighbours
@@ -108,7 +108,7 @@ class _Columns:
         with e.branch(machine("<", begin, extent)):
             neutral = [e.atom(atom) for atom in self.reduce.neutral]
             state = [e.mutable(value.dtype, value) for value in neutral]
-            folds.fold(e, self.reduce, state, begin, end, self.element)
+            batched.fold(e, self.reduce, state, begin, end, self.element)
             self.store(state)
 
     def element(self, at: imp.Expr) -> list[imp.Expr]:

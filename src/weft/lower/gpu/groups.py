@@ -29,7 +29,7 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import folds, columns, items, row_parts, versions
+from weft.lower.gpu import batched, columns, items, row_parts, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.gpu.tiles import (
@@ -214,7 +214,7 @@ class _Form:
                 k.bind(self.reduce.space[0].index.name, place)
                 return scalar_results(k, self.reduce.body)
 
-            self.tile(tile, lambda: tile.take(value, folds.ELEMENTS), tile.fold)
+            self.tile(tile, lambda: tile.take(value, batched.ELEMENTS), tile.fold)
             tile.join()
             with k.branch(machine("<", lane, mine)):
                 row(lane)
@@ -278,7 +278,7 @@ class _Form:
     def fold(self, tile: Tile, begin: imp.Expr, end: imp.Expr) -> reductions.Counter:
         """The elements of a row from `begin` on, by the first item's counter."""
         k, counter = tile.e, self.of.counter(tile.e)
-        count = folds.of_registers(self.dtypes, self.reduce.body)
+        count = batched.of_registers(self.dtypes, self.reduce.body)
         start = k.unit.integer("start")
 
         def values(at: imp.Expr) -> list[imp.Expr]:

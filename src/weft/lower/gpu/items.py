@@ -6,7 +6,7 @@ depend on extents alone. (No neutral element goes into a fold: scans have operat
 none is known.)
 
 On a GPU several elements are computed before they are combined, in the same order
-(`weft.lower.gpu.folds`): one after the other would wait for memory as often.
+(`weft.lower.gpu.batched`): one after the other would wait for memory as often.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.imp.nodes import machine
 from weft.lower import cpu, kernels, reductions, scans, scatters, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import folds
+from weft.lower.gpu import batched
 from weft.lower.unit import memory
 from weft.sizes import ZERO, Poly
 
@@ -94,7 +94,7 @@ def reduce_dimension(
             e.bind(r.index.name, at)
             return scalar_results(e, reduce.body)
 
-        folds.count(counter, extent, value)
+        batched.count(counter, extent, value)
         return counter.total()
     var = e.unit.integer("i")
     with e.loop(var, imp.ZERO, extent):
@@ -125,7 +125,7 @@ def folded(
             e.bind(reduce.space[-1].index.name, e.declare(machine("+", begin, at)))
             return scalar_results(e, reduce.body)
 
-        folds.fold(e, reduce, state, start, end, value)
+        batched.fold(e, reduce, state, start, end, value)
         counter.push(state)
     return counter.total()
 

@@ -22,7 +22,7 @@ from weft.imp.walk import may_leave
 from weft.lower import kernels
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import folds, items, versions
+from weft.lower.gpu import batched, items, versions
 from weft.lower.gpu.host import GROUP, Host
 from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.gpu.tiles import reserve
@@ -78,7 +78,7 @@ def lower(host: Host, of: ReductionKernel, whether: Size) -> Size:
             return [k.declare(imp.Load(pointer, index), depth=k.depth) for pointer in pointers]
 
         mine = kernels.ceil(k, k.named(of.reduce.space[0].extent), k.named(share))
-        folds.count(counter, mine, value)
+        batched.count(counter, mine, value)
         of.finish(k, counter.total())
 
     if not _launch(host, of, "share", "reduce parts of rows", count * parts, here, part):

@@ -1,7 +1,7 @@
 """Tiles of rows in the memory of a group of work items: what reductions and scans have in common.
 
 A tile is 2048 elements of one row, or several rows that together are no more. Neighbouring
-items compute neighbouring elements, on a GPU several at a time (`weft.lower.gpu.folds`). Then
+items compute neighbouring elements, on a GPU several at a time (`weft.lower.gpu.batched`). Then
 each of 64 items has a chunk of 32 elements, which lie in one row, and folds them from left to
 right.
 """
@@ -17,7 +17,7 @@ from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
 from weft.lower import kernels, reductions
 from weft.lower.emitter import Emitter, frozen
-from weft.lower.gpu import folds, versions
+from weft.lower.gpu import batched, versions
 from weft.lower.gpu.host import Host
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Size
@@ -113,7 +113,7 @@ class Folds:
         On a GPU that is what neighbours among 16 values are combined to.
         """
         e, start = self.e, self.e.unit.integer("start")
-        each = folds.RESULTS if e.unit.batched else 1
+        each = batched.RESULTS if e.unit.batched else 1
         with e.loop(start, imp.ZERO, size, step=GROUP * each):
             left = e.declare(machine("-", size, start))
             self.of_values(kernels.ceil(e, left, imp.integer(each)) if each > 1 else left)
@@ -122,7 +122,7 @@ class Folds:
                     skipped = e.declare(machine("*", self.lane, imp.integer(each)))
                     mine = e.declare(machine("+", start, skipped))
                     rest = e.declare(machine("-", left, skipped))
-                    values = folds.neighbours(counter, mine, rest, value)
+                    values = batched.neighbours(counter, mine, rest, value)
                 else:
                     values = value(e.declare(machine("+", start, self.lane)))
                 self.store(self.folds, self.lane, values)
@@ -180,7 +180,7 @@ class Tile(Folds):
         with e.branch(self.own):
             begin = e.declare(machine("*", self.lane, tiles))
             left = e.declare(machine("-", count, begin))
-            values = folds.neighbours(
+            values = batched.neighbours(
                 counter, begin, left, lambda at: self.load(self.kept, at), TILES
             )
             self.store(self.folds, self.lane, values)
@@ -268,7 +268,7 @@ class Tile(Folds):
                 lambda row: strided(self.lane, row, GROUP),
                 lambda row: strided(near, row, GROUP + GROUP // CHUNK),
             ),
-            lambda: self.take(value, min(count, folds.ELEMENTS)),
+            lambda: self.take(value, min(count, batched.ELEMENTS)),
         )  # fmt: skip
 
     def _take(
@@ -278,7 +278,7 @@ class Tile(Folds):
         """Batches of so many rows of a group's neighbours."""
         e, first, number = self.e, self.e.unit.integer("first"), self.e.unit.integer("l")
         with e.loop(first, imp.ZERO, rows, step=count):
-            found = folds.compute(
+            found = batched.compute(
                 e, [pointer.dtype for pointer in self.values], count,
                 lambda number: value(place(machine("+", first, number))),
             )  # fmt: skip
