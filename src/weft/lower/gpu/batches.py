@@ -89,10 +89,10 @@ def by_batches(host: Host, let: fun.Let, kernel: fun.Kernel, whether: Size, gpu:
         parts = fun.Range(row.index, versions.ceil(host, row.extent, found.together))
         split = (*outer, parts, last)
         items = product(r.extent for r in split)
-        enough = [versions.below(host, s, n) for s, n in (
+        short = [versions.below(host, s, n) for s, n in (
             (items, _BUSY), (row.extent, _LONG), (last.extent, _LONG)
         )]  # fmt: skip
-        few = versions.minimum(host, sum(enough, ZERO), ONE)
+        few = versions.minimum(host, sum(short, ZERO), ONE)
     k, item = host.kernel_emitter(), host.unit.integer("item")
     checks = dict(host.unit.checks)
     with ExitStack() as scopes:
