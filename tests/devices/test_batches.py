@@ -188,6 +188,43 @@ def test_rounds_of_a_loop_read_and_write_one_block() -> None:
     assert_equal_bits([found], [expected])
 
 
+ROUNDS = """program rounds(x: f32[SHAPE]) sizes SHAPE {
+  let z: f32[SHAPE] = loop (y: f32[SHAPE] = x) for k from 0 to n - 2 {
+    let u: f32[EXTENTS] = kernel (RANGES) { let a: f32 = y[AT] let b: f32 = add(a, 1.5_f32) in b }
+    let w: f32[SHAPE] = update y[SLICES] = u
+    in w
+  }
+  in z
+}"""
+
+
+@pytest.mark.parametrize("shape", ["n", "n, m"])
+@pytest.mark.parametrize("growing", [True, False])
+def test_rounds_of_a_loop_have_extents_of_their_own(shape: str, growing: bool) -> None:
+    """As boxes that lean have: items are launched for the longest round."""
+    on, extent = device(), "k + 1" if growing else "n - k"
+    rest, second = (", m", ", j < m") if "," in shape else ("", "")
+    words = {
+        "SHAPE": shape, "EXTENTS": extent + rest, "RANGES": f"i < {extent}{second}",
+        "AT": "i + 1, j" if rest else "i + 1" if growing else "i",
+        "SLICES": f"0 for {extent}" + (", 0 for m" if rest else ""),
+    }  # fmt: skip
+    if rest and not growing:
+        words["AT"] = "i, j"
+    text = ROUNDS
+    for word, by in words.items():
+        text = text.replace(word, by)
+    program = parse(text)
+    segment = made(program, dialect_of(on.name))
+    for n, m in ((2, 3), (3, 1), (17, 9), (300, 3), (2100, 2)):
+        arguments, sizes = inputs(program, n, m), {"n": n, "m": m}
+        sizes = {size: sizes[size] for size in program.sizes}
+        with mock.patch.object(on, "is_processor", False):
+            kinds, found = launched(on, program, segment, arguments, sizes)
+        assert kinds == {"batches"}
+        assert_equal_bits(found, interpret(program, arguments, sizes))
+
+
 def test_a_gpu_has_all_reads_under_way_before_it_writes() -> None:
     """Rows share what they read: of 8 rows of two neighbours each, 11 and twice 8 elements."""
     text = made(SUITED["rows, edge"], "cuda").source

@@ -76,21 +76,22 @@ def by_batches(host: Host, let: fun.Let, kernel: fun.Kernel, whether: Size, gpu:
         1 where it is left to one item for each index, else 0.
     """
     space = kernels.fused(host.e, let, kernel)
-    count = product(r.extent for r in space)
     stepped = space[-2:][0]
     found = _batch(kernel, stepped, GROUP if len(space) == 1 else 1)
-    if found is None or not host.is_sized(count):
+    most = versions.most(host, stepped.extent)  # items beyond the extent have nothing to do
+    others = product(r.extent for r in space if r is not stepped)
+    if found is None or most is None or not host.is_sized(others):
         return whether
     if len(space) == 1:
-        items = versions.ceil(host, stepped.extent, GROUP * found.together) * GROUP
+        items = versions.ceil(host, most, GROUP * found.together) * GROUP
         few = versions.below(host, items, _BUSY)
     else:
         *outer, row, last = space
-        parts = fun.Range(row.index, versions.ceil(host, row.extent, found.together))
+        parts = fun.Range(row.index, versions.ceil(host, most, found.together))
         split = (*outer, parts, last)
         items = product(r.extent for r in split)
         short = [versions.below(host, s, n) for s, n in (
-            (items, _BUSY), (row.extent, _LONG), (last.extent, _LONG)
+            (items, _BUSY), (most, _LONG), (last.extent, _LONG)
         )]  # fmt: skip
         few = versions.minimum(host, sum(short, ZERO), ONE)
     k, item = host.kernel_emitter(), host.unit.integer("item")

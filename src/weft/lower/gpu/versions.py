@@ -40,6 +40,22 @@ def power_of_2(host: Host, size: Size) -> Size:
     return _derived(host, "pow2floor", size, ZERO)
 
 
+def most(host: Host, size: Size) -> Size | None:
+    """No less than a size, whatever the round of the loops around it; None: nobody knows.
+
+    A size that is linear in a round's number is largest in the first one or the last.
+    """
+    for name in size.variables() - host.unit.sizes:
+        lower, upper = host.e.ranges.get(name, (None, None))
+        if lower is None or upper is None or size.degree(name) > 1:
+            return None
+        first, last = (size.substitute({name: at}) for at in (lower, upper - 1))
+        if not host.is_sized(first) or not host.is_sized(last):
+            return None
+        size = maximum(host, first, last)
+    return size
+
+
 def below(host: Host, size: Size, bound: int) -> Size:
     """1 where a size (>= 0) is below a bound (> 0), else 0."""
     if size == ZERO or (size.is_constant and size.constant < bound):
