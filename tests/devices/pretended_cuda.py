@@ -68,6 +68,9 @@ extern "C" void place(unsigned block, unsigned thread, unsigned threads) {
 """
 
 
+FLAGS = ["-O1", "-w", "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off"]
+
+
 class CUDAError(Exception):
     """What the driver's failures are."""
 
@@ -249,8 +252,7 @@ class ObjectCode:
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
             text.write_text(PRELUDE + source)
-            command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off"]
-            subprocess.run([*command, str(text), "-o", str(library)], check=True)
+            subprocess.run(["g++", *FLAGS, str(text), "-o", str(library)], check=True)
             self.library = ctypes.CDLL(str(library))
 
     @staticmethod
