@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
+from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,19 +76,30 @@ class CUDAError(Exception):
     """What the driver's failures are."""
 
 
+numbered: list[Any] = [None]
+"""Streams and kernels by their handles."""
+
+
+def number(thing: Any) -> int:
+    """A handle for a driver's caller in C."""
+    numbered.append(thing)
+    return len(numbered) - 1
+
+
 class Stream:
     """Commands in order, run when somebody waits."""
-
-    @property
-    def handle(self) -> Stream:
-        return self
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
         self.run = 0
+        self.builder: GraphBuilder | None = None  # that captures what is queued
+        self.handle = number(self)
 
     def queue(self, command: Callable[[], None]) -> None:
-        self.waiting.append(command)
+        if self.builder is None:
+            self.waiting.append(command)
+        else:
+            self.builder.queue(command)
 
     def sync(self) -> None:
         self.run_until(self.run + len(self.waiting))
@@ -107,7 +119,7 @@ class Stream:
         return Event(self, self.run + len(self.waiting))
 
     def create_graph_builder(self) -> GraphBuilder:
-        return GraphBuilder()
+        return GraphBuilder(self)
 
 
 class Event:
@@ -138,13 +150,14 @@ class EventOptions:
 class GraphBuilder:
     """Commands that a graph is made of."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
         self.commands: list[Callable[[], None]] = []
         self.building = False
 
     def begin_building(self, mode: str = "relaxed") -> GraphBuilder:
         assert mode in ("global", "thread_local", "relaxed")
-        self.building = True
+        self.building, self.stream.builder = True, self
         return self
 
     def queue(self, command: Callable[[], None]) -> None:
@@ -152,7 +165,7 @@ class GraphBuilder:
         self.commands.append(command)
 
     def end_building(self) -> GraphBuilder:
-        self.building = False
+        self.building, self.stream.builder = False, None
         return self
 
     def complete(self) -> Graph:
@@ -221,6 +234,10 @@ class Buffer:
             stream.queue(lambda: self.close())
 
 
+allocated: dict[int, Buffer] = {}
+"""By their addresses, those that were closed too."""
+
+
 class Resource:
     """Where buffers come from."""
 
@@ -231,7 +248,8 @@ class Resource:
         if self.fails:
             raise CUDAError("CUDA_ERROR_OUT_OF_MEMORY: no memory")
         memory = np.full(size, 0xA5, np.uint8)
-        return Buffer(memory.ctypes.data, size, memory)
+        made = allocated[memory.ctypes.data] = Buffer(memory.ctypes.data, size, memory)
+        return made
 
 
 class Kernel:
@@ -241,6 +259,7 @@ class Kernel:
         self.function = getattr(library, name)
         self.place = library.place
         self.kinds = ["*" in parameter for parameter in signature.split(",")]
+        self.handle = number(self)
 
 
 class ObjectCode:
@@ -279,7 +298,7 @@ class Program:
 
 def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
     """Queue a kernel, its arguments checked."""
-    assert isinstance(stream, Stream | GraphBuilder)
+    assert isinstance(stream, Stream)
     assert isinstance(kernel, Kernel)
     assert len(arguments) == len(kernel.kinds)
     for argument, is_pointer in zip(arguments, kernel.kinds, strict=True):
@@ -312,6 +331,30 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
     stream.queue(run)
 
 
+@ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, ctypes.c_void_p,
+    ctypes.POINTER(ctypes.POINTER(ctypes.c_int64)), ctypes.c_void_p,
+)  # fmt: skip
+def launch_kernel(
+    kernel: int, groups: int, groups_y: int, groups_z: int, items: int, items_y: int, items_z: int,
+    shared: int, stream: int, parameters: Any, extra: Any,
+) -> int:  # fmt: skip
+    """The driver's function that C calls; 1: it is refused."""
+    try:
+        assert (groups_y, groups_z, items_y, items_z, shared, extra) == (1, 1, 1, 1, 0, None)
+        found = numbered[kernel]
+        words = [parameters[k][0] for k in range(len(found.kinds))]
+        given = [
+            allocated[word] if is_pointer else np.int64(word)
+            for word, is_pointer in zip(words, found.kinds, strict=True)
+        ]
+        config = SimpleNamespace(grid=groups, block=items)
+        launch(numbered[stream], config, found, *given)
+    except (AssertionError, LookupError):
+        return 1
+    return 0
+
+
 class Device:
     device_id = 0
     name = "Pretended GPU"
@@ -331,10 +374,7 @@ class Driver:
     Memory is page-locked where it was registered, and copies of rows need it to be.
     """
 
-    CUresult = SimpleNamespace(
-        CUDA_SUCCESS=SimpleNamespace(name="CUDA_SUCCESS"),
-        CUDA_ERROR_INVALID_VALUE=SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE"),
-    )
+    CUresult = IntEnum("CUresult", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1})
     CUmemorytype = SimpleNamespace(CU_MEMORYTYPE_HOST=1, CU_MEMORYTYPE_DEVICE=2)
     CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_MEMORY_TYPE=2)
     CUDA_MEMCPY3D = SimpleNamespace
@@ -366,7 +406,7 @@ class Driver:
     def is_locked(self, address: int) -> bool:
         return any(begin <= address < begin + n for begin, n in self.registered.items())
 
-    def cuMemcpy3DAsync(self, copied: Any, stream: Stream) -> tuple[Any]:  # noqa: N802
+    def cuMemcpy3DAsync(self, copied: Any, stream: int) -> tuple[Any]:  # noqa: N802
         here, there = ("src", "dst") if hasattr(copied, "srcHost") else ("dst", "src")
         assert self.is_locked(getattr(copied, f"{here}Host"))
         self.rows += 1
@@ -385,14 +425,15 @@ class Driver:
                     ends = (device, host) if here == "src" else (host, device)
                     ctypes.memmove(*ends, copied.WidthInBytes)
 
-        stream.queue(run)
+        numbered[stream].queue(run)
         return (self.CUresult.CUDA_SUCCESS,)
 
 
 def gpu() -> CudaDevice:
     """A device of its own, with a driver of its own."""
     device, driver = Device(), Driver()
-    return CudaDevice(device, core, driver, cuda.page_locks([device], driver), CUDAError)
+    launch = ctypes.cast(launch_kernel, ctypes.c_void_p).value or 0
+    return CudaDevice(device, core, driver, launch, cuda.page_locks([device], driver), CUDAError)
 
 
 core = SimpleNamespace(

@@ -48,7 +48,7 @@ CALLS = {
     },
     "cuda": {
         "memory": ("pool", "allocate"), "queue": ("device", "create_stream"),
-        "copy": ("", "copy"), "launch": ("core", "launch"), "code": ("core", "Program"),
+        "copy": ("", "copy"), "launch": ("", "check"), "code": ("core", "Program"),
     },
 }  # fmt: skip
 """Which attribute of a device has the function that a kind of call is; "": the device itself."""

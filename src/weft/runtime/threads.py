@@ -1,6 +1,6 @@
 """Threads: how many, and the C pool that runs the tiles of compiled segments.
 
-The pool (`pool.c`, `boxes.c`, `products.c`, `copies.c`) is compiled once for each machine, through
+The pool (`pool.c`, and what follows it in `pool_source`) is compiled once for each machine, through
 the cache, while the first segment is.
 """
 
@@ -141,7 +141,7 @@ def cgroup_directories(
 def pool_source() -> str:
     """The text of the C pool, one translation unit."""
     here = Path(__file__)
-    names = "pool.c", "boxes.c", "products.c", "copies.c"
+    names = "pool.c", "boxes.c", "products.c", "copies.c", "launches.c"
     return "".join(here.with_name(name).read_text() for name in names)
 
 
@@ -157,6 +157,8 @@ class Pool:
     boxes, gram, product, copy : int
         The addresses of the entries that run boxes side by side, make Gram matrices, multiply
         other matrices, and copy: see `boxes.c`, `products.c` and `copies.c`.
+    launch : function
+        Queues launches on a GPU: see `launches.c`.
     """
 
     def __init__(self) -> None:
@@ -174,6 +176,9 @@ class Pool:
         self.gram = ctypes.cast(self.library.weft_gram, ctypes.c_void_p).value
         self.product = ctypes.cast(self.library.weft_product, ctypes.c_void_p).value
         self.copy = ctypes.cast(self.library.weft_copy, ctypes.c_void_p).value
+        self.launch = self.library.weft_launch
+        self.launch.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64, ctypes.c_void_p]
+        self.launch.restype = ctypes.c_int32
 
     def workers(self) -> int:
         """The number of worker threads there are now."""

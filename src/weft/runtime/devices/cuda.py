@@ -18,10 +18,13 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from weft.errors import CompileError, MemoryLimitError, WeftError
+from weft.plan import launches
 from weft.plan.code import FlankPlace, Rates
 from weft.plan.segment import Segment
 from weft.runtime.cache import key_of, open_cache
+from weft.runtime.devices.cpu import CpuDevice
 from weft.runtime.devices.cuda_runs import CudaRun, Slot
+from weft.runtime.devices.launch_lists import LaunchList
 from weft.runtime.devices.memory import HeldArrays, Memory, failure, in_short
 from weft.runtime.devices.page_locks import PageLocks
 from weft.runtime.devices.protocol import Rows
@@ -32,9 +35,11 @@ NDArray: TypeAlias = npt.NDArray[Any]
 
 _ITEMS_OF_UNIT = 1024  # work items for each multiprocessor, with memory of their own
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"  # in the driver's message
+_LISTS = 256  # of launches, that a segment keeps for runs that come again
+_LONG = 1 << 16  # launches that are too many for one of them
 _CONFIGS = 4096  # numbers of groups and items that are kept
 _OF_ALL_GPUS = 1  # CU_MEMHOSTREGISTER_PORTABLE
-_BOX, _LAUNCH = 1e-4, 5e-6  # seconds that the host takes for a box, and for a launch
+_BOX, _LAUNCH = 1e-4, 3e-6  # seconds that the host takes for a box, and for a launch
 _COPY = 8e-6  # seconds that a GPU takes for a copy, however small
 _EACH_CYCLE = 64  # scalar operations of a multiprocessor: half of what it multiplies and adds
 _MEASURED = 32 << 20  # bytes that are copied over the link
@@ -46,14 +51,17 @@ _ROUNDS = 3
 def find() -> tuple[CudaDevice, ...]:
     """Every GPU, in order; none where cuda.core or a driver is missing."""
     try:
-        ctypes.CDLL("libcuda.so.1")  # what cuda.core looks for, and waits for
+        library = ctypes.CDLL("libcuda.so.1")  # what cuda.core looks for, and waits for
         from cuda import core
         from cuda.bindings import driver
         from cuda.core._utils.cuda_utils import CUDAError
 
         devices = core.Device.get_all_devices()
         locks = page_locks(devices, driver)
-        return tuple(CudaDevice(device, core, driver, locks, CUDAError) for device in devices)
+        launch = ctypes.cast(library.cuLaunchKernel, ctypes.c_void_p).value or 0
+        return tuple(
+            CudaDevice(device, core, driver, launch, locks, CUDAError) for device in devices
+        )
     except Exception:  # no driver, no package, no GPU
         return ()
 
@@ -85,6 +93,8 @@ class CudaDevice(Memory):
     device : cuda.core.Device
     core, driver : module
         cuda.core, and cuda.bindings.driver for what that has not.
+    launch : int
+        The address of the driver's cuLaunchKernel.
     locks : PageLocks
         Those of all GPUs.
     failure : type
@@ -92,10 +102,11 @@ class CudaDevice(Memory):
     """
 
     def __init__(
-        self, device: Any, core: Any, driver: Any, locks: PageLocks, failure: type[BaseException]
-    ) -> None:
+        self, device: Any, core: Any, driver: Any, launch: int, locks: PageLocks,
+        failure: type[BaseException],
+    ) -> None:  # fmt: skip
         device.set_current()
-        self.core, self.driver = core, driver
+        self.core, self.driver, self.launch = core, driver, launch
         self.locks = locks
         self.device = device
         self.pool = core.DeviceMemoryResource(device.device_id)
@@ -202,9 +213,12 @@ class CudaDevice(Memory):
         }  # fmt: skip
         for name, value in given.items():
             setattr(copied, name, value)
-        (result,) = driver.cuMemcpy3DAsync(copied, stream.handle)
-        if result != driver.CUresult.CUDA_SUCCESS:
-            raise self.failures[0](result.name)
+        self.check(driver.cuMemcpy3DAsync(copied, stream.handle)[0])
+
+    def check(self, status: int) -> None:
+        """Raise what a call of the driver's own has failed with."""
+        if status != self.driver.CUresult.CUDA_SUCCESS:
+            raise self.failures[0](self.driver.CUresult(status).name)
 
     def takes(self, array: NDArray) -> bool:
         """Any array: copies go through page-locked memory, to which elements come one by one."""
@@ -223,6 +237,7 @@ class CudaSegment:
         self.segment = segment
         self._code = device.build(segment.source)
         self._kernels: dict[str, Any] = {}
+        self._lists: dict[tuple[int, ...], LaunchList | None] = {}
         self._lock = threading.Lock()
 
     def kernel(self, name: str) -> Any:
@@ -231,6 +246,26 @@ class CudaSegment:
             if name not in self._kernels:
                 self._kernels[name] = self._code.get_kernel(name)
             return self._kernels[name]
+
+    def listed(self, values: dict[str, int], buffers: int) -> LaunchList | None:
+        """The launches of a run, laid out when its integers are met first.
+
+        None where the host has to wait for what decides about them, or has no C.
+        """
+        key = tuple(values.values())
+        try:
+            return self._lists[key]
+        except KeyError:
+            steps = self.segment.steps
+            found = launches.listed(steps, dict(values), _LONG) if CpuDevice.available() else None
+        made = None if found is None else LaunchList(found, self._address, buffers)
+        while len(self._lists) >= _LISTS:
+            self._lists.pop(next(iter(self._lists)), None)  # another thread may do the same
+        self._lists[key] = made
+        return made
+
+    def _address(self, name: str) -> int:
+        return int(self.kernel(name).handle)
 
     def hold(
         self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0

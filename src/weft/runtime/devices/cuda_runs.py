@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from weft.runtime.devices.cuda import CudaDevice, CudaSegment
 
 NDArray: TypeAlias = npt.NDArray[Any]
-Launched: TypeAlias = tuple[str, int, int, tuple[Any, ...]]
-"""A launch with its arguments: kernel, groups, items of each, blocks and integers."""
-
-_WORTH_GRAPH = 32  # launches that are worth a graph
-_CAPTURED = 64  # launches in a graph, about
-_PERIODS = 4  # rounds after which launches may come again
 _PIECE = 8 << 20  # bytes that are copied to the GPU while the host copies the next ones
 _SHORT_ROW = 256  # bytes of rows that the host gathers sooner than a GPU copies them
 
@@ -146,7 +141,6 @@ class CudaRun(Run["CudaDevice"]):
         super().__init__(loaded.device, loaded.segment, integers, inputs, results, held, behind)
         self.loaded = loaded
         self.landings: list[tuple[NDArray, NDArray]] = []  # page-locked, and where it belongs
-        self.collected: list[Launched] | None = None  # launches that may become a graph
         self.graphs: list[Any] = []  # those that may still run
         self.timed = profile.recorder is not None
         self.marks: list[tuple[str, str, Any, Any, int]] = []
@@ -186,53 +180,40 @@ class CudaRun(Run["CudaDevice"]):
     def launch(
         self, step: launches.Launch, items: int, blocks: list[Any], integers: Sequence[int]
     ) -> None:
-        groups, given = -(-items // step.group), map(np.int64, integers)
-        launched = (step.kernel, groups, step.group, (self.buffers[-1], *blocks, *given))
-        if self.collected is not None:
-            self.collected.append(launched)
-            return
+        device, given = self.device, map(np.int64, integers)
         began = self._time()
-        self._launch_on(self.slot.stream, launched)
+        config = device.launch_config(-(-items // step.group), step.group)
+        kernel = self.loaded.kernel(step.kernel)
+        device.core.launch(self.slot.stream, config, kernel, self.buffers[-1], *blocks, *given)
         self._timed(step.kernel, "compute", began, 0)
 
-    def _launch_on(self, stream: Any, launched: Launched) -> None:
-        core, (name, groups, items, arguments) = self.device.core, launched
-        config = self.device.launch_config(groups, items)
-        core.launch(stream, config, self.loaded.kernel(name), *arguments)
-
     def steps(self, steps: launches.Steps) -> None:
-        for step in steps:
-            alone = isinstance(step, launches.Repeat) and _only_launches(step.steps)
-            if not alone or self.collected is not None or self.timed:
-                super().steps((step,))
+        whole = steps is self.segment.steps and not self.timed
+        found = self.loaded.listed(self.values, len(self.buffers)) if whole else None
+        if found is None:
+            super().steps(steps)
+            return
+        self.stage = "the launch of its kernels"
+        stream = self.slot.stream
+        addresses = [int(buffer.handle) for buffer in self.buffers]
+        run = found.launcher(addresses, self.device.launch, int(stream.handle))
+        for part in found.parts:
+            if part.times == 1:
+                self.device.check(run(part))
                 continue
-            self.collected = []
-            try:
-                super().steps((step,))
-                collected = self.collected
-            finally:
-                self.collected = None
-            self._launch_all(collected)
+            graph = self._captured(partial(run, part))
+            for _ in range(part.times):
+                graph.launch(stream)
+        self.device.statistics.launches += found.count
 
-    def _launch_all(self, collected: Sequence[Launched]) -> None:
-        """Launches one after another; those that come again as a graph."""
-        period = _period(collected)
-        once = 0 if period is None else period * max(_CAPTURED // period, 1)
-        if period is not None and len(collected) >= 2 * once:
-            graph = self._captured(collected[:once])
-            for _ in range(len(collected) // once):
-                graph.launch(self.slot.stream)
-            collected = collected[len(collected) // once * once :]
-        for launched in collected:
-            self._launch_on(self.slot.stream, launched)
-
-    def _captured(self, collected: Sequence[Launched]) -> Any:
+    def _captured(self, queue: Callable[[], int]) -> Any:
+        """A graph of what is queued."""
         builder = self.slot.stream.create_graph_builder().begin_building("relaxed")
-        for launched in collected:
-            self._launch_on(builder, launched)
+        status = queue()
         graph = builder.end_building().complete()
         builder.close()
         self.graphs.append(graph)
+        self.device.check(status)
         return graph
 
     def _close_graphs(self) -> None:
@@ -275,33 +256,3 @@ class CudaRun(Run["CudaDevice"]):
         for name, queue, began, done, count in self.marks:
             start = ended - (last - began) * 1e-3
             recorder.record(name, queue, start, ended - (last - done) * 1e-3, count)
-
-
-def _only_launches(steps: launches.Steps) -> bool:
-    """Whether the host has nothing to wait for."""
-    return all(
-        isinstance(step, launches.Launch | launches.Define)
-        or (isinstance(step, launches.Repeat) and _only_launches(step.steps))
-        for step in steps
-    )
-
-
-def _period(collected: Sequence[Launched]) -> int | None:
-    """After how many launches the same ones come again, if they are many; None: never."""
-    count = len(collected)
-    if count < _WORTH_GRAPH:
-        return None
-    first = collected[0][0]
-    starts = [k for k in range(1, count // 2 + 1) if collected[k][0] == first][: 2 * _PERIODS]
-    for period in starts:
-        if all(_same(a, b) for a, b in zip(collected, collected[period:], strict=False)):
-            return period
-    return None
-
-
-def _same(left: Launched, right: Launched) -> bool:
-    """Whether two launches are the same."""
-    return left[:3] == right[:3] and all(
-        a is b or (isinstance(a, np.int64) and isinstance(b, np.int64) and a == b)
-        for a, b in zip(left[3], right[3], strict=True)
-    )
