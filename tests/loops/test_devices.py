@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -191,3 +192,21 @@ def test_loops_without_a_form_for_the_device_run_on_the_cpu() -> None:
         assert not b.any()
         kernel(a, b)
     np.testing.assert_array_equal(b, a * 1j)
+
+
+def test_a_part_of_an_argument_is_written_as_it_lies() -> None:
+    """The device copies rows to where they belong: no array is made for them in between."""
+    on = device()
+    a = np.random.default_rng(1).random((300, 301))
+    b, expected = np.ones_like(a), np.ones_like(a)
+
+    @wf.kernel
+    def shrink(a: Any, b: Any) -> None:
+        b[1:-1, 1:-1] = a[1:-1, 1:-1] / 2
+
+    shrink.function(a, expected)
+    with wf.config(devices=[on.name]), mock.patch.object(on, "takes", wraps=on.takes) as asked:
+        shrink(a, b)
+    np.testing.assert_array_equal(b, expected)
+    given = [call.args[0] for call in asked.call_args_list]
+    assert any(np.shares_memory(array, b) for array in given)

@@ -161,6 +161,14 @@ def test_derived_sizes_of_all_boxes_are_those_of_each(
     assert found.tolist() == expected
 
 
+def test_each_kernel_takes_the_device_a_while() -> None:
+    """Where launches hide behind kernels, too."""
+    slow = replace(GPU, start=1e-5)
+    work = Work(32, MIB, MIB, 40, 1e12)
+    able, starting = (seconds(work, replace(r, operations=1e12), 2) for r in (GPU, slow))
+    assert starting - able == pytest.approx(32 * 40 * 1e-5, rel=0.1)
+
+
 def test_each_copy_takes_a_while() -> None:
     """However small: many boxes with several arrays each take longer than what they move."""
     rates = replace(GPU, copy=1e-4)

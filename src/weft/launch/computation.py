@@ -226,7 +226,10 @@ class Computation:
     def targets(
         self, ready: Ready, inputs: Sequence[NDArray], out: Sequence[NDArray | None]
     ) -> dict[str, NDArray]:
-        """Results that can be written straight to the caller's arrays, apart from what is read."""
+        """Results that can be written straight to the caller's arrays, apart from what is read.
+
+        Devices with memory of their own copy to arrays that lie in any way.
+        """
         read = [array for array, yes in zip(inputs, self.is_read, strict=True) if yes]
         targets: dict[str, NDArray] = {}
         for name, given in zip(ready.artifact.results, out, strict=True):
@@ -235,7 +238,7 @@ class Computation:
                 and isinstance(name, str)
                 and name not in ready.artifact.roots
                 and name not in targets
-                and given.flags.carray
+                and (given.flags.carray or ready.steps.is_copied(name))
                 and not any(may_share_memory(given, array) for array in read)
             ):
                 targets[name] = given

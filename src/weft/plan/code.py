@@ -75,6 +75,8 @@ class Rates:
         Scalar operations that kernels do in a second, on data in registers and caches.
     copy : float
         Seconds of a copy, however small, in which no other runs the same way.
+    start : float
+        Seconds that a kernel takes the device to begin and to end, however small it is.
     """
 
     copy_in: float
@@ -86,6 +88,7 @@ class Rates:
     beside: bool
     operations: float = math.inf
     copy: float = 0.0
+    start: float = 0.0
 
 
 class DeviceCode(Protocol):

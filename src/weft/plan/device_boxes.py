@@ -161,6 +161,7 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
     touched += work.taken / rates.memory
     computed = max(touched, work.operations / rates.operations)
     host = work.boxes * (rates.box + work.launches * rates.launch)
+    computed += work.boxes * work.launches * rates.start
     slots = min(slots, work.boxes)
     if slots <= 1:  # no box is beside another; nothing at all, where there is none
         return into + computed + out + host

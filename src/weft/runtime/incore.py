@@ -255,6 +255,15 @@ class InCore:
                 held.pop(name, None)
         return peak
 
+    def is_copied(self, name: str) -> bool:
+        """Whether a result is copied to where it belongs, from the memory of a device."""
+        return any(
+            isinstance(launch, Launch)
+            and not isinstance(launch.loaded, LoadedSegment)
+            and name in launch.step.results
+            for launch in self.steps
+        )
+
     def call(
         self,
         inputs: Mapping[str, Value],
@@ -272,8 +281,8 @@ class InCore:
             Where results and workspace come from.
         threads : int
         out : mapping of str to ndarray, optional
-            Results that are to be written to given arrays: row-major, of the result's shape
-            and dtype, apart from all inputs.
+            Results that are to be written to given arrays: row-major unless they are copied
+            there (`is_copied`), of the result's shape and dtype, apart from all inputs.
         """
         if self.single is not None and out is None:
             names = self.single.step.params

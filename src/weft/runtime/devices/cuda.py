@@ -40,7 +40,7 @@ _LONG = 1 << 16  # launches that are too many for one of them
 _CONFIGS = 4096  # numbers of groups and items that are kept
 _OF_ALL_GPUS = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _BOX, _LAUNCH = 1e-4, 3e-6  # seconds that the host takes for a box, and for a launch
-_COPY = 8e-6  # seconds that a GPU takes for a copy, however small
+_COPY, _START = 8e-6, 3e-6  # seconds that a GPU takes for a copy, and a kernel, however small
 _EACH_CYCLE = 64  # scalar operations of a multiprocessor: half of what it multiplies and adds
 _MEASURED = 32 << 20  # bytes that are copied over the link
 _TOUCHED = 256 << 20  # bytes that are copied within the GPU
@@ -295,7 +295,7 @@ def _measure(device: CudaDevice) -> Rates:
     """The rates of a GPU; those of none in particular where it has no memory to measure."""
     properties = device.device.properties
     operations = properties.multiprocessor_count * properties.clock_rate * 1e3 * _EACH_CYCLE
-    usual = Rates(10e9, 10e9, 300e9, _LAUNCH, _BOX, 2, True, operations, _COPY)
+    usual = Rates(10e9, 10e9, 300e9, _LAUNCH, _BOX, 2, True, operations, _COPY, _START)
     count = min(_MEASURED, device.limit // 4)
     touched = max(min(_TOUCHED, device.limit // 4), count)
     if min(count, touched) < 64 << 10:
@@ -326,4 +326,4 @@ def _measure(device: CudaDevice) -> Rates:
         slot.release()
         device.give_back(slot)
     measured = count / into, count / out, 2 * touched / within
-    return Rates(*measured, _LAUNCH, _BOX, 2, True, operations, _COPY)
+    return Rates(*measured, _LAUNCH, _BOX, 2, True, operations, _COPY, _START)
