@@ -48,6 +48,11 @@ def resolve(
     return tuple(indices), outside
 
 
+def mapped(e: Emitter, rule: fun.Boundary, index: imp.Expr) -> imp.Expr:
+    """Where a rule brings an index."""
+    return e.declare(_map(e, rule.kind, index, e.named(rule.lower), e.named(rule.upper)), "b")
+
+
 def _masked(
     e: Emitter, ends: Ends, access: fun.Index, index: Size, rule: fun.Boundary,
     outside: list[tuple[imp.Expr, imp.Expr]],

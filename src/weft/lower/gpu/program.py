@@ -31,6 +31,7 @@ from weft.lower.gpu import (
     items,
     lanes,
     lookback,
+    overlapped,
     products,
     row_scans,
     rows,
@@ -174,16 +175,23 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
 
 
 def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:
-    """A loop; on processors in tiles in time, where it asks for them."""
-    tiling = time_tiles.tiling(host, loop) if host.dialect == "opencl" else None
+    """A loop; in tiles in time, where it asks for them: of a processor's kind or a GPU's."""
+
+    def by_rounds() -> None:
+        control.lower_loop(host, let, loop)
+
+    tiling = time_tiles.tiling(host, loop)
     if tiling is None:
-        control.lower_loop(host, let, loop)
+        by_rounds()
         return
-    with host.inside() as in_tiles:
+    if host.dialect == "cuda":
+        overlapped.lower(host, let, tiling, by_rounds)
+        return
+    with host.inside() as on_processor:
         time_tiles.lower(host, let, tiling)
-    with host.inside() as by_rounds:
-        control.lower_loop(host, let, loop)
-    host.by_device(in_tiles, by_rounds)
+    with host.inside() as otherwise:
+        overlapped.lower(host, let, tiling, by_rounds)
+    host.by_device(on_processor, otherwise)
 
 
 def _is_sequential(let: fun.Let) -> bool:

@@ -6,8 +6,8 @@ even ones, then odd ones, which need what even ones made. The host counts phases
     for k from 0 to t { launch kernel over n }
  => for phase p of s rounds { for half from 0 to 2 { launch tiles over trapezoids } }
 
-Other devices, whose items share caches, do a round at a time. Both give the same bits: each
-element is computed once, by the same operations.
+Other devices, whose items share caches, do so in overlapping tiles (`weft.lower.gpu.overlapped`) or
+a round at a time. All give the same bits: each element is computed by the same operations.
 """
 
 from __future__ import annotations

@@ -1,0 +1,712 @@
+"""Several rounds of an iterated stencil in one launch on a GPU: overlapped tiles.
+
+A group of items has a tile of each array, and of its neighbourhood as much as some rounds need,
+does these rounds on it without the device's memory, and writes what is right then: the tile's
+centre. What lies around it is computed by several groups.
+
+    for k from 0 to t { launch kernel over n }
+ => for phase p of s rounds {
+      launch tiles { x = tile of v; for s rounds { x = kernel on x; barrier }; centre of w = x }
+      v, w = w, v }
+
+An item has `own` elements of the first dimension, one after another, in registers, and reads in
+the group's memory what others have. (Overlapped tiles: J. Holewinski, L.-N. Pouchet and
+P. Sadayappan, High-Performance Code Generation for Stencil Computations on GPU Architectures,
+ICS 2012; registers: K. Matsumura et al., AN5D, CGO 2020.) Tiles that lie inside of an array need
+no boundary rules. In others, rules lead to where the array's ends are in the tile; a dimension that
+wraps around is continued beyond them when the tile is loaded.
+
+Each element is computed by the same operations as by a launch for each round, and so has its bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import field, replace
+from functools import reduce
+
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.imp.walk import may_leave
+from weft.lmad import Lmad
+from weft.lower import boundaries, bounds, half_rows, kernels, shapes
+from weft.lower.bodies import lower_body, lower_index
+from weft.lower.emitter import Emitter
+from weft.lower.gpu import versions
+from weft.lower.gpu.elements import copy, loaded
+from weft.lower.gpu.host import Host
+from weft.lower.time_tiling import TimeTiling
+from weft.lower.unit import memory
+from weft.plan import launches
+from weft.records import dataclass
+from weft.sizes import ZERO, Poly, Size, as_poly, product
+
+CHUNKS, LANES = (256, 4), (1, 64)  # by rank: a group's items along the first and last dimension
+OWN = ((8, 4), (16, 8, 4))  # elements of an item, the first that fit
+ROUNDS = (32, 4)  # of a launch, at most
+HALO = (64, 6)  # elements on each side of a tile's centre, at most
+COSTS = (1 << 30, 64)  # of an element, at most: others are not bound by memory
+SHARED_BYTES = 40 << 10  # of a group: 48 KiB are on any GPU
+FEW = 8  # tiles: of fewer, a round is a launch
+_BANKS = 32  # of a group's memory: neighbours of a warp's 32 items are to be in different ones
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A group's tile, and how it lies in the group's memory.
+
+    Of a vector, elements that items have at the same place of theirs lie side by side, with
+    `spare` ones between these rows, which keep neighbours in different banks.
+    """
+
+    chunks: int
+    lanes: int
+    own: int
+    rank: int
+    radius: tuple[int, ...]
+
+    @property
+    def items(self) -> int:
+        return self.chunks * self.lanes
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return (self.chunks * self.own, self.lanes)[: self.rank]
+
+    @property
+    def spare(self) -> int:
+        """What is read beyond either end of a tile in memory, at least."""
+        if self.rank == 1:
+            return max(_BANKS // self.own, -(-self.radius[0] // self.own))
+        return self.radius[0] * self.lanes + self.radius[1]
+
+    @property
+    def pitch(self) -> int:
+        """From one row in memory to the next."""
+        return self.chunks + self.spare if self.rank == 1 else self.lanes
+
+    @property
+    def room(self) -> int:
+        """Elements in memory."""
+        if self.rank == 1:
+            return self.spare + self.own * self.pitch
+        return math.prod(self.extents) + 2 * self.spare
+
+    def apart(self, offsets: Sequence[int]) -> int:
+        """From an item's first element to one at some distance, in memory."""
+        if self.rank == 1:
+            chunk, row = divmod(offsets[0], self.own)
+            return row * self.pitch + chunk
+        return offsets[0] * self.pitch + offsets[1]
+
+    def address(self, e: Emitter, place: Sequence[imp.Expr]) -> imp.Expr:
+        """Where the element at a place of the tile is."""
+        row, *column = place
+        if self.rank == 1:
+            chunk = e.declare(machine(">>", row, imp.integer(self.own.bit_length() - 1)))
+            row, column = machine("&", row, imp.integer(self.own - 1)), [chunk]
+        lines = e.declare(machine("*", e.declare(row), imp.integer(self.pitch)))
+        at = e.declare(machine("+", lines, column[0]))
+        return e.declare(machine("+", at, imp.integer(self.spare)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """A kernel whose reads of what rounds change are taken out: where they are, by their names."""
+
+    accesses: Mapping[str, fun.Index]
+    body: fun.Body
+
+    @staticmethod
+    def of(kernel: fun.Kernel, changed: set[str], *, inside: bool) -> Reads:
+        """`inside`: boundary rules do not apply."""
+        names = {r.index.name for r in kernel.space}
+        found: dict[str, fun.Index] = {}
+
+        def without(body: fun.Body) -> fun.Body:
+            statements = []
+            for let in body.statements:
+                expr = walk.map_bodies(let.expr, without)
+                if isinstance(expr, fun.Index):
+                    if inside:
+                        expr = replace(expr, boundary=_fixed_rules(expr, names))
+                    if expr.array.name in changed:
+                        found[let.pattern[0].name] = expr
+                        continue
+                statements.append(replace(let, expr=expr))
+            return fun.Body(tuple(statements), body.results)
+
+        return Reads(found, without(kernel.body))
+
+
+def _fixed_rules(access: fun.Index, names: set[str]) -> tuple[fun.Boundary | None, ...]:
+    """The rules of those dimensions that follow none of some indices."""
+    rules = tuple(
+        None if index.variables() & names else rule
+        for index, rule in zip(access.indices, access.boundary, strict=False)
+    )
+    return rules if any(rules) else ()
+
+
+@dataclass(slots=True)
+class Tiling:
+    """How the rounds of a loop are done in overlapped tiles.
+
+    Attributes
+    ----------
+    results : dict of str to fun.Var
+        What a round makes of each array parameter.
+    kernels : list of fun.Let
+    distances : dict of str to set of tuple of int
+        How far from its index each array is read that a round changes or makes.
+    wraps : tuple of bool
+        The dimensions in which these are read around their ends.
+    rounds : int
+        Of a launch, at most.
+    halo : tuple of int
+        What these need on each side of a tile's centre.
+    """
+
+    time: TimeTiling
+    shape: Shape
+    results: dict[str, fun.Var]
+    kernels: list[fun.Let]
+    distances: dict[str, set[tuple[int, ...]]]
+    wraps: tuple[bool, ...]
+    rounds: int
+    halo: tuple[int, ...]
+
+    @property
+    def changed(self) -> set[str]:
+        return set(self.distances)
+
+    @property
+    def centre(self) -> tuple[int, ...]:
+        return tuple(n - 2 * h for n, h in zip(self.shape.extents, self.halo, strict=True))
+
+    def shared_rows(self, name: str) -> set[int]:
+        """Which of its own elements of an array an item has to show others."""
+        own, found = self.shape.own, set()
+        for row, *column in self.distances[name]:
+            for place in range(row, own + row):
+                if any(column) or not 0 <= place < own:
+                    found.add(place % own)
+        return found
+
+
+def lower(
+    host: Host, let: fun.Let, time: TimeTiling, by_rounds: Callable[[], None]
+) -> None:
+    """A loop in overlapped tiles if it suits and there are many of them, else `by_rounds`."""
+    tiling = _tiling(time)
+    if tiling is None:
+        by_rounds()
+        return
+    parts = [
+        versions.ceil(host, extent, centre)
+        for extent, centre in zip(time.stencil.shape, tiling.centre, strict=True)
+    ]
+    with host.inside() as in_tiles:
+        suits = _phases(host, let, tiling, parts)
+    if not suits:
+        by_rounds()
+        return
+    with host.inside() as otherwise:
+        by_rounds()
+    many = host.unit.fresh("tiles.")
+    host.define(many, 1 - versions.below(host, product(parts), FEW))
+    host.steps.append(launches.Branch(many, tuple(in_tiles), tuple(otherwise)))
+
+
+def _phases(host: Host, let: fun.Let, tiling: Tiling, parts: Sequence[Size]) -> bool:
+    """The launches of all phases, two buffers in turn; False where an item could fail."""
+    loop, turns = tiling.time.loop, tiling.time.turns
+    phase = host.unit.fresh("phase.")
+    for number, first in turns.flips:
+        assert isinstance(first, fun.Const)
+        host.define(loop.params[number].name, as_poly(int(first.value.real)))
+    with host.inside() as launched:
+        host.host_integer(phase)
+        tiles = _Tiles(host, tiling, parts, phase)
+        tiles.lower()
+        if may_leave(tiles.k.levels[0]):
+            return False
+        host.unit.kernels.append(tiles.label())
+        items = tiling.shape.items
+        host.add(tiles.k, "overlapped", tiles.item, product(parts) * items, items)
+        for number, _ in turns.flips:
+            name = loop.params[number].name
+            host.steps.append(launches.Define(name, 1 - Poly.var(name)))
+    rounds = versions.maximum(host, tiling.time.stencil.rounds, ZERO)
+    number_of = versions.ceil(host, rounds, tiling.rounds)
+    host.steps.append(launches.Repeat(phase, ZERO, number_of, tuple(launched)))
+    for number, _ in turns.flips:
+        host.define(let.pattern[number].name, Poly.var(loop.params[number].name))
+    return True
+
+
+# ---------------------------------------------------------------- what suits
+
+
+def _tiling(time: TimeTiling) -> Tiling | None:
+    """How a loop is tiled; None where it does not suit, or is not worth it."""
+    stencil, loop = time.stencil, time.loop
+    rank, reach = len(stencil.shape), max(stencil.reach)
+    results = _in_turn(time)
+    lets = [let for let in loop.body.statements if isinstance(let.expr, fun.Kernel)]
+    if time.lean is not None or rank > len(CHUNKS) or not reach or results is None:
+        return None
+    made = [var for let in lets for var in let.pattern]
+    params = [param for param in loop.params if param.name in results]
+    reads = _reads(lets, {var.name for var in (*params, *made)})
+    if reads is None or any(var.type.dtype.is_complex for var in (*params, *made)):
+        return None
+    distances, wraps = reads
+    costs = [shapes.cost(let.expr.body) for let in lets if isinstance(let.expr, fun.Kernel)]
+    cost = sum(costs, ZERO)
+    if not cost.is_constant or cost.constant > COSTS[rank - 1]:
+        return None
+    for name, result in results.items():
+        distances[name] = distances[result.name] = distances[name] | distances[result.name]
+    of_results = {result.name for result in results.values()}
+    bytes_ = sum(2 * param.type.dtype.itemsize for param in params)
+    bytes_ += sum(var.type.dtype.itemsize for var in made if var.name not in of_results)
+    for own in OWN[rank - 1]:
+        shape = Shape(CHUNKS[rank - 1], LANES[rank - 1], own, rank, stencil.radius)
+        most = min(
+            [(n - 1) // (2 * r) for n, r in zip(shape.extents, stencil.reach, strict=True) if r]
+        )
+        rounds = min(ROUNDS[rank - 1], HALO[rank - 1] // reach, most)
+        if bytes_ * shape.room <= SHARED_BYTES and rounds > 1:
+            halo = tuple(rounds * r for r in stencil.reach)
+            return Tiling(time, shape, results, lets, distances, wraps, rounds, halo)
+    return None
+
+
+def _in_turn(time: TimeTiling) -> dict[str, fun.Var] | None:
+    """What is made of each array parameter, in the other of two buffers of its own."""
+    loop = time.loop
+    made = {
+        var.name for let in loop.body.statements if isinstance(let.expr, fun.Kernel)
+        for var in let.pattern
+    }  # fmt: skip
+    flips = {loop.params[number].name for number, _ in time.turns.flips}
+    found: dict[str, fun.Var] = {}
+    blocks: set[str] = set()
+    for param, result in zip(loop.params, loop.body.results, strict=True):
+        if not isinstance(param.type, fun.Array):
+            continue
+        if not isinstance(result, fun.Var) or result.name not in made:
+            return None
+        before, after = memory(param), memory(result)
+        offset, count = before.index.offset, product(before.shape)
+        turn = next(iter(flips & offset.variables()), None)
+        if turn is None or offset.coefficient(turn) not in (count, -count):
+            return None
+        other = Lmad(offset.substitute({turn: 1 - Poly.var(turn)}), before.index.dims)
+        if not before.index.is_dense or before.block != after.block or after.index != other:
+            return None
+        found[param.name] = result
+        blocks.add(before.block)
+    return found if len({r.name for r in found.values()}) == len(found) == len(blocks) else None
+
+
+def _reads(
+    lets: Sequence[fun.Let], changed: set[str]
+) -> tuple[dict[str, set[tuple[int, ...]]], tuple[bool, ...]] | None:
+    """How far from its index each of some arrays is read, and in which dimensions around its ends.
+
+    None where one is read elsewhere, or is read in a dimension around its ends and not.
+    """
+    found: dict[str, set[tuple[int, ...]]] = {name: set() for name in changed}
+    around: dict[int, set[bool]] = {}
+    for let in lets:
+        assert isinstance(let.expr, fun.Kernel)
+        at = [Poly.var(r.index.name) for r in let.expr.space]
+        for inner in walk.statements(let.expr.body):
+            access = inner.expr
+            if not isinstance(access, fun.Index) or access.array.name not in changed:
+                continue
+            apart = [index - here for index, here in zip(access.indices, at, strict=True)]
+            if not all(distance.is_constant for distance in apart):
+                return None
+            found[access.array.name].add(tuple(distance.constant for distance in apart))
+            for axis, rule in enumerate(access.boundary):
+                if rule is not None and apart[axis] != ZERO:
+                    around.setdefault(axis, set()).add(rule.kind == "wrap")
+    if any(len(kinds) > 1 for kinds in around.values()):
+        return None
+    rank = len(lets[0].expr.space) if isinstance(lets[0].expr, fun.Kernel) else 0
+    return found, tuple(around.get(axis) == {True} for axis in range(rank))
+
+
+# ---------------------------------------------------------------- a launch
+
+
+def _all(conditions: Sequence[imp.Expr]) -> imp.Expr:
+    return reduce(lambda one, other: machine("&&", one, other), conditions)
+
+
+@dataclass(slots=True)
+class _State:
+    """Where arrays are during rounds.
+
+    Attributes
+    ----------
+    shared : dict of str to imp.Pointer
+        The group's memory of each.
+    buffers : dict of str to imp.Expr
+        Where in it an array begins now.
+    own : dict of str to list of imp.Expr
+        An item's elements.
+    """
+
+    shared: dict[str, imp.Pointer]
+    buffers: dict[str, imp.Expr] = field(default_factory=dict)
+    own: dict[str, list[imp.Expr]] = field(default_factory=dict)
+
+
+class _Tiles:
+    """The kernel of one phase."""
+
+    def __init__(self, host: Host, tiling: Tiling, parts: Sequence[Size], phase: str) -> None:
+        self.tiling, self.shape, self.loop = tiling, tiling.shape, tiling.time.loop
+        self.stencil = tiling.time.stencil
+        self.k, self.item = host.kernel_emitter(), host.unit.integer("item")
+        assert isinstance(self.loop.form, fun.For)
+        self.form = self.loop.form
+        k, shape = self.k, self.shape
+        self.extents = [k.named(extent) for extent in self.stencil.shape]
+        group = k.declare(machine("/", self.item, imp.integer(shape.items)), "group")
+        lane = k.declare(machine("%", self.item, imp.integer(shape.items)), "lane")
+        self.chunk: imp.Expr = lane
+        self.column: imp.Expr = imp.ZERO
+        if shape.rank > 1:
+            lanes = imp.integer(shape.lanes)
+            self.chunk = k.declare(machine("/", lane, lanes), "chunk")
+            self.column = k.declare(machine("%", lane, lanes), "column")
+        self.origin = self._origin(group, [k.named(part) for part in parts])
+        self.first = k.named(Poly.var(phase) * tiling.rounds)
+        rounds = k.named(self.stencil.rounds)
+        left = k.declare(machine("-", rounds, self.first))
+        self.steps = k.declare(machine("min", left, imp.integer(tiling.rounds)), "steps")
+        self.params = [p for p in self.loop.params if p.name in tiling.results]
+
+    def label(self) -> str:
+        first, *others = self.tiling.kernels
+        assert isinstance(first.expr, fun.Kernel)
+        whole = kernels.describe("map", first.expr.space, first.pattern)
+        more = f" and {len(others)} more" if others else ""
+        tile = " x ".join(map(str, self.tiling.shape.extents))
+        return (
+            f"{whole}{more}, {self.tiling.rounds} rounds at a time in overlapping tiles of {tile}"
+        )
+
+    def _origin(self, group: imp.Expr, parts: Sequence[imp.Expr]) -> list[imp.Expr]:
+        """Where the tile of a group begins: groups that begin first have the last row of tiles.
+
+        It is at an end of the array, and takes longer.
+        """
+        k, (down, *across) = self.k, parts
+        row, column = group, []
+        if across:
+            row = k.declare(machine("/", group, across[0]))
+            column = [k.declare(machine("%", group, across[0]))]
+        is_last = k.declare(machine("==", row, imp.ZERO))
+        above = machine("-", k.declare(imp.Select(is_last, down, row)), imp.ONE)
+        found = []
+        for number, centre, halo in zip(
+            [k.declare(above), *column], self.tiling.centre, self.tiling.halo, strict=True
+        ):
+            begin = k.declare(machine("*", number, imp.integer(centre)))
+            found.append(k.declare(machine("-", begin, imp.integer(halo)), "origin"))
+        return found
+
+    def lower(self) -> None:
+        k = self.k
+        inside: list[imp.Expr] = []
+        for origin, extent, length, radius in zip(
+            self.origin, self.extents, self.shape.extents, self.shape.radius, strict=True
+        ):
+            end = k.declare(machine("+", origin, imp.integer(length + radius)))
+            inside.append(machine(">=", origin, imp.integer(radius)))
+            inside.append(machine("<=", end, extent))
+        whole = k.declare(_all(inside))
+        results = {result.name: name for name, result in self.tiling.results.items()}
+        pointers: dict[str, imp.Pointer] = {}
+        for param in self.params:
+            pointers[param.name] = k.shared(param.type.dtype, 2 * self.shape.room)
+        for let in self.tiling.kernels:
+            for var in let.pattern:
+                if var.name in results:
+                    pointers[var.name] = pointers[results[var.name]]
+                else:
+                    pointers[var.name] = k.shared(var.type.dtype, self.shape.room)
+        state = _State(pointers)
+        k.either(whole, lambda: self._inside(state), lambda: self._at_ends(state))
+        k.emit(imp.Barrier())
+        self._write(state)
+
+    # ------------------------------------------------------------ memory
+
+    def _places(self) -> Iterator[list[imp.Expr]]:
+        """The places of the tile, an item's one after another, neighbours by neighbours."""
+        k, number = self.k, self.k.unit.integer("n")
+        with k.loop(number, imp.ZERO, imp.integer(self.shape.own), unroll=self.shape.own):
+            before = k.declare(machine("*", number, imp.integer(self.shape.chunks)))
+            row = k.declare(machine("+", before, self.chunk), "row")
+            yield [row, self.column][: self.shape.rank]
+
+    @contextmanager
+    def _at(self, place: Sequence[imp.Expr], space: Sequence[fun.Range]) -> Iterator[None]:
+        """Inside, indices are those of a place of the tile."""
+        k = self.k
+        with ExitStack() as scopes:
+            for r, at, origin in zip(space, place, self.origin, strict=True):
+                index = k.declare(machine("+", origin, at), "at")
+                scopes.enter_context(k.index(r.index.name, index, ZERO, r.extent))
+            yield
+
+    def _space(self) -> tuple[fun.Range, ...]:
+        kernel = self.tiling.kernels[0].expr
+        assert isinstance(kernel, fun.Kernel)
+        return kernel.space
+
+    def _load(self, state: _State, rules: Sequence[fun.Boundary | None]) -> None:
+        """The tile and what is around it, for the first round."""
+        k, space = self.k, self._space()
+        at = tuple(Poly.var(r.index.name) for r in space)
+        for place in self._places():
+            with self._at(place, space):
+                for param in self.params:
+                    value = lower_index(k, fun.Index(param, at, tuple(rules)))
+                    spot = self.shape.address(k, place)
+                    k.emit(imp.Store(state.shared[param.name], spot, value))
+        k.emit(imp.Barrier())
+
+    def _write(self, state: _State) -> None:
+        """The tile's centre, after the last round."""
+        k, space = self.k, self._space()
+        at = tuple(Poly.var(r.index.name) for r in space)
+        buffer = self._buffer(self.steps)
+        for place in self._places():
+            with self._at(place, space):
+                wanted: list[imp.Expr] = []
+                for one, halo, centre, r, extent in zip(
+                    place, self.tiling.halo, self.tiling.centre, space, self.extents, strict=True
+                ):
+                    wanted.append(machine(">=", one, imp.integer(halo)))
+                    wanted.append(machine("<", one, imp.integer(halo + centre)))
+                    wanted.append(machine("<", k.scalars[r.index.name], extent))
+                with k.branch(_all(wanted)):
+                    spot = k.declare(machine("+", buffer, self.shape.address(k, place)))
+                    for param in self.params:
+                        value = loaded(k, state.shared[param.name], spot)
+                        k.store(memory(self.tiling.results[param.name]), at, value)
+
+    def _buffer(self, step: imp.Expr) -> imp.Expr:
+        """Where the arrays of a round begin in the group's memory: in one of two halves."""
+        odd = self.k.declare(machine("&", step, imp.ONE))
+        return self.k.declare(machine("*", odd, imp.integer(self.shape.room)), "buffer")
+
+    # ------------------------------------------------------------ rounds
+
+    @contextmanager
+    def _round(self, state: _State) -> Iterator[None]:
+        """The rounds of the launch; inside, all but kernels is known of one of them."""
+        k, step = self.k, self.k.unit.integer("step")
+        with k.loop(step, imp.ZERO, self.steps):
+            now = self._buffer(step)
+            other = k.declare(machine("-", imp.integer(self.shape.room), now), "buffer")
+            for let in self.tiling.kernels:
+                state.buffers.update({var.name: imp.ZERO for var in let.pattern})
+            for param in self.params:
+                state.buffers[param.name] = now
+                state.buffers[self.tiling.results[param.name].name] = other
+            done = k.declare(machine("+", self.first, step))
+            index = k.declare(machine("+", k.named(self.form.lower), done))
+            with k.index(self.form.index.name, index, self.form.lower, self.form.upper):
+                yield
+
+    def _each_kernel(self, lower: Callable[[fun.Let, fun.Kernel], None]) -> None:
+        """The statements of a round; `lower` is given kernels."""
+        flips = {self.loop.params[number] for number, _ in self.tiling.time.turns.flips}
+        for let in self.loop.body.statements:
+            self.k.place = let.place or self.k.place
+            if isinstance(let.expr, fun.Kernel):
+                lower(let, let.expr)
+            elif not flips & set(walk.operands(let.expr)[0]):
+                self.k.unit.statement(self.k, let)
+
+    # ------------------------------------------------------------ inside of an array
+
+    def _inside(self, state: _State) -> None:
+        """Rounds of a tile that no boundary rule concerns: an item's elements are in registers."""
+        k, shape = self.k, self.shape
+        self._load(state, ())
+        first = self._first(imp.ZERO)
+        for param in self.params:
+            values = [
+                loaded(k, state.shared[param.name], self._spot(first, (row, 0)))
+                for row in range(shape.own)
+            ]
+            state.own[param.name] = [k.mutable(param.type.dtype, v, "own") for v in values]
+        with self._round(state):
+            for param in self.params:
+                for own in state.own[param.name]:
+                    assert isinstance(own, imp.Var)
+                    k.depths[own.name] = k.depth
+            self._each_kernel(lambda let, kernel: self._kernel_inside(state, let, kernel))
+            for param in self.params:
+                made = state.own[self.tiling.results[param.name].name]
+                for own, value in zip(state.own[param.name], made, strict=True):
+                    assert isinstance(own, imp.Var)
+                    k.emit(imp.Assign(own, value))
+        first = self._first(self._buffer(self.steps))
+        for param in self.params:
+            for row in sorted(set(range(shape.own)) - self.tiling.shared_rows(param.name)):
+                spot = self._spot(first, (row, 0))
+                k.emit(imp.Store(state.shared[param.name], spot, state.own[param.name][row]))
+
+    def _first(self, buffer: imp.Expr) -> imp.Expr:
+        """Where an item's first element is, of what begins at `buffer`."""
+        k, shape = self.k, self.shape
+        at = self.chunk
+        if shape.rank > 1:
+            lines = machine("*", self.chunk, imp.integer(shape.own * shape.pitch))
+            at = k.declare(machine("+", k.declare(lines), self.column))
+        at = k.declare(machine("+", at, imp.integer(shape.spare)))
+        return k.declare(machine("+", at, buffer))
+
+    def _spot(self, first: imp.Expr, offsets: tuple[int, ...]) -> imp.Expr:
+        return machine("+", first, imp.integer(self.shape.apart(offsets)))
+
+    def _kernel_inside(self, state: _State, let: fun.Let, kernel: fun.Kernel) -> None:
+        """An item's elements of a kernel; those that others read are shown to them."""
+        k, own = self.k, self.shape.own
+        reads = Reads.of(kernel, self.tiling.changed, inside=True)
+        firsts = {name: self._first(at) for name, at in state.buffers.items()}
+        seen: dict[tuple[str, int, int], imp.Expr] = {}
+
+        def element(access: fun.Index, row: int) -> imp.Expr:
+            """What one of the item's elements reads."""
+            name = access.array.name
+            down, *across = (
+                (index - Poly.var(r.index.name)).constant
+                for index, r in zip(access.indices, kernel.space, strict=True)
+            )
+            place = row + down
+            if not any(across) and 0 <= place < own:
+                return state.own[name][place]
+            key = name, place, sum(across)
+            if key not in seen:
+                spot = self._spot(firsts[name], (place, *across))
+                seen[key] = loaded(k, state.shared[name], spot)
+            return seen[key]
+
+        made: list[list[imp.Expr]] = [[] for _ in let.pattern]
+        chunk = k.declare(machine("*", self.chunk, imp.integer(own)))
+        with ExitStack() as scopes:
+            for r, radius in zip(kernel.space, self.shape.radius, strict=True):
+                ends = as_poly(radius), r.extent - radius
+                scopes.enter_context(k.index(r.index.name, imp.ZERO, *ends))
+            with self._true_inside(kernel):
+                for row in range(own):
+                    place = k.declare(machine("+", chunk, imp.integer(row)))
+                    for r, at, origin in zip(
+                        kernel.space, (place, self.column), self.origin, strict=False
+                    ):
+                        k.bind(r.index.name, k.declare(machine("+", origin, at), "at"))
+                    for name, access in reads.accesses.items():
+                        k.bind(name, element(access, row))
+                    for values, atom in zip(made, lower_body(k, reads.body), strict=True):
+                        values.append(copy(k, k.atom(atom)))
+        shown = False
+        for var, values in zip(let.pattern, made, strict=True):
+            state.own[var.name] = values
+            for row in sorted(self.tiling.shared_rows(var.name)):
+                spot = self._spot(firsts[var.name], (row, 0))
+                k.emit(imp.Store(state.shared[var.name], spot, values[row]))
+                shown = True
+        if shown:
+            k.emit(imp.Barrier())
+
+    @contextmanager
+    def _true_inside(self, kernel: fun.Kernel) -> Iterator[None]:
+        """Inside, the emitter knows which comparisons hold where no boundary rule applies."""
+        k = self.k
+        before = k.interior, k.true_inside
+        k.interior, k.true_inside = True, frozenset(
+            name
+            for name, (true, _) in half_rows.comparisons(k, kernel.body).items()
+            if true and all(bounds.holds(k, fact) for fact in true)
+        )
+        yield
+        k.interior, k.true_inside = before
+
+    # ------------------------------------------------------------ at the ends of an array
+
+    def _at_ends(self, state: _State) -> None:
+        """Rounds of a tile that lies in part beyond an array: all is in the group's memory."""
+        self._load(state, [
+            fun.Boundary("wrap" if around else "edge", ZERO, r.extent)
+            for around, r in zip(self.tiling.wraps, self._space(), strict=True)
+        ])  # fmt: skip
+        with self._round(state):
+            self._each_kernel(lambda let, kernel: self._kernel_at_ends(state, let, kernel))
+
+    def _kernel_at_ends(self, state: _State, let: fun.Let, kernel: fun.Kernel) -> None:
+        """An item's elements of a kernel, as far as they lie in the array."""
+        k = self.k
+        reads = Reads.of(kernel, self.tiling.changed, inside=False)
+        for place in self._places():
+            with self._at(place, kernel.space):
+                within: list[imp.Expr] = []
+                for r, around, extent in zip(
+                    kernel.space, self.tiling.wraps, self.extents, strict=True
+                ):
+                    index = k.scalars[r.index.name]
+                    if around:
+                        wrapped = fun.Boundary("wrap", ZERO, r.extent)
+                        k.bind(r.index.name, boundaries.mapped(k, wrapped, index))
+                    else:
+                        within.append(bounds.within(k, index, extent))
+                with k.branch(_all(within)) if within else ExitStack():
+                    for name, access in reads.accesses.items():
+                        k.bind(name, self._mapped(state, access, place, kernel.space))
+                    results = [k.atom(atom) for atom in lower_body(k, reads.body)]
+                    here = self.shape.address(k, place)
+                    for var, value in zip(let.pattern, results, strict=True):
+                        spot = machine("+", here, state.buffers[var.name])
+                        k.emit(imp.Store(state.shared[var.name], spot, value))
+        k.emit(imp.Barrier())
+
+    def _mapped(
+        self, state: _State, access: fun.Index, place: Sequence[imp.Expr],
+        space: Sequence[fun.Range],
+    ) -> imp.Expr:  # fmt: skip
+        """What an element reads, where boundary rules lead."""
+        k, around = self.k, self.tiling.wraps
+        rules = tuple(
+            None if wraps else rule
+            for wraps, rule in zip(around, access.boundary, strict=False)
+        )
+        indices, outside = boundaries.resolve(k, replace(access, boundary=rules))
+        spots: list[imp.Expr] = []
+        for index, r, wraps, here, origin in zip(
+            indices, space, around, place, self.origin, strict=True
+        ):
+            if wraps:
+                distance = (index - Poly.var(r.index.name)).constant
+                spots.append(k.declare(machine("+", here, imp.integer(distance))))
+            else:
+                spots.append(k.declare(machine("-", k.named(index), origin)))
+        at = machine("+", self.shape.address(k, spots), state.buffers[access.array.name])
+        value = loaded(k, state.shared[access.array.name], k.declare(at))
+        for condition, otherwise in outside:
+            value = imp.Select(condition, value, otherwise)
+        return k.declare(value, depth=k.depth)
