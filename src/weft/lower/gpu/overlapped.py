@@ -21,8 +21,7 @@ Each element is computed by the same operations as by a launch for each round, a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from functools import reduce
@@ -32,186 +31,35 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lmad import Lmad
-from weft.lower import boundaries, bounds, half_rows, kernels, shapes
+from weft.lower import boundaries, bounds, half_rows, kernels
 from weft.lower.bodies import lower_body, lower_index
-from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
 from weft.lower.gpu.elements import copy, loaded
 from weft.lower.gpu.host import Host
+from weft.lower.gpu.overlaps import Reads, Tiling, tiling
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.unit import memory
 from weft.plan import launches
 from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size, as_poly, product
 
-CHUNKS, LANES = (256, 4), (1, 64)  # by rank: a group's items along the first and last dimension
-OWN = ((8, 4), (16, 8, 4))  # elements of an item, the first that fit
-ROUNDS = (32, 4)  # of a launch, at most
-HALO = (64, 6)  # elements on each side of a tile's centre, at most
-COSTS = (1 << 30, 64)  # of an element, at most: others are not bound by memory
-SHARED_BYTES = 40 << 10  # of a group: 48 KiB are on any GPU
 FEW = 8  # tiles: of fewer, a round is a launch
-_BANKS = 32  # of a group's memory: neighbours of a warp's 32 items are to be in different ones
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A group's tile, and how it lies in the group's memory.
-
-    Of a vector, elements that items have at the same place of theirs lie side by side, with
-    `spare` ones between these rows, which keep neighbours in different banks.
-    """
-
-    chunks: int
-    lanes: int
-    own: int
-    rank: int
-    radius: tuple[int, ...]
-
-    @property
-    def items(self) -> int:
-        return self.chunks * self.lanes
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        return (self.chunks * self.own, self.lanes)[: self.rank]
-
-    @property
-    def spare(self) -> int:
-        """What is read beyond either end of a tile in memory, at least."""
-        if self.rank == 1:
-            return max(_BANKS // self.own, -(-self.radius[0] // self.own))
-        return self.radius[0] * self.lanes + self.radius[1]
-
-    @property
-    def pitch(self) -> int:
-        """From one row in memory to the next."""
-        return self.chunks + self.spare if self.rank == 1 else self.lanes
-
-    @property
-    def room(self) -> int:
-        """Elements in memory."""
-        if self.rank == 1:
-            return self.spare + self.own * self.pitch
-        return math.prod(self.extents) + 2 * self.spare
-
-    def apart(self, offsets: Sequence[int]) -> int:
-        """From an item's first element to one at some distance, in memory."""
-        if self.rank == 1:
-            chunk, row = divmod(offsets[0], self.own)
-            return row * self.pitch + chunk
-        return offsets[0] * self.pitch + offsets[1]
-
-    def address(self, e: Emitter, place: Sequence[imp.Expr]) -> imp.Expr:
-        """Where the element at a place of the tile is."""
-        row, *column = place
-        if self.rank == 1:
-            chunk = e.declare(machine(">>", row, imp.integer(self.own.bit_length() - 1)))
-            row, column = machine("&", row, imp.integer(self.own - 1)), [chunk]
-        lines = e.declare(machine("*", e.declare(row), imp.integer(self.pitch)))
-        at = e.declare(machine("+", lines, column[0]))
-        return e.declare(machine("+", at, imp.integer(self.spare)))
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """A kernel whose reads of what rounds change are taken out: where they are, by their names."""
-
-    accesses: Mapping[str, fun.Index]
-    body: fun.Body
-
-    @staticmethod
-    def of(kernel: fun.Kernel, changed: set[str], *, inside: bool) -> Reads:
-        """`inside`: boundary rules do not apply."""
-        names = {r.index.name for r in kernel.space}
-        found: dict[str, fun.Index] = {}
-
-        def without(body: fun.Body) -> fun.Body:
-            statements = []
-            for let in body.statements:
-                expr = walk.map_bodies(let.expr, without)
-                if isinstance(expr, fun.Index):
-                    if inside:
-                        expr = replace(expr, boundary=_fixed_rules(expr, names))
-                    if expr.array.name in changed:
-                        found[let.pattern[0].name] = expr
-                        continue
-                statements.append(replace(let, expr=expr))
-            return fun.Body(tuple(statements), body.results)
-
-        return Reads(found, without(kernel.body))
-
-
-def _fixed_rules(access: fun.Index, names: set[str]) -> tuple[fun.Boundary | None, ...]:
-    """The rules of those dimensions that follow none of some indices."""
-    rules = tuple(
-        None if index.variables() & names else rule
-        for index, rule in zip(access.indices, access.boundary, strict=False)
-    )
-    return rules if any(rules) else ()
-
-
-@dataclass(slots=True)
-class Tiling:
-    """How the rounds of a loop are done in overlapped tiles.
-
-    Attributes
-    ----------
-    results : dict of str to fun.Var
-        What a round makes of each array parameter.
-    kernels : list of fun.Let
-    distances : dict of str to set of tuple of int
-        How far from its index each array is read that a round changes or makes.
-    wraps : tuple of bool
-        The dimensions in which these are read around their ends.
-    rounds : int
-        Of a launch, at most.
-    halo : tuple of int
-        What these need on each side of a tile's centre.
-    """
-
-    time: TimeTiling
-    shape: Shape
-    results: dict[str, fun.Var]
-    kernels: list[fun.Let]
-    distances: dict[str, set[tuple[int, ...]]]
-    wraps: tuple[bool, ...]
-    rounds: int
-    halo: tuple[int, ...]
-
-    @property
-    def changed(self) -> set[str]:
-        return set(self.distances)
-
-    @property
-    def centre(self) -> tuple[int, ...]:
-        return tuple(n - 2 * h for n, h in zip(self.shape.extents, self.halo, strict=True))
-
-    def shared_rows(self, name: str) -> set[int]:
-        """Which of its own elements of an array an item has to show others."""
-        own, found = self.shape.own, set()
-        for row, *column in self.distances[name]:
-            for place in range(row, own + row):
-                if any(column) or not 0 <= place < own:
-                    found.add(place % own)
-        return found
 
 
 def lower(
     host: Host, let: fun.Let, time: TimeTiling, by_rounds: Callable[[], None]
 ) -> None:
     """A loop in overlapped tiles if it suits and there are many of them, else `by_rounds`."""
-    tiling = _tiling(time)
-    if tiling is None:
+    found = tiling(time)
+    if found is None:
         by_rounds()
         return
     parts = [
         versions.ceil(host, extent, centre)
-        for extent, centre in zip(time.stencil.shape, tiling.centre, strict=True)
+        for extent, centre in zip(time.stencil.shape, found.centre, strict=True)
     ]
     with host.inside() as in_tiles:
-        suits = _phases(host, let, tiling, parts)
+        suits = _phases(host, let, found, parts)
     if not suits:
         by_rounds()
         return
@@ -222,126 +70,31 @@ def lower(
     host.steps.append(launches.Branch(many, tuple(in_tiles), tuple(otherwise)))
 
 
-def _phases(host: Host, let: fun.Let, tiling: Tiling, parts: Sequence[Size]) -> bool:
+def _phases(host: Host, let: fun.Let, found: Tiling, parts: Sequence[Size]) -> bool:
     """The launches of all phases, two buffers in turn; False where an item could fail."""
-    loop, turns = tiling.time.loop, tiling.time.turns
+    loop, turns = found.time.loop, found.time.turns
     phase = host.unit.fresh("phase.")
     for number, first in turns.flips:
         assert isinstance(first, fun.Const)
         host.define(loop.params[number].name, as_poly(int(first.value.real)))
     with host.inside() as launched:
         host.host_integer(phase)
-        tiles = _Tiles(host, tiling, parts, phase)
+        tiles = _Tiles(host, found, parts, phase)
         tiles.lower()
         if may_leave(tiles.k.levels[0]):
             return False
         host.unit.kernels.append(tiles.label())
-        items = tiling.shape.items
+        items = found.shape.items
         host.add(tiles.k, "overlapped", tiles.item, product(parts) * items, items)
         for number, _ in turns.flips:
             name = loop.params[number].name
             host.steps.append(launches.Define(name, 1 - Poly.var(name)))
-    rounds = versions.maximum(host, tiling.time.stencil.rounds, ZERO)
-    number_of = versions.ceil(host, rounds, tiling.rounds)
+    rounds = versions.maximum(host, found.time.stencil.rounds, ZERO)
+    number_of = versions.ceil(host, rounds, found.rounds)
     host.steps.append(launches.Repeat(phase, ZERO, number_of, tuple(launched)))
     for number, _ in turns.flips:
         host.define(let.pattern[number].name, Poly.var(loop.params[number].name))
     return True
-
-
-# ---------------------------------------------------------------- what suits
-
-
-def _tiling(time: TimeTiling) -> Tiling | None:
-    """How a loop is tiled; None where it does not suit, or is not worth it."""
-    stencil, loop = time.stencil, time.loop
-    rank, reach = len(stencil.shape), max(stencil.reach)
-    results = _in_turn(time)
-    lets = [let for let in loop.body.statements if isinstance(let.expr, fun.Kernel)]
-    if time.lean is not None or rank > len(CHUNKS) or not reach or results is None:
-        return None
-    made = [var for let in lets for var in let.pattern]
-    params = [param for param in loop.params if param.name in results]
-    reads = _reads(lets, {var.name for var in (*params, *made)})
-    if reads is None or any(var.type.dtype.is_complex for var in (*params, *made)):
-        return None
-    distances, wraps = reads
-    costs = [shapes.cost(let.expr.body) for let in lets if isinstance(let.expr, fun.Kernel)]
-    cost = sum(costs, ZERO)
-    if not cost.is_constant or cost.constant > COSTS[rank - 1]:
-        return None
-    for name, result in results.items():
-        distances[name] = distances[result.name] = distances[name] | distances[result.name]
-    of_results = {result.name for result in results.values()}
-    bytes_ = sum(2 * param.type.dtype.itemsize for param in params)
-    bytes_ += sum(var.type.dtype.itemsize for var in made if var.name not in of_results)
-    for own in OWN[rank - 1]:
-        shape = Shape(CHUNKS[rank - 1], LANES[rank - 1], own, rank, stencil.radius)
-        most = min(
-            [(n - 1) // (2 * r) for n, r in zip(shape.extents, stencil.reach, strict=True) if r]
-        )
-        rounds = min(ROUNDS[rank - 1], HALO[rank - 1] // reach, most)
-        if bytes_ * shape.room <= SHARED_BYTES and rounds > 1:
-            halo = tuple(rounds * r for r in stencil.reach)
-            return Tiling(time, shape, results, lets, distances, wraps, rounds, halo)
-    return None
-
-
-def _in_turn(time: TimeTiling) -> dict[str, fun.Var] | None:
-    """What is made of each array parameter, in the other of two buffers of its own."""
-    loop = time.loop
-    made = {
-        var.name for let in loop.body.statements if isinstance(let.expr, fun.Kernel)
-        for var in let.pattern
-    }  # fmt: skip
-    flips = {loop.params[number].name for number, _ in time.turns.flips}
-    found: dict[str, fun.Var] = {}
-    blocks: set[str] = set()
-    for param, result in zip(loop.params, loop.body.results, strict=True):
-        if not isinstance(param.type, fun.Array):
-            continue
-        if not isinstance(result, fun.Var) or result.name not in made:
-            return None
-        before, after = memory(param), memory(result)
-        offset, count = before.index.offset, product(before.shape)
-        turn = next(iter(flips & offset.variables()), None)
-        if turn is None or offset.coefficient(turn) not in (count, -count):
-            return None
-        other = Lmad(offset.substitute({turn: 1 - Poly.var(turn)}), before.index.dims)
-        if not before.index.is_dense or before.block != after.block or after.index != other:
-            return None
-        found[param.name] = result
-        blocks.add(before.block)
-    return found if len({r.name for r in found.values()}) == len(found) == len(blocks) else None
-
-
-def _reads(
-    lets: Sequence[fun.Let], changed: set[str]
-) -> tuple[dict[str, set[tuple[int, ...]]], tuple[bool, ...]] | None:
-    """How far from its index each of some arrays is read, and in which dimensions around its ends.
-
-    None where one is read elsewhere, or is read in a dimension around its ends and not.
-    """
-    found: dict[str, set[tuple[int, ...]]] = {name: set() for name in changed}
-    around: dict[int, set[bool]] = {}
-    for let in lets:
-        assert isinstance(let.expr, fun.Kernel)
-        at = [Poly.var(r.index.name) for r in let.expr.space]
-        for inner in walk.statements(let.expr.body):
-            access = inner.expr
-            if not isinstance(access, fun.Index) or access.array.name not in changed:
-                continue
-            apart = [index - here for index, here in zip(access.indices, at, strict=True)]
-            if not all(distance.is_constant for distance in apart):
-                return None
-            found[access.array.name].add(tuple(distance.constant for distance in apart))
-            for axis, rule in enumerate(access.boundary):
-                if rule is not None and apart[axis] != ZERO:
-                    around.setdefault(axis, set()).add(rule.kind == "wrap")
-    if any(len(kinds) > 1 for kinds in around.values()):
-        return None
-    rank = len(lets[0].expr.space) if isinstance(lets[0].expr, fun.Kernel) else 0
-    return found, tuple(around.get(axis) == {True} for axis in range(rank))
 
 
 # ---------------------------------------------------------------- a launch
@@ -363,19 +116,22 @@ class _State:
         Where in it an array begins now.
     own : dict of str to list of imp.Expr
         An item's elements.
+    given : dict of (str, int) to imp.Expr
+        Of arrays that rounds do not change, what a read gives for one of these elements.
     """
 
     shared: dict[str, imp.Pointer]
     buffers: dict[str, imp.Expr] = field(default_factory=dict)
     own: dict[str, list[imp.Expr]] = field(default_factory=dict)
+    given: dict[tuple[str, int], imp.Expr] = field(default_factory=dict)
 
 
 class _Tiles:
     """The kernel of one phase."""
 
-    def __init__(self, host: Host, tiling: Tiling, parts: Sequence[Size], phase: str) -> None:
-        self.tiling, self.shape, self.loop = tiling, tiling.shape, tiling.time.loop
-        self.stencil = tiling.time.stencil
+    def __init__(self, host: Host, found: Tiling, parts: Sequence[Size], phase: str) -> None:
+        self.tiling, self.shape, self.loop = found, found.shape, found.time.loop
+        self.stencil = found.time.stencil
         self.k, self.item = host.kernel_emitter(), host.unit.integer("item")
         assert isinstance(self.loop.form, fun.For)
         self.form = self.loop.form
@@ -390,11 +146,11 @@ class _Tiles:
             self.chunk = k.declare(machine("/", lane, lanes), "chunk")
             self.column = k.declare(machine("%", lane, lanes), "column")
         self.origin = self._origin(group, [k.named(part) for part in parts])
-        self.first = k.named(Poly.var(phase) * tiling.rounds)
+        self.first = k.named(Poly.var(phase) * found.rounds)
         rounds = k.named(self.stencil.rounds)
         left = k.declare(machine("-", rounds, self.first))
-        self.steps = k.declare(machine("min", left, imp.integer(tiling.rounds)), "steps")
-        self.params = [p for p in self.loop.params if p.name in tiling.results]
+        self.steps = k.declare(machine("min", left, imp.integer(found.rounds)), "steps")
+        self.params = [p for p in self.loop.params if p.name in found.results]
 
     def label(self) -> str:
         first, *others = self.tiling.kernels
@@ -453,10 +209,10 @@ class _Tiles:
 
     # ------------------------------------------------------------ memory
 
-    def _places(self) -> Iterator[list[imp.Expr]]:
+    def _places(self, unroll: int) -> Iterator[list[imp.Expr]]:
         """The places of the tile, an item's one after another, neighbours by neighbours."""
         k, number = self.k, self.k.unit.integer("n")
-        with k.loop(number, imp.ZERO, imp.integer(self.shape.own), unroll=self.shape.own):
+        with k.loop(number, imp.ZERO, imp.integer(self.shape.own), unroll=unroll):
             before = k.declare(machine("*", number, imp.integer(self.shape.chunks)))
             row = k.declare(machine("+", before, self.chunk), "row")
             yield [row, self.column][: self.shape.rank]
@@ -480,7 +236,7 @@ class _Tiles:
         """The tile and what is around it, for the first round."""
         k, space = self.k, self._space()
         at = tuple(Poly.var(r.index.name) for r in space)
-        for place in self._places():
+        for place in self._places(self.shape.own):
             with self._at(place, space):
                 for param in self.params:
                     value = lower_index(k, fun.Index(param, at, tuple(rules)))
@@ -493,7 +249,7 @@ class _Tiles:
         k, space = self.k, self._space()
         at = tuple(Poly.var(r.index.name) for r in space)
         buffer = self._buffer(self.steps)
-        for place in self._places():
+        for place in self._places(self.shape.own):
             with self._at(place, space):
                 wanted: list[imp.Expr] = []
                 for one, halo, centre, r, extent in zip(
@@ -555,6 +311,8 @@ class _Tiles:
                 for row in range(shape.own)
             ]
             state.own[param.name] = [k.mutable(param.type.dtype, v, "own") for v in values]
+        for let in self.tiling.kernels:
+            self._load_given(state, let)
         with self._round(state):
             for param in self.params:
                 for own in state.own[param.name]:
@@ -609,22 +367,14 @@ class _Tiles:
             return seen[key]
 
         made: list[list[imp.Expr]] = [[] for _ in let.pattern]
-        chunk = k.declare(machine("*", self.chunk, imp.integer(own)))
-        with ExitStack() as scopes:
-            for r, radius in zip(kernel.space, self.shape.radius, strict=True):
-                ends = as_poly(radius), r.extent - radius
-                scopes.enter_context(k.index(r.index.name, imp.ZERO, *ends))
-            with self._true_inside(kernel):
-                for row in range(own):
-                    place = k.declare(machine("+", chunk, imp.integer(row)))
-                    for r, at, origin in zip(
-                        kernel.space, (place, self.column), self.origin, strict=False
-                    ):
-                        k.bind(r.index.name, k.declare(machine("+", origin, at), "at"))
-                    for name, access in reads.accesses.items():
-                        k.bind(name, element(access, row))
-                    for values, atom in zip(made, lower_body(k, reads.body), strict=True):
-                        values.append(copy(k, k.atom(atom)))
+        with self._true_inside(kernel):
+            for row in self._rows(kernel):
+                for name, access in reads.accesses.items():
+                    k.bind(name, element(access, row))
+                for name in reads.given:
+                    k.bind(name, state.given[name, row])
+                for values, atom in zip(made, lower_body(k, reads.body), strict=True):
+                    values.append(copy(k, k.atom(atom)))
         shown = False
         for var, values in zip(let.pattern, made, strict=True):
             state.own[var.name] = values
@@ -634,6 +384,37 @@ class _Tiles:
                 shown = True
         if shown:
             k.emit(imp.Barrier())
+
+    def _rows(self, kernel: fun.Kernel) -> Iterator[int]:
+        """The numbers of an item's elements; indices are those of one, inside of the array."""
+        k, own = self.k, self.shape.own
+        chunk = k.declare(machine("*", self.chunk, imp.integer(own)))
+        with ExitStack() as scopes:
+            for r, radius in zip(kernel.space, self.shape.radius, strict=True):
+                ends = as_poly(radius), r.extent - radius
+                scopes.enter_context(k.index(r.index.name, imp.ZERO, *ends))
+            for row in range(own):
+                place = k.declare(machine("+", chunk, imp.integer(row)))
+                for r, at, origin in zip(
+                    kernel.space, (place, self.column), self.origin, strict=False
+                ):
+                    k.bind(r.index.name, k.declare(machine("+", origin, at), "at"))
+                yield row
+
+    def _load_given(self, state: _State, let: fun.Let) -> None:
+        """What a kernel reads of arrays that rounds do not change: once, before the rounds."""
+        kernel, seen = let.expr, dict[tuple[str, tuple[Size, ...]], imp.Expr]()
+        assert isinstance(kernel, fun.Kernel)
+        reads = Reads.of(kernel, self.tiling.changed, inside=True)
+        down = kernel.space[0].index.name
+        for row in self._rows(kernel):
+            for name, access in reads.given.items():
+                below = {down: Poly.var(down) + row}
+                place = tuple(index.substitute(below) for index in access.indices)
+                key = access.array.name, place
+                if key not in seen:
+                    seen[key] = lower_index(self.k, access)
+                state.given[name, row] = seen[key]
 
     @contextmanager
     def _true_inside(self, kernel: fun.Kernel) -> Iterator[None]:
@@ -663,7 +444,7 @@ class _Tiles:
         """An item's elements of a kernel, as far as they lie in the array."""
         k = self.k
         reads = Reads.of(kernel, self.tiling.changed, inside=False)
-        for place in self._places():
+        for place in self._places(2):  # more would take registers from all tiles
             with self._at(place, kernel.space):
                 within: list[imp.Expr] = []
                 for r, around, extent in zip(
