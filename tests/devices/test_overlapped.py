@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -40,7 +41,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlaps, "ROUNDS", ROUNDS)
     monkeypatch.setattr(overlaps, "HALO", (12, 4))
     monkeypatch.setattr(overlaps, "CENTRE", 0.1)
-    monkeypatch.setattr(overlapped, "FEW", 1)
+    monkeypatch.setattr(overlapped, "FEW", (1, 1))
 
 
 def in_tiles(program: fun.Program) -> Segment:
@@ -270,7 +271,7 @@ def test_few_elements_are_a_launch_for_each_round() -> None:
     segment = compile_segment(program, {}, "", "cuda")
     (steps,) = {*program.sizes} - sizes_of(program, [np.zeros(61)], {}).keys()
     made = []
-    for extent in (61, 7 * 1984, 7 * 1984 + 1):
+    for extent in (61, 15 * 1984, 15 * 1984 + 1):
         values = {**sizes_of(program, [np.zeros(extent)], {}), steps: 64, "threads": 64}
         for derived in segment.derived:
             values[derived.name] = derived.evaluate(values)
@@ -292,12 +293,13 @@ def test_golden(golden: Callable[[str], None], rank: int) -> None:
 
 @pytest.mark.parametrize("limit", [None, "300 KiB"])
 def test_users_programs_in_core_and_in_boxes(
-    limit: str | None, monkeypatch: pytest.MonkeyPatch
+    limit: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """In boxes that overlap; those that lean do a round a launch."""
     on = device()
     monkeypatch.setattr(phases._Numbers, "leaning", lambda _: None)
-    monkeypatch.setattr(overlapped, "FEW", 2)
+    monkeypatch.setattr(overlapped, "FEW", (2, 2))
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))  # where code has other numbers of tiles
     function = wf.jit(repeated(1, 1, "reflect"))
     x = RNG.random(60_000)
     expected = function(x, 40)

@@ -37,13 +37,14 @@ from weft.lower.gpu import versions
 from weft.lower.gpu.elements import copy, loaded
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.overlaps import Reads, Tiling, tiling
+from weft.lower.gpu.phases import in_phases
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.unit import memory
 from weft.plan import launches
 from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size, as_poly, product
 
-FEW = 8  # tiles: of fewer, a round is a launch
+FEW = (16, 256)  # tiles, by rank: of fewer, a round is a launch
 
 
 def lower(
@@ -58,27 +59,8 @@ def lower(
         versions.ceil(host, extent, centre)
         for extent, centre in zip(time.stencil.shape, found.centre, strict=True)
     ]
-    with host.inside() as in_tiles:
-        suits = _phases(host, let, found, parts)
-    if not suits:
-        by_rounds()
-        return
-    with host.inside() as otherwise:
-        by_rounds()
-    many = host.unit.fresh("tiles.")
-    host.define(many, 1 - versions.below(host, product(parts), FEW))
-    host.steps.append(launches.Branch(many, tuple(in_tiles), tuple(otherwise)))
 
-
-def _phases(host: Host, let: fun.Let, found: Tiling, parts: Sequence[Size]) -> bool:
-    """The launches of all phases, two buffers in turn; False where an item could fail."""
-    loop, turns = found.time.loop, found.time.turns
-    phase = host.unit.fresh("phase.")
-    for number, first in turns.flips:
-        assert isinstance(first, fun.Const)
-        host.define(loop.params[number].name, as_poly(int(first.value.real)))
-    with host.inside() as launched:
-        host.host_integer(phase)
+    def launch(phase: str) -> bool:
         tiles = _Tiles(host, found, parts, phase)
         tiles.lower()
         if may_leave(tiles.k.levels[0]):
@@ -86,15 +68,18 @@ def _phases(host: Host, let: fun.Let, found: Tiling, parts: Sequence[Size]) -> b
         host.unit.kernels.append(tiles.label())
         items = found.shape.items
         host.add(tiles.k, "overlapped", tiles.item, product(parts) * items, items)
-        for number, _ in turns.flips:
-            name = loop.params[number].name
-            host.steps.append(launches.Define(name, 1 - Poly.var(name)))
-    rounds = versions.maximum(host, found.time.stencil.rounds, ZERO)
-    number_of = versions.ceil(host, rounds, found.rounds)
-    host.steps.append(launches.Repeat(phase, ZERO, number_of, tuple(launched)))
-    for number, _ in turns.flips:
-        host.define(let.pattern[number].name, Poly.var(loop.params[number].name))
-    return True
+        return True
+
+    with host.inside() as in_tiles:
+        suits = in_phases(host, let, time, found.rounds, launch)
+    if not suits:
+        by_rounds()
+        return
+    with host.inside() as otherwise:
+        by_rounds()
+    many = host.unit.fresh("tiles.")
+    host.define(many, 1 - versions.below(host, product(parts), FEW[len(parts) - 1]))
+    host.steps.append(launches.Branch(many, tuple(in_tiles), tuple(otherwise)))
 
 
 # ---------------------------------------------------------------- a launch
@@ -153,9 +138,8 @@ class _Tiles:
         self.params = [p for p in self.loop.params if p.name in found.results]
 
     def label(self) -> str:
-        first, *others = self.tiling.kernels
-        assert isinstance(first.expr, fun.Kernel)
-        whole = kernels.describe("map", first.expr.space, first.pattern)
+        (first, _), *others = self.tiling.kernels
+        whole = kernels.describe("map", self._space(), first.pattern)
         more = f" and {len(others)} more" if others else ""
         tile = " x ".join(map(str, self.tiling.shape.extents))
         return (
@@ -196,7 +180,7 @@ class _Tiles:
         pointers: dict[str, imp.Pointer] = {}
         for param in self.params:
             pointers[param.name] = k.shared(param.type.dtype, 2 * self.shape.room)
-        for let in self.tiling.kernels:
+        for let, _ in self.tiling.kernels:
             for var in let.pattern:
                 if var.name in results:
                     pointers[var.name] = pointers[results[var.name]]
@@ -228,9 +212,7 @@ class _Tiles:
             yield
 
     def _space(self) -> tuple[fun.Range, ...]:
-        kernel = self.tiling.kernels[0].expr
-        assert isinstance(kernel, fun.Kernel)
-        return kernel.space
+        return self.tiling.kernels[0][1].space
 
     def _load(self, state: _State, rules: Sequence[fun.Boundary | None]) -> None:
         """The tile and what is around it, for the first round."""
@@ -278,7 +260,7 @@ class _Tiles:
         with k.loop(step, imp.ZERO, self.steps):
             now = self._buffer(step)
             other = k.declare(machine("-", imp.integer(self.shape.room), now), "buffer")
-            for let in self.tiling.kernels:
+            for let, _ in self.tiling.kernels:
                 state.buffers.update({var.name: imp.ZERO for var in let.pattern})
             for param in self.params:
                 state.buffers[param.name] = now
@@ -311,8 +293,8 @@ class _Tiles:
                 for row in range(shape.own)
             ]
             state.own[param.name] = [k.mutable(param.type.dtype, v, "own") for v in values]
-        for let in self.tiling.kernels:
-            self._load_given(state, let)
+        for _, kernel in self.tiling.kernels:
+            self._load_given(state, kernel)
         with self._round(state):
             for param in self.params:
                 for own in state.own[param.name]:
@@ -401,10 +383,9 @@ class _Tiles:
                     k.bind(r.index.name, k.declare(machine("+", origin, at), "at"))
                 yield row
 
-    def _load_given(self, state: _State, let: fun.Let) -> None:
+    def _load_given(self, state: _State, kernel: fun.Kernel) -> None:
         """What a kernel reads of arrays that rounds do not change: once, before the rounds."""
-        kernel, seen = let.expr, dict[tuple[str, tuple[Size, ...]], imp.Expr]()
-        assert isinstance(kernel, fun.Kernel)
+        seen: dict[tuple[str, tuple[Size, ...]], imp.Expr] = {}
         reads = Reads.of(kernel, self.tiling.changed, inside=True)
         down = kernel.space[0].index.name
         for row in self._rows(kernel):
@@ -443,7 +424,7 @@ class _Tiles:
     def _kernel_at_ends(self, state: _State, let: fun.Let, kernel: fun.Kernel) -> None:
         """An item's elements of a kernel, as far as they lie in the array."""
         k = self.k
-        reads = Reads.of(kernel, self.tiling.changed, inside=False)
+        reads = Reads.of(kernel, self.tiling.changed, keep=False)
         for place in self._places(2):  # more would take registers from all tiles
             with self._at(place, kernel.space):
                 within: list[imp.Expr] = []

@@ -23,7 +23,7 @@ OWN = ((8, 4), (16, 8, 4))  # elements of an item, the first that fit
 ROUNDS = (32, 4)  # of a launch, at most
 HALO = (64, 8)  # elements on each side of a tile's centre, at most
 CENTRE = 0.6  # of a tile, at least
-COSTS = (1 << 30, 64)  # of an element, at most: others are not bound by memory
+COSTS = (1 << 30, 32)  # of an element of each array, at most: others are not bound by memory
 SHARED_BYTES = 40 << 10  # of a group: 48 KiB are on any GPU
 _KEPT = 2  # columns of other arrays that items keep, at most
 _BANKS = 32  # of a group's memory: neighbours of a warp's 32 items are to be in different ones
@@ -102,7 +102,7 @@ class Reads:
     accesses : dict of str to fun.Index
         Of arrays that rounds change.
     given : dict of str to fun.Index
-        Of others, near the index, if they are few: an item keeps what they give in registers.
+        Of others, near the index, if they are few, so that an item may keep what they give.
     body : fun.Body
         What is left.
     """
@@ -112,20 +112,24 @@ class Reads:
     body: fun.Body
 
     @staticmethod
-    def of(kernel: fun.Kernel, changed: set[str], *, inside: bool) -> Reads:
-        """`inside`: boundary rules do not apply. Else none of `given` is taken out."""
+    def of(
+        kernel: fun.Kernel, changed: set[str], *, inside: bool = False, keep: bool = True
+    ) -> Reads:
+        """`inside`: boundary rules do not apply. `keep`: what is given is taken out too."""
         names = {r.index.name for r in kernel.space}
         accesses: dict[str, fun.Index] = {}
         given: dict[str, fun.Index] = {}
+        # Elsewhere than inside, what branches read is there alone.
+        statements = walk.statements(kernel.body) if inside else kernel.body.statements
         near = {
-            let.expr for let in walk.statements(kernel.body)
+            let.expr for let in statements
             if isinstance(let.expr, fun.Index) and _is_near(let.expr, names, changed)
         }  # fmt: skip
         columns = {(access.array.name, access.indices[1:]) for access in near}
-        kept = near if inside and len(columns) <= _KEPT else set()
+        kept = near if keep and len(columns) <= _KEPT else set()
 
         def without(body: fun.Body) -> fun.Body:
-            statements = []
+            left = []
             for let in body.statements:
                 expr = walk.map_bodies(let.expr, without)
                 if isinstance(expr, fun.Index):
@@ -136,10 +140,16 @@ class Reads:
                     if is_out:
                         found[let.pattern[0].name] = expr
                         continue
-                statements.append(replace(let, expr=expr))
-            return fun.Body(tuple(statements), body.results)
+                left.append(replace(let, expr=expr))
+            return fun.Body(tuple(left), body.results)
 
         return Reads(accesses, given, without(kernel.body))
+
+
+def kernels_of(loop: fun.Loop) -> list[tuple[fun.Let, fun.Kernel]]:
+    """The kernels of a round."""
+    statements = loop.body.statements
+    return [(let, let.expr) for let in statements if isinstance(let.expr, fun.Kernel)]
 
 
 def _is_near(access: fun.Index, names: set[str], changed: set[str]) -> bool:
@@ -165,7 +175,7 @@ class Tiling:
     ----------
     results : dict of str to fun.Var
         What a round makes of each array parameter.
-    kernels : list of fun.Let
+    kernels : list of (fun.Let, fun.Kernel)
     distances : dict of str to set of tuple of int
         How far from its index each array is read that a round changes or makes.
     wraps : tuple of bool
@@ -179,7 +189,7 @@ class Tiling:
     time: TimeTiling
     shape: Shape
     results: dict[str, fun.Var]
-    kernels: list[fun.Let]
+    kernels: list[tuple[fun.Let, fun.Kernel]]
     distances: dict[str, set[tuple[int, ...]]]
     wraps: tuple[bool, ...]
     rounds: int
@@ -211,18 +221,17 @@ def tiling(time: TimeTiling) -> Tiling | None:
     stencil, loop = time.stencil, time.loop
     rank, reach = len(stencil.shape), max(stencil.reach)
     results = _in_turn(time)
-    lets = [let for let in loop.body.statements if isinstance(let.expr, fun.Kernel)]
+    kernels = kernels_of(loop)
     if time.lean is not None or rank > len(CHUNKS) or not reach or results is None:
         return None
-    made = [var for let in lets for var in let.pattern]
+    made = [var for let, _ in kernels for var in let.pattern]
     params = [param for param in loop.params if param.name in results]
-    reads = _reads(lets, {var.name for var in (*params, *made)})
+    reads = distances_of(kernels, {var.name for var in (*params, *made)})
     if reads is None or any(var.type.dtype.is_complex for var in (*params, *made)):
         return None
     distances, wraps = reads
-    costs = [shapes.cost(let.expr.body) for let in lets if isinstance(let.expr, fun.Kernel)]
-    cost = sum(costs, ZERO)
-    if not cost.is_constant or cost.constant > COSTS[rank - 1]:
+    cost = sum((shapes.cost(kernel.body) for _, kernel in kernels), ZERO)
+    if not cost.is_constant or cost.constant > COSTS[rank - 1] * len(params):
         return None
     for name, result in results.items():
         distances[name] = distances[result.name] = distances[name] | distances[result.name]
@@ -236,17 +245,14 @@ def tiling(time: TimeTiling) -> Tiling | None:
             rounds -= 1
         if bytes_ * shape.room <= SHARED_BYTES and rounds > 1:
             halo = tuple(rounds * r for r in stencil.reach)
-            return Tiling(time, shape, results, lets, distances, wraps, rounds, halo)
+            return Tiling(time, shape, results, kernels, distances, wraps, rounds, halo)
     return None
 
 
 def _in_turn(time: TimeTiling) -> dict[str, fun.Var] | None:
     """What is made of each array parameter, in the other of two buffers of its own."""
     loop = time.loop
-    made = {
-        var.name for let in loop.body.statements if isinstance(let.expr, fun.Kernel)
-        for var in let.pattern
-    }  # fmt: skip
+    made = {var.name for let, _ in kernels_of(loop) for var in let.pattern}
     flips = {loop.params[number].name for number, _ in time.turns.flips}
     found: dict[str, fun.Var] = {}
     blocks: set[str] = set()
@@ -268,8 +274,8 @@ def _in_turn(time: TimeTiling) -> dict[str, fun.Var] | None:
     return found if len({r.name for r in found.values()}) == len(found) == len(blocks) else None
 
 
-def _reads(
-    lets: Sequence[fun.Let], changed: set[str]
+def distances_of(
+    kernels: Sequence[tuple[fun.Let, fun.Kernel]], changed: set[str]
 ) -> tuple[dict[str, set[tuple[int, ...]]], tuple[bool, ...]] | None:
     """How far from its index each of some arrays is read, and in which dimensions around its ends.
 
@@ -277,10 +283,9 @@ def _reads(
     """
     found: dict[str, set[tuple[int, ...]]] = {name: set() for name in changed}
     around: dict[int, set[bool]] = {}
-    for let in lets:
-        assert isinstance(let.expr, fun.Kernel)
-        at = [Poly.var(r.index.name) for r in let.expr.space]
-        for inner in walk.statements(let.expr.body):
+    for _, kernel in kernels:
+        at = [Poly.var(r.index.name) for r in kernel.space]
+        for inner in walk.statements(kernel.body):
             access = inner.expr
             if not isinstance(access, fun.Index) or access.array.name not in changed:
                 continue
@@ -293,5 +298,5 @@ def _reads(
                     around.setdefault(axis, set()).add(rule.kind == "wrap")
     if any(len(kinds) > 1 for kinds in around.values()):
         return None
-    rank = len(lets[0].expr.space) if isinstance(lets[0].expr, fun.Kernel) else 0
+    rank = len(kernels[0][1].space)
     return found, tuple(around.get(axis) == {True} for axis in range(rank))

@@ -26,6 +26,7 @@ from weft.imp.walk import holds
 from weft.lower import copies, cpu, kernels, reductions, shapes
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import (
+    apart,
     control,
     groups,
     items,
@@ -177,20 +178,22 @@ def _lower_kernel(host: Host, let: fun.Let, kernel: fun.Kernel) -> None:
 def _lower_loop(host: Host, let: fun.Let, loop: fun.Loop) -> None:
     """A loop; in tiles in time, where it asks for them: of a processor's kind or a GPU's."""
 
-    def by_rounds() -> None:
-        control.lower_loop(host, let, loop)
-
     tiling = time_tiles.tiling(host, loop)
     if tiling is None:
-        by_rounds()
+        control.lower_loop(host, let, loop)
         return
+
+    def of_gpus() -> None:
+        if not apart.by_elements(host, let, tiling):
+            overlapped.lower(host, let, tiling, lambda: control.lower_loop(host, let, loop))
+
     if host.dialect == "cuda":
-        overlapped.lower(host, let, tiling, by_rounds)
+        of_gpus()
         return
     with host.inside() as on_processor:
         time_tiles.lower(host, let, tiling)
     with host.inside() as otherwise:
-        overlapped.lower(host, let, tiling, by_rounds)
+        of_gpus()
     host.by_device(on_processor, otherwise)
 
 
