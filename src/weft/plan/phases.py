@@ -22,6 +22,7 @@ from weft.plan.loops import cut_loop, lean_of, rows_that_fit
 from weft.plan.nodes import size_text
 from weft.records import dataclass
 
+_TOGETHER = (32, 4)  # rounds of a launch of a GPU, by rank, where boxes overlap
 _MARGINS = 4  # a box is so many times as long as its margins, or longer
 _OPERATIONS = 2e10  # that a core does in a second,
 _COPIED = 1e10  # and bytes that are copied in memory,
@@ -181,8 +182,9 @@ class _Numbers:
         self.arrays = sum(param.type.dtype.itemsize for param in loop.params)
         self.given = stencil.itemsize - 2 * self.arrays
         elements = self.rounds * self.extent * self.inner
-        operations = elements * max(stencil.operations, 1) * machine.operation
-        self.once = max(operations, elements * stencil.itemsize * machine.touched)
+        self.operations = elements * max(stencil.operations, 1) * machine.operation
+        self.touched = elements * stencil.itemsize * machine.touched
+        self.once = max(self.operations, self.touched)
 
     def overlapped(self) -> Way:
         """In boxes that overlap, of which margins are a small part."""
@@ -192,7 +194,15 @@ class _Numbers:
         passes = 1 if reach == 0 or rounds <= most else -(-rounds // most)
         margin = -(-rounds // passes) * reach
         again = margin / max(rows - 2 * margin, 1)
-        return Way(False, passes, self.once * (1 + again) + self._moving(passes), again)
+        once = max(self.operations, self.touched / self._together())
+        return Way(False, passes, once * (1 + again) + self._moving(passes), again)
+
+    def _together(self) -> int:
+        """Rounds of a launch, about, as `lower.gpu.overlaps` finds them; boxes that lean have 1."""
+        rank, reach = len(self.stencil.shape), max(self.stencil.reach)
+        if rank > len(_TOGETHER) or len(self.loop.params) > 1:
+            return 1
+        return max(1, _TOGETHER[rank - 1] // max(1, reach))
 
     def leaning(self) -> Way | None:
         """In boxes that lean, by the number of passes that takes the least time."""
