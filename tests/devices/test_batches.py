@@ -188,7 +188,7 @@ def test_rounds_of_a_loop_read_and_write_one_block() -> None:
     assert_equal_bits([found], [expected])
 
 
-ROUNDS = """program rounds(x: f32[SHAPE]) sizes SHAPE {
+ROUNDS = """program rounds(x: f32[SHAPE]) sizes NAMES {
   let z: f32[SHAPE] = loop (y: f32[SHAPE] = x) for k from 0 to n - 2 {
     let u: f32[EXTENTS] = kernel (RANGES) { let a: f32 = y[AT] let b: f32 = add(a, 1.5_f32) in b }
     let w: f32[SHAPE] = update y[SLICES] = u
@@ -198,19 +198,20 @@ ROUNDS = """program rounds(x: f32[SHAPE]) sizes SHAPE {
 }"""
 
 
-@pytest.mark.parametrize("shape", ["n", "n, m"])
+@pytest.mark.parametrize("shape", ["n", "n, m", "n, m, 3"])
 @pytest.mark.parametrize("growing", [True, False])
 def test_rounds_of_a_loop_have_extents_of_their_own(shape: str, growing: bool) -> None:
     """As boxes that lean have: items are launched for the longest round."""
     on, extent = device(), "k + 1" if growing else "n - k"
-    rest, second = (", m", ", j < m") if "," in shape else ("", "")
+    rest = shape[1:]
+    second = {"": "", ", m": ", j < m", ", m, 3": ", j < m, l < 3"}[rest]
+    others = {"": "", ", m": ", j", ", m, 3": ", j, l"}[rest]
     words = {
-        "SHAPE": shape, "EXTENTS": extent + rest, "RANGES": f"i < {extent}{second}",
-        "AT": "i + 1, j" if rest else "i + 1" if growing else "i",
-        "SLICES": f"0 for {extent}" + (", 0 for m" if rest else ""),
+        "SHAPE": shape, "NAMES": shape.removesuffix(", 3"), "EXTENTS": extent + rest,
+        "RANGES": f"i < {extent}{second}",
+        "AT": ("i + 1" if growing else "i") + others,
+        "SLICES": ", ".join(f"0 for {size}" for size in (extent, *rest[2:].split(", ")) if size),
     }  # fmt: skip
-    if rest and not growing:
-        words["AT"] = "i, j"
     text = ROUNDS
     for word, by in words.items():
         text = text.replace(word, by)

@@ -79,19 +79,21 @@ def by_batches(host: Host, let: fun.Let, kernel: fun.Kernel, whether: Size, gpu:
     stepped = space[-2:][0]
     found = _batch(kernel, stepped, GROUP if len(space) == 1 else 1)
     most = versions.most(host, stepped.extent)  # items beyond the extent have nothing to do
-    others = product(r.extent for r in space if r is not stepped)
-    if found is None or most is None or not host.is_sized(others):
+    outermost = versions.most(host, space[0].extent)
+    inner = product(r.extent for r in space[1:] if r is not stepped)
+    if found is None or most is None or outermost is None or not host.is_sized(inner):
         return whether
     if len(space) == 1:
-        items = versions.ceil(host, most, GROUP * found.together) * GROUP
+        launched = items = versions.ceil(host, most, GROUP * found.together) * GROUP
         few = versions.below(host, items, _BUSY)
     else:
         *outer, row, last = space
         parts = fun.Range(row.index, versions.ceil(host, most, found.together))
         split = (*outer, parts, last)
         items = product(r.extent for r in split)
+        launched = items if len(split) < 3 else outermost * product(r.extent for r in split[1:])
         short = [versions.below(host, s, n) for s, n in (
-            (items, _BUSY), (most, _LONG), (last.extent, _LONG)
+            (launched, _BUSY), (most, _LONG), (last.extent, _LONG)
         )]  # fmt: skip
         few = versions.minimum(host, sum(short, ZERO), ONE)
     k, item = host.kernel_emitter(), host.unit.integer("item")
@@ -114,7 +116,7 @@ def by_batches(host: Host, let: fun.Let, kernel: fun.Kernel, whether: Size, gpu:
         return whether  # an index that goes through several dimensions is none of one's
     host.unit.kernels.append(kernels.describe("map by batches", kernel.space, let.pattern))
     chosen = whether * (1 - few) * gpu
-    host.add(k, "batches", item, chosen * items, GROUP)
+    host.add(k, "batches", item, chosen * launched, GROUP)
     return whether - chosen
 
 
