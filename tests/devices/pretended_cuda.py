@@ -69,9 +69,6 @@ extern "C" void place(unsigned block, unsigned thread, unsigned threads) {
 """
 
 
-FLAGS = ["-O1", "-w", "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off"]
-
-
 class CUDAError(Exception):
     """What the driver's failures are."""
 
@@ -271,7 +268,8 @@ class ObjectCode:
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
             text.write_text(PRELUDE + source)
-            subprocess.run(["g++", *FLAGS, str(text), "-o", str(library)], check=True)
+            command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off"]
+            subprocess.run([*command, str(text), "-o", str(library)], check=True)
             self.library = ctypes.CDLL(str(library))
 
     @staticmethod

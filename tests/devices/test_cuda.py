@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -110,31 +109,6 @@ def test_an_index_outside(on: CudaDevice) -> None:
             with pytest.raises(IndexError, match="index 11 is outside"):
                 take(np.arange(10.0), np.array([3, 11]))
             np.testing.assert_array_equal(take(np.arange(10.0), np.array([3, 9])), [3, 9])
-
-
-def test_what_follows_bytes_is_aligned(on: CudaDevice, capfd: pytest.CaptureFixture[str]) -> None:
-    """Scalars lie behind arrays of as many bytes as there are elements: a GPU wants multiples."""
-
-    def program(x: Any) -> Any:
-        def small(y: Any) -> Any:
-            return wf.fori_loop(0, 3, lambda k, m: wf.roll(m, 1), y > 0.1)
-
-        return wf.while_loop(lambda y: small(y).sum() * y.sum() > 1, lambda y: y / 2, x)
-
-    x = np.full(37, 0.75)
-    flags = [*pretended_cuda.FLAGS, "-fsanitize=alignment"]
-    with wf.config(devices=[on.name]), mock.patch.object(pretended_cuda, "FLAGS", flags):
-        function = wf.jit(program)
-        assert "(unsigned char *)(workspace" in function.lower(x).source("cuda")
-        try:
-            found = function(x)
-        except subprocess.CalledProcessError:
-            pytest.skip("g++ has no sanitizers")
-    expected = x
-    while (expected > 0.1).sum() * expected.sum() > 1:
-        expected = expected / 2
-    np.testing.assert_array_equal(found, expected)
-    assert "runtime error" not in capfd.readouterr().err
 
 
 def test_what_fails_is_named(on: CudaDevice) -> None:

@@ -18,7 +18,6 @@ from weft.lower import kernels, parts
 from weft.lower.emitter import Emitter
 from weft.lower.segment import integers, unit_of
 from weft.lower.unit import memory
-from weft.mem.expand import LINE
 from weft.mem.nodes import THREAD, THREADS, MemArray, Program
 from weft.ops.dtypes import DType
 from weft.plan import launches
@@ -58,19 +57,7 @@ class Host:
             self.host_integer(name)
         if dialect == "opencl":  # what a region takes may depend on it, and where others begin
             self.host_integer(launches.PROCESSOR)
-        self._align_scratch()
         self.e.bind(THREAD, imp.ZERO)  # sequential code has the first item's memory
-
-    def _align_scratch(self) -> None:
-        """Have what comes after blocks of any number of bytes begin with a line.
-
-        A processor loads from any address, a GPU from multiples of what it loads.
-        """
-        end = self.unit.scratch_end
-        if any(factor % LINE for factor in end.terms.values()):
-            name = self.unit.fresh("lines.")
-            lines = self.derive(Derived(name, "floordiv", end + (LINE - 1), as_poly(LINE)))
-            self.unit.scratch_end = lines * LINE
 
     @property
     def is_processor(self) -> Size:
