@@ -3,7 +3,8 @@
 Streams do nothing until they are waited for, so that what is used too early, or freed too
 early, is found. Kernels are the CUDA C++ that Weft prints, compiled for the host and called for
 every thread in turn, or by threads where they meet at barriers. Arguments are checked as
-cuda.core checks them.
+cuda.core checks them, and addresses as a GPU does: after one that is no multiple of the bytes that
+are loaded or stored there, every call fails.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ ATOMIC(atomicMax, was > value ? was : value)
 ATOMIC(atomicAnd, was & value)
 ATOMIC(atomicOr, was | value)
 ATOMIC(atomicXor, was ^ value)
+extern "C" { int misaligned = 0; }  // what -fsanitize=alignment calls is this, not libubsan's
+extern "C" void __ubsan_handle_type_mismatch_v1(void *, void *) { misaligned = 1; }
 static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static std::barrier<> *gate;
 static void __syncthreads() { gate->arrive_and_wait(); }
@@ -83,10 +86,22 @@ def number(thing: Any) -> int:
     return len(numbered) - 1
 
 
+class Context:
+    """Whether the GPU still computes: after an error of a kernel it never does again."""
+
+    lost = ""
+
+    @classmethod
+    def check(cls) -> None:
+        if cls.lost:
+            raise CUDAError(cls.lost)
+
+
 class Stream:
     """Commands in order, run when somebody waits."""
 
     def __init__(self) -> None:
+        Context.check()
         self.waiting: list[Callable[[], None]] = []
         self.run = 0
         self.builder: GraphBuilder | None = None  # that captures what is queued
@@ -103,6 +118,7 @@ class Stream:
 
     def run_until(self, count: int) -> None:
         """Run commands until so many have been run since the beginning."""
+        Context.check()
         while self.run < count:
             command = self.waiting.pop(0)
             command()
@@ -113,6 +129,7 @@ class Stream:
 
     def record(self, event: Any = None, options: Any = None) -> Event:
         assert options is None or isinstance(options, EventOptions)
+        Context.check()
         return Event(self, self.run + len(self.waiting))
 
     def create_graph_builder(self) -> GraphBuilder:
@@ -127,6 +144,7 @@ class Event:
 
     @property
     def is_done(self) -> bool:
+        Context.check()
         self.polls += 1
         if self.polls > 2:
             self.stream.sync()
@@ -242,6 +260,7 @@ class Resource:
         self.fails = False
 
     def allocate(self, size: int, *, stream: Stream | None = None) -> Buffer:
+        Context.check()
         if self.fails:
             raise CUDAError("CUDA_ERROR_OUT_OF_MEMORY: no memory")
         memory = np.full(size, 0xA5, np.uint8)
@@ -255,6 +274,7 @@ class Kernel:
         self.open_gate = library.open_gate
         self.function = getattr(library, name)
         self.place = library.place
+        self.misaligned = ctypes.c_int.in_dll(library, "misaligned")
         self.kinds = ["*" in parameter for parameter in signature.split(",")]
         self.handle = number(self)
 
@@ -269,6 +289,7 @@ class ObjectCode:
             text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
             text.write_text(PRELUDE + source)
             command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off"]
+            command += ["-fsanitize=alignment"]
             subprocess.run([*command, str(text), "-o", str(library)], check=True)
             self.library = ctypes.CDLL(str(library))
 
@@ -299,6 +320,7 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
     assert isinstance(stream, Stream)
     assert isinstance(kernel, Kernel)
     assert len(arguments) == len(kernel.kinds)
+    Context.check()
     for argument, is_pointer in zip(arguments, kernel.kinds, strict=True):
         assert isinstance(argument, Buffer if is_pointer else np.int64), argument
 
@@ -325,6 +347,9 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
                 started.start()
             for started in threads:
                 started.join()
+        if kernel.misaligned.value:
+            Context.lost = "CUDA_ERROR_MISALIGNED_ADDRESS: an address is not aligned"
+            Context.check()
 
     stream.queue(run)
 

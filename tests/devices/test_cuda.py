@@ -1,4 +1,4 @@
-"""The CUDA device on a stand-in for cuda.core: no GPU has run this."""
+"""The CUDA device on a stand-in for cuda.core, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(pretended_cuda.Context, "lost", "")  # which a test may set
     device = pretended_cuda.gpu()
     with mock.patch.object(cuda, "find", return_value=(device,)):
         yield device
@@ -125,6 +126,26 @@ def test_what_fails_is_named(on: CudaDevice) -> None:
             pytest.raises(CompileError, match="cuda:0 refuses generated code: no"),
         ):
             wf.jit(lambda a: a * 3 - 1)(x)
+
+
+@pytest.mark.parametrize("count", [1, 2, 13, 4099])
+def test_what_kernels_load_and_store_is_aligned(on: CudaDevice, count: int) -> None:
+    """Scalars of eight bytes lie behind arrays of so many single bytes."""
+    x = np.arange(count, dtype=np.uint8)
+
+    @wf.jit
+    def program(x: Any) -> Any:
+        near = wf.stencil(lambda s: s[-1] ^ s[0], x, boundary="wrap")
+        some = wf.cumulative_sum(near, dtype=wf.uint8)[::-1]
+        return (some * wf.mean(wf.astype(near, wf.float64)), wf.sum(some), wf.flip(near))
+
+    with wf.config(devices=[on.name], interpret_below=0):
+        found = program(x)
+    near = np.roll(x, 1) ^ x
+    some = np.cumsum(near, dtype=np.uint8)[::-1]
+    np.testing.assert_allclose(found[0], some * near.mean())
+    assert found[1] == some.sum()
+    np.testing.assert_array_equal(found[2], near[::-1])
 
 
 def test_no_gpu_no_device() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from mem.programs import F, Maker, N, array, element, kernel, mirrored, numbers, total
 from mem.test_introduce import agree, of, placed
 
 from weft.fun import nodes as fun
+from weft.lower import cpu
+from weft.lower.segment import unit_of
 from weft.mem.interpret import interpret as by_heap
 from weft.mem.last_use import lives
 from weft.mem.merge_blocks import merge_blocks
@@ -68,6 +73,23 @@ def test_placement_is_aligned_and_apart() -> None:
     assert start - middle >= 64
     assert placement.workspace.evaluate({"n": 13}) >= end
     assert peak_bytes(program) == placement.workspace + 8
+
+
+@pytest.mark.parametrize("name", ["chain", "triangle"])
+@pytest.mark.parametrize("extent", [1, 13, 64])
+def test_what_lowering_adds_begins_with_a_cache_line(name: str, extent: int) -> None:
+    """Whatever the bytes of blocks are, which elements of fewer bytes need not fill."""
+    made = of(name)
+    blocks = tuple(replace(b, bytes=b.bytes + 3 * N) for b in made.blocks)
+    unit = unit_of(replace(made, blocks=blocks), cpu.lower_statement)
+    known = {"n": extent, "m": 5, "threads": 3}
+    end = unit.scratch_end.evaluate(known)
+    first, second = (unit.blocks[unit.region(as_poly(128))].offset for _ in range(2))
+    for entry in unit.derived:
+        known[entry.name] = entry.evaluate(known)
+    assert first.evaluate(known) == -(-end // 64) * 64
+    assert second.evaluate(known) == first.evaluate(known) + 128
+    assert unit.workspace.evaluate(known) >= second.evaluate(known) + 128
 
 
 def test_threads_have_their_own() -> None:

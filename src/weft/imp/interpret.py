@@ -126,8 +126,10 @@ class _Run:
                 new = self.expr(value)
                 self.pointers[pointer.name][self.inside(pointer, index)] = new
             case imp.View(pointer, block, offset):
-                size = pointer.dtype.itemsize
-                memory = self.buffers[block][self.integer(offset) :]
+                size, begin = pointer.dtype.itemsize, self.integer(offset)
+                if begin % pointer.dtype.numpy.alignment:
+                    raise InternalError(f"imp: {pointer.name} is not aligned: {begin} bytes in")
+                memory = self.buffers[block][begin:]
                 whole = memory[: len(memory) // size * size]
                 self.pointers[pointer.name] = whole.view(pointer.dtype.numpy)
             case imp.Local(pointer, extent):

@@ -266,10 +266,9 @@ class Emitter:
     def parts(self) -> Size:
         """Of how many boxes of its size the whole has, as a size of the launch; 1 in core."""
         unit = self.unit
-        if unit.parts is None:
-            unit.parts = unit.var("parts", DType.I64)
-            unit.derived.insert(0, Derived(PARTS, "max", ONE, ONE))
-        self.bind(PARTS, unit.parts)
+        if PARTS not in unit.taken:
+            unit.take(Derived(PARTS, "max", ONE, ONE), unit.var("parts", DType.I64))
+        self.bind(PARTS, unit.taken[PARTS])
         return Poly.var(PARTS)
 
     def named(self, poly: Size) -> imp.Expr:

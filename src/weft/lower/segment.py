@@ -13,7 +13,7 @@ from weft.imp.unroll_and_jam import unroll_and_jam
 from weft.lower import bounds, cpu
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
-from weft.lower.unit import Placed, Unit
+from weft.lower.unit import LINES, Placed, Unit
 from weft.mem.lay_within import Within
 from weft.mem.nodes import THREADS, MemArray, Program
 from weft.mem.place_blocks import place_blocks
@@ -112,6 +112,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
         var = unit.integer("n")
         e.bind(size, var)
         variables.append(var)
+    e.bind(LINES, unit.lines)
     for param in program.params:
         if isinstance(param.type, fun.Scalar):
             pointer = e.pointer(param.name, param.type.dtype)
@@ -123,8 +124,7 @@ def lower_program(memory_program: Program, name: str) -> tuple[imp.Program, Unit
         if isinstance(target, fun.Scalar):
             pointer = e.pointer(f"result_{k}", target.dtype)
             e.emit(imp.Store(pointer, imp.ZERO, e.atom(result)))
-    if unit.parts is not None:
-        variables.append(unit.parts)
+    variables += [unit.taken[entry.name] for entry in unit.derived if entry.name in unit.taken]
     buffers = len(program.params) + len(memory_program.destinations)
     lowered = imp.Program(name, buffers, tuple(variables), tuple(e.levels[0]))
     return (

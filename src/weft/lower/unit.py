@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Literal
 from weft.errors import InternalError, Place
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
+from weft.mem.expand import LINE
 from weft.mem.nodes import THREADS, Choice, MemArray
 from weft.ops.dtypes import DType
 from weft.plan.segment import CollisionCheck
 from weft.records import dataclass
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
+from weft.sizes.division import content
 from weft.sizes.prove import Prover
 
 if TYPE_CHECKING:
     from weft.lower.emitter import Emitter
 
 FIRST_FAILURE = 16
+LINES = "workspace.lines"
+"""The size that says how many cache lines the workspace's blocks take, where these end anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,9 @@ class Unit:
     sizes: frozenset[str]  # what a launch knows
     scratch_end: Size = ZERO  # where the workspace's blocks end, and what is added to them
     derived: list[Derived] = field(default_factory=list)  # sizes that lowering needs
-    parts: imp.Var | None = None  # the integer `PARTS`, where it is needed
+    # Of these, first of all: the integers that the program takes, as they are needed.
+    taken: dict[str, imp.Var] = field(default_factory=dict)
+    lines: imp.Var = imp.Var("lines", DType.I64)  # the integer `LINES`
     choices: dict[str, Choice] = field(default_factory=dict)
     prover: Callable[[], Prover] = Prover
     checks: dict[Bounds, None] = field(default_factory=dict)
@@ -94,7 +100,11 @@ class Unit:
         return self.region(as_poly(64))
 
     def region(self, count: Size) -> str:
-        """As many bytes (a multiple of 64) of the workspace's end, as a block."""
+        """As many bytes (a multiple of 64) of the workspace's end, as a block of whole lines."""
+        if content(self.scratch_end) % LINE and LINES not in self.taken:
+            end, line = self.scratch_end + (LINE - 1), as_poly(LINE)
+            self.take(Derived(LINES, "floordiv", end, line), self.lines)
+            self.scratch_end = Poly.var(LINES) * LINE
         name = self.fresh("scratch.")
         self.blocks[name] = Placed(-1, self.scratch_end, alone=False)
         self.scratch_end = self.scratch_end + count
@@ -105,6 +115,11 @@ class Unit:
         name = self.region(stride * Poly.var(THREADS))
         self.blocks[name] = replace(self.blocks[name], per_thread=stride, alone=True)
         return name
+
+    def take(self, entry: Derived, var: imp.Var) -> None:
+        """The program takes a size that the launch computes, as a variable."""
+        self.taken[entry.name] = var
+        self.derived.insert(0, entry)
 
     @property
     def workspace(self) -> Size:

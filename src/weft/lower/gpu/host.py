@@ -17,7 +17,7 @@ from weft.imp.walk import free_variables, views
 from weft.lower import kernels, parts
 from weft.lower.emitter import Emitter
 from weft.lower.segment import integers, unit_of
-from weft.lower.unit import memory
+from weft.lower.unit import LINES, memory
 from weft.mem.nodes import THREAD, THREADS, MemArray, Program
 from weft.ops.dtypes import DType
 from weft.plan import launches
@@ -57,6 +57,8 @@ class Host:
             self.host_integer(name)
         if dialect == "opencl":  # what a region takes may depend on it, and where others begin
             self.host_integer(launches.PROCESSOR)
+        self.names[self.unit.lines.name] = LINES
+        self.e.bind(LINES, self.unit.lines)
         self.e.bind(THREAD, imp.ZERO)  # sequential code has the first item's memory
 
     @property
