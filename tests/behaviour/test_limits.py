@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from devices.harness import NAME
 
 import weft as wf
 from weft.errors import OutOfBoundsError
@@ -54,7 +55,7 @@ def test_a_part_behind_the_first_elements_is_read_where_it_is(first: int, tmp_pa
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x)
 
 
-@pytest.mark.parametrize("devices", [["cpu"], ["cpu:0", "cpu:1"], ["opencl:0"]])
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu:0", "cpu:1"], [NAME]])
 def test_indices_outside_are_those_of_the_array(devices: list[str], tmp_path: Path) -> None:
     """Not of the part of it that a box reads."""
     if not set(devices) <= set(wf.devices()):

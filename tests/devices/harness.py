@@ -28,10 +28,16 @@ from weft.runtime.incore import check_bounds, check_collisions, derive
 NAME = os.environ.get("WEFT_TEST_DEVICE", "opencl:0")
 """The device that tests of devices run on."""
 
+DIALECT = dialect_of(NAME)
+"""What programs for it are written in."""
+
+AS_PROCESSOR = (True, False) if DIALECT == "opencl" else (False,)
+"""What `is_processor` may be told to be: in OpenCL, forms of kernels are chosen by it at launch."""
+
 Device = OpenClDevice | CudaDevice
 
 processors_only = pytest.mark.skipif(
-    dialect_of(NAME) != "opencl", reason="forms of kernels that only processors have"
+    DIALECT != "opencl", reason="forms of kernels that only processors have"
 )
 
 
@@ -54,12 +60,12 @@ def opencl_device() -> OpenClDevice:
 
 def run_type() -> type[OpenClRun] | type[CudaRun]:
     """What the device's runs are."""
-    return OpenClRun if dialect_of(NAME) == "opencl" else CudaRun
+    return OpenClRun if DIALECT == "opencl" else CudaRun
 
 
 def compiled(program: fun.Program, optimise: str = "") -> Segment:
     """The program as the device's kernels."""
-    return compile_segment(program, {}, optimise, dialect_of(NAME))
+    return compile_segment(program, {}, optimise, DIALECT)
 
 
 def run(

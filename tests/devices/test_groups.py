@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, launched, run
+from devices.harness import AS_PROCESSOR, compiled, device, launched, run
 from printers.nvrtc import compile_text
 
 import weft as wf
@@ -18,6 +18,7 @@ from weft.lower.gpu import groups as gpu_groups
 from weft.passes import split_reductions
 from weft.plan.launches import PROCESSOR, count
 from weft.runtime.incore import derive
+from weft.sizes import ONE
 
 EXTENTS = [1, 31, 32, 33, 255, 256, 2047, 2048, 2049, 6177, 65536 + 40]
 
@@ -40,8 +41,7 @@ def programs() -> dict[str, Any]:
 def by_items(on: Any, program: Any, x: Any) -> list[Any]:
     """The results of one item for each row."""
     with (
-        mock.patch.object(gpu_groups, "_SHORT", 1 << 40),
-        mock.patch.object(gpu_groups, "_LONG", 1 << 40),
+        mock.patch.object(gpu_groups, "grouped", return_value=ONE),
         mock.patch.object(lanes, "LANES", 1 << 20),
         mock.patch.object(chunks, "_ENOUGH", 1 << 40),
         mock.patch.object(row_parts, "_ITEMS", 2),
@@ -138,7 +138,7 @@ def test_the_planner_counts_what_is_launched() -> None:
     segment = compiled(program)
     for rows, extent in ((3, 5), (3, 2000), (3, 70_000), (5000, 40)):
         known = derive({"n0": rows, "n1": extent, "threads": on.items}, segment.derived)
-        for is_processor in (True, False):
+        for is_processor in AS_PROCESSOR:
             with mock.patch.object(on, "is_processor", is_processor):
                 before = on.statistics.launches
                 run(on, program, segment, [np.zeros((rows, extent))], {})
@@ -162,12 +162,16 @@ def test_results_of_tiles_are_combined_by_a_group(name: str) -> None:
         (program,) = function.lower(rng.normal(size=10))._pieces()
         segment = compiled(program)
         text = function.lower(rng.normal(size=10)).source("cuda")
+        alone = segment
+        if not on.is_processor:
+            with mock.patch.object(gpu_groups, "counted", return_value=False):
+                alone = compiled(program)
     assert compile_text(text).startswith(b"\x7fELF")
     for extent in (0, 1, 2048, 2049, 63 * 2048, 64 * 2048 + 1, 131 * 2048):
         if name == "place" and not extent:
             continue
         x = rng.normal(size=extent)
-        kinds, by_item = launched(on, program, segment, [x], {})
+        kinds, by_item = launched(on, program, alone, [x], {})
         assert "count" not in kinds
         with mock.patch.object(on, "is_processor", False):
             kinds, by_group = launched(on, program, segment, [x], {})

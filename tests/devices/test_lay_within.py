@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices.harness import device, run
+from devices.harness import DIALECT, device, run
 
 from weft.compiler import compile_segment
 from weft.fun import nodes as fun
@@ -121,7 +121,7 @@ ALL = {"a", "f", "result_0", "result_1"}
 
 
 def compiled(program: fun.Program, private: Collection[str]) -> Segment:
-    return compile_segment(program, {}, "", "opencl", private=sorted(private))
+    return compile_segment(program, {}, "", DIALECT, private=sorted(private))
 
 
 def slots(segment: Segment) -> set[str]:

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from devices import pretended_cuda
-from devices.harness import device
+from devices.harness import NAME, device
 from devices.test_faults import attempt, failing, full, lost
 from plan.test_leaning import PROGRAMS, computed, given, leaning
 
@@ -43,12 +43,12 @@ RATES = Rates(5e9, 5e9, 2e10, 2e-5, 2e-4, 2, False, 2e10)
 """Those of a processor, whatever it is found to be while other tests run."""
 
 
-@pytest.fixture(params=["opencl", "cuda"])
+@pytest.fixture(params=[NAME, "pretended"])
 def on(
     request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
-    """PoCL, and a pretended GPU."""
-    if request.param == "opencl":
+    """The device, and a pretended GPU."""
+    if request.param == NAME:
         found = device()
         found.trim()
         with mock.patch.object(found, "_rates", RATES):

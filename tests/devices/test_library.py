@@ -1,9 +1,9 @@
-"""Every program of the library on an OpenCL device: what NumPy says it is."""
+"""Every program of the library on a device: what NumPy says it is."""
 
 from __future__ import annotations
 
 import pytest
-from devices.harness import compiled, device, run
+from devices.harness import DIALECT, compiled, device, run
 from programs.agree import assert_agree
 from programs.library import EXAMPLES, SIZES
 
@@ -31,7 +31,7 @@ def test_example(name: str) -> None:
         assert segment.dialect == "c"
         assert segment.remarks[0].startswith("runs on the cpu: complex")
         return
-    assert segment.dialect == "opencl"
+    assert segment.dialect == DIALECT
     for sizes in (SIZES, LARGE):
         arguments = example.arguments(sizes)
         found = run(on, program, segment, arguments, sizes)

@@ -1,4 +1,4 @@
-"""Users' programs on an OpenCL device: in core, and streamed through it in small boxes."""
+"""Users' programs on a device: in core, and streamed through it in small boxes."""
 
 from __future__ import annotations
 
@@ -261,9 +261,10 @@ def test_data_that_fits_goes_in_boxes_where_that_is_predicted_quicker() -> None:
 
 
 def test_long_computation_is_predicted_to_take_long() -> None:
-    """Two launches of a time tile, whose rounds are many: what is moved says nothing."""
+    """What is moved says nothing of a time tile, two launches with many rounds on a processor."""
     on = device()
-    assert 1e8 < on.rates.operations < 1e15
+    if on.is_processor:  # others do not measure it
+        assert 1e8 < on.rates.operations < 1e15
     x = np.zeros(1 << 20, np.float32)
     step = wf.jit(
         lambda a, n: wf.fori_loop(0, n, lambda k, y: (y + 1) * np.float32(0.5), a),

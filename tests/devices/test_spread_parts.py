@@ -13,6 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from devices.harness import device, run_type
+from devices.test_faults import lost
 
 import weft as wf
 from weft.errors import DeviceError, MemoryLimitError
@@ -129,20 +130,20 @@ def test_a_wait_that_fails_on_a_device(method: str) -> None:
     x = np.linspace(0, 3, 400_000)
     function = wf.jit(heavy)
     expected = 1 + np.exp(-x * x)
-    found = getattr(run_type(), method)
+    found, error = getattr(run_type(), method), lost(on)
     for at in (1, 2, 4):
         calls = 0
 
-        def lost(self: Any, *arguments: Any, at: int = at) -> Any:
+        def failing(self: Any, *arguments: Any, at: int = at) -> Any:
             nonlocal calls
             calls += 1
             if calls == at:
-                raise on.cl.RuntimeError("the device was lost")
+                raise error
             return found(self, *arguments)
 
         for devices in ([on.name], ["cpu:0", on.name]):
             calls = 0
-            with wf.config(devices=devices), mock.patch.object(run_type(), method, lost):
+            with wf.config(devices=devices), mock.patch.object(run_type(), method, failing):
                 refusal = attempt(function, x, expected)
             assert refusal is None or (on.name in str(refusal) and len(devices) == 1)
     with wf.config(devices=[on.name]):

@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, run
+from devices.harness import AS_PROCESSOR, DIALECT, compiled, device, run
 from lower import test_leaning
 from lower.harness import sizes_of
 from lower.test_time_tiles import SHAPES, TILED, loop, pair_with_power, repeated, tiled, waves
@@ -23,7 +23,7 @@ from weft.lower.gpu import time_tiles as gpu_time_tiles
 from weft.passes.pipeline import optimise
 from weft.passes.tile_time import tile_time
 from weft.plan.launches import PROCESSOR, Branch, count
-from weft.plan.segment import Segment
+from weft.plan.segment import Dialect, Segment
 
 RNG = np.random.default_rng(0)
 
@@ -44,9 +44,13 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trapezoids, "SECOND", 3)
 
 
-def in_tiles(program: fun.Program) -> Segment:
-    segment = compiled(program)
-    assert any(TILED in label for label in segment.kernels), segment.kernels
+def in_tiles(program: fun.Program, dialect: Dialect = DIALECT) -> Segment:
+    """The program's kernels, which have trapezoids where the dialect is one of processors."""
+    segment = compile_segment(program, {}, "", dialect)
+    tiled = any(TILED in label for label in segment.kernels)
+    assert tiled == (dialect == "opencl"), segment.kernels
+    if not tiled:
+        return segment
     branch = next(step for step in segment.steps if isinstance(step, Branch))
     assert branch.condition == PROCESSOR
     return segment
@@ -57,7 +61,7 @@ def agrees(program: fun.Program, segment: Segment, arrays: list[Any], rounds: in
     on = device()
     (steps,) = {*program.sizes} - sizes_of(program, arrays, {}).keys()
     expected = interpret(program, arrays, sizes_of(program, arrays, {steps: rounds}))
-    for by_tiles in (True, False):
+    for by_tiles in AS_PROCESSOR:
         with mock.patch.object(on, "is_processor", by_tiles):
             found = run(on, program, segment, arrays, {steps: rounds})
         assert_equal_bits(found, [np.asarray(wanted) for wanted in expected])
@@ -96,7 +100,7 @@ def test_several_kernels_a_round() -> None:
 def test_few_launches_do_many_rounds() -> None:
     """Two for each phase, of three rounds here; on a GPU, so few elements, one for each round."""
     program = tiled(repeated(1, 1, "edge"), np.zeros(61), 4)
-    segment = in_tiles(program)
+    segment = in_tiles(program, "opencl")
     (steps,) = {*program.sizes} - sizes_of(program, [np.zeros(61)], {}).keys()
     values = sizes_of(program, [np.zeros(61)], {steps: 30, "threads": 64})
     for derived in segment.derived:
@@ -118,6 +122,7 @@ def test_rounds_that_meet_no_neighbours() -> None:
     x, y = RNG.random((2, 61))
     for rounds in (0, 1, 3, 10):
         agrees(program, segment, [x, y], rounds)
+    segment = in_tiles(program, "opencl")
     (steps,) = {*program.sizes} - sizes_of(program, [x, y], {}).keys()
     values = sizes_of(program, [x, y], {steps: 30, "threads": 64, PROCESSOR: 1})
     for derived in segment.derived:
@@ -159,7 +164,8 @@ def test_rounds_that_are_not_straight_lines() -> None:
         return wf.stencil(cell, x, boundary="edge")
 
     program = tiled(lambda x, n: wf.iterate(step, x, n), np.zeros(9), 4)
-    assert not any(TILED in label for label in compiled(program).kernels)
+    segment = compile_segment(program, {}, "", "opencl")
+    assert not any(TILED in label for label in segment.kernels)
 
 
 def test_other_devices_have_no_trapezoids() -> None:
@@ -179,13 +185,14 @@ def test_users_programs_are_tiled_in_core_and_in_boxes() -> None:
         with wf.config(devices=[on.name], **limits):
             text = str(wf.explain(function, x, 40))
             found = function(x, 40)
-        assert TILED in text
+        assert (TILED in text) == on.is_processor
         np.testing.assert_array_equal(found, expected)
         boxes = on.statistics.launches - before
         with wf.config(devices=[on.name], optimise="no-time-tiles", **limits):
             before = on.statistics.launches
             np.testing.assert_array_equal(function(x, 40), expected)
-        assert boxes < on.statistics.launches - before
+        if on.is_processor:
+            assert boxes < on.statistics.launches - before
 
 
 @pytest.mark.parametrize("name", test_leaning.CASES)
@@ -203,7 +210,7 @@ def test_rows_that_lean(name: str) -> None:
             sizes = {**dict.fromkeys(program.sizes, 0), **known, "count": often}
             sizes.update(zip(test_leaning.LEAN, rows, strict=True))
             expected = interpret(program, arrays, sizes)
-            for by_tiles in (True, False):
+            for by_tiles in AS_PROCESSOR:
                 with mock.patch.object(on, "is_processor", by_tiles):
                     found = run(on, program, segment, arrays, sizes)
                 for one, wanted in zip(found, expected, strict=True):

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, launched
+from devices.harness import DIALECT, compiled, device, launched
 from printers.nvrtc import compile_text, ptx_of
 
 from weft.compiler import compile_segment
@@ -24,6 +24,7 @@ from weft.imp.interpret import interpret as run_imp
 from weft.imp.show import show
 from weft.lower.gpu import vectors
 from weft.ops.dtypes import DType
+from weft.plan.segment import Dialect
 
 WEIGHTED = """program weighted(x: f32[n, m], y: u8[n, m], s: f32) sizes n, m {
   let z: f32[n, m] = kernel (i < n, j < m) {
@@ -86,7 +87,7 @@ UNSUITED = {
 }  # fmt: skip
 
 
-def made(program: fun.Program, dialect: str = "opencl") -> Any:
+def made(program: fun.Program, dialect: Dialect = DIALECT) -> Any:
     """A segment whose vectors are worth it however few."""
     with mock.patch.object(vectors, "_BUSY", 1):
         return compile_segment(program, {}, "", dialect)
@@ -167,7 +168,7 @@ def test_a_gpu_loads_vectors_and_keeps_them_in_registers(name: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["cuda", "opencl"])
-def test_golden(golden: Callable[[str], None], dialect: str) -> None:
+def test_golden(golden: Callable[[str], None], dialect: Dialect) -> None:
     golden(made(SUITED["floats and bytes"], dialect).source)
 
 

@@ -1,4 +1,4 @@
-"""Without a C compiler: an OpenCL device if there is one, else the interpreter; one warning."""
+"""Without a C compiler: another device if there is one, else the interpreter; one warning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devices.harness import device
 
 import weft as wf
 from weft.launch import device as launching
-from weft.runtime.devices import opencl
+from weft.runtime.devices import others
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_device_is_found() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # once is enough
         np.testing.assert_array_equal(np.asarray(wf.asarray(x) * 3), 3 * x)
-        complex_ = x * (1 + 1j)  # which OpenCL has not
+        complex_ = x * (1 + 1j)  # which devices have not
         np.testing.assert_array_equal(twice(complex_), complex_ * 2 + 1)
         out = np.empty_like(complex_)
         wf.jit(lambda a: a - 1)(complex_, out=out)
@@ -49,7 +49,7 @@ def test_a_device_is_found() -> None:
 def test_else_programs_are_interpreted() -> None:
     x = np.arange(7000.0)
     with (
-        mock.patch.object(opencl, "find", return_value=()),
+        mock.patch.object(others, "others", return_value=()),
         pytest.warns(RuntimeWarning, match="no C compiler and interprets programs"),
     ):
         np.testing.assert_array_equal(twice(x), 2 * x + 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits, compiled, interpreted, streamed
-from devices.harness import device
+from devices.harness import NAME, device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from passes.programs import agree, before_after
@@ -260,7 +260,7 @@ def test_the_same_bits_on_a_device(dtype: Any, tmp_path: Path) -> None:
         inputs = [RNG.normal(size=5003).astype(dtype) for _ in range(2)]
         with wf.config(optimise="contract"):
             expected = compiled(PROGRAMS[name], inputs)
-            with wf.config(devices=["opencl:0"]):
+            with wf.config(devices=[NAME]):
                 assert_equal_bits(compiled(PROGRAMS[name], inputs), expected)
                 assert_equal_bits(streamed(PROGRAMS[name], inputs, tmp_path, 9_001), expected)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices.harness import NAME
 
 import weft as wf
 from weft.launch import stage
@@ -23,7 +24,7 @@ def mirrored(a: Any) -> Any:
     return wf.map(one, a)
 
 
-@pytest.mark.parametrize("device", ["cpu", "opencl:0"])
+@pytest.mark.parametrize("device", ["cpu", NAME])
 @pytest.mark.parametrize("rows", [3, 4, 6])
 def test_boxes_take_the_version_that_suits(
     tmp_path: Path, rows: int, device: str, monkeypatch: pytest.MonkeyPatch
