@@ -22,7 +22,7 @@ from weft.plan.loops import cut_loop, lean_of, rows_that_fit
 from weft.plan.nodes import size_text
 from weft.records import dataclass
 
-_TOGETHER = (32, 4)  # rounds of a launch of a GPU, by rank, where boxes overlap
+_TOGETHER = (32, 6)  # rounds of a launch of a GPU, by rank, where boxes overlap
 _MARGINS = 4  # a box is so many times as long as its margins, or longer
 _OPERATIONS = 2e10  # that a core does in a second,
 _COPIED = 1e10  # and bytes that are copied in memory,

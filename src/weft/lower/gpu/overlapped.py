@@ -357,7 +357,7 @@ class _Tiles:
                     k.bind(name, state.given[name, row])
                 for values, atom in zip(made, lower_body(k, reads.body), strict=True):
                     values.append(copy(k, k.atom(atom)))
-        shown = False
+        shown = bool(seen)  # the next kernel may write what others still read
         for var, values in zip(let.pattern, made, strict=True):
             state.own[var.name] = values
             for row in sorted(self.tiling.shared_rows(var.name)):

@@ -20,7 +20,7 @@ from weft.sizes import ZERO, Poly, product
 
 CHUNKS, LANES = (256, 4), (1, 64)  # by rank: a group's items along the first and last dimension
 OWN = ((8, 4), (16, 8, 4))  # elements of an item, the first that fit
-ROUNDS = (32, 4)  # of a launch, at most
+ROUNDS = (32, 6)  # of a launch, at most
 HALO = (64, 8)  # elements on each side of a tile's centre, at most
 CENTRE = 0.6  # of a tile, at least
 COSTS = (1 << 30, 32)  # of an element of each array, at most: others are not bound by memory
