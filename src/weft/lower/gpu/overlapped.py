@@ -424,28 +424,60 @@ class _Tiles:
     def _kernel_at_ends(self, state: _State, let: fun.Let, kernel: fun.Kernel) -> None:
         """An item's elements of a kernel, as far as they lie in the array."""
         k = self.k
-        reads = Reads.of(kernel, self.tiling.changed, keep=False)
         for place in self._places(2):  # more would take registers from all tiles
-            with self._at(place, kernel.space):
-                within: list[imp.Expr] = []
-                for r, around, extent in zip(
-                    kernel.space, self.tiling.wraps, self.extents, strict=True
-                ):
-                    index = k.scalars[r.index.name]
-                    if around:
-                        wrapped = fun.Boundary("wrap", ZERO, r.extent)
-                        k.bind(r.index.name, boundaries.mapped(k, wrapped, index))
-                    else:
-                        within.append(bounds.within(k, index, extent))
+
+            def near_ends(place: Sequence[imp.Expr] = place) -> None:
+                within = self._within(kernel.space)
                 with k.branch(_all(within)) if within else ExitStack():
-                    for name, access in reads.accesses.items():
-                        k.bind(name, self._mapped(state, access, place, kernel.space))
-                    results = [k.atom(atom) for atom in lower_body(k, reads.body)]
-                    here = self.shape.address(k, place)
-                    for var, value in zip(let.pattern, results, strict=True):
-                        spot = machine("+", here, state.buffers[var.name])
-                        k.emit(imp.Store(state.shared[var.name], spot, value))
+                    self._element(state, let, kernel, place, inside=False)
+
+            def far_from_ends(place: Sequence[imp.Expr] = place) -> None:
+                with bounds.assumed(k, self._far(kernel.space)), self._true_inside(kernel):
+                    self._element(state, let, kernel, place, inside=True)
+
+            with self._at(place, kernel.space):
+                if self.shape.rank == 1:  # few tiles are at ends
+                    near_ends()
+                    continue
+                far = [machine(">=", k.named(f), imp.ZERO) for f in self._far(kernel.space)]
+                k.either(_all(far), far_from_ends, near_ends)
         k.emit(imp.Barrier())
+
+    def _far(self, space: Sequence[fun.Range]) -> tuple[Size, ...]:
+        """What is >= 0 where no boundary rule applies."""
+        indices = [(Poly.var(r.index.name), r.extent) for r in space]
+        return tuple(
+            fact
+            for (index, extent), radius in zip(indices, self.shape.radius, strict=True)
+            for fact in (index - radius, extent - index - (radius + 1))
+        )
+
+    def _within(self, space: Sequence[fun.Range]) -> list[imp.Expr]:
+        """Conditions for indices to be in the array; those that wrap around are brought there."""
+        k, found = self.k, []
+        for r, around, extent in zip(space, self.tiling.wraps, self.extents, strict=True):
+            index = k.scalars[r.index.name]
+            if around:
+                wrapped = fun.Boundary("wrap", ZERO, r.extent)
+                k.bind(r.index.name, boundaries.mapped(k, wrapped, index))
+            else:
+                found.append(bounds.within(k, index, extent))
+        return found
+
+    def _element(
+        self, state: _State, let: fun.Let, kernel: fun.Kernel, place: Sequence[imp.Expr], *,
+        inside: bool,
+    ) -> None:  # fmt: skip
+        """The element at a place of the tile, from and to the group's memory."""
+        k = self.k
+        reads = Reads.of(kernel, self.tiling.changed, inside=inside, keep=False)
+        for name, access in reads.accesses.items():
+            k.bind(name, self._mapped(state, access, place, kernel.space))
+        results = [k.atom(atom) for atom in lower_body(k, reads.body)]
+        here = self.shape.address(k, place)
+        for var, value in zip(let.pattern, results, strict=True):
+            spot = machine("+", here, state.buffers[var.name])
+            k.emit(imp.Store(state.shared[var.name], spot, value))
 
     def _mapped(
         self, state: _State, access: fun.Index, place: Sequence[imp.Expr],
