@@ -60,9 +60,14 @@ def test_under_a_limit_of_the_host(tmp_path: Path, pivoting: bool) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), in_numpy(a, pivoting))
 
 
+@pytest.mark.parametrize("multiprocessors", [1, 132])
 @pytest.mark.parametrize("pivoting", [False, True])
-def test_under_the_cap_of_a_device(pivoting: bool) -> None:
+def test_under_the_cap_of_a_device(
+    pivoting: bool, multiprocessors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many work items it keeps busy: with memory of their own for each, none would fit."""
     on = device()
+    monkeypatch.setattr(on, "items", 1024 * multiprocessors)
     a = np.random.default_rng(2).standard_normal((N, M)) + N * np.eye(N, M)
     function = wf.jit(exchange if pivoting else eliminate)
     with wf.config(devices=[on.name], memory_limit={on.name: CAP}):

@@ -8,7 +8,8 @@ and mapped files cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from weft.plan import draft as drafts
 from weft.plan.canonical import canonical
 from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import quickest
+from weft.plan.device_items import with_items
 from weft.plan.draft import Draft, Ranges
 from weft.plan.extents import MOST_OVERLAP, overlap, useful_extent
 from weft.plan.nodes import (
@@ -453,8 +455,12 @@ class Scheduler:
     def _values(self, boxes: Boxes) -> dict[str, Any]:
         values: dict[str, Any] = {**self.analysis.sizes, **boxes.values}
         values.update((new, values[name]) for new, name in self._names.items())
-        device = self.code.device
-        values["threads"] = self.threads if device is None else device.items
+        if self.code.device is None:
+            return self._derived(boxes, values, self.threads)
+        return with_items(self.code.device, partial(self._derived, boxes, values))
+
+    def _derived(self, boxes: Boxes, known: Mapping[str, Any], threads: int) -> dict[str, Any]:
+        values = {**known, "threads": threads}
         for entry in self.code.derived:
             if entry.name == PARTS:
                 values[PARTS] = self._parts(boxes)
