@@ -7,8 +7,11 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 JOBS ?= 2
 GIB ?= 2
 MEMORY ?= 256 MiB
+DEVICE ?= opencl:0
+DEVICE_TESTS := tests/devices tests/loops/test_devices.py tests/behaviour/test_limits.py \
+  tests/plan/test_versions.py tests/passes/test_contract.py
 
-.PHONY: demo test test-all lint bench golden clean
+.PHONY: demo test test-all test-device lint bench golden clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed-demo
@@ -19,6 +22,11 @@ test: $(VENV)/installed-test
 
 test-all: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "slow or not slow" $(ARGS)
+
+# The tests of devices, on another one than PoCL: make test-device DEVICE=cuda:0
+test-device: $(VENV)/installed-test $(if $(filter cuda:%,$(DEVICE)),$(VENV)/installed-cuda)
+	WEFT_TEST_DEVICE=$(DEVICE) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal \
+	  $(DEVICE_TESTS) $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check src tests examples

@@ -25,7 +25,8 @@ from weft.runtime.devices.opencl_runs import OpenClRun
 from weft.runtime.devices.others import others
 from weft.runtime.incore import check_bounds, check_collisions, derive
 
-NAME = os.environ.get("WEFT_TEST_DEVICE", "opencl:0")
+_ASKED = "WEFT_TEST_DEVICE"
+NAME = os.environ.get(_ASKED, "opencl:0")
 """The device that tests of devices run on."""
 
 DIALECT = dialect_of(NAME)
@@ -42,10 +43,10 @@ processors_only = pytest.mark.skipif(
 
 
 def device() -> Any:
-    """The device; the test is skipped where it is not here."""
+    """The device; the test is skipped where it is not here, and fails if it was asked for."""
     found = next((other for other in others() if other.name == NAME), None)
     if found is None:
-        pytest.skip(f"no {NAME}")
+        (pytest.fail if _ASKED in os.environ else pytest.skip)(f"no {NAME}")
     found.limit = found.default_limit  # which a test before may have lowered
     return found
 
