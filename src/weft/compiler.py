@@ -30,6 +30,7 @@ from weft.passes.reduce_ahead import ReduceAhead, reductions_ahead
 from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
 from weft.plan.decisions import Choices, Decided, Extents
+from weft.plan.launches import ON_PROCESSOR
 from weft.plan.segment import Better, Dialect, Layout, Segment
 from weft.printers import c
 from weft.sizes import product
@@ -194,7 +195,8 @@ def _kernels(
         # Versions of one segment are given the same buffers.
         laid, within = lay_within(version, private if len(made) == 1 else ())
         expanded = expand(laid, "interleaved")
-        return lower_kernels(expanded, ENTRY, dialect, printer.print_kernels, within)
+        known = ON_PROCESSOR in optimise.split()
+        return lower_kernels(expanded, ENTRY, dialect, printer.print_kernels, within, known)
 
     return _lowered(made, lower)
 

@@ -1,4 +1,4 @@
-"""Which kernels ask whether something has failed: those that something before them can fail."""
+"""Steps of launches: which kernels may follow a failure, and what a processor has no use for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ import pytest
 
 from weft.compiler import compile_segment
 from weft.fun.parse import parse
-from weft.plan.launches import Branch, Launch, Repeat, Step, While, launched_after
-from weft.sizes import ONE, ZERO
+from weft.plan.launches import (
+    ON_PROCESSOR,
+    PROCESSOR,
+    Branch,
+    Launch,
+    Repeat,
+    Step,
+    While,
+    kernels_of,
+    launched_after,
+    on_processors,
+)
+from weft.sizes import ONE, ZERO, Poly
 
 
-def launch(name: str) -> Launch:
-    return Launch(name, ONE, 64, (), ())
+def launch(name: str, items: Poly = ONE) -> Launch:
+    return Launch(name, items, 64, (), ())
 
 
 A, B, C = map(launch, "abc")
@@ -33,6 +44,37 @@ A, B, C = map(launch, "abc")
 )
 def test_what_is_launched_after_b(steps: list[Step], late: str) -> None:
     assert launched_after(steps, {"b"}) == set(late)
+
+
+N, IS = Poly.var("n"), Poly.var(PROCESSOR)
+
+
+@pytest.mark.parametrize(
+    ("steps", "known"),
+    [
+        ([A, launch("b", N * (1 - IS)), C], [A, C]),
+        ([launch("a", N * IS)], [launch("a", N)]),
+        ([Branch(PROCESSOR, (A, launch("b", 1 - IS)), (C,)), B], [A, B]),
+        ([Branch("k", (A, launch("b", 1 - IS)), (C,))], [Branch("k", (A,), (C,))]),
+        ([Repeat("i", ZERO, N, (launch("b", 1 - IS), A))], [Repeat("i", ZERO, N, (A,))]),
+        ([While((launch("b", 1 - IS),), "k", (A,))], [While((), "k", (A,))]),
+    ],
+)
+def test_what_processors_do(steps: list[Step], known: list[Step]) -> None:
+    assert on_processors(steps) == known
+    assert "b" not in kernels_of(known[:1])
+
+
+def test_a_processor_is_given_no_forms_of_gpus() -> None:
+    program = parse("""program doubled(x: f32[n]) sizes n {
+      let y: f32[n] = kernel (i < n) { let a: f32 = x[i] let b: f32 = add(a, a) in b }
+      in y
+    }""")
+    every = compile_segment(program, {}, "", "opencl")
+    own = compile_segment(program, {}, ON_PROCESSOR, "opencl")
+    assert {"rows0", "vectors1", "batches2"} <= kernels_of(every.steps)
+    assert kernels_of(own.steps) < kernels_of(every.steps)
+    assert own.source.count("kernel void") == len(kernels_of(own.steps))
 
 
 @pytest.mark.parametrize("dialect", ["cuda", "opencl"])

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from weft.config import Settings
 from weft.errors import ArgumentError, warn
+from weft.plan.launches import ON_PROCESSOR
 from weft.plan.segment import Dialect, Segment
 from weft.runtime import blas
 from weft.runtime import threads as runtime_threads
@@ -113,9 +114,12 @@ def is_gpu(name: str) -> bool:
 
 
 def left_out(name: str, optimise: str) -> str:
-    """The passes to leave out for a device: an OpenCL device that is a processor has caches."""
+    """The passes to leave out for a device, and what is known of it beforehand.
+
+    An OpenCL device that is a processor has caches, and no use for GPUs' forms of kernels.
+    """
     is_processor = dialect_of(name) == "opencl" and not is_gpu(name)
-    return f"{optimise} no-permute-layouts" if is_processor else optimise
+    return f"{optimise} no-permute-layouts {ON_PROCESSOR}" if is_processor else optimise
 
 
 def find(name: str, current: Settings) -> Device:

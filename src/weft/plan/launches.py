@@ -15,18 +15,22 @@ parameters, results and workspace, numbered in this order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from weft.records import dataclass
-from weft.sizes import Size, parse_poly
+from weft.sizes import ZERO, Size, parse_poly
 
 WORKSPACE = -1
 """The block that is the segment's workspace."""
 
 PROCESSOR = "is_processor"
 """The integer that every device defines: 1 if it is a CPU, else 0."""
+
+ON_PROCESSOR = "on-processor"
+"""Among the words of `optimise`: the device is known to be a CPU, while a segment is compiled."""
 
 LONG_EXTREMES = "has_long_extremes"
 """Another: 1 if its items can take extremes of 64 bits atomically, else 0."""
@@ -136,6 +140,49 @@ def listed(steps: Steps, values: dict[str, Any], most: int) -> list[Listed] | No
         return True
 
     return found if add(steps) else None
+
+
+def on_processors(steps: Sequence[Step]) -> list[Step]:
+    """The steps as they are where the device is known to be a processor.
+
+    if is_processor { a } else { b }  =>  a
+    """
+    found: list[Step] = []
+    for step in steps:
+        match step:
+            case Launch():
+                items = step.items.substitute({PROCESSOR: 1})
+                if items != ZERO:
+                    found.append(replace(step, items=items))
+            case Branch(condition, then, _) if condition == PROCESSOR:
+                found += on_processors(then)
+            case Branch(condition, then, otherwise):
+                sides = (tuple(on_processors(side)) for side in (then, otherwise))
+                found.append(Branch(condition, *sides))
+            case Repeat(_, _, _, inner):
+                found.append(replace(step, steps=tuple(on_processors(inner))))
+            case While(before, condition, inner):
+                first, rest = (tuple(on_processors(side)) for side in (before, inner))
+                found.append(While(first, condition, rest))
+            case _:
+                found.append(step)
+    return found
+
+
+def kernels_of(steps: Sequence[Step]) -> set[str]:
+    """The kernels that steps launch."""
+    found: set[str] = set()
+    for step in steps:
+        match step:
+            case Launch(kernel):
+                found.add(kernel)
+            case Branch(_, then, otherwise):
+                found |= kernels_of((*then, *otherwise))
+            case Repeat(_, _, _, inner):
+                found |= kernels_of(inner)
+            case While(before, _, inner):
+                found |= kernels_of((*before, *inner))
+    return found
 
 
 def launched_after(steps: Sequence[Step], first: Set[str]) -> frozenset[str]:

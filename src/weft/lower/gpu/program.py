@@ -62,8 +62,11 @@ def compile_segment(
     dialect: Dialect,
     print_kernels: Callable[[Sequence[imp.Kernel]], str],
     within: Sequence[Within] = (),
+    on_processor: bool = False,
 ) -> Segment:
     """The segment of a program, as kernels; `within`: what copies go to, and from, in a block.
+
+    `on_processor`: the device is known to be one, and has no use for forms of GPUs.
 
     Raises
     ------
@@ -72,6 +75,10 @@ def compile_segment(
     """
     host = Host(memory_program, dialect, lower_statement)
     host.program()
+    if on_processor:
+        host.steps = launches.on_processors(host.steps)
+        used = launches.kernels_of(host.steps)
+        host.kernels = [kernel for kernel in host.kernels if kernel.name in used]
     failing = frozenset(k.name for k in host.kernels if holds(k.body, imp.Fail))
     late = launches.launched_after(host.steps, failing)
     source = print_kernels([replace(k, follows_failures=k.name in late) for k in host.kernels])
