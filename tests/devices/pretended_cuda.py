@@ -92,6 +92,11 @@ class Context:
     lost = ""
 
     @classmethod
+    def lose(cls) -> None:
+        cls.lost = "CUDA_ERROR_MISALIGNED_ADDRESS: the process must be terminated and relaunched"
+        cls.check()
+
+    @classmethod
     def check(cls) -> None:
         if cls.lost:
             raise CUDAError(cls.lost)
@@ -348,8 +353,7 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
             for started in threads:
                 started.join()
         if kernel.misaligned.value:
-            Context.lost = "CUDA_ERROR_MISALIGNED_ADDRESS: an address is not aligned"
-            Context.check()
+            Context.lose()
 
     stream.queue(run)
 
@@ -385,7 +389,7 @@ class Device:
     properties = SimpleNamespace(multiprocessor_count=1, clock_rate=1_000_000)
 
     def set_current(self) -> None:
-        pass
+        Context.check()
 
     def create_stream(self) -> Stream:
         return Stream()
@@ -409,6 +413,9 @@ class Driver:
 
     def cuDeviceTotalMem(self, device: int) -> tuple[Any, int]:  # noqa: N802
         return self.CUresult.CUDA_SUCCESS, 1 << 30
+
+    def cuGetErrorString(self, status: int) -> tuple[Any, bytes]:  # noqa: N802
+        return self.CUresult.CUDA_SUCCESS, b"what went wrong"
 
     def cuMemHostRegister(self, address: int, count: int, flags: int) -> tuple[Any]:  # noqa: N802
         assert flags == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -10,9 +11,10 @@ from unittest import mock
 import numpy as np
 import pytest
 from devices import pretended_cuda
+from devices.test_faults import attempt
 
 import weft as wf
-from weft.errors import CompileError
+from weft.errors import CompileError, DeviceError
 from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
 
@@ -126,6 +128,50 @@ def test_what_fails_is_named(on: CudaDevice) -> None:
             pytest.raises(CompileError, match="cuda:0 refuses generated code: no"),
         ):
             wf.jit(lambda a: a * 3 - 1)(x)
+
+
+@pytest.mark.parametrize("limit", ["1 GiB", "1 MiB"], ids=["in core", "in boxes"])
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_after_a_wrong_address_all_calls_fail(on: CudaDevice, at: int, limit: str) -> None:
+    """The error says what to do about it, again and again; beside the CPU, that does the rest."""
+    x = np.linspace(0, 9, 400_000)
+    function = wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + 1))
+    expected = np.sqrt(np.sin(x) ** 2 + 1)
+    launch, calls = pretended_cuda.core.launch, 0
+
+    def wrong(stream: Any, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        launch(stream, *arguments)
+        if calls == at:
+            stream.queue(pretended_cuda.Context.lose)
+
+    said = "cuda:0 failed at .*MISALIGNED"
+    with (
+        wf.config(devices=[on.name], memory_limit={on.name: limit}),
+        mock.patch.object(pretended_cuda.core, "launch", wrong),
+    ):
+        refusal = attempt(lambda: [function(x)], [expected])
+    assert (refusal is None) == (calls < at)
+    if refusal is None:
+        return
+    assert "start Python anew" in str(refusal)
+    with wf.config(devices=[on.name], memory_limit={on.name: limit}):
+        for again in (function, function, wf.jit(lambda a: a * 3 - at)):
+            with pytest.raises(DeviceError, match=said):
+                again(x)
+    devices = ["cpu:0", on.name]
+    with (
+        wf.config(devices=devices, memory_limit={on.name: limit}),
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        for again in (function, function, wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + 1))):
+            np.testing.assert_allclose(again(x), expected, rtol=1e-12)
+    assert all("cuda:0 was left out" in str(warning.message) for warning in told)
+    assert all("MISALIGNED" in str(warning.message) for warning in told)
+    with wf.config(devices=["cpu"]):
+        np.testing.assert_allclose(function(x), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2, 13, 4099])

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from weft.errors import CompileError, MemoryLimitError, WeftError
+from weft.errors import CompileError, DeviceError, MemoryLimitError, WeftError
 from weft.plan import launches
 from weft.plan.code import FlankPlace, Rates
 from weft.plan.segment import Segment
@@ -35,6 +35,7 @@ NDArray: TypeAlias = npt.NDArray[Any]
 
 _ITEMS_OF_UNIT = 1024  # work items for each multiprocessor, with memory of their own
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"  # in the driver's message
+_LOST = "process must be terminated"  # there too, after what a kernel must not do
 _LISTS = 256  # of launches, that a segment keeps for runs that come again
 _LONG = 1 << 16  # launches that are too many for one of them
 _CONFIGS = 4096  # numbers of groups and items that are kept
@@ -151,7 +152,7 @@ class CudaDevice(Memory):
     def build(self, source: str) -> Any:
         """The object code of a program, through the cache of cubins."""
         core = self.core
-        self.device.set_current()
+        self.enter()
         architecture = f"sm_{self.device.arch}"
         key = key_of(source, architecture, "fma=False")
         cached = open_cache().load(key, ".cubin")
@@ -170,16 +171,23 @@ class CudaDevice(Memory):
 
     # ------------------------------------------------------------ memory and streams
 
+    def enter(self) -> None:
+        """Make it the GPU of the calling thread."""
+        try:
+            self.device.set_current()
+        except self.failures as error:
+            raise self.error("the choice of it", error) from error
+
     def make_buffer(self, count: int) -> Any:
         """A buffer of so many bytes, from the pool."""
-        self.device.set_current()
+        self.enter()
         buffer = self.pool.allocate(count, stream=self.stream)
         self.stream.sync()  # from now on it is there for every stream
         return buffer
 
     def make_slot(self) -> Slot:
         """A stream without buffers."""
-        self.device.set_current()
+        self.enter()
         try:
             return Slot(self)
         except self.failures as error:
@@ -217,8 +225,10 @@ class CudaDevice(Memory):
 
     def check(self, status: int) -> None:
         """Raise what a call of the driver's own has failed with."""
-        if status != self.driver.CUresult.CUDA_SUCCESS:
-            raise self.failures[0](self.driver.CUresult(status).name)
+        result = self.driver.CUresult
+        if status != result.CUDA_SUCCESS:
+            _, said = self.driver.cuGetErrorString(result(status))
+            raise self.failures[0](f"{result(status).name}: {said.decode()}")
 
     def takes(self, array: NDArray) -> bool:
         """Any array: copies go through page-locked memory, to which elements come one by one."""
@@ -226,7 +236,12 @@ class CudaDevice(Memory):
 
     def error(self, what: str, error: BaseException) -> WeftError:
         """What a failed call becomes."""
-        return failure(self.name, what, error, out_of_memory=_OUT_OF_MEMORY in str(error))
+        full, lost = self.is_full(error), _LOST in str(error)
+        return failure(self.name, what, error, out_of_memory=full, lost=lost)
+
+    def is_full(self, error: BaseException) -> bool:
+        """Whether its memory is full: after a wrong address, say, allocations fail as all else."""
+        return isinstance(error, MemoryError) or _OUT_OF_MEMORY in str(error)
 
 
 class CudaSegment:
@@ -278,7 +293,7 @@ class CudaSegment:
         ------
         MemoryLimitError, DeviceError
         """
-        self.device.device.set_current()
+        self.device.enter()
         return HeldArrays(self.device, self.segment, inputs, flanks, room)
 
     def start(
@@ -287,7 +302,7 @@ class CudaSegment:
         after: Sequence[Run[Any]] = (),
     ) -> Run[Any]:  # fmt: skip
         """Queue copies in, launches, copies out; see `weft.runtime.devices.runs.begin`."""
-        self.device.device.set_current()
+        self.device.enter()
         return begin(CudaRun(self, integers, inputs, results, held, behind), after)
 
 
@@ -300,9 +315,9 @@ def _measure(device: CudaDevice) -> Rates:
     touched = max(min(_TOUCHED, device.limit // 4), count)
     if min(count, touched) < 64 << 10:
         return usual
-    device.device.set_current()
-    slot = device.take_slot()
+    slot: Any = None
     try:
+        slot = device.take_slot()
         slot.release()
         first, second = slot.fit([touched, touched], ["measuring", "measuring"])
         staged = slot.part(slot.staging(0, count)[0], 0, count)
@@ -319,10 +334,11 @@ def _measure(device: CudaDevice) -> Rates:
         part = slot.part(first, 0, count)
         into, out, within = copied(part, staged), copied(staged, part), copied(second, first)
     except Exception as error:  # what is wrong with it, its use will tell
-        if not isinstance(error, (*device.failures, MemoryError, MemoryLimitError)):
+        if not isinstance(error, (*device.failures, DeviceError, MemoryError, MemoryLimitError)):
             raise
         return usual
     finally:
+_LOST = "process must be terminated"  # there too, after what a kernel must not do
         slot.release()
         device.give_back(slot)
     measured = count / into, count / out, 2 * touched / within

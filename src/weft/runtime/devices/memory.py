@@ -78,6 +78,10 @@ class Memory(ABC):
     def error(self, what: str, error: BaseException) -> WeftError:
         """What a failed call becomes."""
 
+    def is_full(self, error: BaseException) -> bool:
+        """Whether an allocation failed for want of memory: drivers have many words for it."""
+        return True
+
     def allocate(self, count: int, purpose: str) -> Any:
         """A buffer of `count` bytes.
 
@@ -85,6 +89,8 @@ class Memory(ABC):
         ------
         MemoryLimitError
             When that passes the limit, or the device has no more.
+        DeviceError
+            When the device fails.
         """
         count = max(count, 1)
         with self._lock:
@@ -104,6 +110,8 @@ class Memory(ABC):
             self.free(count)
             if not isinstance(error, (*self.failures, MemoryError)):
                 raise
+            if not self.is_full(error):
+                raise self.error(f"an allocation for {purpose}", error) from error
             raise MemoryLimitError(
                 f"{self.name} has no {format_bytes(count)} left for {purpose}",
                 advice=f'lower memory_limit={{"{self.name}": ...}}, so that boxes are smaller',
@@ -278,8 +286,10 @@ def in_short(error: BaseException) -> str:
     return " ".join(str(error).split())[:500]
 
 
-def failure(name: str, what: str, error: BaseException, *, out_of_memory: bool) -> WeftError:
-    """What a failed call of a device's driver becomes."""
+def failure(
+    name: str, what: str, error: BaseException, *, out_of_memory: bool, lost: bool = False
+) -> WeftError:
+    """What a failed call of a device's driver becomes; `lost`: all later ones will fail, too."""
     said = in_short(error)
     if out_of_memory:
         return MemoryLimitError(
@@ -288,5 +298,6 @@ def failure(name: str, what: str, error: BaseException, *, out_of_memory: bool) 
         )
     return DeviceError(
         f"{name} failed at {what}: {said}",
-        advice='try again, or compute on the CPU: wf.config(devices=["cpu"])',
+        advice=f"{'start Python anew' if lost else 'try again'}, or compute on the CPU: "
+        'wf.config(devices=["cpu"])',
     )
