@@ -376,7 +376,9 @@ def launch_kernel(
             for word, is_pointer in zip(words, found.kinds, strict=True)
         ]
         config = SimpleNamespace(grid=groups, block=items)
-        launch(numbered[stream], config, found, *given)
+        core.launch(numbered[stream], config, found, *given)
+    except CUDAError:
+        return 2
     except (AssertionError, LookupError):
         return 1
     return 0
@@ -401,7 +403,9 @@ class Driver:
     Memory is page-locked where it was registered, and copies of rows need it to be.
     """
 
-    CUresult = IntEnum("CUresult", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1})
+    CUresult = IntEnum("CUresult", {
+        "CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_MISALIGNED_ADDRESS": 2,
+    })  # fmt: skip
     CUmemorytype = SimpleNamespace(CU_MEMORYTYPE_HOST=1, CU_MEMORYTYPE_DEVICE=2)
     CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_MEMORY_TYPE=2)
     CUDA_MEMCPY3D = SimpleNamespace
@@ -413,9 +417,6 @@ class Driver:
 
     def cuDeviceTotalMem(self, device: int) -> tuple[Any, int]:  # noqa: N802
         return self.CUresult.CUDA_SUCCESS, 1 << 30
-
-    def cuGetErrorString(self, status: int) -> tuple[Any, bytes]:  # noqa: N802
-        return self.CUresult.CUDA_SUCCESS, b"what went wrong"
 
     def cuMemHostRegister(self, address: int, count: int, flags: int) -> tuple[Any]:  # noqa: N802
         assert flags == 1
@@ -459,11 +460,17 @@ class Driver:
         return (self.CUresult.CUDA_SUCCESS,)
 
 
+def handle_return(returned: tuple[Any, ...]) -> None:
+    """Raise what a function of the driver has failed with."""
+    raise CUDAError(Context.lost or returned[0].name)
+
+
 def gpu() -> CudaDevice:
     """A device of its own, with a driver of its own."""
     device, driver = Device(), Driver()
     launch = ctypes.cast(launch_kernel, ctypes.c_void_p).value or 0
-    return CudaDevice(device, core, driver, launch, cuda.page_locks([device], driver), CUDAError)
+    locks = cuda.page_locks([device], driver)
+    return CudaDevice(device, core, driver, launch, locks, CUDAError, handle_return)
 
 
 core = SimpleNamespace(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -55,13 +55,14 @@ def find() -> tuple[CudaDevice, ...]:
         library = ctypes.CDLL("libcuda.so.1")  # what cuda.core looks for, and waits for
         from cuda import core
         from cuda.bindings import driver
-        from cuda.core._utils.cuda_utils import CUDAError
+        from cuda.core._utils.cuda_utils import CUDAError, handle_return
 
         devices = core.Device.get_all_devices()
         locks = page_locks(devices, driver)
         launch = ctypes.cast(library.cuLaunchKernel, ctypes.c_void_p).value or 0
+        failing = CUDAError, handle_return
         return tuple(
-            CudaDevice(device, core, driver, launch, locks, CUDAError) for device in devices
+            CudaDevice(device, core, driver, launch, locks, *failing) for device in devices
         )
     except Exception:  # no driver, no package, no GPU
         return ()
@@ -100,11 +101,13 @@ class CudaDevice(Memory):
         Those of all GPUs.
     failure : type
         What cuda.core raises where the driver fails.
+    fail : function
+        Raises that for what a function of `driver` has returned.
     """
 
     def __init__(
         self, device: Any, core: Any, driver: Any, launch: int, locks: PageLocks,
-        failure: type[BaseException],
+        failure: type[BaseException], fail: Callable[[tuple[Any, ...]], object],
     ) -> None:  # fmt: skip
         device.set_current()
         self.core, self.driver, self.launch = core, driver, launch
@@ -117,6 +120,7 @@ class CudaDevice(Memory):
         self.items = device.properties.multiprocessor_count * _ITEMS_OF_UNIT
         self.slots: int | None = None
         self.failures = (failure,)
+        self._fail = fail
         super().__init__(f"cuda:{device.device_id}", self.memory * 4 // 5)
         self._loaded: dict[str, CudaSegment] = {}
         self._rates: Rates | None = None
@@ -225,10 +229,8 @@ class CudaDevice(Memory):
 
     def check(self, status: int) -> None:
         """Raise what a call of the driver's own has failed with."""
-        result = self.driver.CUresult
-        if status != result.CUDA_SUCCESS:
-            _, said = self.driver.cuGetErrorString(result(status))
-            raise self.failures[0](f"{result(status).name}: {said.decode()}")
+        if status:
+            self._fail((self.driver.CUresult(status),))
 
     def takes(self, array: NDArray) -> bool:
         """Any array: copies go through page-locked memory, to which elements come one by one."""
@@ -338,8 +340,8 @@ def _measure(device: CudaDevice) -> Rates:
             raise
         return usual
     finally:
-_LOST = "process must be terminated"  # there too, after what a kernel must not do
-        slot.release()
-        device.give_back(slot)
+        if slot is not None:
+            slot.release()
+            device.give_back(slot)
     measured = count / into, count / out, 2 * touched / within
     return Rates(*measured, _LAUNCH, _BOX, 2, True, operations, _COPY, _START)
