@@ -20,7 +20,6 @@ from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
 from weft.mem.short_circuit import short_circuit
 from weft.ops.dtypes import DType
-from weft.plan.segment import PARTS
 
 COMPILED = [
     name
@@ -46,7 +45,7 @@ def test_example(name: str, optimised: bool) -> None:
     buffers = [*(np.array(a) for a in arguments), *results]
     buffers.append(np.full(workspace.evaluate(values) + 64, 255, np.uint8))
     names = (*example.program.sizes, *(d.name for d in example.program.derived), "threads")
-    names += (PARTS,) if unit.parts is not None else ()
+    names += tuple(d.name for d in unit.derived if d.name in unit.taken)
     given = [_bytes(b) for b in buffers]
     failed, *_ = interpret(lowered, given, [values[n] for n in names], optimised)
     assert failed == 0

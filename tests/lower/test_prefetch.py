@@ -18,7 +18,6 @@ from weft.lower.fetching import Fetching
 from weft.lower.segment import integers, lower_program
 from weft.mem import nodes as mem
 from weft.mem.introduce import introduce
-from weft.plan.segment import PARTS
 
 AHEAD = 1 << 13
 
@@ -119,7 +118,7 @@ def recorded(
     buffers = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arguments]
     buffers += [np.zeros(results, np.uint8), np.zeros(workspace.evaluate(sizes) + 64, np.uint8)]
     run = Recorder(buffers)
-    names = (*integers(memory), *((PARTS,) if unit.parts is not None else ()))
+    names = (*integers(memory), *(d.name for d in unit.derived if d.name in unit.taken))
     for var, name in zip(lowered.integers, names, strict=True):
         run.scalars[var.name] = np.int64(sizes[name])
     run.block(lowered.body)

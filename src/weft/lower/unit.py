@@ -101,11 +101,11 @@ class Unit:
 
     def region(self, count: Size) -> str:
         """As many bytes (a multiple of 64) of the workspace's end, as a block of whole lines."""
-        if content(self.scratch_end) % LINE and LINES not in self.taken:
+        name = self.fresh("scratch.")
+        if name == "scratch.0" and content(self.scratch_end) % LINE:  # behind the blocks
             end, line = self.scratch_end + (LINE - 1), as_poly(LINE)
             self.take(Derived(LINES, "floordiv", end, line), self.lines)
             self.scratch_end = Poly.var(LINES) * LINE
-        name = self.fresh("scratch.")
         self.blocks[name] = Placed(-1, self.scratch_end, alone=False)
         self.scratch_end = self.scratch_end + count
         return name
