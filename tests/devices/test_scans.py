@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from devices.harness import compiled, device, run
+from agreement.ways import assert_equal_bits
+from devices.harness import AS_PROCESSOR, compiled, device, launched, run
 from printers.nvrtc import compile_text
 
 import weft as wf
 from weft.compiler import compile_segment
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
+from weft.lower.scans import SHORT, STREAMS, TILE
 from weft.plan.launches import Launch
 
 TEXT = """program scanned(x: DT[n], s: DT) sizes n {
@@ -22,6 +25,19 @@ TEXT = """program scanned(x: DT[n], s: DT) sizes n {
   } with (l: DT, r: DT) { let t: DT = OP(l, r) in t }
   in y
 }"""
+RECURRENCE = """program recurrence(a: DT[n], b: DT[n]) sizes n {
+  let y: DT[n], z: DT[n] = scan (i < n) from 1_DT, 0_DT {
+    let u: DT = a[i]
+    let v: DT = b[i]
+    in u, v
+  } with (p: DT, q: DT, r: DT, s: DT) {
+    let c: DT = multiply(p, r)
+    let d: DT = multiply(q, r)
+    let e: DT = add(d, s)
+    in c, e
+  }
+  in y, z
+}"""
 SIZES = [0, 1, 7, 8, 9, 257, 2047, 2048, 2049, 4099, 65537]
 EXACT = [("add", "i64"), ("add", "u8"), ("maximum", "f64"), ("minimum", "i16"),
          ("multiply", "u32"), ("bitwise_xor", "i32"), ("logical_and", "bool")]  # fmt: skip
@@ -29,6 +45,10 @@ EXACT = [("add", "i64"), ("add", "u8"), ("maximum", "f64"), ("minimum", "i16"),
 
 def text_of(operation: str, dtype: str, form: str = "scan") -> str:
     return TEXT.replace("DT", dtype).replace("OP", operation).replace("FORM", form)
+
+
+def text_of_recurrence(dtype: str) -> str:
+    return RECURRENCE.replace("DT", dtype)
 
 
 def kernels_of(segment: Any) -> list[str]:
@@ -59,20 +79,7 @@ def test_exact_scans_take_one_pass(operation: str, dtype: str) -> None:
 def test_an_operator_that_does_not_commute() -> None:
     """Affine maps of int64, composed: the order of elements shows, their grouping does not."""
     on = device()
-    text = """program recurrence(a: i64[n], b: i64[n]) sizes n {
-      let y: i64[n], z: i64[n] = scan (i < n) from 1, 0 {
-        let u: i64 = a[i]
-        let v: i64 = b[i]
-        in u, v
-      } with (p: i64, q: i64, r: i64, s: i64) {
-        let c: i64 = multiply(p, r)
-        let d: i64 = multiply(q, r)
-        let e: i64 = add(d, s)
-        in c, e
-      }
-      in y, z
-    }"""
-    program = parse(text)
+    program = parse(text_of_recurrence("i64"))
     segment = compiled(program)
     assert "clear" in kernels_of(segment)
     random = np.random.default_rng(8)
@@ -97,10 +104,87 @@ def test_many_groups_do_not_hang() -> None:
             np.testing.assert_array_equal(running(x), expected)
 
 
+@pytest.mark.parametrize("form", ["scan", "scan exclusive"])
 @pytest.mark.parametrize(("operation", "dtype"), [("add", "f32"), ("multiply", "f64")])
-def test_what_depends_on_the_tree_keeps_it(operation: str, dtype: str) -> None:
-    segment = compile_segment(parse(text_of(operation, dtype)), {}, "", "opencl")
-    assert kernels_of(segment) == ["total", "task1", "scan2"]
+@pytest.mark.parametrize("is_processor", AS_PROCESSOR)
+def test_what_depends_on_the_tree_keeps_it(
+    operation: str, dtype: str, form: str, is_processor: bool
+) -> None:
+    """Every form gives the bits of the tree, which is written in NumPy here."""
+    on = device()
+    program = parse(text_of(operation, dtype, form))
+    segment = compiled(program)
+    combine = {"add": np.add, "multiply": np.multiply}[operation]
+    random = np.random.default_rng(10)
+    for n in (0, 1, 255, 257, 4095, 4096, 4097, 65_535, 65_536, 65_537, 200_003):
+        x = random.uniform(0.9, 1.1, n).astype(program.params[0].type.dtype.numpy)
+        arguments, sizes = [x, x.dtype.type(1.5)], {"n": n}
+        with mock.patch.object(on, "is_processor", is_processor):
+            kinds, (found,) = launched(on, program, segment, arguments, sizes)
+        if n:
+            assert kinds == (
+                {"totals", "task", "scan"} if is_processor else {"totals", "carries", "streams"}
+            )
+        assert_equal_bits([found], [in_streams(combine, x, arguments[1], "exclusive" in form)])
+
+
+def in_streams(combine: np.ufunc, x: Any, initial: Any, exclusive: bool) -> Any:
+    """A scan in the tree of devices: streams begin with a left fold of the totals before them."""
+    results, carry = np.empty_like(x), initial
+    for start in range(0, len(x), TILE):
+        size = min(TILE, len(x) - start)
+        length = (-(-size // STREAMS) + 15) & -32 | 16 if size >= SHORT else size
+        for begin in range(start, start + size, length):
+            stream = x[begin : min(begin + length, start + size)]
+            chain = combine.accumulate(np.append(carry, stream))
+            results[begin : begin + len(stream)] = chain[:-1] if exclusive else chain[1:]
+            folds = [
+                combine.accumulate(stream[at : at + 32])[-1] for at in range(0, len(stream), 32)
+            ]
+            carry = combine(carry, tree(combine, folds))
+    return results
+
+
+def tree(combine: np.ufunc, values: list[Any]) -> Any:
+    """Neighbours combined level by level, which is what a binary counter makes of them."""
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        rest = values[-1:] if len(values) % 2 else []
+        values = [combine(left, right) for left, right in pairs] + rest
+    return values[0]
+
+
+@pytest.mark.parametrize("is_processor", AS_PROCESSOR)
+def test_boxes_have_the_bits_of_one_run(is_processor: bool) -> None:
+    """Boxes of whole tiles fold the same totals (`weft.plan.carry`), however those are found."""
+    on = device()
+    running = wf.jit(lambda x: wf.cumulative_sum(x))
+    x = np.random.default_rng(12).random(5 * TILE + 17, np.float32)
+    with mock.patch.object(on, "is_processor", is_processor):
+        with wf.config(devices=[on.name]):
+            whole = np.asarray(running(x))
+        with wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}):
+            assert "6 boxes of 65536" in str(wf.explain(running, x))
+            in_boxes = np.asarray(running(x))
+    assert_equal_bits([in_boxes], [whole])
+    assert_equal_bits([whole], [in_streams(np.add, x, np.float32(0), False)])
+
+
+def test_long_scans_of_several_components() -> None:
+    """Affine maps, composed: the order of elements shows, and neither is alone."""
+    on = device()
+    program = parse(text_of_recurrence("f64"))
+    segment = compiled(program)
+    random = np.random.default_rng(11)
+    for n in (5, 70_001):
+        arguments = [random.uniform(-0.9, 0.9, n), random.normal(size=n)]
+        for is_processor in AS_PROCESSOR:
+            with mock.patch.object(on, "is_processor", is_processor):
+                found = run(on, program, segment, arguments, {"n": n})
+            y = np.multiply.accumulate(arguments[0])
+            np.testing.assert_allclose(found[0], y, rtol=1e-9, atol=1e-300)
+            (_, expected) = interpret(program, arguments, {"n": n})
+            np.testing.assert_allclose(found[1], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_kernels_as_opencl(golden: Any) -> None:

@@ -20,8 +20,6 @@ form runs. The forms, by the sizes of a launch:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
@@ -214,7 +212,12 @@ class _Form:
                 k.bind(self.reduce.space[0].index.name, place)
                 return scalar_results(k, self.reduce.body)
 
-            self.tile(tile, lambda: tile.take(value, batched.ELEMENTS), tile.fold)
+            (r,) = self.reduce.space
+            with k.index(r.index.name, imp.ZERO, ZERO, r.extent):
+                tile.take(value, batched.ELEMENTS)
+            tile.barrier()
+            tile.fold()
+            tile.barrier()
             tile.join()
             with k.branch(machine("<", lane, mine)):
                 row(lane)
@@ -277,44 +280,47 @@ class _Form:
 
     def fold(self, tile: Tile, begin: imp.Expr, end: imp.Expr) -> reductions.Counter:
         """The elements of a row from `begin` on, by the first item's counter."""
-        k, counter = tile.e, self.of.counter(tile.e)
-        count = batched.of_registers(self.dtypes, self.reduce.body)
-        start = k.unit.integer("start")
-
-        def values(at: imp.Expr) -> list[imp.Expr]:
-            k.bind(self.reduce.space[0].index.name, k.declare(machine("+", start, at)))
-            return scalar_results(k, self.reduce.body)
-
-        def folds() -> None:
-            left = k.declare(machine("-", end, start))
-            tile.of_row(k.declare(machine("min", left, imp.integer(TILE))))
-            self.tile(tile, lambda: tile.take_row(values, count), tile.fold_row)
-
-        if not k.unit.batched:
-            with k.loop(start, begin, end, step=TILE):
-                folds()
-                tile.join()
-                with tile.first():
-                    counter.push(tile.load(tile.folds, imp.ZERO))
-            return counter
-        tile.keep_folds()
-        first = k.unit.integer("first")
-        with k.loop(first, begin, end, step=TILES * TILE):
-            after = k.declare(machine("+", first, imp.integer(TILES * TILE)))
-            last = k.declare(machine("min", end, after))
-            with k.loop(start, first, last, step=TILE):
-                tile.of_turn(k.declare(machine("-", start, first)))
-                folds()
-            tile.join_kept(counter, k.declare(machine("-", last, first)))
-            with tile.first():
-                counter.push(tile.load(tile.folds, imp.ZERO))
+        counter, (r,) = self.of.counter(tile.e), self.reduce.space
+        with tile.e.index(r.index.name, imp.ZERO, ZERO, r.extent):
+            fold_row(tile, counter, r.index.name, self.reduce.body, begin, end)
         return counter
 
-    def tile(self, tile: Tile, take: Callable[[], None], fold: Callable[[], None]) -> None:
-        """The elements of a tile computed, and its chunks folded."""
-        (r,) = self.reduce.space
-        with tile.e.index(r.index.name, imp.ZERO, ZERO, r.extent):
-            take()
+
+def fold_row(
+    tile: Tile, counter: reductions.Counter, index: str, body: fun.Body, begin: imp.Expr,
+    end: imp.Expr,
+) -> None:  # fmt: skip
+    """What a body gives for begin <= index < end, pushed to the first item's counter."""
+    k, count = tile.e, batched.of_registers([v.dtype for v in tile.values], body)
+    start = k.unit.integer("start")
+
+    def values(at: imp.Expr) -> list[imp.Expr]:
+        k.bind(index, k.declare(machine("+", start, at)))
+        return scalar_results(k, body)
+
+    def folds() -> None:
+        left = k.declare(machine("-", end, start))
+        tile.of_row(k.declare(machine("min", left, imp.integer(TILE))))
+        tile.take_row(values, count)
         tile.barrier()
-        fold()
+        tile.fold_row()
         tile.barrier()
+
+    if not k.unit.batched:
+        with k.loop(start, begin, end, step=TILE):
+            folds()
+            tile.join()
+            with tile.first():
+                counter.push(tile.load(tile.folds, imp.ZERO))
+        return
+    tile.keep_folds()
+    first = k.unit.integer("first")
+    with k.loop(first, begin, end, step=TILES * TILE):
+        after = k.declare(machine("+", first, imp.integer(TILES * TILE)))
+        last = k.declare(machine("min", end, after))
+        with k.loop(start, first, last, step=TILE):
+            tile.of_turn(k.declare(machine("-", start, first)))
+            folds()
+        tile.join_kept(counter, k.declare(machine("-", last, first)))
+        with tile.first():
+            counter.push(tile.load(tile.folds, imp.ZERO))

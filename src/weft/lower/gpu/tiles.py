@@ -37,20 +37,20 @@ InGroups = Callable[[Emitter, imp.Expr, imp.Expr], None]
 
 def launch_groups(
     host: Host, let: fun.Let, space: Sequence[fun.Range], name: str, label: str, groups: Size,
-    whether: Size, inside: InGroups,
+    whether: Size, inside: InGroups, size: int = GROUP,
 ) -> bool:  # fmt: skip
-    """Launch so many groups, none if `whether` is 0; False where an item may leave early."""
+    """Launch so many groups of a `size`, none if `whether` is 0; False where an item may leave."""
     k, item = host.kernel_emitter(), host.unit.integer("item")
     with ExitStack() as scopes:
         for r in space:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        number = k.declare(machine("/", item, imp.integer(GROUP)), "group")
-        lane = k.declare(machine("%", item, imp.integer(GROUP)), "lane")
+        number = k.declare(machine("/", item, imp.integer(size)), "group")
+        lane = k.declare(machine("%", item, imp.integer(size)), "lane")
         inside(k, number, lane)
     if may_leave(k.levels[0]):
         return False
     host.unit.kernels.append(kernels.describe(label, tuple(space), let.pattern))
-    host.add(k, name, item, groups * GROUP * whether, GROUP)
+    host.add(k, name, item, groups * size * whether, size)
     return True
 
 
