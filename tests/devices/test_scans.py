@@ -15,6 +15,9 @@ import weft as wf
 from weft.compiler import compile_segment
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
+from weft.imp import nodes as imp
+from weft.imp.nodes import machine
+from weft.lower.gpu import lookback
 from weft.lower.scans import SHORT, STREAMS, TILE
 from weft.plan.launches import Launch
 
@@ -72,8 +75,10 @@ def test_exact_scans_take_one_pass(operation: str, dtype: str) -> None:
             x[n // 2], x[n // 3] = np.nan, -0.0
         arguments = [x, np.asarray(1, kind)]
         (expected,) = interpret(program, arguments, {"n": n})
-        (found,) = run(on, program, segment, arguments, {"n": n})
-        np.testing.assert_array_equal(found, expected)
+        for is_processor in AS_PROCESSOR:
+            with mock.patch.object(on, "is_processor", is_processor):
+                (found,) = run(on, program, segment, arguments, {"n": n})
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_an_operator_that_does_not_commute() -> None:
@@ -85,21 +90,48 @@ def test_an_operator_that_does_not_commute() -> None:
     random = np.random.default_rng(8)
     for n in (5, 2049, 20011):
         arguments = [random.integers(-3, 4, n) * 2 + 1, random.integers(-9, 9, n)]
-        for expected, found in zip(
-            interpret(program, arguments, {"n": n}),
-            run(on, program, segment, arguments, {"n": n}),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(found, expected)
+        results = interpret(program, arguments, {"n": n})
+        for is_processor in AS_PROCESSOR:
+            with mock.patch.object(on, "is_processor", is_processor):
+                found = run(on, program, segment, arguments, {"n": n})
+            for expected, values in zip(results, found, strict=True):
+                np.testing.assert_array_equal(values, expected)
 
 
-def test_many_groups_do_not_hang() -> None:
+def test_groups_look_back_as_far_as_they_have_to() -> None:
+    """Tiles of which few publish prefixes, so that several windows are looked through."""
+    on = device()
+    publish = lookback._Tile.publish
+
+    def seldom(self: Any, number: Any, state: Any, kind: Any, *rest: Any) -> None:
+        if kind == lookback._PREFIX:
+            turn = machine("%", number, imp.integer(150))
+            with self.k.branch(machine("==", turn, imp.ZERO)):
+                publish(self, number, state, kind, *rest)
+        else:
+            publish(self, number, state, kind, *rest)
+
+    program = parse(text_of_recurrence("i64"))
+    with mock.patch.object(lookback._LargeTile, "publish", seldom):
+        segment = compiled(program)
+    n = 170 * 2048 + 77
+    random = np.random.default_rng(13)
+    arguments = [random.integers(-3, 4, n) * 2 + 1, random.integers(-9, 9, n)]
+    (y, z) = interpret(program, arguments, {"n": n})
+    with mock.patch.object(on, "is_processor", False):
+        found = run(on, program, segment, arguments, {"n": n})
+    np.testing.assert_array_equal(found[0], y)
+    np.testing.assert_array_equal(found[1], z)
+
+
+@pytest.mark.parametrize("is_processor", AS_PROCESSOR)
+def test_many_groups_do_not_hang(is_processor: bool) -> None:
     """Thousands of groups, each of which waits for those before, on a few threads."""
     on = device()
     running = wf.jit(lambda x: wf.cumulative_sum(x))
     x = np.random.default_rng(9).integers(-(2**40), 2**40, (1 << 23) + 5)
     expected = np.cumsum(x)
-    with wf.config(devices=[on.name]):
+    with wf.config(devices=[on.name]), mock.patch.object(on, "is_processor", is_processor):
         for _ in range(3):
             np.testing.assert_array_equal(running(x), expected)
 

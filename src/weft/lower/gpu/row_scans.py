@@ -73,7 +73,7 @@ def lower(host: Host, let: fun.Let, scan: fun.Scan) -> None:
         rows.by_items(ONE)  # an item that leaves would be waited for
         return
     rows.several((1 - alone) * short)
-    if long != ZERO and not (rows.exact and lookback.lower(host, let, scan, 1 - alone, long)):
+    if long != ZERO and not (rows.exact and lookback.on_gpus(host, let, scan, 1 - alone, long)):
         rows.in_tiles(1 - alone, long)
     rows.by_items(alone)
 
