@@ -38,6 +38,8 @@ RECURRENCE = """program recurrence(a: DT[n, m], b: DT[n, m]) sizes n, m {
   in y, z
 }"""
 COLUMNS = ONE.replace("x: DT[n, m]", "x: DT[m, n]").replace("x[i, j]", "x[j, i]")
+PAIRS = RECURRENCE.replace("a: DT[n, m], b: DT[n, m]", "a: DT[m, n], b: DT[m, n]")
+PAIRS = PAIRS.replace("[i, j]", "[j, i]")
 EXTENTS = [0, 1, 31, 32, 33, 1024, 1025, 2047, 2048, 2049, 5003]
 CASES = {
     "sum": (ONE, "add", "f32", "scan"),
@@ -46,6 +48,8 @@ CASES = {
     "extremes": (ONE, "maximum", "f64", "scan exclusive"),
     "bytes": (ONE, "add", "u8", "scan"),
     "columns": (COLUMNS, "add", "f64", "scan"),
+    "columns exclusive": (COLUMNS, "multiply", "f32", "scan exclusive"),
+    "columns of pairs": (PAIRS, "", "f64", "scan"),
     "recurrence": (RECURRENCE, "", "f64", "scan"),
     "exact recurrence": (RECURRENCE, "", "i64", "scan exclusive"),
 }
@@ -100,14 +104,33 @@ def test_groups_and_items_give_the_same_bits(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["columns", "columns exclusive", "columns of pairs"])
+def test_columns_by_groups_have_the_same_bits(name: str) -> None:
+    on = device()
+    program = parse(text_of(name))
+    by_rows = compiled(program)
+    with mock.patch.object(row_scans, "_SOME", 1):
+        by_columns = compiled(program)
+    for columns, extents in ((35, (33, 255, 256, 257)), (3, (2047, 2048, 2049, 5003))):
+        for extent in extents:
+            arguments, sizes = inputs(program, columns, extent), {"n": columns, "m": extent}
+            with mock.patch.object(on, "is_processor", False):
+                kinds, found = launched(on, program, by_columns, arguments, sizes)
+                others, expected = launched(on, program, by_rows, arguments, sizes)
+            assert kinds == {"columns"}
+            assert "columns" not in others
+            assert_equal_bits(found, expected)
+
+
 def test_many_columns_are_items() -> None:
-    """Neighbouring columns lie side by side: an item each, unless there are too few of them."""
+    """Neighbouring columns lie side by side: an item each, unless they are few, or longer."""
     on = device()
     program = parse(text_of("columns"))
     segment = compiled(program)
+    forms = (4096, 5, "scan"), (4095, 5, "several"), (1024, 33, "columns"), (1023, 33, "several")
     with mock.patch.object(on, "is_processor", False):
-        for columns, form in ((4096, "scan"), (4095, "several")):
-            arguments, sizes = inputs(program, columns, 5), {"n": columns, "m": 5}
+        for columns, extent, form in forms:
+            arguments, sizes = inputs(program, columns, extent), {"n": columns, "m": extent}
             kinds, (found,) = launched(on, program, segment, arguments, sizes)
             assert kinds == {form}
             np.testing.assert_allclose(found, np.cumsum(arguments[0].T, axis=1) + arguments[1])

@@ -12,7 +12,7 @@ publishes its own, and scans its tile.
     publish before combined with total; y[i] = before combined with x[.. i]
 
 On processors, of which few threads are under way, one item looks at a tile after the other. On
-GPUs it would wait for memory as often as there are tiles that began meanwhile, so that 64 items
+GPUs it would wait for memory as often as there are tiles that began meanwhile, so that 128 items
 look at a tile each; and tiles are larger, so that there are fewer.
 
 How far a group goes back depends on time, so that this is for operators that give the same bits
@@ -48,7 +48,7 @@ _OWN = 8  # elements of an item, on processors,
 _BYTES = 128  # and bytes of those on GPUs,
 _MOST = 32  # of which there are no more
 _SHARED_BYTES = 16  # of the scalars of one element, at most
-_WINDOW, _PART = 64, 8  # tiles that a group looks at together, and an item combines
+_WINDOW, _PART = 128, 8  # tiles that a group looks at together, and an item combines
 _TOTAL, _PREFIX = (imp.Const(state, DType.I32) for state in (1, 2))
 _EXTREMES = ("maximum", "minimum")
 

@@ -6,7 +6,8 @@ then with the total of the chunks before it in its tile, which is a left fold to
 an element is combined after the other. That depends on places in the row alone, and every form
 does it:
 
-- an item for each row (processors; many rows of which neighbouring ones lie side by side);
+- an item for each row (processors; many short rows of which neighbouring ones lie side by side);
+- longer rows that lie so, on a GPU: a group for 32 of them (`weft.lower.gpu.column_scans`);
 - short rows: a group takes several, as many as have 64 chunks;
 - a group for each row, tile after tile;
 - few long rows: tiles by groups of their own. Exact operators look back
@@ -29,7 +30,7 @@ from weft.imp.nodes import machine
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
-from weft.lower.gpu import items, lookback, versions
+from weft.lower.gpu import column_scans, items, lookback, versions
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.tiles import (
     CHUNK,
@@ -49,6 +50,7 @@ from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 _SEVERAL = TILE // 2  # elements, at most, of rows of which a group takes several
 _MANY = 4096  # rows that are work enough for items alone, where they lie side by side
+_SOME = 1024  # rows that lie so and are work enough for groups of 32
 _LONG = 4 * TILE  # elements of a row whose tiles are groups of their own,
 _FEW = 256  # if there are fewer rows
 
@@ -63,18 +65,22 @@ def lower(host: Host, let: fun.Let, scan: fun.Scan) -> None:
     if not (outer and sized and rows.suits()):
         rows.by_items(ONE)
         return
-    alone = host.is_processor
+    alone, beside, gpu = host.is_processor, ZERO, 1 - host.is_processor
     if not rows.walks:
-        many = 1 - versions.below(host, count, _MANY)
-        alone = alone + many - alone * many
+        tall = 1 - versions.below(host, last.extent, CHUNK + 1)
+        alone = alone + gpu * (1 - tall) * (1 - versions.below(host, count, _MANY))
+        beside = gpu * tall * (1 - versions.below(host, count, _SOME))
+    grouped = 1 - alone - beside
     short = versions.below(host, last.extent, _SEVERAL + 1)
     long = versions.below(host, count, _FEW) * (1 - versions.below(host, last.extent, _LONG))
-    if not rows.by_group((1 - alone) * (1 - short) * (1 - long)):
+    if not rows.by_group(grouped * (1 - short) * (1 - long)):
         rows.by_items(ONE)  # an item that leaves would be waited for
         return
-    rows.several((1 - alone) * short)
-    if long != ZERO and not (rows.exact and lookback.on_gpus(host, let, scan, 1 - alone, long)):
-        rows.in_tiles(1 - alone, long)
+    rows.several(grouped * short)
+    if long != ZERO and not (rows.exact and lookback.on_gpus(host, let, scan, grouped, long)):
+        rows.in_tiles(grouped, long)
+    if beside != ZERO:
+        column_scans.lower(host, let, scan, beside)
     rows.by_items(alone)
 
 
