@@ -198,10 +198,11 @@ def test_what_a_stage_leaves_makes_way_for_more_boxes_in_flight(on: Any) -> None
         assert on.statistics.peak_bytes <= limit
 
 
-def test_explain_says_which_boxes_and_why() -> None:
+def test_explain_says_which_boxes_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what a device does, margins that are computed again cost the more, the more rounds."""
     on, (program, _) = device(), PROGRAMS["line"]
     on.slots = 1
+    monkeypatch.setattr(on, "_rates", RATES)
     for rounds, way in ((700, "leaning: nothing is computed twice"), (1, "overlapped: up to 2")):
         sizes = {"n": 100_003, "t": rounds}
         text = str(explain(planned(on, program, sizes, given(program, sizes), None, 300_000)))
