@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pytest
 
 from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
@@ -471,6 +475,23 @@ def gpu() -> CudaDevice:
     launch = ctypes.cast(launch_kernel, ctypes.c_void_p).value or 0
     locks = cuda.page_locks([device], driver)
     return CudaDevice(device, core, driver, launch, locks, CUDAError, handle_return)
+
+
+@contextmanager
+def only_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[CudaDevice]:
+    """Such a device, as the only GPU; what is compiled for it is nobody else's.
+
+    At the end its memory is accounted for.
+    """
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(cache))
+    monkeypatch.setattr(Context, "lost", "")  # which a test may set
+    made = gpu()
+    with mock.patch.object(cuda, "find", return_value=(made,)):
+        yield made
+    made.trim()
+    assert made.used == 0
 
 
 core = SimpleNamespace(

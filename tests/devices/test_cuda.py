@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -21,16 +20,9 @@ from weft.runtime.devices.cuda import CudaDevice
 
 @pytest.fixture
 def on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
-    """A pretended GPU, the only one; what is compiled for it is nobody else's."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
-    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(pretended_cuda.Context, "lost", "")  # which a test may set
-    device = pretended_cuda.gpu()
-    with mock.patch.object(cuda, "find", return_value=(device,)):
-        yield device
-    device.trim()
-    assert device.used == 0, "memory is accounted for to the end"
+    """A pretended GPU, the only one."""
+    with pretended_cuda.only_gpu(monkeypatch, tmp_path) as found:
+        yield found
 
 
 def test_programs(on: CudaDevice) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -32,7 +31,6 @@ from weft.plan.nodes import Plan
 from weft.plan.phases import choose, machine_of
 from weft.plan.planner import plan_program
 from weft.plan.sharing import HALVED
-from weft.runtime.devices import cuda
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.executor import execute
 
@@ -54,15 +52,11 @@ def on(
         with mock.patch.object(found, "_rates", RATES):
             yield found
         found.slots = None
+        found.trim()
+        assert found.used == 0, "memory is accounted for to the end"
     else:
-        if shutil.which("g++") is None:
-            pytest.skip("no g++")
-        monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-        found = pretended_cuda.gpu()
-        with mock.patch.object(cuda, "find", return_value=(found,)):
+        with pretended_cuda.only_gpu(monkeypatch, tmp_path) as found:
             yield found
-    found.trim()
-    assert found.used == 0, "memory is accounted for to the end"
 
 
 def planned(

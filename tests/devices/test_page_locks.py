@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import mmap
-import shutil
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -14,7 +13,7 @@ import pytest
 from devices import pretended_cuda
 
 import weft as wf
-from weft.runtime.devices import copies, cuda
+from weft.runtime.devices import copies
 from weft.runtime.devices.cuda import CudaDevice
 from weft.runtime.devices.page_locks import LEAST, PageLocks
 from weft.runtime.memory import Pool
@@ -113,13 +112,8 @@ def test_memory_of_others_is_theirs_to_lock() -> None:
 
 @pytest.fixture
 def on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
-    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    device = pretended_cuda.gpu()
-    with mock.patch.object(cuda, "find", return_value=(device,)):
-        yield device
-    device.trim()
+    with pretended_cuda.only_gpu(monkeypatch, tmp_path) as found:
+        yield found
 
 
 def test_copies_are_from_and_to_locked_memory(on: CudaDevice) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -17,7 +16,6 @@ import weft as wf
 from weft.lower.gpu import batched, row_parts
 from weft.lower.gpu import groups as gpu_groups
 from weft.passes import split_reductions
-from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
 
 
@@ -78,11 +76,7 @@ def test_parts_and_whole_rows_give_the_same_bits(name: str) -> None:
 @pytest.fixture
 def gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
     """A pretended GPU, on which elements are computed in batches."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
-    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    made = pretended_cuda.gpu()
-    with mock.patch.object(cuda, "find", return_value=(made,)):
+    with pretended_cuda.only_gpu(monkeypatch, tmp_path) as made:
         yield made
 
 
