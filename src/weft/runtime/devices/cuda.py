@@ -28,7 +28,7 @@ from weft.runtime.devices.launch_lists import LaunchList
 from weft.runtime.devices.memory import HeldArrays, Memory, failure, in_short
 from weft.runtime.devices.page_locks import PageLocks
 from weft.runtime.devices.protocol import Rows
-from weft.runtime.devices.runs import Run, begin
+from weft.runtime.devices.runs import KeptLaunches, Run, begin
 from weft.runtime.memory import format_bytes
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -36,7 +36,6 @@ NDArray: TypeAlias = npt.NDArray[Any]
 _ITEMS_OF_UNIT = 1024  # work items for each multiprocessor, with memory of their own
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"  # in the driver's message
 _LOST = "process must be terminated"  # there too, after what a kernel must not do
-_LISTS = 256  # of launches, that a segment keeps for runs that come again
 _LONG = 1 << 16  # launches that are too many for one of them
 _CONFIGS = 4096  # numbers of groups and items that are kept
 _OF_ALL_GPUS = 1  # CU_MEMHOSTREGISTER_PORTABLE
@@ -254,7 +253,7 @@ class CudaSegment:
         self.segment = segment
         self._code = device.build(segment.source)
         self._kernels: dict[str, Any] = {}
-        self._lists: dict[tuple[int, ...], LaunchList | None] = {}
+        self.launches = KeptLaunches(self._laid_out)
         self._lock = threading.Lock()
 
     def kernel(self, name: str) -> Any:
@@ -264,22 +263,15 @@ class CudaSegment:
                 self._kernels[name] = self._code.get_kernel(name)
             return self._kernels[name]
 
-    def listed(self, values: dict[str, int], buffers: int) -> LaunchList | None:
-        """The launches of a run, laid out when its integers are met first.
+    def _laid_out(self, values: dict[str, int]) -> LaunchList | None:
+        """The launches of a run, laid out for C.
 
         None where the host has to wait for what decides about them, or has no C.
         """
-        key = tuple(values.values())
-        try:
-            return self._lists[key]
-        except KeyError:
-            steps = self.segment.steps
-            found = launches.listed(steps, dict(values), _LONG) if CpuDevice.available() else None
-        made = None if found is None else LaunchList(found, self._address, buffers)
-        while len(self._lists) >= _LISTS:
-            self._lists.pop(next(iter(self._lists)), None)  # another thread may do the same
-        self._lists[key] = made
-        return made
+        segment = self.segment
+        found = launches.listed(segment.steps, values, _LONG) if CpuDevice.available() else None
+        buffers = len(segment.params) + len(segment.results) + 2  # the workspace, and failures
+        return None if found is None else LaunchList(found, self._address, buffers)
 
     def _address(self, name: str) -> int:
         return int(self.kernel(name).handle)

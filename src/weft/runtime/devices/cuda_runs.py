@@ -189,7 +189,7 @@ class CudaRun(Run["CudaDevice"]):
 
     def steps(self, steps: launches.Steps) -> None:
         whole = steps is self.segment.steps and not self.timed
-        found = self.loaded.listed(self.values, len(self.buffers)) if whole else None
+        found = self.loaded.launches.of(self.values) if whole else None
         if found is None:
             super().steps(steps)
             return

@@ -17,7 +17,7 @@ from weft.plan.segment import Segment
 from weft.runtime import profile
 from weft.runtime.devices.memory import Buffers, HeldArrays
 from weft.runtime.devices.protocol import row_major, rows_of
-from weft.runtime.devices.runs import Run, begin
+from weft.runtime.devices.runs import KeptLaunches, Run, begin
 
 if TYPE_CHECKING:
     from weft.runtime.devices.opencl import OpenClDevice
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 NDArray: TypeAlias = npt.NDArray[Any]
 
 
-_LISTS = 256  # of launches, that a segment keeps for runs that come again
 _LONG = 1 << 14  # launches that are too many for one of them
 
 
@@ -36,19 +35,7 @@ class OpenClSegment:
         self.device = device
         self.segment = segment
         self.program = device.build(segment.source)
-        self._lists: dict[tuple[int, ...], list[launches.Listed] | None] = {}
-
-    def listed(self, values: dict[str, int]) -> list[launches.Listed] | None:
-        """The launches of a run, worked out when its integers are met first."""
-        key = tuple(values.values())
-        try:
-            return self._lists[key]
-        except KeyError:
-            found = launches.listed(self.segment.steps, dict(values), _LONG)
-        while len(self._lists) >= _LISTS:
-            self._lists.pop(next(iter(self._lists)), None)  # another thread may do the same
-        self._lists[key] = found
-        return found
+        self.launches = KeptLaunches(lambda values: launches.listed(segment.steps, values, _LONG))
 
     def hold(
         self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
@@ -172,7 +159,7 @@ class OpenClRun(Run["OpenClDevice"]):
         self.events.append((f"copy {way} {name}", f"{self.device.name} {way}", event, array.nbytes))
 
     def steps(self, steps: launches.Steps) -> None:
-        found = self.loaded.listed(self.values) if steps is self.segment.steps else None
+        found = self.loaded.launches.of(self.values) if steps is self.segment.steps else None
         if found is None:
             super().steps(steps)
             return

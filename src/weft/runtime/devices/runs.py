@@ -9,9 +9,9 @@ does not wait for the host in between.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, sleep
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,37 @@ where looking takes no processor from the run."""
 _SHORTEST, _LONGEST = 20e-6, 10e-3  # seconds between two looks at whether a run has ended
 _LATE = 32  # a run's end is seen late by this part of its time, at most
 _LATER = 4  # and by this one where another is queued behind it: the device goes on alone
+
+
+_LISTS = 256  # of launches, that a segment keeps for runs that come again
+
+LaunchesT = TypeVar("LaunchesT")
+
+
+class KeptLaunches(Generic[LaunchesT]):
+    """What runs of a segment launch, worked out when their integers are met first.
+
+    Parameters
+    ----------
+    make : function
+        make(integers by their names) works it out.
+    """
+
+    def __init__(self, make: Callable[[dict[str, int]], LaunchesT]) -> None:
+        self._make = make
+        self._known: dict[tuple[int, ...], LaunchesT] = {}
+
+    def of(self, values: dict[str, int]) -> LaunchesT:
+        """The launches for some integers."""
+        key, known = tuple(values.values()), self._known
+        try:
+            return known[key]
+        except KeyError:
+            found = self._make(dict(values))
+        while len(known) >= _LISTS:
+            known.pop(next(iter(known)), None)  # another thread may do the same
+        known[key] = found
+        return found
 
 
 class Run(ABC, Generic[DeviceT]):
