@@ -23,6 +23,7 @@ from weft.mem.merge_blocks import merge_blocks
 from weft.mem.short_circuit import versions
 from weft.mem.space_blocks import space_blocks
 from weft.passes import pipeline
+from weft.passes.finish_sums import finish_sums
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
 from weft.passes.raise_contractions import raise_contractions, raised
@@ -167,6 +168,7 @@ def compile_segment(
         On a device: parameters, and "result_k", that no other run has in common with a run.
     """
     if dialect == "c":
+        program = finish_sums(program, everywhere=True)
         return _lowered(
             with_versions(program, layouts, optimise, donated=donated),
             lambda version: lower_segment(version, ENTRY, c.print_program),

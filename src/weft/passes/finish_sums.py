@@ -1,4 +1,4 @@
-"""finish_sums: inside a kernel, what becomes of a sum is done where the sum is ready.
+"""finish_sums: what becomes of a sum is done where the sum is ready.
 
     let s = reduce (i < n; k < m) { .. } with f       let y = kernel (j < n) {
     let y = kernel (j < n) {                            let t = reduce (; k < m) { .. } with f
@@ -23,12 +23,22 @@ from dataclasses import replace
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.fun.contractions import contraction
 from weft.passes.reads import is_own_index
 
 
-def finish_sums(program: fun.Program) -> fun.Program:
-    """The program with reductions inside of kernels in the kernels that finish them."""
-    body = walk.in_kernels(program.body, _Finish(program).inside)
+def finish_sums(program: fun.Program, everywhere: bool = False) -> fun.Program:
+    """The program with reductions in the kernels that finish them.
+
+    Parameters
+    ----------
+    program : fun.Program
+    everywhere : bool
+        Not only inside of kernels. Processors then do a row and what becomes of its sum in one
+        pass; GPUs have forms for reductions by themselves.
+    """
+    inside = _Finish(program, everywhere).inside
+    body = inside(program.body) if everywhere else walk.in_kernels(program.body, inside)
     return program if body is program.body else replace(program, body=body)
 
 
@@ -76,14 +86,20 @@ def finished(let: fun.Let, user: fun.Let, fresh: Callable[[str], str]) -> fun.Le
 
 
 class _Finish:
-    def __init__(self, program: fun.Program) -> None:
-        self.program = program
+    def __init__(self, program: fun.Program, everywhere: bool) -> None:
+        self.program, self.everywhere = program, everywhere
         self.names: Names | None = None
 
     def fresh(self, name: str) -> str:
         if self.names is None:
             self.names = Names.of(self.program)
         return self.names.fresh(name)
+
+    def _is_contraction(self, made: fun.Let) -> bool:
+        """Whether it would be done in tiles, which `raise_contractions` decides."""
+        kernel = made.expr
+        assert isinstance(kernel, fun.Kernel)
+        return self.everywhere and contraction(kernel) is not None
 
     def inside(self, body: fun.Body) -> fun.Body:
         """A body inside of a kernel."""
@@ -92,7 +108,10 @@ class _Finish:
         for number in reversed(range(len(statements))):
             user = finisher(statements, number, uses)
             if user is not None:
-                statements[user] = finished(statements[number], statements[user], self.fresh)
+                made = finished(statements[number], statements[user], self.fresh)
+                if self._is_contraction(made):
+                    continue
+                statements[user] = made
                 del statements[number]
         return walk.with_statements(body, statements)
 

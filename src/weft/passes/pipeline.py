@@ -19,6 +19,7 @@ from weft.passes.defer import defer
 from weft.passes.finish_sums import finish_sums
 from weft.passes.flatten import flatten
 from weft.passes.fuse import fuse
+from weft.passes.merge_updates import merge_updates
 from weft.passes.raise_reshapes import raise_reshapes
 from weft.passes.read_first import read_first
 from weft.passes.refill import refill
@@ -71,6 +72,7 @@ FUSION: list[tuple[Pass, str]] = [
     (share, "before fusion, which must not see one producer as two"),
     (remove_dead, "before fusion, which counts the uses of a producer"),
     (raise_reshapes, "after that, since it asks for a kernel's only use; before fusion"),
+    (merge_updates, "before fusion, which makes one kernel of what both wrote"),
     (fuse, "once every statement is in its simplest form"),
     (sink, "after fusion, which has inlined what is used as elements"),
     (shrink, "after sinking, which keeps slices that are rows of a kernel's own"),
