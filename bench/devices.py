@@ -72,7 +72,7 @@ def program(name: str, scale: float) -> tuple[Callable[..., Any], tuple[Any, ...
     if name == "megapar":
         n = int((2 << 20) * 16 * scale)
         return wf.jit(megapar), (rng.random(n, np.float32),)
-    n = int(4000 * scale**0.5)
+    n = int(8000 * scale**0.5)
     half = np.float32(3.067 / 2)
     return wf.jit(mandelbrot), (
         np.linspace(-0.7 - half, -0.7 + half, n, dtype=np.float32),
