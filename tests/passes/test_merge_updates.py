@@ -52,12 +52,26 @@ IN_LOOP = """program p(a: f64[n, n]) sizes n {
   }
   in r
 }"""
+STRIDED = """program p(a: f64[2*n, m]) sizes n, m
+  fact n - 1 >= 0
+  fact m - 2 >= 0
+{
+  let v: f64[n] = kernel (i < n) { let e: f64 = a[2*i, 0] in e }
+  let y: f64[2*n, m] = update a[0 for n by 2, 1] = v
+  let w: f64[n] = kernel (j < n) {
+    let g: f64 = y[2*j + 1, 1]
+    in g
+  }
+  let z: f64[2*n, m] = update y[0 for n by 2, 1] = w
+  in z
+}"""
 
 MERGED = {
     "read at own elements, and at others": COLUMN,
     "never read": COLUMN.replace(OWN, "let g: f64 = y[j, 0]"),
     "a value, in a loop": IN_LOOP,
-    "every other element that is not read": COLUMN.replace("1 for n - 1, 1", "1 for n - 1 by 1, 1"),
+    "rows between those that it writes": STRIDED,
+    "another column than it writes": STRIDED.replace("2*j + 1, 1", "2*j, 0"),
     "after both": COLUMN.replace(
         "  in z\n", "  let d: f64 = y[0, 0]\n  let t: f64[n, m] = update z[0, 0] = d\n  in t\n"
     ),
@@ -66,6 +80,7 @@ STAYS = {
     "a neighbour": COLUMN.replace(OWN, "let g: f64 = y[j, 1]"),
     "another element that it writes": COLUMN.replace("y[0, 1]", "y[1, 1]"),
     "by a boundary's rule": COLUMN.replace(OWN, "let g: f64 = y[j : edge (0, n), 1 : edge (0, m)]"),
+    "every other row": STRIDED.replace("2*j + 1, 1", "2*j, 1"),
     "other elements": COLUMN.replace("update a[1 for n - 1, 1]", "update a[1 for n - 1, 0]"),
     "of which one is a view": COLUMN.replace(
         "let c: f64 = y[0, 1]", "let s: f64[m] = slice y[0, 0 for m]\n  let c: f64 = s[1]"
@@ -88,7 +103,8 @@ def test_merged(name: str) -> None:
     assert count(after) == count(before) - 1
     assert merge_updates(after) is after
     for n in (3, 4, 7):
-        agree(before, after, [1 + np.random.default_rng(n).random((n, n))])
+        rows = 2 * n if "2*n" in MERGED[name] else n
+        agree(before, after, [1 + np.random.default_rng(n).random((rows, n))], n=n)
 
 
 @pytest.mark.parametrize("name", STAYS)

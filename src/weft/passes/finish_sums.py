@@ -102,7 +102,7 @@ class _Finish:
         return self.everywhere and contraction(kernel) is not None
 
     def inside(self, body: fun.Body) -> fun.Body:
-        """A body inside of a kernel."""
+        """A body whose sums are finished where they are ready."""
         statements = [walk.map_let(let, self.inside) for let in body.statements]
         uses = Counter(walk.uses(fun.Body(tuple(statements), body.results)))
         for number in reversed(range(len(statements))):
