@@ -37,6 +37,14 @@ DIALECT = dialect_of(NAME)
 AS_PROCESSOR = (True, False) if DIALECT == "opencl" else (False,)
 """What `is_processor` may be told to be: in OpenCL, forms of kernels are chosen by it at launch."""
 
+COMPOSED = """with (p: DT, q: DT, r: DT, s: DT) {
+    let c: DT = multiply(p, r)
+    let d: DT = multiply(q, r)
+    let e: DT = add(d, s)
+    in c, e
+  }"""
+"""x -> p*x + q, then x -> r*x + s: what scans of recurrences combine by."""
+
 Device = OpenClDevice | CudaDevice
 
 processors_only = pytest.mark.skipif(

@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, launched
+from devices.harness import COMPOSED, compiled, device, launched
 from printers.nvrtc import compile_text
 
 import weft as wf
@@ -24,19 +24,14 @@ ONE = """program scanned(x: DT[n, m], s: DT) sizes n, m {
   } with (l: DT, r: DT) { let t: DT = OP(l, r) in t }
   in y
 }"""
-RECURRENCE = """program recurrence(a: DT[n, m], b: DT[n, m]) sizes n, m {
-  let y: DT[n, m], z: DT[n, m] = FORM (i < n, j < m) from 1_DT, 0_DT {
+RECURRENCE = f"""program recurrence(a: DT[n, m], b: DT[n, m]) sizes n, m {{
+  let y: DT[n, m], z: DT[n, m] = FORM (i < n, j < m) from 1_DT, 0_DT {{
     let u: DT = a[i, j]
     let v: DT = b[i, j]
     in u, v
-  } with (p: DT, q: DT, r: DT, s: DT) {
-    let c: DT = multiply(p, r)
-    let d: DT = multiply(q, r)
-    let e: DT = add(d, s)
-    in c, e
-  }
+  }} {COMPOSED}
   in y, z
-}"""
+}}"""
 COLUMNS = ONE.replace("x: DT[n, m]", "x: DT[m, n]").replace("x[i, j]", "x[j, i]")
 PAIRS = RECURRENCE.replace("a: DT[n, m], b: DT[n, m]", "a: DT[m, n], b: DT[m, n]")
 PAIRS = PAIRS.replace("[i, j]", "[j, i]")

@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import AS_PROCESSOR, compiled, device, launched, run
+from devices.harness import AS_PROCESSOR, COMPOSED, compiled, device, launched, run
 from printers.nvrtc import compile_text
 
 import weft as wf
@@ -28,19 +28,14 @@ TEXT = """program scanned(x: DT[n], s: DT) sizes n {
   } with (l: DT, r: DT) { let t: DT = OP(l, r) in t }
   in y
 }"""
-RECURRENCE = """program recurrence(a: DT[n], b: DT[n]) sizes n {
-  let y: DT[n], z: DT[n] = scan (i < n) from 1_DT, 0_DT {
+RECURRENCE = f"""program recurrence(a: DT[n], b: DT[n]) sizes n {{
+  let y: DT[n], z: DT[n] = scan (i < n) from 1_DT, 0_DT {{
     let u: DT = a[i]
     let v: DT = b[i]
     in u, v
-  } with (p: DT, q: DT, r: DT, s: DT) {
-    let c: DT = multiply(p, r)
-    let d: DT = multiply(q, r)
-    let e: DT = add(d, s)
-    in c, e
-  }
+  }} {COMPOSED}
   in y, z
-}"""
+}}"""
 SIZES = [0, 1, 7, 8, 9, 257, 2047, 2048, 2049, 4099, 65537]
 EXACT = [("add", "i64"), ("add", "u8"), ("maximum", "f64"), ("minimum", "i16"),
          ("multiply", "u32"), ("bitwise_xor", "i32"), ("logical_and", "bool")]  # fmt: skip
