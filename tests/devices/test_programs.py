@@ -282,6 +282,20 @@ def test_long_computation_is_predicted_to_take_long() -> None:
     assert 50 * predicted[0] < predicted[1] < 200 * predicted[0]
 
 
+def test_copies_overlap_however_long_computing_is_predicted() -> None:
+    """What copies take is predicted well, and computing often as longer than it is."""
+    on = device()
+    x = np.zeros(1 << 20, np.float32)
+    step = wf.jit(lambda a: wf.fori_loop(0, 999, lambda k, y: (y + 2) * np.float32(0.5), a))
+    with (
+        mock.patch.object(on, "_rates", Rates(1e9, 1e9, 100e9, 1e-5, 1e-4, 2, False, 1e9)),
+        wf.config(devices=[on.name], memory_limit={on.name: "2 MiB"}),
+    ):
+        (stage,) = step.explain(wf.asarray(x)).plan.stages
+    assert 2 * x.nbytes / 1e9 < stage.seconds / 100
+    assert stage.slots > 1
+
+
 def test_plans_that_are_kept_run_under_their_own_limit() -> None:
     on = device()
     x = np.random.default_rng(11).normal(size=1 << 20).astype(np.float32)

@@ -37,7 +37,8 @@ _FINE = 256  # boxes, up to which numbers that are tried are close to each other
 _TAKEN = 4  # times that flanks are read or written: from the box before, and for the next
 _MOST = 1 << 16  # boxes that are tried, each of which costs the host memory and time,
 _MANY_TIMES = 4  # or so many times those that there are at least
-_GAIN = 0.99  # of the best time, that another way has to reach: it takes more memory, or boxes
+_GAIN = 0.01  # of the time, that another way has to save: it takes more memory, or boxes;
+_GAIN_BESIDE = 0.1  # or of what passes beside computing, which is predicted best
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
 
@@ -55,6 +56,7 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
         When not even the smallest boxes fit.
     """
     best: PlannedStage | None = None
+    gain = 0.0  # seconds, by which another way has to be quicker
     across = scheduler.cuts_rows()
     for count in counts(total, unit, _fewest(scheduler, device, total)):
         boxes = scheduler.boxes(extent_of(total, unit, count, across))
@@ -68,7 +70,7 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
         tried = (1,) if scheduler.stage.carries else slots_to_try(device.slots, boxes.count)
         for slots in tried:
             predicted = seconds(work, device.rates, slots)
-            if best is not None and predicted >= _GAIN * best.seconds:
+            if best is not None and predicted >= best.seconds - gain:
                 continue
             # A box is read into its buffers while those before it are on the device.
             planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
@@ -76,6 +78,8 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
                 break  # nor do more at once
             alone = seconds(work, device.rates, 1)
             best = replace(planned, seconds=predicted, serial_seconds=alone)
+            beside = alone - computing(work, device.rates)
+            gain = min(_GAIN * predicted, _GAIN_BESIDE * beside)
         if best is not None and predicted > _HOPELESS * best.seconds:
             break
     if best is None:
@@ -157,11 +161,8 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
     """How long it takes with so many boxes in flight."""
     into, out = work.bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
     into += work.boxes * work.copies * rates.copy
-    touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
-    touched += work.taken / rates.memory
-    computed = max(touched, work.operations / rates.operations)
+    computed = computing(work, rates)
     host = work.boxes * (rates.box + work.launches * rates.launch)
-    computed += work.boxes * work.launches * rates.start
     slots = min(slots, work.boxes)
     if slots <= 1:  # no box is beside another; nothing at all, where there is none
         return into + computed + out + host
@@ -174,6 +175,14 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
     shared = computed + (into + out + host) / rates.engines
     waiting = host * (rates.engines + 1) / rates.engines
     return max(shared, copies, waiting) + (into + out) / work.boxes
+
+
+def computing(work: Work, rates: Rates) -> float:
+    """How long the device's kernels take."""
+    touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
+    touched += work.taken / rates.memory
+    computed = max(touched, work.operations / rates.operations)
+    return computed + work.boxes * work.launches * rates.start
 
 
 def counts(total: int, unit: int, least: int) -> Iterator[int]:
