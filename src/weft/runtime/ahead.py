@@ -1,7 +1,8 @@
 """A compiler that is started before there is a text for it.
 
 Starting one takes as long as it works on some lines: that is done while the program is still being
-optimised. It reads its text from a pipe.
+optimised. It reads its text from a pipe, as what another text includes: gcc gets ready for a
+language when it has read a text, which takes it a tenth of what it works on one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from weft.runtime.cache import open_cache
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
+
+_COMES_LATER = '#include "/dev/stdin"\n'
 
 
 class Ahead:
@@ -36,9 +39,11 @@ class Ahead:
         self.made_by = command, libraries
         self._directory = open_cache().workspace()
         self._library = self._directory / "segment.so"
+        text = self._directory / "segment.c"
         try:
+            text.write_text(_COMES_LATER)
             self._process = launch(
-                [*command, "-pipe", "-x", "c", "-", "-o", str(self._library), *libraries],
+                [*command, "-pipe", str(text), "-o", str(self._library), *libraries],
                 self._directory, stdin=PIPE, stderr=DEVNULL,
             )  # fmt: skip
         except OSError:
