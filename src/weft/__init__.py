@@ -7,14 +7,18 @@ from weft.errors import WeftError
 from weft.functions import (
     __array_api_version__,
     combinators,
+    comparing,
     control,
     creation,
     data_types,
+    distributions,
     elementwise,
+    joining,
     linear_algebra,
     lmads,
     manipulation,
     nan_reductions,
+    numerics,
     running,
     searching,
     sorting,
@@ -23,15 +27,19 @@ from weft.functions import (
     summation,
 )  # fmt: skip
 from weft.functions.combinators import *  # noqa: F403
+from weft.functions.comparing import *  # noqa: F403
 from weft.functions.control import *  # noqa: F403
 from weft.functions.creation import *  # noqa: F403
 from weft.functions.data_types import *  # noqa: F403
 from weft.functions.data_types import __array_namespace_info__
+from weft.functions.distributions import *  # noqa: F403
 from weft.functions.elementwise import *  # noqa: F403
+from weft.functions.joining import *  # noqa: F403
 from weft.functions.linear_algebra import *  # noqa: F403
 from weft.functions.lmads import *  # noqa: F403
 from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
+from weft.functions.numerics import *  # noqa: F403
 from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
@@ -66,14 +74,18 @@ __all__ = [
     "kernel", "linalg", "prange", "profile", "settings", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 __all__ += combinators.__all__
+__all__ += comparing.__all__
 __all__ += control.__all__
 __all__ += creation.__all__
 __all__ += data_types.__all__
+__all__ += distributions.__all__
 __all__ += elementwise.__all__
+__all__ += joining.__all__
 __all__ += linear_algebra.__all__
 __all__ += lmads.__all__
 __all__ += manipulation.__all__
 __all__ += nan_reductions.__all__
+__all__ += numerics.__all__
 __all__ += running.__all__
 __all__ += searching.__all__
 __all__ += sorting.__all__

@@ -20,10 +20,9 @@ from weft.frontend.elementwise import as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node, Shape, pick, size_scalar
 from weft.functions import matmul, matrix_transpose, tensordot, vecdot
-from weft.functions.arguments import array_node, one_axis
+from weft.functions.arguments import array_node, as_inexact, one_axis
 from weft.functions.linear_algebra import misfit
 from weft.functions.searching import library_call, library_calls
-from weft.functions.statistical import as_inexact
 from weft.ops.dtypes import DType
 
 __all__ = [

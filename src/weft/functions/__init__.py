@@ -3,14 +3,18 @@
 from weft.array import Array
 from weft.functions import (
     combinators,
+    comparing,
     control,
     creation,
     data_types,
+    distributions,
     elementwise,
+    joining,
     linear_algebra,
     lmads,
     manipulation,
     nan_reductions,
+    numerics,
     running,
     searching,
     sorting,
@@ -19,14 +23,18 @@ from weft.functions import (
     summation,
 )  # fmt: skip
 from weft.functions.combinators import *  # noqa: F403
+from weft.functions.comparing import *  # noqa: F403
 from weft.functions.control import *  # noqa: F403
 from weft.functions.creation import *  # noqa: F403
 from weft.functions.data_types import *  # noqa: F403
+from weft.functions.distributions import *  # noqa: F403
 from weft.functions.elementwise import *  # noqa: F403
+from weft.functions.joining import *  # noqa: F403
 from weft.functions.linear_algebra import *  # noqa: F403
 from weft.functions.lmads import *  # noqa: F403
 from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
+from weft.functions.numerics import *  # noqa: F403
 from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
@@ -38,14 +46,18 @@ __array_api_version__ = "2025.12"
 
 __all__ = ["Array", "__array_api_version__"]
 __all__ += combinators.__all__
+__all__ += comparing.__all__
 __all__ += control.__all__
 __all__ += creation.__all__
 __all__ += data_types.__all__
+__all__ += distributions.__all__
 __all__ += elementwise.__all__
+__all__ += joining.__all__
 __all__ += linear_algebra.__all__
 __all__ += lmads.__all__
 __all__ += manipulation.__all__
 __all__ += nan_reductions.__all__
+__all__ += numerics.__all__
 __all__ += running.__all__
 __all__ += searching.__all__
 __all__ += sorting.__all__

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, ArgumentTypeError, user_place
+from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.frontend.layout import axis_number
@@ -23,6 +24,16 @@ def array_node(value: Any) -> Node:
     if isinstance(value, Array):
         return value._node
     return node_of(value)
+
+
+def as_inexact(node: Node) -> Node:
+    """Floats and complex numbers as they are, others as float64."""
+    return node if node.dtype.kind in "fc" else as_dtype(node, DEFAULT_FLOAT)
+
+
+def inexact(x: Any) -> Array:
+    """An array argument of floats or complex numbers; others as float64."""
+    return Array(as_inexact(array_node(x)))
 
 
 def dtype_of(dtype: Any, default: DType) -> DType:

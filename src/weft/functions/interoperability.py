@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,12 +48,27 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
     if method == "reduce" and name in _REDUCTIONS and set(options) <= {"axis", "keepdims"}:
         options.setdefault("axis", 0)
         return getattr(functions, _REDUCTIONS[name])(*inputs, **options)
+    if method == "accumulate" and name in _REDUCTIONS and set(options) <= {"axis"}:
+        return _accumulated(name, *inputs, **options)
     if method == "outer" and len(inputs) == 2 and not options:
         left, right = map(asarray, inputs)
         spread = functions.reshape(left, (*left.shape, *(1,) * right.ndim))
         return getattr(functions, name)(spread, right)
     computed = map_leaves(_computed, (inputs, options))
     return getattr(function, method)(*computed[0], **computed[1])
+
+
+def _accumulated(name: str, x: Any, axis: int = 0) -> Array:
+    from weft import functions
+
+    match name:
+        case "add":
+            return functions.cumulative_sum(x, axis=axis)
+        case "multiply":
+            return functions.cumulative_prod(x, axis=axis)
+        case _:
+            found: Array = functions.associative_scan(name, x, axis=axis)
+            return found
 
 
 def _written(out: tuple[Any, ...], make: Callable[[], Any]) -> Any:
@@ -98,9 +114,16 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "cumprod": lambda a, /, axis=None, dtype=None: a.cumprod(axis, dtype),
     "ravel": lambda a, /: a.ravel(),
     "round": lambda a, /, decimals=0: a.round(decimals),
+    "shape": lambda a, /: asarray(a).shape,
+    "ndim": lambda a, /: asarray(a).ndim,
+    "size": lambda a, /, axis=None: math.prod(a.shape) if axis is None else a.shape[axis],
 }
 _PARAMETERS = {"ddof": "correction", "a_min": "min", "a_max": "max"}
 _WITHOUT_EFFECT = frozenset({"kind", "optimize"})  # Weft's sorts are stable, as any kind may be
+MODULES = ("numpy", "numpy.lib.stride_tricks")
+"""Whose functions are Weft's of the same names."""
+_NEUTRAL = {"sum": False, "prod": True, "all": True, "any": False}
+"""What changes no result: of elements that `where` leaves out, whatever their dtype."""
 _signature = functools.cache(inspect.signature)
 
 
@@ -108,6 +131,8 @@ def translated(
     function: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> Callable[[], Any] | None:
     """A call of NumPy's function as one of Weft's that does the same; None where there is none."""
+    from weft.functions import where
+
     name = _RENAMED.get(function.__name__, function.__name__)
     own = _own(function.__module__, name)
     if own is None or (name == "einsum" and not (args and isinstance(args[0], str))):
@@ -131,6 +156,8 @@ def translated(
             named |= value
         elif value is np._NoValue or key in _WITHOUT_EFFECT:
             continue
+        elif key == "where" and name in _NEUTRAL:
+            continue  # below
         elif (renamed in known and renamed not in first) or (several and positional):
             named[renamed] = value
         elif len(positional) < len(first):
@@ -139,6 +166,10 @@ def translated(
             return None
     if name == "take" and named.get("axis") is None:
         positional[0] = asarray(positional[0]).ravel()
+    if name in _NEUTRAL and given.get("where", True) is not True:
+        if "initial" in given or "out" in given:
+            return None
+        positional[0] = where(given["where"], positional[0], asarray(_NEUTRAL[name]))
     if name == "squeeze" and named.get("axis") is None:
         named["axis"] = tuple(k for k, n in enumerate(args[0].shape) if n == 1)
     try:
@@ -154,7 +185,7 @@ def _own(module: str, name: str) -> Any:
 
     if module == "numpy.linalg":
         return getattr(linalg, name) if name in linalg.__all__ else None
-    if module != "numpy":
+    if module not in MODULES:
         return None
     return _METHODS.get(name) or (getattr(functions, name) if name in functions.__all__ else None)
 

@@ -11,10 +11,10 @@ from weft.frontend import extent as extents
 from weft.frontend import indexing, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, Shape, make
-from weft.functions.arguments import array_node
+from weft.functions.arguments import array_node, axes_of
 from weft.lmad import exact  # weft.lmad is loaded first: the function takes its name
 
-__all__ = ["lmad"]
+__all__ = ["lmad", "sliding_window_view"]
 
 
 def lmad(x: Any, offset: Any, dims: Sequence[tuple[Any, Any]], /) -> Array:
@@ -41,6 +41,48 @@ def lmad(x: Any, offset: Any, dims: Sequence[tuple[Any, Any]], /) -> Array:
         return Array(indexing.get(node, inputs[0]))
     operation = operations.LmadSlice(len(shape))
     return Array(make(operation, (node, *inputs), shape, node.dtype, sizes=shape))
+
+
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Array:
+    """All windows of a shape in an array: NumPy's `lib.stride_tricks.sliding_window_view`.
+
+    Parameters
+    ----------
+    x : array
+    window_shape : int or tuple of int
+    axis : int or tuple of int, optional
+        Those along which windows slide; all of them by default.
+
+    Returns
+    -------
+    Array
+        First where each window begins, then what is in it.
+
+    Raises
+    ------
+    ShapeError
+        For windows of other axes, and for those that do not fit.
+    """
+    node = array_node(x)
+    window = window_shape if isinstance(window_shape, tuple | list) else (window_shape,)
+    axes = axes_of(axis, len(node.shape))
+    if len(window) != len(axes):
+        raise ShapeError(
+            f"windows of {len(window)} dimensions along {len(axes)} axes", "as many",
+            place=user_place(),
+        )  # fmt: skip
+    strides = [extents.product(node.shape[k + 1 :]) for k in range(len(node.shape))]
+    begins = list(node.shape)
+    for length, along in zip(map(lengths.as_length, window), axes, strict=True):
+        if not extents.at_least(begins[along], length):
+            raise ShapeError(
+                f"windows of {length.value} elements in {begins[along].value}", "fewer",
+                place=user_place(),
+            )  # fmt: skip
+        begins[along] = begins[along] - length + 1
+    inside = [(length, strides[along]) for length, along in zip(window, axes, strict=True)]
+    flat = layout.reshape(node, (extents.product(node.shape),))
+    return lmad(Array(flat), 0, [*zip(begins, strides, strict=True), *inside])
 
 
 def _flat(node: Node) -> Node:

@@ -9,8 +9,8 @@ from weft.frontend import graph, lengths
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, scalar_constant
 from weft.functions import searching, statistical
-from weft.functions.arguments import array_node, axes_of, dtype_of
-from weft.functions.statistical import as_inexact, keep_dimensions, reduce_node, sum_node
+from weft.functions.arguments import array_node, as_inexact, axes_of, dtype_of
+from weft.functions.statistical import keep_dimensions, reduce_node, sum_node
 from weft.ops.dtypes import DType
 
 __all__ = [

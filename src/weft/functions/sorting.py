@@ -18,8 +18,8 @@ from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
 
 __all__ = [
-    "argsort", "isin", "sort", "unique", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values",
+    "argpartition", "argsort", "isin", "partition", "sort", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
 
@@ -84,6 +84,16 @@ def argsort(
         For an axis that the array does not have.
     """
     return _sorted("argsort", x, axis, descending, stable)
+
+
+def partition(a: Any, kth: Any, axis: int | None = -1) -> Array:
+    """The elements along an axis so that the kth is where sorting puts it: sorted."""
+    return sort(a, axis=axis)
+
+
+def argpartition(a: Any, kth: Any, axis: int | None = -1) -> Array:
+    """The indices that partition along an axis: those that sort."""
+    return argsort(a, axis=axis)
 
 
 class UniqueAll(NamedTuple):

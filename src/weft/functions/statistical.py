@@ -14,7 +14,7 @@ from weft.frontend import graph, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.first import first_elements
 from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
-from weft.functions.arguments import array_node, axes_of, dtype_of, one_axis
+from weft.functions.arguments import array_node, as_inexact, axes_of, dtype_of, one_axis
 from weft.functions.creation import filled
 from weft.ops.dtypes import DType
 from weft.ops.promotion import accumulator
@@ -163,11 +163,6 @@ def divided_by_count(total: Node, count: extents.Extent, less: float = 0) -> Nod
         number = apply("subtract", number, scalar_constant(less, total.dtype.real))
         number = apply("maximum", number, scalar_constant(0, total.dtype.real))
     return apply("divide", total, as_dtype(number, total.dtype))
-
-
-def as_inexact(node: Node) -> Node:
-    """Floats and complex numbers as they are, others as float64."""
-    return node if node.dtype.kind in "fc" else as_dtype(node, DType.F64)
 
 
 def mean_node(node: Node, axes: tuple[int, ...]) -> Node:

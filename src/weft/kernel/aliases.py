@@ -13,7 +13,7 @@ from weft.array import Array
 from weft.errors import TracingError
 from weft.frontend import lengths
 from weft.functions import interoperability
-from weft.kernel.frame import Frame, plain
+from weft.kernel.frame import Frame, plain, plain_named
 from weft.kernel.strides import in_shape, is_row_major, strides_of
 from weft.kernel.values import ComputedView, KeyView, PermutedView, Reference, ReshapedView
 
@@ -59,7 +59,7 @@ def method(
 ) -> Any:  # fmt: skip
     """What a method, or the function of its name, gives that may give a view."""
     arguments = [plain(value) for value in rest]
-    named = {key: plain(value) for key, value in named.items()}
+    named = plain_named(named)
     if name == "transpose" and len(arguments) > 1:
         arguments = [tuple(arguments)]
     if name in _MOVING:
@@ -230,7 +230,7 @@ def _shown(
     if name == "diag" and reference.read().ndim == 1:
         return None  # a new matrix
     arguments = [plain(value) for value in rest]
-    options = {key: plain(value) for key, value in named.items()}
+    options = plain_named(named)
 
     def computed(array: Array) -> Any:
         return interoperability.function(function, (array, *arguments), options)

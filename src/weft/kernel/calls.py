@@ -17,12 +17,12 @@ import numpy as np
 from weft import functions
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, WeftError
-from weft.frontend.containers import map_leaves
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
+from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
 from weft.kernel import aliases, numbers, selection
-from weft.kernel.frame import Frame, all_plain, is_traced, plain
+from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
 from weft.kernel.numbers import as_float, as_int, weak
 from weft.kernel.values import (
     KeyView,
@@ -77,7 +77,13 @@ def _of_library(
     shown = aliases.function(frame, node, function, arguments, named)
     if shown is not None:
         return shown
-    return _known(frame, node, function, all_plain(arguments), map_leaves(plain, named))
+    combined = getattr(function, "__self__", None)  # np.add, of np.add.reduce
+    if isinstance(combined, np.ufunc) and function.__name__ in ("accumulate", "outer", "reduce"):
+        plain_arguments = tuple(all_plain(arguments))
+        return interoperability.ufunc(
+            combined, function.__name__, plain_arguments, plain_named(named)
+        )
+    return _known(frame, node, function, all_plain(arguments), plain_named(named))
 
 
 def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any]) -> Any:
@@ -226,13 +232,11 @@ def _numpy(
         from weft import linalg
 
         has = name in linalg.__all__
-    if not has or function.__module__ not in _PURE:
+    if not has or function.__module__ not in (*_PURE, *interoperability.MODULES):
         frame.refuse(
             node, f"a call of {function.__module__}.{name}, which cannot be compiled",
             "a function that weft has: see dir(weft)",
         )  # fmt: skip
-    from weft.functions import interoperability
-
     if name == "clip" and isinstance(arguments[0], Array):
         for bound in (*arguments[1:], *named.values()):
             numbers.require_held(arguments[0].dtype, bound)
@@ -556,7 +560,7 @@ def _method(
         return weak(scalar, DType.BOOL if scalar.dtype == bool else kind)
     if not hasattr(array, name) or name.startswith("_"):
         frame.refuse(node, f"the method {name} of an array", "one that weft.Array has")
-    return getattr(array, name)(*arguments, **map_leaves(plain, named))
+    return getattr(array, name)(*arguments, **plain_named(named))
 
 
 _AXIS_AND_MORE = {

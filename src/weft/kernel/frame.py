@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NoReturn
 
@@ -248,3 +248,7 @@ def is_traced(value: Any) -> bool:
 
 def all_plain(values: Sequence[Any]) -> list[Any]:
     return [plain(value) for value in values]
+
+
+def plain_named(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in values.items()}

@@ -1,0 +1,277 @@
+"""NumPy's functions of how values are distributed: quantiles, histograms, covariances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, asarray
+from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
+from weft.frontend.extent import as_extent
+from weft.frontend.graph import size_scalar
+from weft.functions.arguments import inexact
+from weft.functions.creation import linspace, zeros
+from weft.functions.data_types import astype, result_type
+from weft.functions.elementwise import (
+    clip,
+    conj,
+    floor,
+    isnan,
+    logical_and,
+    minimum,
+    sqrt,
+    where,
+)
+from weft.functions.joining import diag
+from weft.functions.manipulation import expand_dims, flip, moveaxis
+from weft.functions.searching import known_values, searchsorted, take
+from weft.functions.sorting import sort
+from weft.functions.statistical import diff, mean
+from weft.functions.statistical import max as greatest
+from weft.functions.statistical import min as least
+from weft.functions.statistical import sum as total
+
+__all__ = [
+    "average", "bincount", "corrcoef", "cov", "digitize", "histogram", "median", "percentile",
+    "ptp", "quantile",
+]  # fmt: skip
+
+
+def _count(extent: Any) -> Array:
+    """A length as a number that may be computed with."""
+    return Array(size_scalar(as_extent(extent)))
+
+
+def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Array:
+    """The mean along axes, or that of weighted elements.
+
+    Parameters
+    ----------
+    a : array
+    axis : int or tuple of int, optional
+        All axes by default.
+    weights : array, optional
+        Of the shape of a, or a vector along one axis.
+    keepdims : bool
+
+    Raises
+    ------
+    ShapeError
+        For weights of another shape.
+    """
+    array = inexact(a)
+    if weights is None:
+        return mean(array, axis=axis, keepdims=keepdims)
+    factors = asarray(weights)
+    if factors.ndim != array.ndim:
+        if factors.ndim != 1 or not isinstance(axis, int):
+            raise ShapeError(
+                f"weights of {factors.ndim} dimensions", f"{array.ndim}, or 1 along an axis",
+                place=user_place(),
+            )  # fmt: skip
+        along = axis % array.ndim
+        factors = factors.reshape((-1, *(1,) * (array.ndim - 1 - along)))
+        factors = factors + zeros(array.shape, dtype=factors.dtype)
+    summed = total(array * factors, axis=axis, keepdims=keepdims)
+    return summed / total(inexact(factors), axis=axis, keepdims=keepdims)
+
+
+def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """The largest less the smallest element along axes."""
+    return greatest(a, axis=axis, keepdims=keepdims) - least(a, axis=axis, keepdims=keepdims)
+
+
+# ---------------------------------------------------------------- quantiles
+
+
+def quantile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Values below which parts q of the elements lie, between neighbours linearly.
+
+    Parameters
+    ----------
+    a : array, real
+    q : scalar or vector
+        From 0 to 1.
+    axis : int, optional
+        All elements by default.
+    keepdims : bool
+
+    Returns
+    -------
+    Array
+        Along a vector q first. NaN where there is one.
+    """
+    array = inexact(a)
+    if isinstance(axis, tuple | list):
+        raise ArgumentTypeError(f"axes {axis!r}", "one axis, or None", place=user_place())
+    ordered = sort(moveaxis(array, axis, 0) if axis is not None else array.ravel(), axis=0)
+    parts = asarray(q)
+    if not isinstance(q, Array | np.ndarray | np.generic):  # Python's numbers are of any dtype
+        parts = astype(parts, array.dtype)
+    last = _count(ordered.shape[0]) - 1
+    place = astype(parts, "float64") * last
+    low = astype(floor(place), "int64")
+    apart = (place - floor(place)).reshape((*parts.shape, *(1,) * (ordered.ndim - 1)))
+    apart = astype(apart, result_type(parts.dtype, array.dtype))
+    below, above = take(ordered, low, axis=0), take(ordered, minimum(low + 1, last), axis=0)
+    # from the nearer one, so that between equal ones there is no other
+    step = above - below
+    found = where(apart < 0.5, below + step * apart, above - step * (1 - apart))
+    found = where(isnan(ordered[-1]), ordered[-1], found)
+    if not keepdims:
+        return found
+    kept = range(array.ndim) if axis is None else (axis % array.ndim,)
+    return expand_dims(found, tuple(parts.ndim + k for k in kept))
+
+
+def percentile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Values below which q percent of the elements lie: as `quantile`."""
+    parts = q / 100 if not isinstance(q, tuple | list) else np.asarray(q) / 100
+    return quantile(a, parts, axis, keepdims=keepdims)
+
+
+def median(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """The middle of the ordered elements along an axis, or the mean of the two there."""
+    return quantile(a, 0.5, axis, keepdims=keepdims)
+
+
+# ---------------------------------------------------------------- how many are where
+
+
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Array, Array]:
+    """How many elements lie in each of the intervals between edges, the last one included.
+
+    Parameters
+    ----------
+    a : array, real
+    bins : int or vector
+        How many equal intervals, or increasing edges.
+    range : (scalar, scalar), optional
+        The first and the last of edges of equal intervals; by default the least and the largest
+        element.
+    density : bool
+        Parts of the whole a unit of the axis, in place of numbers.
+    weights : array, optional
+        What each element counts, in place of 1.
+
+    Returns
+    -------
+    counts, edges : Array
+
+    Raises
+    ------
+    ArgumentError
+        For fewer than one interval.
+    """
+    values = asarray(a).ravel()
+    even = asarray(bins).ndim == 0
+    if even and bins < 1:
+        raise ArgumentError(f"{bins} intervals", "one or more", place=user_place())
+    edges = _even_edges(values, bins, range) if even else asarray(bins)
+    inside = logical_and(values >= edges[0], values <= edges[-1])
+    count = edges.shape[0] - 1
+    if even:
+        place = _even_place(where(inside, values, edges[0]), edges)
+    else:
+        place = searchsorted(edges, values, side="right") - 1
+        place = where(values == edges[-1], count - 1, place)
+    place = where(inside, place, count)  # what is outside, and NaN, behind the last
+    counted = asarray(1) if weights is None else asarray(weights).ravel()
+    counts = zeros(count + 1, dtype=counted.dtype).at[place].add(counted)[:-1]
+    if density:
+        counts = counts / diff(edges) / total(counts)
+    return counts, edges
+
+
+def _even_edges(values: Array, bins: Any, range: Any) -> Array:
+    """Edges of so many equal intervals."""
+    dtype = inexact(values).dtype
+    given = (least(values), greatest(values)) if range is None else range
+    low, high = (inexact(end) for end in given)
+    same = low == high
+    return linspace(
+        where(same, low - 0.5, low), where(same, high + 0.5, high), bins + 1, dtype=dtype
+    )
+
+
+def _even_place(values: Array, edges: Array) -> Array:
+    """In which of equal intervals values lie: where that is computed to be, or beside it.
+
+    By the edges as they are rounded.
+    """
+    last = edges.shape[0] - 2
+    part = (inexact(values) - edges[0]) / (edges[-1] - edges[0])
+    place = minimum(astype(floor(part * _count(last + 1)), "int64"), last)
+    place = place - astype(values < take(edges, place), "int64")
+    after = logical_and(values >= take(edges, place + 1), place != last)
+    return place + astype(after, "int64")
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
+    """How often each number from 0 to the largest is there (computes `x` now)."""
+    given = None if weights is None else known_values(weights, "bincount()")
+    return asarray(np.bincount(known_values(x, "bincount()"), given, minlength))
+
+
+def digitize(x: Any, bins: Any, right: bool = False) -> Array:
+    """In which interval between edges each element lies: 0 before the first edge.
+
+    Parameters
+    ----------
+    x : array
+    bins : vector
+        Increasing or decreasing edges.
+    right : bool
+        Whether an edge belongs to the interval before it.
+    """
+    edges = asarray(bins)
+    falling = edges[0] > edges[-1]
+    ordered = where(falling, flip(edges), edges)
+    found = searchsorted(ordered, x, side="left" if right else "right")
+    return where(falling, edges.shape[0] - found, found)
+
+
+# ---------------------------------------------------------------- covariances
+
+
+def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Array:
+    """The covariances of variables.
+
+    Parameters
+    ----------
+    m : array
+        Of one dimension or two: variables by samples, or samples by variables.
+    rowvar : bool
+        Whether each row is a variable, and not each column.
+    bias : bool
+        Whether sums are divided by the number of samples, and not by one less.
+    ddof : int, optional
+        What is subtracted from the number of samples, in place of `bias`.
+
+    Raises
+    ------
+    ShapeError
+        For more than two dimensions.
+    """
+    array = inexact(m)
+    if array.ndim > 2:
+        raise ShapeError(f"cov of {array.ndim} dimensions", "1 or 2", place=user_place())
+    rows = array.reshape((1, -1)) if array.ndim < 2 else array if rowvar else array.T
+    apart = rows - mean(rows, axis=1, keepdims=True)
+    less = (0 if bias else 1) if ddof is None else ddof
+    samples = astype(_count(rows.shape[1]) - less, apart.dtype)
+    found = apart @ conj(apart.T) / samples
+    return found if array.ndim == 2 and found.shape[0] != 1 else found.reshape(())
+
+
+def corrcoef(x: Any, rowvar: bool = True) -> Array:
+    """The correlation coefficients of variables: as `cov`, of spreads of 1."""
+    covariances = cov(x, rowvar)
+    if covariances.ndim == 0:
+        return covariances / covariances
+    spreads = sqrt(diag(covariances).real)
+    found = covariances / spreads[:, None] / spreads[None, :]
+    return clip(found, -1, 1) if found.dtype.kind == "f" else found

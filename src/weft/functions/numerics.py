@@ -1,0 +1,319 @@
+"""NumPy's functions of numerical analysis: differences, integrals, interpolation, products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.array import Array, asarray
+from weft.errors import ArgumentError, ShapeError, user_place
+from weft.functions.arguments import inexact
+from weft.functions.control import fori_loop
+from weft.functions.creation import full, zeros
+from weft.functions.data_types import astype, result_type
+from weft.functions.elementwise import abs as absolute
+from weft.functions.elementwise import (
+    atan2,
+    clip,
+    conj,
+    copysign,
+    floor_divide,
+    isinf,
+    isnan,
+    minimum,
+    remainder,
+    sin,
+    trunc,
+    where,
+)
+from weft.functions.lmads import lmad
+from weft.functions.manipulation import concat, flip, moveaxis, stack
+from weft.functions.searching import searchsorted, take
+from weft.functions.statistical import diff
+from weft.functions.statistical import sum as total
+
+__all__ = [
+    "angle", "convolve", "correlate", "cross", "deg2rad", "degrees", "divmod", "ediff1d", "fix",
+    "fmod", "gradient", "heaviside", "interp", "kron", "modf", "polyval", "rad2deg", "radians",
+    "sinc", "trapezoid", "vdot",
+]  # fmt: skip
+
+
+# ---------------------------------------------------------------- element by element
+
+
+def degrees(x: Any, /) -> Array:
+    """Angles in degrees, of angles in radians."""
+    return inexact(x) * (180 / math.pi)
+
+
+def radians(x: Any, /) -> Array:
+    """Angles in radians, of angles in degrees."""
+    return inexact(x) * (math.pi / 180)
+
+
+rad2deg, deg2rad = degrees, radians
+
+
+def fmod(x1: Any, x2: Any, /) -> Array:
+    """The remainder of a division towards zero, which has the sign of x1: C's, exactly."""
+    left, right = asarray(x1), asarray(x2)
+    if "f" not in (left.dtype.kind, right.dtype.kind):
+        rest = remainder(absolute(left), absolute(right))
+        return where(left < 0, -rest, rest)
+    return copysign(remainder(absolute(left), absolute(right)), left)
+
+
+def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
+    """The quotient, rounded down, and the remainder."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+def modf(x: Any, /) -> tuple[Array, Array]:
+    """The fractional and the whole part, each with the sign of x."""
+    array = inexact(x)
+    whole = trunc(array)
+    return copysign(where(isinf(array), 0.0, array - whole), array), whole
+
+
+def fix(x: Any) -> Array:
+    """Rounded towards zero."""
+    return trunc(x)
+
+
+def heaviside(x1: Any, x2: Any, /) -> Array:
+    """0 of negative numbers, 1 of positive ones, x2 of zeros."""
+    left = inexact(x1)
+    stepped = where(left < 0, 0.0, where(left > 0, 1.0, x2))
+    return where(isnan(left), left, stepped)
+
+
+def sinc(x: Any) -> Array:
+    """sin(pi x) / (pi x), 1 where x is 0."""
+    scaled = math.pi * where(asarray(x) == 0, 1.0e-20, inexact(x))
+    return sin(scaled) / scaled
+
+
+def angle(z: Any, deg: bool = False) -> Array:
+    """The angle of complex numbers, in radians or in degrees."""
+    array = asarray(z)
+    found = atan2(array.imag, array.real) if array.dtype.kind == "c" else atan2(0.0, array)
+    return degrees(found) if deg else found
+
+
+# ---------------------------------------------------------------- differences and integrals
+
+
+def ediff1d(ary: Any) -> Array:
+    """Differences of neighbours of the flattened array."""
+    return diff(asarray(ary).ravel())
+
+
+def gradient(f: Any, /, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Central differences along axes, one-sided ones at the ends.
+
+    Parameters
+    ----------
+    f : array
+    *varargs : scalar or vector
+        The distance of samples, or their coordinates, along all axes or each; 1 by default.
+    axis : int or tuple of int, optional
+        All axes by default.
+    edge_order : {1, 2}
+        Of the differences at the ends.
+
+    Returns
+    -------
+    Array, or a tuple of them for several axes
+
+    Raises
+    ------
+    ArgumentError
+        For distances of other axes than there are.
+    ShapeError
+        For fewer than edge_order + 1 samples along an axis.
+    """
+    array = inexact(f)
+    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if len(varargs) not in (0, 1, len(axes)) or edge_order not in (1, 2):
+        raise ArgumentError(
+            f"{len(varargs)} distances, edge_order={edge_order}",
+            f"1 or {len(axes)} distances, edge_order=1 or 2", place=user_place(),
+        )  # fmt: skip
+    steps = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
+    found = []
+    for along, step in zip(axes, steps, strict=True):
+        moved = moveaxis(array, along, 0)
+        if moved.shape[0] <= edge_order:
+            raise ShapeError(
+                f"{moved.shape[0]} samples along axis {along}", f"{edge_order + 1} or more",
+                place=user_place(),
+            )  # fmt: skip
+        found.append(moveaxis(_slopes(moved, asarray(step), edge_order), 0, along))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _slopes(f: Array, step: Array, edge_order: int) -> Array:
+    """The gradient along the first axis, by a distance or coordinates."""
+    if step.ndim == 0:
+        inner = (f[2:] - f[:-2]) / (2.0 * step)
+        before = after = ends = (step, step)
+    else:
+        apart = diff(step)
+        before = after = ends = (apart[0], apart[-1])
+        column = apart.reshape((-1, *(1,) * (f.ndim - 1)))
+        left, right = column[:-1], column[1:]
+        inner = (
+            -right / (left * (left + right)) * f[:-2]
+            + (right - left) / (left * right) * f[1:-1]
+            + left / (right * (left + right)) * f[2:]
+        )
+        if edge_order == 2:
+            before, after = (apart[0], apart[1]), (apart[-1], apart[-2])
+    if edge_order == 1:
+        first, last = (f[1] - f[0]) / ends[0], (f[-1] - f[-2]) / ends[1]
+    else:
+        first = _one_sided(f[0], f[1], f[2], *before)
+        last = -_one_sided(f[-1], f[-2], f[-3], *after)
+    return concat([first[None], inner, last[None]], axis=0)
+
+
+def _one_sided(at: Array, near: Array, far: Array, left: Array, right: Array) -> Array:
+    """The slope at an end of second order: samples at 0, `left`, and `left + right`."""
+    whole = left + right
+    return (
+        -(2.0 * left + right) / (left * whole) * at
+        + whole / (left * right) * near
+        - left / (right * whole) * far
+    )
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+    """The integral along an axis by the trapezoidal rule, of samples `dx` apart or at x."""
+    samples = moveaxis(asarray(y), axis, -1)
+    if x is None:
+        apart = asarray(dx)
+    else:
+        places = asarray(x)
+        apart = diff(places if places.ndim == 1 else moveaxis(places, axis, -1))
+    return total(apart * (samples[..., 1:] + samples[..., :-1]) / 2.0, axis=-1)
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Array:
+    """Linear interpolation between points of which the coordinates increase.
+
+    Parameters
+    ----------
+    x : array
+        Where.
+    xp, fp : vector
+        Coordinates, increasing, and values there.
+    left, right : scalar, optional
+        Before the first and behind the last point; by default their values.
+    """
+    at, places, values = inexact(x), inexact(xp), inexact(fp)
+    last = places.shape[0] - 1
+    low = clip(searchsorted(places, at, side="right") - 1, 0, last)
+    high = minimum(low + 1, last)
+    x0, y0 = take(places, low), take(values, low)
+    x1, y1 = take(places, high), take(values, high)
+    # behind the last point, neighbours are one
+    between = (y1 - y0) / where(low == high, 1.0, x1 - x0) * (at - x0) + y0
+    found = where(at < places[0], values[0] if left is None else left, between)
+    found = where(at > places[-1], values[-1] if right is None else right, found)
+    return where(at == places[-1], values[-1], found)
+
+
+# ---------------------------------------------------------------- products
+
+
+def convolve(a: Any, v: Any, mode: str = "full") -> Array:
+    """The discrete convolution of two vectors.
+
+    Parameters
+    ----------
+    a, v : vector
+    mode : {"full", "same", "valid"}
+        All places where they overlap, as many as the longer one has in their middle, or those
+        where they overlap wholly.
+
+    Raises
+    ------
+    ShapeError
+        For other than vectors, and for empty ones.
+    """
+    return _slid(asarray(a), flip(asarray(v)), mode, turned=True)
+
+
+def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
+    """The cross-correlation of two vectors; modes as those of `convolve`."""
+    return _slid(asarray(a), conj(asarray(v)), mode, turned=False)
+
+
+def _slid(long: Array, short: Array, mode: str, turned: bool) -> Array:
+    """Sums of products while one vector slides along another one."""
+    if long.ndim != 1 or short.ndim != 1:
+        raise ShapeError(
+            f"vectors of {long.ndim} and {short.ndim} dimensions", "1", place=user_place()
+        )
+    if mode not in ("full", "same", "valid"):
+        raise ArgumentError(f"mode {mode!r}", '"full", "same" or "valid"', place=user_place())
+    if long.shape[0] == 0 or short.shape[0] == 0:
+        raise ShapeError("a vector of no elements", "one or more", place=user_place())
+    back = long.shape[0] < short.shape[0]
+    if back:
+        long, short = (flip(short), flip(long)) if turned else (short, long)
+    n, m = long.shape[0], short.shape[0]
+    nothing = zeros(m - 1, dtype=long.dtype)
+    padded = long if mode == "valid" else concat([nothing, long, nothing])
+    first, count = {
+        "valid": (0, n - m + 1), "full": (0, n + m - 1),
+        "same": ((m - 1) // 2, n),
+    }[mode]  # fmt: skip
+    slid = total(lmad(padded, first, [(count, 1), (m, 1)]) * short, axis=1)
+    return flip(slid) if back and not turned else slid
+
+
+def cross(a: Any, b: Any, axis: int = -1) -> Array:
+    """The vector product of vectors of three elements along an axis.
+
+    Raises
+    ------
+    ShapeError
+        For other numbers of elements.
+    """
+    left, right = (moveaxis(asarray(x), axis, -1) for x in (a, b))
+    if left.shape[-1] != 3 or right.shape[-1] != 3:
+        raise ShapeError(
+            f"vectors of {left.shape[-1]} and {right.shape[-1]} elements", "3", place=user_place()
+        )
+    x, y, z = (left[..., k] for k in range(3))
+    u, v, w = (right[..., k] for k in range(3))
+    return stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=axis)
+
+
+def kron(a: Any, b: Any) -> Array:
+    """Kronecker's product: each element of a times all of b."""
+    left, right = asarray(a), asarray(b)
+    rank = max(left.ndim, right.ndim)
+    m = (*(1,) * (rank - left.ndim), *left.shape)
+    n = (*(1,) * (rank - right.ndim), *right.shape)
+    spread = left.reshape([extent for e in m for extent in (e, 1)])
+    repeated = right.reshape([extent for e in n for extent in (1, e)])
+    return (spread * repeated).reshape([p * q for p, q in zip(m, n, strict=True)])
+
+
+def vdot(a: Any, b: Any, /) -> Array:
+    """The sum of the products of all elements, those of a conjugated."""
+    return total(conj(asarray(a)).ravel() * asarray(b).ravel())
+
+
+def polyval(p: Any, x: Any) -> Array:
+    """A polynomial's values, of coefficients from the highest power down (Horner's rule)."""
+    coefficients, places = asarray(p), asarray(x)
+    dtype = result_type(coefficients.dtype, places.dtype)
+    at = astype(places, dtype)
+    start = full(places.shape, 0, dtype=dtype)
+    factors = astype(coefficients, dtype)
+    found: Array = fori_loop(0, coefficients.shape[0], lambda k, y: y * at + factors[k], start)
+    return found

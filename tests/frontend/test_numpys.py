@@ -1,0 +1,308 @@
+"""NumPy's functions beyond the standard's: on lazy arrays, in traced functions, and in kernels."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import WeftError
+
+JOINING = """
+np.hstack((v, w))
+np.hstack((a, a[:, :1]))
+np.hstack((2.0, v))
+np.vstack((v, 2 * v))
+np.vstack((a, a[:1]))
+np.dstack((v, v))
+np.dstack((a, a))
+np.column_stack((v, i))
+np.column_stack((a, a[:, 0]))
+np.append(v, w)
+np.append(a, 3.0)
+np.append(a, a, axis=1)
+np.block([[a, a], [2 * a, 3 * a]])
+np.block([v, w])
+np.atleast_1d(v.sum())
+np.atleast_2d(v * 2)
+np.atleast_3d(v * 2)
+np.atleast_3d(a)
+np.split(np.hstack((v, v, v)), 3)
+np.split(a, [1, 2], axis=1)
+np.array_split(v, 3)
+np.array_split(a, 2, axis=-1)
+np.hsplit(a * 2, [1])
+np.vsplit(a, [2, 3])
+np.dsplit(a[:, :, None], 1)
+np.diag(v)
+np.diag(v * 2, 2)
+np.diag(v, -1)
+np.diag(a)
+np.diag(a, 1)
+np.trace(a)
+np.trace(a, 1)
+np.trace(a[None] * w[:, None, None], axis1=1, axis2=2)
+np.lib.stride_tricks.sliding_window_view(v, 2)
+np.lib.stride_tricks.sliding_window_view(a, (2, 2))
+np.lib.stride_tricks.sliding_window_view(a, 2, axis=1).sum(axis=-1)
+"""
+COMPARING = """
+np.isclose(v, v + 1e-9)
+np.isclose(v, np.where(v > 0.5, np.inf, v))
+np.isclose(i, i + (i > 2))
+np.isclose(np.where(v > 0.5, np.nan, v), np.where(v > 0.5, np.nan, v), equal_nan=True)
+np.allclose(a, a + 1e-12)
+np.allclose(a, a + 1.0, rtol=0.0, atol=0.5)
+np.array_equal(a, a)
+np.array_equal(v, w)
+np.array_equal(a, v)
+np.array_equal(i, i + (i > 3))
+np.select([v > 0.7, v > 0.3], [v, -v], 0.5)
+np.select([i > 3, i > 1], [i, i * 10])
+np.nan_to_num(np.where(v > 0.5, np.nan, v))
+np.nan_to_num(np.where(v > 0.5, np.inf, -np.inf))
+np.nan_to_num(np.where(v > 0.5, np.inf, -np.inf).astype(np.float32))
+np.nan_to_num(np.where(v > 0.5, np.inf, np.nan), nan=1.0, posinf=2.0)
+np.nan_to_num(i)
+"""
+NUMERICS = """
+np.degrees(v)
+np.rad2deg(i)
+np.radians(v.astype(np.float32))
+np.deg2rad(v)
+np.fmod(v - 0.5, 0.3)
+np.fmod(i - 3, 2)
+np.fmod(-v, np.float32(0.25))
+np.divmod(i - 3, 2)
+np.divmod(v - 0.5, 0.25)
+np.modf(5 * v - 2)
+np.fix(5 * v - 2)
+np.heaviside(v - v[0], 0.5)
+np.sinc(5 * (v - v[0]))
+np.angle(v - 0.5 + 1j * v)
+np.angle(v - 0.5, deg=True)
+np.ediff1d(a)
+np.gradient(v)
+np.gradient(v, 0.5)
+np.gradient(v, edge_order=2)
+np.gradient(v, np.cumsum(v + 0.1))
+np.gradient(v, np.cumsum(v + 0.1), edge_order=2)
+np.gradient(a)
+np.gradient(a, 0.5, 2.0)
+np.gradient(a, axis=1)
+np.gradient(a, np.arange(a.shape[1]) ** 2.0, axis=1)
+np.gradient(i)
+np.trapezoid(v)
+np.trapezoid(a, axis=0)
+np.trapezoid(v, dx=0.5)
+np.trapezoid(a, np.cumsum(a[0]))
+np.interp(w, np.cumsum(v), v)
+np.interp(9 * a - 1, np.cumsum(v), v, left=-1.0, right=2.0)
+np.interp(np.cumsum(v), np.cumsum(v), v)
+np.convolve(v, w)
+np.convolve(w, v)
+np.convolve(v, w, "same")
+np.convolve(w, v, mode="same")
+np.convolve(v, w, "valid")
+np.convolve(i, i)
+np.correlate(v, w)
+np.correlate(w, v, "full")
+np.correlate(v, w, "same")
+np.correlate(w, v, "same")
+np.correlate(v + 1j, w - 1j * w, "full")
+np.cross(a[:, :3], a[:, 1:4])
+np.cross(a[:3].T, v[:3])
+np.cross(a[:3], a[1:4], axis=0)
+np.kron(a, a[:2, :3])
+np.kron(v, w)
+np.kron(v, a)
+np.vdot(a, a)
+np.vdot(v + 1j, v - 2j)
+np.polyval(w, v)
+np.polyval(i, 2)
+np.polyval([1.0, 2.0, 3.0], a)
+"""
+DISTRIBUTIONS = """
+np.average(a)
+np.average(a, axis=0)
+np.average(v, weights=v + 1)
+np.average(a, axis=1, weights=a)
+np.average(a, axis=1, weights=np.arange(a.shape[1]))
+np.ptp(a)
+np.ptp(a, axis=1)
+np.median(v)
+np.median(a, axis=0)
+np.median(a, axis=-1, keepdims=True)
+np.median(i)
+np.median(np.where(v > 0.5, np.nan, v))
+np.percentile(v, 30)
+np.clip(v, a_min=0.25, a_max=0.5 * v + 0.2)
+np.percentile(a, 75, axis=1)
+np.percentile(v, [10, 50, 100])
+np.percentile(v.astype(np.float32), 40)
+np.quantile(a, 0.3, axis=0)
+np.quantile(a, np.array([0.0, 0.25, 1.0]), axis=1)
+np.quantile(a, 0.5, keepdims=True)
+np.histogram(v)
+np.histogram(a, bins=4)
+np.histogram(v, 5, (0.2, 0.7))
+np.histogram(v, bins=np.array([0.0, 0.3, 0.35, 1.0]))
+np.histogram(i, bins=3)
+np.histogram(v, 4, weights=2 * v)
+np.histogram(v, 4, density=True)
+np.histogram(np.where(v > 0.5, np.nan, v), 4, (0.0, 1.0))
+np.histogram(v.astype(np.float32), 7)
+np.histogram(v * 0, 3)
+np.digitize(v, np.array([0.2, 0.4, 0.8]))
+np.digitize(v, np.array([0.8, 0.4, 0.2]), right=True)
+np.digitize(i, np.array([1, 3]), True)
+np.cov(a)
+np.cov(a, rowvar=False)
+np.cov(v, bias=True)
+np.cov(a, ddof=0)
+np.cov(a + 1j * a * a)
+np.corrcoef(a)
+np.corrcoef(a, rowvar=False)
+np.corrcoef(v)
+np.partition(v, 1)[1]
+"""
+METHODS = """
+np.add.reduce(a)
+np.add.reduce(a, axis=1)
+np.multiply.reduce(a, axis=0)
+np.maximum.reduce(v)
+np.minimum.reduce(a, axis=-1, keepdims=True)
+np.logical_or.reduce(v > 0.9)
+np.add.accumulate(v)
+np.add.accumulate(a, axis=1)
+np.multiply.accumulate(v)
+np.maximum.accumulate(v)
+np.minimum.accumulate(a, axis=1)
+np.subtract.outer(v, w)
+np.sum(v, where=v > 0.5)
+np.sum(a, axis=0, where=v[: a.shape[1]] > 0.5)
+np.prod(i + 1, where=i > 2)
+np.any(v > 0.5, where=v < 0.2)
+np.all(v > 0.5, where=v > 0.5)
+v * np.size(a) + np.ndim(a)
+v + np.shape(a)[1]
+v + np.size(a, 0)
+"""
+
+
+def lines(text: str) -> list[str]:
+    return text.strip().splitlines()
+
+
+EXPRESSIONS = [
+    each for text in (JOINING, COMPARING, NUMERICS, DISTRIBUTIONS, METHODS) for each in lines(text)
+]
+COMPUTED = [  # whose results' sizes follow from values, or that NumPy itself computes
+    "np.bincount(i)", "np.bincount(i, minlength=9)", "np.bincount(i, v[: i.shape[0]])",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """A module with a function for each expression, which kernels can read."""
+    path: Path = tmp_path_factory.mktemp("numpys") / "numpy_functions.py"
+    text = [
+        f"def function_{number}(a, v, w, i):\n    return {expression}\n"
+        for number, expression in enumerate(EXPRESSIONS)
+    ]
+    path.write_text("import numpy as np\n" + "\n".join(text))
+    spec = importlib.util.spec_from_file_location("numpy_functions", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def arguments(rows: int, columns: int, long: int, short: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(rows * long)
+    return [
+        rng.random((rows, columns)), rng.random(long), rng.random(short), rng.integers(0, 5, long)
+    ]  # fmt: skip
+
+
+SHAPES = [(5, 4, 7, 3), (4, 6, 13, 2)]
+
+
+def agree(got: Any, expected: Any) -> None:
+    several = isinstance(expected, tuple | list)
+    assert isinstance(got, tuple | list) == several
+    pairs = zip(got, expected, strict=True) if several else [(got, expected)]
+    for one, other in pairs:
+        found, wanted = np.asarray(one), np.asarray(other)
+        assert found.dtype == wanted.dtype
+        assert found.shape == wanted.shape
+        exactness = 1e-6 if found.dtype.itemsize < 8 else 1e-12
+        np.testing.assert_allclose(found, wanted, rtol=exactness, atol=1e-14)
+
+
+@pytest.mark.parametrize("number", range(len(EXPRESSIONS)), ids=EXPRESSIONS)
+@pytest.mark.parametrize("below", [1 << 60, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore")
+def test_in_every_way_as_numpy(functions: ModuleType, number: int, below: int) -> None:
+    """Interpreted; compiled where there is time."""
+    with wf.config(interpret_below=below):
+        _agrees(functions, number)
+
+
+def _agrees(functions: ModuleType, number: int) -> None:
+    function: Callable[..., Any] = getattr(functions, f"function_{number}")
+    kernel = wf.kernel(function)
+    for shape in SHAPES:
+        given = arguments(*shape)
+        expected = function(*given)
+        agree(kernel(*given), expected)
+        agree(function(*map(wf.asarray, given)), expected)
+    agree(wf.jit(function)(*given), expected)
+
+
+@pytest.mark.parametrize("expression", COMPUTED)
+def test_sizes_that_values_decide_are_computed(expression: str) -> None:
+    for shape in SHAPES:
+        named = dict(zip("avwi", arguments(*shape), strict=True))
+        lazy = {name: wf.asarray(array) for name, array in named.items()}
+        agree(eval(expression, {**lazy, "np": np}), eval(expression, {**named, "np": np}))
+
+
+@pytest.mark.parametrize("call", [
+    lambda v: wf.hstack([]), lambda v: np.split(v, 2), lambda v: np.array_split(v, 0),
+    lambda v: np.diag(v[None, None]), lambda v: wf.block([[v], v]), lambda v: wf.select([], []),
+    lambda v: np.gradient(v, 1.0, 2.0), lambda v: np.gradient(v[:1]),
+    lambda v: np.convolve(v, v[None]), lambda v: np.convolve(v, v, "some"),
+    lambda v: np.convolve(v, v[:0]), lambda v: np.cross(v, v), lambda v: np.histogram(v, 0),
+    lambda v: np.cov(v[None, None]), lambda v: np.average(v, weights=v[None]),
+    lambda v: wf.sliding_window_view(v, 9), lambda v: wf.sliding_window_view(v, (2, 2)),
+    lambda v: wf.quantile(v[None], 0.5, axis=(0, 1)),
+])  # fmt: skip
+def test_what_cannot_be_is_refused(call: Callable[[wf.Array], Any]) -> None:
+    with pytest.raises(WeftError):
+        call(wf.asarray(np.arange(7.0)))
+
+
+def test_nothing_and_one() -> None:
+    for expression in ("np.hstack((v, v))", "np.diag(v)", "np.array_split(v, 2)",
+                       "np.kron(v, v)", "np.trapezoid(v)", "np.polyval(v, 2.0)",
+                       "np.histogram(v, 3, (0.0, 1.0))", "np.vdot(v, v)"):  # fmt: skip
+        both(expression, np.array([]))
+        both(expression, np.array([0.5]))
+    for expression in ("np.median(v)", "np.interp(3 * v, v, v)", "np.convolve(v, v)",
+                       "np.percentile(v, 20)", "np.histogram(v)"):  # fmt: skip
+        both(expression, np.array([0.5]))
+
+
+def both(expression: str, v: np.ndarray) -> None:
+    """What NumPy computes is what Weft does."""
+    agree(
+        eval(expression, {"v": wf.asarray(v), "np": np}), eval(expression, {"v": v, "np": np})
+    )
