@@ -32,6 +32,14 @@ def added(index: imp.Expr = L, *, target: imp.Pointer = S, read: imp.Expr | None
     )
 
 
+def nan_asked(value: imp.Var) -> tuple[imp.Stmt, ...]:
+    """s[l] = p[k + l] where a value is NaN, else s[l] + p[k + l]."""
+    unequal, chosen = imp.Var("unequal", DType.BOOL), imp.Var("chosen", DType.F64)
+    asked = imp.Declare(unequal, imp.Apply("not_equal", (value, value), DType.BOOL))
+    kept = imp.Declare(chosen, imp.Select(unequal, X, Y))
+    return (*added()[:3], asked, kept, imp.Store(S, L, chosen))
+
+
 def rows(
     body: tuple[imp.Stmt, ...] | None = None, *, before: tuple[imp.Stmt, ...] = (),
     view: imp.View | None = None, upper: imp.Expr = M, **simd: Any,
@@ -89,6 +97,7 @@ ACCEPTED: dict[str, imp.Program] = {
     "loops of prefetches before": rows(
         before=(imp.For(A, imp.ZERO, M, (imp.Prefetch(P, machine("+", K, A)),)),)
     ),
+    "a row that may be NaN": rows(nan_asked(X)),
     "lanes in parts": parts(),
     "parts of two lanes": parts(
         end=machine("+", B, imp.integer(2)), upper=machine("-", M, imp.ONE)
@@ -136,6 +145,7 @@ REJECTED: dict[str, imp.Program] = {
     ),
     "lanes that are reduced": rows(reductions=(("max", imp.Var("worst", DType.I64)),)),
     "a value that changes": rows((imp.Declare(Y, None, mutable=True), *added()[:2])),
+    "what is asked if it is NaN, of the round before": rows(nan_asked(T)),
     "more than registers hold": rows(
         (*(imp.Declare(imp.Var(f"z{k}", DType.F64), T) for k in range(LARGEST)), *added())
     ),

@@ -111,9 +111,29 @@ def _row(loop: imp.For, alone: frozenset[str]) -> _Row | None:
         return None
     if parts is not None and not _are_apart(parts, simd, values):
         return None
-    if not _own_lanes(simd, stored, values):
+    if not _own_lanes(simd, stored, values) or _tells_nan(simd, stored):
         return None
     return _Row(tuple(before), parts, tuple(between), simd)
+
+
+def _tells_nan(simd: imp.For, stored: Collection[imp.Pointer]) -> bool:
+    """Whether a round asks if what the one before stored is NaN.
+
+    Where that is one of two values, gcc 12 asks of each, and has no vectors for the choice.
+    """
+    loaded = {
+        statement.var
+        for statement in simd.body
+        if isinstance(statement, imp.Declare)
+        and isinstance(statement.value, imp.Load)
+        and statement.value.pointer in stored
+    }
+    for node in inside(simd.body):
+        match node:
+            case imp.Apply("isnan" | "not_equal", arguments) if len({*arguments}) == 1:
+                if arguments[0] in loaded:
+                    return True
+    return False
 
 
 def _are_apart(parts: imp.For, simd: imp.For, values: _Values) -> bool:
