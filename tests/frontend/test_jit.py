@@ -94,6 +94,13 @@ def test_python_arguments() -> None:
         assert f(a, n, 1.0, True) == a.sum() + n  # beyond the end
 
 
+def test_python_arguments_as_arrays() -> None:
+    a = np.full(3, 1 / 3, np.float32)
+    for made in (lambda s: wf.astype(s, wf.float64), wf.asarray, lambda s: wf.asarray(s + 1)):
+        found = wf.jit(lambda x, s, made=made: x * made(s))(a, 0.7)
+        np.testing.assert_array_equal(found, a * made(np.float64(0.7)), strict=True)
+
+
 @dataclass(frozen=True)
 class Factor:
     value: Any

@@ -420,3 +420,16 @@ def test_arrays_that_do_not_hold_an_int_are_refused(made: str, tmp_path: Path) -
     kernel = wf.kernel(written_in(tmp_path, "a, n", f"return {made}"))
     with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
         kernel(BYTES, 300)
+
+
+def test_numbers_made_numpys() -> None:
+    """Arguments, counters and numbers that loops carry, as NumPy's scalars and arrays."""
+
+    def made(x: Any, factor: float, n: int) -> Any:
+        rows, carried = np.zeros((n, 3)), factor
+        for i in range(n):
+            rows[np.int64(i)] = x * np.float64(carried) + x * np.int64(i) - x * np.array(carried)
+            carried *= 1.5
+        return x * np.float64(factor), x * np.array(factor), x * np.asarray(n), rows
+
+    agrees(made, np.full(3, 1 / 3, np.float32), 0.7, 4, rtol=1e-15)

@@ -53,7 +53,7 @@ def asarray(
     """
     if device not in (None, "cpu"):
         raise ArgumentError(f"device {device!r}", '"cpu"', place=user_place())
-    if isinstance(obj, Array) and not copy and (dtype is None or obj.dtype == dtype):
+    if isinstance(obj, Array) and not (copy or obj._node.weak) and dtype in (None, obj.dtype):
         return obj
     array = _as_array(obj, dtype, copy)
     if dtype is not None and array._node.dtype is not from_numpy(dtype):
@@ -65,7 +65,8 @@ def asarray(
 
 def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
     if isinstance(obj, Array):
-        return Array(obj._node)
+        node = obj._node
+        return Array(strong(node, node.dtype) if node.weak else node)
     if isinstance(obj, np.ndarray):
         if obj.dtype == object:  # NumPy's array of lengths, as np.array([x.shape[0] - 1, 0])
             return _as_array(obj.tolist(), dtype, copy)
@@ -112,7 +113,13 @@ def strong(node: Node, dtype: DType) -> Node:
             if value is not None
             else as_dtype(node, dtype)
         )
-    return as_dtype(node, dtype)
+    if node.dtype is not dtype:
+        return as_dtype(node, dtype)
+    if node.inputs or node.sizes:  # the same operation, so that an index stays one
+        return graph.make(node.operation, node.inputs, node.shape, dtype, node.sizes)
+    if graph.is_index(node):
+        return graph.size_scalar(symbolic.extent_of(node))
+    return cast(node, dtype)
 
 
 def refuse_masked(array: npt.NDArray[Any]) -> None:

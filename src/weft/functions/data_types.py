@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, strong
 from weft.errors import ArgumentError, DTypeError, user_place
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.graph import make
@@ -50,7 +50,7 @@ def astype(x: Any, dtype: Any, /, *, copy: builtins.bool = True, device: Any = N
             "wf.real(x) first", place=user_place(),
         )  # fmt: skip
     if node.weak and node.dtype is wanted:
-        return Array(make(node.operation, node.inputs, node.shape, wanted, node.sizes))
+        return Array(strong(node, wanted))
     return Array(as_dtype(node, wanted))
 
 
