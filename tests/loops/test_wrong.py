@@ -36,6 +36,8 @@ PROGRAMS = [
     Wrong(wrong.formatted, errors.UnsupportedError, "a formatted string", "outside"),
     Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.fft.fft", "dir(weft)"),
     Wrong(wrong.unknown_method, errors.UnsupportedError, "tobytes", "weft.Array has"),
+    Wrong(wrong.attribute_read, errors.UnsupportedError, "the attribute strides", "shape, dtype"),
+    Wrong(wrong.flat, errors.UnsupportedError, "the attribute flat of an array", "or a method"),
     Wrong(wrong.computed_step, errors.UnsupportedError, "step is computed", "a loop: for k in"),
     Wrong(wrong.loop_else, errors.UnsupportedError, "an else after a loop", "and an if"),
     Wrong(wrong.attribute, errors.UnsupportedError, "an attribute", "elements of an array"),

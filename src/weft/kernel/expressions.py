@@ -361,7 +361,7 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
         if not value.ndim:
             if name in ("real", "imag", "dtype", "shape", "ndim", "size", "itemsize"):
                 return getattr(value, name)
-            return calls.Method(value, name)
+            return _method(frame, node, value, name)
         value = frame.memory.make(value)
     if isinstance(value, Selection):
         if name == "dtype":
@@ -383,4 +383,14 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
         return getattr(array, name)
     if name in ("real", "imag"):
         return aliases.part(value, name)
-    return calls.Method(value, name)
+    return _method(frame, node, value, name)
+
+
+def _method(frame: Frame, node: ast.AST, of: Any, name: str) -> calls.Method:
+    """A method, which waits for its arguments; what an array has besides is not compiled."""
+    if not any(callable(getattr(kind, name, None)) for kind in (np.ndarray, Array)):
+        frame.refuse(
+            node, f"the attribute {name} of an array",
+            "shape, dtype, ndim, size, itemsize, nbytes, real, imag, T, or a method",
+        )  # fmt: skip
+    return calls.Method(of, name)

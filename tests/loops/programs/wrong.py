@@ -45,6 +45,15 @@ def unknown_method(a):
     return a.tobytes()  # here: a.tobytes
 
 
+def attribute_read(a):
+    return a.strides  # here: a.strides
+
+
+def flat(a):
+    for i in range(a.size):
+        a[i] = 2 * a.flat[i]  # here: a.flat
+
+
 def loop_else(a):
     for i in range(a.shape[0]):  # here: for
         if a[i] > 0:
