@@ -14,6 +14,7 @@ from weft.errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
+    ImplicitComputeError,
     OutOfBoundsError,
     ShapeError,
     TracingError,
@@ -178,6 +179,23 @@ def test_indices_in_a_compiled_function() -> None:
 
 
 # ---------------------------------------------------------------- tracing
+
+
+@pytest.mark.parametrize(
+    ("named", "function"),
+    [
+        ("numpy.angle", np.angle),
+        ("numpy.fft.fft", np.fft.fft),
+        ("numpy.max", lambda x: np.max(x, where=x > 1, initial=0)),
+        ("numpy.heaviside", lambda x: np.heaviside(x, 1)),
+        ("numpy.maximum.accumulate", np.maximum.accumulate),
+    ],
+)
+def test_functions_that_weft_does_not_have_are_named(named: str, function: Any) -> None:
+    with pytest.raises(TracingError, match=named):
+        wf.jit(lambda x: function(x))(np.ones(3))
+    with wf.config(implicit_compute="raise"), pytest.raises(ImplicitComputeError, match=named):
+        function(wf.asarray(np.ones(3)))
 
 
 def test_branching_on_a_traced_array() -> None:

@@ -54,8 +54,11 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
         left, right = map(asarray, inputs)
         spread = functions.reshape(left, (*left.shape, *(1,) * right.ndim))
         return getattr(functions, name)(spread, right)
-    computed = map_leaves(_computed, (inputs, options))
-    return getattr(function, method)(*computed[0], **computed[1])
+    given, options = _computed(
+        f"numpy.{function.__name__}" + ("" if method == "__call__" else f".{method}"),
+        inputs, options,
+    )  # fmt: skip
+    return getattr(function, method)(*given, **options)
 
 
 def _accumulated(name: str, x: Any, axis: int = 0) -> Array:
@@ -93,8 +96,8 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
     call = translated(function, args, options)
     if call is not None:
         return call()
-    computed = map_leaves(_computed, (args, options))
-    return function(*computed[0], **computed[1])
+    args, options = _computed(f"{function.__module__}.{function.__name__}", args, options)
+    return function(*args, **options)
 
 
 def _refused(what: str, advice: str) -> UnsupportedError:
@@ -190,9 +193,11 @@ def _own(module: str, name: str) -> Any:
     return _METHODS.get(name) or (getattr(functions, name) if name in functions.__all__ else None)
 
 
-def _computed(value: Any) -> Any:
-    return (
-        value._implicit("a function of NumPy that Weft does not have")
-        if isinstance(value, Array)
-        else value
-    )
+def _computed(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Arguments of a function of NumPy that Weft does not have as NumPy's, computed."""
+    what = f"{name} (which Weft does not have, or not with such arguments)"
+
+    def values(leaf: Any) -> Any:
+        return leaf._implicit(what) if isinstance(leaf, Array) else leaf
+
+    return map_leaves(values, (args, options))
