@@ -96,6 +96,47 @@ def test_ranges() -> None:
         agrees(steps, RANDOM.random(17), start, stop)
 
 
+@pytest.mark.parametrize("step", [1, 2, 7, 30, -1, -3, -30])
+def test_ranges_of_computed_steps(step: int) -> None:
+    """Their sign is data too."""
+
+    def ranges(x: Any, steps: Any, n: int) -> tuple[int, int, int]:
+        step, i, found = steps[0], -5, 0
+        for i in range(2, n, step):
+            x[i] += i
+        for j in range(n, -1, step):
+            if j == 3:
+                break
+            found = 2 * found + j
+        for k, j in enumerate(range(n, 2, step)):
+            x[k] += j
+        for j in reversed(range(2, n, step)):
+            found = 3 * found + j
+        for a in range(1, n):
+            for j in range(a * a, x.shape[0], a):
+                x[j] -= 1
+            for j in range(n, 0, -a):
+                found += a * j
+        return i, found, step
+
+    for n in (0, 1, 7, 20):
+        agrees(ranges, np.arange(20.0), np.array([step]), n)
+
+
+def test_sieve() -> None:
+    def primes(limit: int) -> Any:
+        prime = np.ones(limit + 1, np.bool_)
+        prime[:2] = False
+        for i in range(2, int(limit**0.5) + 1):
+            if prime[i]:
+                for multiple in range(i * i, limit + 1, i):
+                    prime[multiple] = False
+        return prime
+
+    for limit in (1, 2, 3, 100):
+        agrees(primes, limit)
+
+
 def test_while_with_scalars() -> None:
     def collatz(n: int) -> int:
         count = 0

@@ -85,10 +85,6 @@ PROGRAMS = [
     ),
     Wrong(wrong.broken_off, errors.UnsupportedError, "break in a prange", "range"),
     Wrong(wrong.fractional_range, errors.ArgumentTypeError, "no integer", "x // y"),
-    Wrong(
-        wrong.unknown_step, errors.UnsupportedError, "step is not known", "a while loop",
-        (FLOATS, np.array([2])),
-    ),
     Wrong(wrong.array_as_condition, errors.UnsupportedError, "truth of an array", "np.any(x)"),
     Wrong(wrong.wrong_count, errors.UnsupportedError, "1 values for 3 names", "as many"),
     Wrong(wrong.constant_written, errors.UnsupportedError, "a constant", "an argument"),

@@ -59,6 +59,7 @@ def kernel(function: Any = None, /) -> Any:
     arrays, the elements are read at each call. An argument that is returned is itself; other
     results share no memory with arguments: of views, they are copies. Numbers are as NumPy's:
     integers of 64 bits wrap around, and divisions by zero give inf, nan or 0.
+    A range whose step is computed, as 0, has no rounds.
 
     Examples
     --------

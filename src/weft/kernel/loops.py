@@ -35,10 +35,11 @@ def for_range(
     `by_range`: the target is what the range gives; else `bind` gives it something else.
     """
     start, stop, step = bounds
-    step = _known_step(frame, node, step)
+    step = _step(frame, node, step)
     begin, end = _bound(start), _bound(stop)
     index = node.target.id if isinstance(node.target, ast.Name) else ""
-    if step == 1 and left_flag(node) is None:
+    one_by_one = isinstance(step, int) and step == 1
+    if one_by_one and left_flag(node) is None:
         lower, upper = begin, end
     else:
         lower, upper = extents.constant(0), _count(begin, end, step)
@@ -47,7 +48,7 @@ def for_range(
 
     def value(param: Node) -> Array:
         counter = Array(param)
-        if step == 1 and lower is begin:
+        if one_by_one and lower is begin:
             return counter
         first = Array(graph.size_scalar(begin, weak=True))
         return first + counter * step
@@ -78,7 +79,7 @@ def for_range(
 
 
 def _assign_last(
-    frame: Frame, node: ast.For, index: str, count: Extent, begin: Extent, step: int
+    frame: Frame, node: ast.For, index: str, count: Extent, begin: Extent, step: int | Extent
 ) -> None:
     """Let the target of a range be what it was in the last round; if there was none, as before."""
     last = Array(graph.size_scalar(begin + (count - 1) * step, weak=True))
@@ -95,25 +96,24 @@ def _assign_last(
         frame.assign(index, where(some, last, before), node)
 
 
-def _known_step(frame: Frame, node: ast.AST, step: Any) -> int:
-    if isinstance(step, Extent):
-        step = int(step)
-    if not isinstance(step, int):
-        frame.refuse(
-            node, "a range whose step is not known while compiling", "a constant step",
-            "a while loop",
-        )  # fmt: skip
-    if step == 0:
+def _step(frame: Frame, node: ast.AST, step: Any) -> int | Extent:
+    """The step of a range: a number of the program, unless only running it tells."""
+    size = _bound(step)
+    if size.symbols:
+        return size
+    if size.value == 0:
         frame.refuse(node, "a range of step 0", "another step")
-    return step
+    return int(size)
 
 
 def _bound(value: Any) -> Extent:
     return symbolic.extent_of(indexing.index_node(node_of(value)))
 
 
-def _count(begin: Extent, end: Extent, step: int) -> Extent:
+def _count(begin: Extent, end: Extent, step: int | Extent) -> Extent:
     """The rounds of a range; it may be negative where there are none."""
+    if isinstance(step, Extent):  # whose sign is not known
+        return -extents.divide(begin - end, step)
     distance: Extent = end - begin if step > 0 else begin - end
     if step in (1, -1):
         return distance
@@ -123,7 +123,7 @@ def _count(begin: Extent, end: Extent, step: int) -> Extent:
 def count_of(frame: Frame, node: ast.expr, bounds: tuple[Any, Any, Any]) -> Extent:
     """How many numbers a range has, or less than none."""
     start, stop, step = bounds
-    return _count(_bound(start), _bound(stop), _known_step(frame, node, step))
+    return _count(_bound(start), _bound(stop), _step(frame, node, step))
 
 
 def _rounds(lower: Extent, upper: Extent) -> Extent | None:

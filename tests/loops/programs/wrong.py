@@ -169,11 +169,6 @@ def computed_step(a):
         a[::i] = 0.0  # here: a[::i]
 
 
-def unknown_step(a, step):
-    for i in range(0, a.shape[0], step[0]):  # here: for
-        a[i] = 1
-
-
 def array_as_condition(a):
     if a > 0:  # here: a > 0
         a[0] = 1
