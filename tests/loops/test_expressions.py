@@ -433,3 +433,16 @@ def test_numbers_made_numpys() -> None:
         return x * np.float64(factor), x * np.array(factor), x * np.asarray(n), rows
 
     agrees(made, np.full(3, 1 / 3, np.float32), 0.7, 4, rtol=1e-15)
+
+
+def test_functions_of_pythons_numbers_give_numpys() -> None:
+    """Their dtype is their own: an array of narrower floats beside them becomes a wider one."""
+
+    def functions(x: Any, factor: float, n: int) -> Any:
+        rows = np.zeros((n, 3))
+        for i in range(n):
+            rows[i] = x * np.sqrt(i) + x * np.minimum(i + 1, n - 1) + x * abs(factor)
+        chosen = np.where(factor > 0, factor, 0.0)
+        return x * np.sqrt(factor), x * chosen, x * np.round(factor, 1), x * math.sqrt(n), rows
+
+    agrees(functions, np.full(3, 1 / 3, np.float32), 0.7, 4, rtol=1e-15)

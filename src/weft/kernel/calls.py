@@ -155,7 +155,7 @@ def _known(
     if not traced and module in _PURE:
         return frame.constant(function(*arguments, **named))
     if isinstance(function, np.ufunc) and is_traced(arguments):
-        return _ufunc(frame, node, function, arguments, named)
+        return _numpys_own(_ufunc(frame, node, function, arguments, named))
     if module in ("math", "cmath"):
         if named:
             frame.refuse(node, f"math.{name} with {', '.join(named)}", "positional arguments")
@@ -163,7 +163,7 @@ def _known(
     if module.split(".")[0] == "weft" and callable(function):
         return function(*arguments, **named)
     if module.split(".")[0] == "numpy":
-        return _numpy(frame, node, function, arguments, named)
+        return _numpys_own(_numpy(frame, node, function, arguments, named))
     frame.refuse(
         node, f"a call of {name or function!r}, which cannot be compiled",
         "functions of math, NumPy and weft, other kernels, and functions written in Python",
@@ -220,6 +220,11 @@ def _ufunc(
     if dtype is None:
         return result
     return selection.lifted(frame, node, lambda made: functions.astype(made, dtype), [result])
+
+
+def _numpys_own(result: Any) -> Any:
+    """What NumPy makes of Python's numbers has a dtype of its own, as all that it gives."""
+    return functions.asarray(result) if isinstance(result, Array) else result
 
 
 def _numpy(
