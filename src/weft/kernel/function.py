@@ -14,7 +14,15 @@ import numpy as np
 from weft import execute
 from weft.array import Array
 from weft.config import settings
-from weft.errors import ArgumentError, DTypeError, Place, ShapeError, user_place, warn
+from weft.errors import (
+    ArgumentError,
+    DTypeError,
+    Place,
+    ShapeError,
+    interpreting,
+    user_place,
+    warn,
+)
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
@@ -293,9 +301,9 @@ class KernelFunction(Jitted):
         written = [n for n, r in cells.items() if r.read()._node is not before[n]]
         owners = {id(reference.cell): (n, reference) for n, reference in given.items()}
         returned = _marked(result, owners)
-        return (
-            [len(written), *written], [cells[number].read() for number in written], plain(returned)
-        )  # fmt: skip
+        with interpreting(self.source.place(self.source.tree.body[-1])):  # what is read is given
+            arrays = [cells[number].read() for number in written]
+            return [len(written), *written], arrays, plain(returned)
 
     def trace(self, *args: Any, **kwargs: Any) -> fun.Program:
         """The FUN program of a call, before any pass."""

@@ -169,6 +169,15 @@ def computed_step(a):
         a[::i] = 0.0  # here: a[::i]
 
 
+def length_of_result(a):
+    count = 0
+    for i in range(a.shape[0]):
+        if a[i] > 0:
+            count += 1
+    b = a.copy()
+    return b[:count]  # here: return
+
+
 def array_as_condition(a):
     if a > 0:  # here: a > 0
         a[0] = 1
