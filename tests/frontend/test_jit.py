@@ -94,6 +94,14 @@ def test_python_arguments() -> None:
         assert f(a, n, 1.0, True) == a.sum() + n  # beyond the end
 
 
+def test_lists_of_traced_indices() -> None:
+    @wf.jit
+    def ends(x: Any) -> Any:
+        return x[[x.argmin(), 0, x.argmax()]]
+
+    np.testing.assert_array_equal(ends(np.array([3.0, 1.0, 7.0])), [1.0, 3.0, 7.0])
+
+
 def test_python_arguments_as_arrays() -> None:
     a = np.full(3, 1 / 3, np.float32)
     for made in (lambda s: wf.astype(s, wf.float64), wf.asarray, lambda s: wf.asarray(s + 1)):

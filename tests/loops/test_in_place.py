@@ -250,3 +250,19 @@ def test_a_number_for_a_slice_that_is_all_there_is() -> None:
         a = np.ones(extent)
         assert fill(a, 3) == a.sum()
         np.testing.assert_array_equal(a, [3.0, 1, 1][:extent])
+
+
+def test_rows_exchanged_by_lists_of_indices() -> None:
+    """Which rows is data, as of pivots, or of the loop."""
+
+    def eliminated(a: Any) -> Any:
+        for k in range(a.shape[0] - 1):
+            pivot = k + np.argmax(np.abs(a[k:, k]))
+            if pivot != k:
+                a[[k, pivot]] = a[[pivot, k]]
+            a[k + 1 :] -= np.outer(a[k + 1 :, k] / a[k, k], a[k])
+        a[:, [0, pivot]] *= 2
+        return a[[[0, pivot], [pivot, k]], [[1], [0]]]
+
+    for n in (2, 3, 7):
+        agrees(eliminated, np.random.default_rng(n).random((n, n)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array.lazy import Array
-from weft.array.making import node_of
+from weft.array.making import asarray, node_of
 from weft.errors import OutOfBoundsError, TracingError, UnsupportedError, user_place
 from weft.frontend import indexing, layout
 from weft.frontend.elementwise import apply, as_dtype
@@ -21,6 +21,7 @@ def resolved(key: Any, shape: Shape) -> Any:
         if isinstance(key, int) and not isinstance(key, bool):
             return key
         key = (key,)
+    key = tuple([_listed(entry) if isinstance(entry, list) else entry for entry in key])
     entries: list[Any] = []
     axis = 0
     for number, entry in enumerate(key):
@@ -34,8 +35,6 @@ def resolved(key: Any, shape: Shape) -> Any:
         if isinstance(entry, slice):
             entries.append(slice(_bound(entry.start), _bound(entry.stop), _step(entry.step)))
             continue
-        if isinstance(entry, list):
-            entry = np.asarray(entry) if entry else np.zeros(0, np.int64)
         if isinstance(entry, np.ndarray | Array) or hasattr(entry, "__dlpack__"):
             node = node_of(entry)
             if isinstance(entry, np.integer) or (not node.shape and isinstance(entry, np.ndarray)
@@ -51,12 +50,15 @@ def resolved(key: Any, shape: Shape) -> Any:
     return tuple(entries)
 
 
+def _listed(entry: list[Any]) -> Array:
+    """A list, which may hold indices that are being traced, as the array that it means."""
+    return asarray(entry or np.zeros(0, np.int64))
+
+
 def _covered(entry: Any) -> int:
     """How many dimensions an entry of a key stands for."""
     if entry is None or entry is Ellipsis or is_scalar_mask(entry):
         return 0
-    if isinstance(entry, list):
-        entry = np.asarray(entry)
     is_mask = isinstance(entry, np.ndarray | Array) and entry.dtype == np.bool_
     return entry.ndim if is_mask else 1
 
