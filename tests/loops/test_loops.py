@@ -420,3 +420,19 @@ def test_constants_are_returned_beside_what_is_written() -> None:
         return 0.0, x.shape[0], True, 3
 
     agrees(constants, np.arange(3))
+
+
+def test_what_a_branch_adds_is_given_by_another_name_too() -> None:
+    def totals(x: Any, y: Any) -> Any:
+        total, last, seen = y[0], 0.0, 0.0
+        for i in range(x.shape[0]):
+            if x[i] > 0:
+                total += x[i]
+                last = total
+            else:
+                last = total * 2
+            seen += last
+        return total, last, seen
+
+    for n in (1, 9):
+        agrees(totals, np.arange(9.0)[:n] % 4 - 1, np.ones(1))

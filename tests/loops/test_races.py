@@ -169,3 +169,25 @@ def all_but_one(a: Any, n: int) -> None:
 def test_many_elements_that_all_rounds_write() -> None:
     with pytest.raises(RaceError, match=r"element, \[1\]"):
         wf.kernel(all_but_one)(np.ones(500_000), 2)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_sum_that_rounds_give_by_another_name_has_an_order(before: bool) -> None:
+    def sums(x: Any, y: Any, before: bool) -> Any:
+        total = 1.0
+        for i in wf.prange(x.shape[0]):
+            last = 0.0
+            for j in range(x.shape[1]):
+                if before:
+                    last = total
+                total += x[i, j]
+                if not before:
+                    last = total
+            y[i] = last
+        return total
+
+    x, found, wanted = np.arange(12.0).reshape(3, 4), np.zeros(3), np.zeros(3)
+    with pytest.warns(RaceWarning, match="total is needed by the next round"):
+        total = wf.kernel(sums)(x, found, before)
+    assert total == sums(x, wanted, before)
+    assert found.tolist() == wanted.tolist()

@@ -83,11 +83,13 @@ def of_scalar(
         elements.append((element, negated))
         links |= {last.name, *test}
         last = previous
-    if not operation or not isinstance(last, fun.Var):
+    if not (operation and isinstance(last, fun.Var) and isinstance(result, fun.Var)):
         return None
     taken = {element.name for element, _ in elements if isinstance(element, fun.Var)}
-    if (taken | _uses(body, links)) & {param.name, *links}:
-        return None  # s + s, or a step that is used for something else too
+    given = [atom.name for atom in body.results if isinstance(atom, fun.Var)]
+    given.remove(result.name)
+    if {*taken, *given, *_uses(body, links)} & {param.name, *links}:
+        return None  # s + s, or a step that is used, or given, for something else too
     return Accumulation(operation, param.type.dtype, tuple(elements[::-1]), frozenset(links))
 
 
