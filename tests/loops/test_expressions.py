@@ -446,3 +446,11 @@ def test_functions_of_pythons_numbers_give_numpys() -> None:
         return x * np.sqrt(factor), x * chosen, x * np.round(factor, 1), x * math.sqrt(n), rows
 
     agrees(functions, np.full(3, 1 / 3, np.float32), 0.7, 4, rtol=1e-15)
+
+
+def test_comprehensions_over_tuples_of_what_is_computed() -> None:
+    def comprehended(x: Any, factor: float) -> Any:
+        sums = [row.sum() * factor for row in (x[0], x[-1])]
+        return max([abs(value) for value in (x[0, 0], factor, sums[1])]), sum(sums)
+
+    agrees(comprehended, MATRIX, 0.5)

@@ -137,7 +137,7 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> list[
     """A list of what is known while tracing: each element is evaluated by itself."""
     first, *more = node.generators
     elements = evaluate(frame, first.iter)
-    if more or is_traced(elements) or not isinstance(elements, tuple | list | range):
+    if more or not isinstance(elements, tuple | list | range):
         frame.refuse(
             node, "a comprehension over what is not known while compiling",
             "one over a tuple, or a range of constants", "a loop that writes an array",
