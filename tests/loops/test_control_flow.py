@@ -543,3 +543,25 @@ def greatest_row(m: Any, a: Any) -> Any:
 
 def test_row_chosen_in_a_loop_is_read_afterwards() -> None:
     agrees(greatest_row, np.arange(12.0).reshape(4, 3), np.array([2.0, 5.0, 1.0, 7.0]))
+
+
+def test_names_that_expressions_bind() -> None:
+    """In the test of a while, and in what is evaluated only if needed."""
+
+    def bound(x: Any) -> Any:
+        i, seen, best, total = 0, 0, -9.0, 0.0
+        while (n := 2 * i) < x.shape[0]:
+            i += 1
+            if x[n] > 7:
+                break
+            seen += n
+        for k in range(x.shape[0]):
+            if k % 2 == 0 and (best := best + k) > 3:
+                total += 1
+            if k % 3 == 0 or (best := best * 2) > 3:
+                total += 10
+            total += (best := best - 1) if k > 4 else best
+        return i, n, seen, best, total
+
+    for n in (0, 1, 7, 10):
+        agrees(bound, np.arange(10.0)[:n])

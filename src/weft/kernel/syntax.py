@@ -94,8 +94,9 @@ def returns(statements: Iterable[ast.stmt]) -> bool:
 
 
 def is_read(expression: ast.expr) -> bool:
-    """Whether an expression reads an element or calls something: it is evaluated if needed."""
-    return any(isinstance(node, ast.Subscript | ast.Call) for node in ast.walk(expression))
+    """Whether an expression reads an element, calls or binds something: it is done if needed."""
+    kinds = ast.Subscript | ast.Call | ast.NamedExpr
+    return any(isinstance(node, kinds) for node in ast.walk(expression))
 
 
 # ---------------------------------------------------------------- jumps
@@ -165,6 +166,8 @@ class _Jumps:
                     "a variable that the loop sets before `break`, and an if",
                     place=self.source.place(statement),
                 )  # fmt: skip
+            if isinstance(statement, ast.While):
+                _test_inside(statement)
             self.count += 1
             own = _Loop(self.count, *_results(statement))
             body = self.block(statement.body, own)
@@ -176,6 +179,14 @@ class _Jumps:
                 flag = f".returned{own.number}"
                 statement.returned = flag, own.after(statement)  # type: ignore[union-attr]
         return statement
+
+
+def _test_inside(loop: ast.While) -> None:
+    """Let each round begin with a test that binds names, which the round may read."""
+    if any(isinstance(node, ast.NamedExpr) for node in ast.walk(loop.test)):
+        leave = ast.If(ast.UnaryOp(ast.Not(), loop.test), [ast.Break()], [])
+        loop.body.insert(0, ast.fix_missing_locations(ast.copy_location(leave, loop.test)))
+        loop.test = ast.copy_location(ast.Constant(True), loop.test)
 
 
 class _Loop:
