@@ -565,3 +565,19 @@ def test_names_that_expressions_bind() -> None:
 
     for n in (0, 1, 7, 10):
         agrees(bound, np.arange(10.0)[:n])
+
+
+def test_chained_comparisons_read_what_they_need() -> None:
+    def chained(x: Any, n: int) -> Any:
+        count = 0
+        for i in range(n):
+            if i < x.shape[0] < x[i] + n:
+                count += 1
+            if 0 < x[i % 3] <= x[(i + 1) % 3] < 9:
+                count += 10
+            if 0 < i < 3 != x[i - 1]:
+                count += 100
+        return count, 0 <= x[0] < x[1] < n, 3 < 2 < x[n]
+
+    for n in (3, 4, 12):
+        agrees(chained, np.arange(4.0), n)

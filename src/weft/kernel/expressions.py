@@ -216,21 +216,27 @@ def negated(value: Any) -> Any:
 
 
 def _compare(frame: Frame, node: ast.Compare) -> Any:
-    left = plain(evaluate(frame, node.left))
-    result: Any = True
-    for op, comparator in zip(node.ops, node.comparators, strict=True):
-        right = plain(evaluate(frame, comparator))
-        with interpreting(frame.place(node)):
-            operands = numbers.fitted(numbers.name_of(op), (left, right))
-        one = lifted(frame, node, _COMPARE[type(op)], operands)
-        if result is True:
-            result = one
-        elif not is_traced(result) and not result:
-            return result
-        else:
-            result = Array(apply("logical_and", node_of(result), node_of(one)))
-        left = right
-    return result
+    return _compared(frame, node, plain(evaluate(frame, node.left)), 0)
+
+
+def _compared(frame: Frame, node: ast.Compare, left: Any, number: int) -> Any:
+    """The comparisons of a chain from a number on; what is read is evaluated if needed."""
+    op, right = node.ops[number], plain(evaluate(frame, node.comparators[number]))
+    with interpreting(frame.place(node)):
+        operands = numbers.fitted(numbers.name_of(op), (left, right))
+    one = lifted(frame, node, _COMPARE[type(op)], operands)
+    later = node.comparators[number + 1 :]
+    if not later:
+        return one
+
+    def others() -> Any:
+        return _compared(frame, node, right, number + 1)
+
+    if not is_traced(one):
+        return others() if one else one
+    if any(map(is_read, later)) and not getattr(one, "ndim", 1):
+        return branches.chosen(frame, node, one, others, lambda: False)
+    return Array(apply("logical_and", node_of(one), node_of(others())))
 
 
 def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
