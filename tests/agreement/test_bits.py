@@ -43,6 +43,10 @@ def linear(x: Any) -> Sequence[Any]:
     return [wf.associative_scan(step, 0.5 + 0 * x, x, init=(1.0, 0.0))[1]]
 
 
+def running_math(x: Any) -> Sequence[Any]:
+    return [wf.cumulative_sum(wf.tanh(x), axis=axis) for axis in (0, 1)]
+
+
 def normalised(x: Any) -> Sequence[Any]:
     return [(x - wf.mean(x, axis=0)) / wf.std(x, axis=0), wf.exp(x) / wf.sum(wf.exp(x))]
 
@@ -59,6 +63,7 @@ PROGRAMS = {
     "axes of a wide matrix": (by_axis, WIDE),
     "running sums": (running, LONG),
     "running sums of rows": (running, WIDE),
+    "running sums of vector math": (running_math, TALL[:12300].reshape(300, 205)),
     "a linear recurrence": (linear, LONG),
     "normalised columns": (normalised, TALL),
     "a histogram": (scattered, TALL),

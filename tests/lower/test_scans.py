@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lower.harness import IndexFailureError, agree, compiled, run
+from lower.harness import FLAGS, QUICK, IndexFailureError, agree, compiled, run
 
+from weft.fun import nodes as fun
 from weft.fun.parse import parse
+from weft.lower import shapes
 
 ROWS = """program cumulate(x: DT[r, n], c: DT) sizes r, n {
   let y: DT[r, n] = scan KIND (i < r, j < n) from c {
@@ -140,3 +142,66 @@ def test_an_index_outside_is_found_there() -> None:
     with pytest.raises(IndexFailureError) as failure:
         run(compiled(parse(text)), [np.zeros((3, 65)), at], {"r": 3, "n": 65})
     assert failure.value.args == ("x", 1, 65, 65)
+
+
+MATH = """program math(x: f64[r, n]) sizes r, n {
+  let y: f64[r, n] = kernel (i < r, j < n) {
+    let a: f64 = x[i, j]
+    let b: f64 = tanh(a)
+    in b
+  }
+  in y
+}"""
+
+SCANNED_MATH = """program scanned(x: f64[r, n]) sizes r, n {
+  let y: f64[OUTER, INNER] = scan (p < OUTER, q < INNER) from 0.0 {
+    let a: f64 = x[i, j]
+    let b: f64 = tanh(a)
+    in b
+  } with (l: f64, m: f64) { let t: f64 = add(l, m) in t }
+  in y
+}"""
+
+
+@pytest.mark.parametrize("along", ["rows", "columns"])
+def test_vector_math_gives_what_it_gives_elsewhere(along: str) -> None:
+    """Short scans are one left fold: of the bits that a kernel of the same function gives."""
+    text = SCANNED_MATH
+    if along == "rows":
+        text = text.replace("OUTER", "r").replace("INNER", "n").replace("p <", "i <")
+        text = text.replace("q <", "j <")
+    else:
+        text = text.replace("OUTER", "n").replace("INNER", "r").replace("p <", "j <")
+        text = text.replace("q <", "i <")
+    scan, kernel = compiled(parse(text)), compiled(parse(MATH))
+    for r, n in [(300, 1021), (1021, 300), (3, 4095), (130, 1)]:
+        x = np.random.default_rng(n).normal(size=(r, n))
+        sizes = {"r": r, "n": n}
+        (elements,) = run(kernel, [x], sizes)
+        for flags in (FLAGS, QUICK):
+            (found,) = run(scan, [x], sizes, flags=flags)
+            if along == "columns":
+                found = found.T
+            assert np.array_equal(found, np.cumsum(elements, axis=1 if along == "rows" else 0))
+
+
+FLAGGED_MATH = """program flagged(x: f64[n]) sizes n {
+  let f: bool[n], y: f64[n] = scan (i < n) from False, 0.0 {
+    let a: f64 = x[i]
+    let b: f64 = tanh(a)
+    in True, b
+  } with (k: bool, l: f64, o: bool, m: f64) {
+    let either: bool = logical_or(k, o)
+    let half: f64 = multiply(l, 0.5)
+    let t: f64 = add(half, m)
+    in either, t
+  }
+  in f, y
+}"""
+
+
+def test_vector_math_beside_a_narrower_constant() -> None:
+    """Blocks are whole vectors of what is narrowest, the C compiler's remainder empty."""
+    scan = parse(FLAGGED_MATH).body.statements[0].expr
+    assert isinstance(scan, fun.Scan)
+    assert shapes.widest_vector(scan.body) == 64

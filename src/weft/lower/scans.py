@@ -12,7 +12,7 @@ columns are scanned row by row instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -25,7 +25,7 @@ from weft.imp.nodes import machine
 from weft.lower import bounds, far_rows, kernels, operators, past_caches, reductions, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
-from weft.lower.rows import simd
+from weft.lower.rows import lower_row, simd
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size, product
@@ -37,6 +37,7 @@ COLUMNS = 1024
 BLOCK = 64  # elements of each stream that are written at once where results are large
 
 _NEVER = imp.Const(False, DType.BOOL)
+_ALWAYS = imp.Const(True, DType.BOOL)
 
 _NEUTRAL = {
     "add": 0, "multiply": 1, "logical_or": False, "logical_and": True, "logical_xor": False,
@@ -108,7 +109,7 @@ def _serial(
 def _computes(body: fun.Body) -> bool:
     """Whether its elements, which need none before them, are worth vector lanes."""
     applied = any(isinstance(let.expr, fun.Apply) for let in walk.statements(body))
-    return applied and shapes.is_flat(body) and not has_vector_math(body)
+    return applied and shapes.is_flat(body)
 
 
 def _blocks(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) -> None:
@@ -120,20 +121,39 @@ def _blocks(e: Emitter, let: fun.Let, scan: fun.Scan, carry: Sequence[imp.Var]) 
     last = scan.space[-1]
     known = last.extent.is_constant and 0 < last.extent.constant <= COLUMNS
     width = last.extent.constant if known else BLOCK
-    values = [e.local(atom.type.dtype, width, "value") for atom in scan.body.results]
     extent, start, var = e.named(last.extent), e.unit.integer("j"), e.unit.integer("l")
     with e.loop(start, imp.ZERO, extent, step=width):
         count: imp.Expr = imp.integer(width)
         if not known:
             count = e.declare(machine("min", count, e.declare(machine("-", extent, start))))
-        with simd(e, var, imp.ZERO, count):
-            e.bind(last.index.name, e.declare(machine("+", start, var)))
-            for pointer, value in zip(values, scalar_results(e, scan.body), strict=True):
-                e.emit(imp.Store(pointer, var, value))
+        values = _in_lanes(e, scan, last, start, e.declare(machine("+", start, count)), width)
         with e.loop(var, imp.ZERO, count):
             e.bind(last.index.name, e.declare(machine("+", start, var)))
-            element = [e.declare(imp.Load(pointer, var), depth=e.depth) for pointer in values]
-            _store(e, let, scan, combined(e, scan, carry, element))
+            _store(e, let, scan, combined(e, scan, carry, _loaded(e, values, var)))
+
+
+def _in_lanes(
+    e: Emitter, scan: fun.Scan, along: fun.Range, begin: imp.Expr, end: imp.Expr, width: int
+) -> list[imp.Pointer]:
+    """The elements of begin <= index < end, at most `width`, computed in vector lanes.
+
+    So all go through the same vector functions, wherever blocks and streams begin.
+    """
+    name = along.index.name
+    values = [e.local(atom.type.dtype, width, "value") for atom in scan.body.results]
+
+    def keep(results: Sequence[imp.Expr]) -> None:
+        at = e.declare(machine("-", e.scalars[name], begin))
+        for pointer, value in zip(values, results, strict=True):
+            e.emit(imp.Store(pointer, at, value))
+
+    lower_row(e, name, begin, end, scan.body, keep)
+    return values
+
+
+def _loaded(e: Emitter, values: Sequence[imp.Pointer], at: imp.Expr) -> list[imp.Expr]:
+    """The elements at a place of buffers."""
+    return [e.declare(imp.Load(pointer, at), depth=e.depth) for pointer in values]
 
 
 def _one_stream(e: Emitter, extent: Size) -> bool:
@@ -285,14 +305,14 @@ class _Tile:
             e.declare(machine("+", self.start, machine("*", self.length, imp.integer(k))))
             for k in range(streams)
         ]
-        step = e.unit.integer("i")
-        if not self._in_sequence() or self.large == _NEVER:
-            with e.loop(step, lower, upper):
-                for k in range(streams):
-                    e.bind(self.name, e.declare(machine("+", starts[k], step)))
-                    _store(e, self.let, self.scan_, advance(e, self.scan_, state[k]))
+        if self._in_sequence() and self.large != _NEVER:
+            self._steps_in_blocks(lower, upper, starts, state)
+        elif has_vector_math(self.scan_.body):
+            width = imp.integer(BLOCK)
+            with past_caches.in_blocks(e, lower, upper, _ALWAYS, width) as (begin, end):
+                self._each(begin, end, starts, state, self._store)
         else:
-            self._steps_in_blocks(lower, upper, starts, state, step)
+            self._each(lower, upper, starts, state, self._store)
         for k in range(streams):
             for carry, var in zip(self.carry, state[k], strict=True):
                 e.emit(imp.Store(carry, imp.integer(k), var))
@@ -302,33 +322,64 @@ class _Tile:
         arrays = [memory(var) for var in self.let.pattern]
         return all(past_caches.in_sequence(array, indices, self.name) for array in arrays)
 
+    def _store(self, stream: int, step: imp.Var, values: Sequence[imp.Expr]) -> None:
+        _store(self.e, self.let, self.scan_, values)
+
+    def _each(
+        self,
+        lower: imp.Expr,
+        upper: imp.Expr,
+        starts: Sequence[imp.Expr],
+        state: Sequence[Sequence[imp.Var]],
+        store: Callable[[int, imp.Var, Sequence[imp.Expr]], None],
+    ) -> None:
+        """These steps, of which there is a block at most where vector math is called.
+
+        `store` writes the results of a stream, given its number, at a step.
+        """
+        e, scan = self.e, self.scan_
+        blocks = []
+        if has_vector_math(scan.body):
+            for start in starts:
+                begin, end = (e.declare(machine("+", start, at)) for at in (lower, upper))
+                blocks.append(_in_lanes(e, scan, scan.space[-1], begin, end, BLOCK))
+        step = e.unit.integer("i")
+        with e.loop(step, lower, upper):
+            for k, (start, carry) in enumerate(zip(starts, state, strict=True)):
+                e.bind(self.name, e.declare(machine("+", start, step)))
+                if blocks:
+                    element = _loaded(e, blocks[k], e.declare(machine("-", step, lower)))
+                else:
+                    element = scalar_results(e, scan.body)
+                store(k, step, combined(e, scan, carry, element))
+
     def _steps_in_blocks(
         self,
         lower: imp.Expr,
         upper: imp.Expr,
         starts: Sequence[imp.Expr],
         state: Sequence[Sequence[imp.Var]],
-        step: imp.Var,
     ) -> None:
         """As `_steps`, in blocks that go past the caches where the result is large."""
         e = self.e
         indices = tuple(Poly.var(r.index.name) for r in self.scan_.space)
-        width = imp.integer(BLOCK)
         arrays = [memory(var) for var in self.let.pattern]
         blocks = [
             [past_caches.Block(e, array, self.large, BLOCK) for array in arrays] for _ in starts
         ]
-        with past_caches.in_blocks(e, lower, upper, self.large, width) as (begin, end):
+        cut = _ALWAYS if has_vector_math(self.scan_.body) else self.large
+        with past_caches.in_blocks(e, lower, upper, cut, imp.integer(BLOCK)) as (begin, end):
             for start, block in zip(starts, blocks, strict=True):
                 e.bind(self.name, e.declare(machine("+", start, begin)))
                 for result in block:
                     result.begin(indices)
-            with e.loop(step, begin, end):
+
+            def store(stream: int, step: imp.Var, values: Sequence[imp.Expr]) -> None:
                 at = e.declare(machine("-", step, begin))
-                for start, carry, block in zip(starts, state, blocks, strict=True):
-                    e.bind(self.name, e.declare(machine("+", start, step)))
-                    for result, value in zip(block, advance(e, self.scan_, carry), strict=True):
-                        e.emit(imp.Store(result.pointer, at, value))
+                for result, value in zip(blocks[stream], values, strict=True):
+                    e.emit(imp.Store(result.pointer, at, value))
+
+            self._each(begin, end, starts, state, store)
             with e.branch(self.large):
                 count = e.declare(machine("-", end, begin))
                 ends = machine("==", begin, lower), machine("==", end, upper)
@@ -425,10 +476,14 @@ def _strip(e: Emitter, let: fun.Let, scan: fun.Scan, base: imp.Expr, count: imp.
     row = e.unit.integer("i")
     with e.loop(row, imp.ZERO, e.named(along.extent)):
         e.bind(along.index.name, row)
+        kept = None
+        if has_vector_math(scan.body):  # of which the loop below is no whole vectors
+            end = e.declare(machine("+", base, count))
+            kept = _in_lanes(e, scan, lane, base, end, COLUMNS)
         var = e.unit.integer("l")
         with simd(e, var, imp.ZERO, count):
             e.bind(lane.index.name, e.declare(machine("+", base, var)))
-            values = scalar_results(e, scan.body)
+            values = scalar_results(e, scan.body) if kept is None else _loaded(e, kept, var)
             before = [e.declare(imp.Load(pointer, var), depth=e.depth) for pointer in carry]
             after = reductions.combine(e, scan.operator, before, values)
             _store(e, let, scan, before if scan.exclusive else after)

@@ -52,6 +52,7 @@ def is_unrolled(reduce: fun.Reduce) -> bool:
 def widest_vector(body: fun.Body) -> int:
     """Lanes of a cache line of its smallest scalars: no processor's vectors have more."""
     sizes = [8]  # of indices
+    sizes += [atom.type.dtype.itemsize for atom in body.results]  # which may be constants
     for let in walk.statements(body):
         sizes += [var.type.dtype.itemsize for var in let.pattern]
         if isinstance(let.expr, fun.Loop):
