@@ -90,3 +90,30 @@ def test_an_index_of_32_bits_outside_is_reported(wrong: int) -> None:
     with pytest.raises(IndexFailureError):  # in an empty axis nothing is inside
         run(segment, [np.zeros(0, np.int64), np.zeros(1, np.int32), np.ones(1, np.int64)],
             {"m": 0, "n": 1})  # fmt: skip
+
+
+def test_vector_math_gives_what_it_gives_elsewhere() -> None:
+    """Values are computed by whole vectors, in blocks of any length."""
+    scatter = """program put(d: f64[n], x: f64[n]) sizes n {
+      let y: f64[n] = scatter d over (i < n) {
+        let k: i64 = size i
+        let a: f64 = x[i]
+        let b: f64 = tanh(a)
+        in k, b
+      }
+      in y
+    }"""
+    kernel = """program math(x: f64[n]) sizes n {
+      let y: f64[n] = kernel (i < n) {
+        let a: f64 = x[i]
+        let b: f64 = tanh(a)
+        in b
+      }
+      in y
+    }"""
+    scattered, mapped = compiled(parse(scatter)), compiled(parse(kernel))
+    for n in (1, 7, 505, 513, 5001):
+        x = np.random.default_rng(n).normal(size=n)
+        (found,) = run(scattered, [np.zeros(n), x], {"n": n})
+        (expected,) = run(mapped, [x], {"n": n})
+        assert np.array_equal(found, expected)

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import bounds, kernels, operators, reductions, scans, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
-from weft.lower.rows import simd
+from weft.lower.rows import LANES, simd
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO, Poly, as_poly, product
@@ -163,8 +164,11 @@ def _blocks(
         ]
         places = [e.local(dtype, BLOCK, "at") for _ in range(width)]
         var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, count):
-            e.bind(name, e.declare(machine("+", block, var)))
+        with simd(e, var, imp.ZERO, _lanes(e, scatter.body, count)):
+            lane: imp.Expr = var
+            if has_vector_math(scatter.body):
+                lane = e.declare(machine("min", var, e.declare(machine("-", count, imp.ONE))))
+            e.bind(name, e.declare(machine("+", block, lane)))
             values = scalar_results(e, scatter.body)
             _watch(e, let, scatter, values)
             for pointer, address in zip(places, addresses(var, values), strict=True):
@@ -185,6 +189,14 @@ def _blocks(
                 for k, buffer in enumerate(buffers)
             ]
             consume(var, at, read)
+
+
+def _lanes(e: Emitter, body: fun.Body, count: imp.Expr) -> imp.Expr:
+    """So many, or where vector math is called, whole vectors: none is done by scalar math."""
+    if not has_vector_math(body):
+        return count
+    above = e.declare(machine("+", count, imp.integer(LANES - 1)))
+    return e.declare(machine("&", above, imp.integer(-LANES)))
 
 
 def _watch(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
