@@ -334,6 +334,29 @@ def test_what_cannot_fit_is_refused() -> None:
     assert "memory_limit" in str(caught.value)
 
 
+def test_what_a_box_takes_from_the_one_before_it_counts() -> None:
+    """A scatter's destination, which goes through all boxes, is there twice: before and after."""
+    on = device()
+    x = np.random.default_rng(8).normal(size=100_003)
+    at = (np.arange(x.size) * 7919) % x.size
+    expected = x.copy()
+    expected[at] = x * 2
+    with wf.config(devices=[on.name], memory_limit={on.name: 4 * x.nbytes}):
+        array = wf.asarray(x)
+        results = wf.scatter(array, at, array * 2), wf.cumulative_sum(array), array[::2] * 3
+        assert "boxes of" in str(wf.explain(*results))
+        on.trim()
+        on.statistics.peak_bytes = 0
+        found = wf.compute(*results)
+    assert on.statistics.peak_bytes <= 4 * x.nbytes
+    np.testing.assert_array_equal(found[0], expected)
+    with (
+        wf.config(devices=[on.name], memory_limit={on.name: int(2.5 * x.nbytes)}),
+        pytest.raises(MemoryError, match=r"needs .* at once"),
+    ):
+        wf.compute(*results)
+
+
 def test_the_host_alternates_buffers() -> None:
     """A round of an iterated stencil is one launch: which buffer is which is no kernel's work."""
     on = device()

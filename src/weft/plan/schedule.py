@@ -381,7 +381,9 @@ class Scheduler:
         if self.code.device is not None:
             own = np.max(self.code.device.memory(self.values(boxes))) if boxes.count else 0
             held, flanks = self._held(inputs, boxes), self.flank_bytes
-            each = sum(inputs) - held + sum(outputs) - flanks + int(own)
+            carries = [size for size, o in zip(outputs, stage.outputs, strict=True) if o.carry]
+            taken = sum(inputs) - held + sum(carries) - flanks  # what the box before left, too
+            each = taken + sum(outputs) - flanks + int(own)
             on_device = held + flanks + slots * each
         staging = self._staging(inputs, outputs)
         kept_rows = tuple(
