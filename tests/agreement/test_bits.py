@@ -47,6 +47,18 @@ def running_math(x: Any) -> Sequence[Any]:
     return [wf.cumulative_sum(wf.tanh(x), axis=axis) for axis in (0, 1)]
 
 
+def smoothed(x: Any) -> Sequence[Any]:
+    """Rows are cut at other places by each number of threads."""
+
+    def step(y: Any, boundary: str) -> Any:
+        return wf.stencil(lambda s: wf.tanh(s[-1] + s[1]) + s[0] * 0.1, y, boundary=boundary)
+
+    return [
+        wf.iterate(lambda y, rule=rule: step(y, rule), x, 9)
+        for rule in ("wrap", "reflect", "symmetric", "edge")
+    ]  # fmt: skip
+
+
 def normalised(x: Any) -> Sequence[Any]:
     return [(x - wf.mean(x, axis=0)) / wf.std(x, axis=0), wf.exp(x) / wf.sum(wf.exp(x))]
 
@@ -64,6 +76,7 @@ PROGRAMS = {
     "running sums": (running, LONG),
     "running sums of rows": (running, WIDE),
     "running sums of vector math": (running_math, TALL[:12300].reshape(300, 205)),
+    "iterated stencils of vector math": (smoothed, TALL.reshape(-1)[:50_021]),
     "a linear recurrence": (linear, LONG),
     "normalised columns": (normalised, TALL),
     "a histogram": (scattered, TALL),

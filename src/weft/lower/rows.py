@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal
 
 from weft.fun import nodes as fun
@@ -341,12 +342,14 @@ def _blocks(
         last = e.declare(machine("max", first, last))
     _simd(e, lane, first, last, (body,), store, interior=cut is not None, whole=True)
 
+    ruled = [] if cut is None else _ruled(lane, body)
+
     def careful(begin: imp.Expr, end: imp.Expr) -> None:
         block = e.unit.integer("j")
         with e.loop(block, begin, end, step=LANES, hoist=True):
             left = e.declare(machine("-", end, block))
             valid = e.declare(machine("min", imp.integer(LANES), left))
-            _careful(e, lane, block, valid, body, store)
+            _careful(e, lane, block, valid, body, ruled, store)
 
     if cut is None:
         careful(last, upper)
@@ -364,16 +367,47 @@ def whole_vectors(e: Emitter, body: fun.Body, valid: imp.Expr) -> imp.Expr:
     return e.declare(machine("&", above, imp.integer(~low_bits)))
 
 
+def _ruled(lane: str, body: fun.Body) -> list[fun.Let]:
+    """Reads by rules along the lane that divide: no vectors do that, nor what stands beside it."""
+    computed = {var.name for let in body.statements for var in let.pattern}
+    return [
+        let for let in body.statements
+        if isinstance(let.expr, fun.Index)
+        and not any(computed & index.variables() for index in let.expr.indices)
+        and any(
+            rule is not None and rule.kind not in ("edge", "constant") and lane in index.variables()
+            for index, rule in zip(let.expr.indices, let.expr.boundary, strict=False)
+        )
+    ]  # fmt: skip
+
+
 def _careful(
-    e: Emitter, lane: str, block: imp.Expr, valid: imp.Expr, body: fun.Body, store: Store
-) -> None:
-    """A block that is not whole, or not all in the interior: results by way of buffers."""
+    e: Emitter, lane: str, block: imp.Expr, valid: imp.Expr, body: fun.Body,
+    ruled: Sequence[fun.Let], store: Store,
+) -> None:  # fmt: skip
+    """A block that is not whole, or not all in the interior: results by way of buffers.
+
+    So are the reads that are `ruled`, so that math is vector math, as it is in the interior.
+    """
     results = [e.local(atom.type.dtype, LANES) for atom in body.results]
     last = e.declare(machine("-", valid, imp.ONE))
+    whole = whole_vectors(e, body, valid)
+    read = [e.local(let.pattern[0].type.dtype, LANES) for let in ruled]
+    if ruled:
+        var = e.unit.integer("l")
+        with e.loop(var, imp.ZERO, whole):
+            e.bind(lane, e.declare(machine("+", block, e.declare(machine("min", var, last)))))
+            for let, buffer in zip(ruled, read, strict=True):
+                e.unit.statement(e, let)
+                e.emit(imp.Store(buffer, var, e.scalars[let.pattern[0].name]))
+    rest = tuple(let for let in body.statements if let not in ruled)
     var = e.unit.integer("l")
-    with simd(e, var, imp.ZERO, whole_vectors(e, body, valid)):
+    with simd(e, var, imp.ZERO, whole):
         e.bind(lane, e.declare(machine("+", block, e.declare(machine("min", var, last)))))
-        for buffer, value in zip(results, scalar_results(e, body), strict=True):
+        for let, buffer in zip(ruled, read, strict=True):
+            e.bind(let.pattern[0].name, e.declare(imp.Load(buffer, var), depth=e.depth))
+        values = scalar_results(e, replace(body, statements=rest))
+        for buffer, value in zip(results, values, strict=True):
             e.emit(imp.Store(buffer, var, value))
     var = e.unit.integer("l")
     with e.loop(var, imp.ZERO, valid):
