@@ -44,6 +44,8 @@ def as_float(value: Any) -> Any:
 def weak(value: Any, dtype: DType) -> Array:
     """A scalar as a Python number, which takes the dtype of what it is combined with."""
     node = node_of(value)
+    if node.shape:
+        raise TypeError("an array with dimensions, where one number is asked for")
     if node.weak and node.dtype is dtype:
         return Array(node)
     return Array(make(operations.Cast(dtype), (node,), (), dtype, weak=True))

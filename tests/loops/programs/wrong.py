@@ -178,6 +178,10 @@ def length_of_result(a):
     return b[:count]  # here: return
 
 
+def array_as_int(a):
+    return int(a)  # here: int(a)
+
+
 def array_as_condition(a):
     if a > 0:  # here: a > 0
         a[0] = 1
