@@ -454,3 +454,13 @@ def test_comprehensions_over_tuples_of_what_is_computed() -> None:
         return max([abs(value) for value in (x[0, 0], factor, sums[1])]), sum(sums)
 
     agrees(comprehended, MATRIX, 0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
+def test_dtypes_are_compared_with_numpys_types(dtype: Any) -> None:
+    def scaled(a: Any) -> Any:
+        if a.dtype == np.float64 or np.float32 == a.dtype:
+            return a * 2
+        return a.dtype != np.uint8, a + 1
+
+    agrees(scaled, MATRIX.astype(dtype))

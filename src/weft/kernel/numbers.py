@@ -90,7 +90,8 @@ def widened(operands: Sequence[Any]) -> list[Any]:
 def _narrow_dtype(operands: Sequence[Any]) -> np.dtype[Any] | None:
     """The dtype of NumPy's integers among operands; None where there are none, or others."""
     arrays = [x.array if isinstance(x, Selection) else x for x in operands]
-    strong = [x.dtype for x in arrays if hasattr(x, "dtype") and not _is_weak(x)]
+    kinds = Array | np.ndarray | np.generic  # not NumPy's types, which have the attribute too
+    strong = [x.dtype for x in arrays if isinstance(x, kinds) and not _is_weak(x)]
     if not strong or any(dtype.kind not in "iu" for dtype in strong):
         return None
     dtype = np.result_type(*strong)
