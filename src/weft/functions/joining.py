@@ -1,4 +1,4 @@
-"""NumPy's functions that join arrays, take them apart, and lay them on diagonals."""
+"""NumPy's functions that join arrays, take them apart, turn them, and lay them on diagonals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from weft.errors import ShapeError, user_place
 from weft.functions.arguments import one_axis
 from weft.functions.creation import arange, zeros
 from weft.functions.elementwise import where
-from weft.functions.manipulation import concat, moveaxis
+from weft.functions.manipulation import concat, flip, moveaxis, permute_dims
 
 __all__ = [
     "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "column_stack",
-    "diag", "dsplit", "dstack", "hsplit", "hstack", "split", "trace", "vsplit", "vstack",
+    "diag", "diagonal", "dsplit", "dstack", "fliplr", "flipud", "hsplit", "hstack", "rot90",
+    "split", "trace", "vsplit", "vstack",
 ]  # fmt: skip
 
 
@@ -168,6 +169,36 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     return split(ary, indices_or_sections, 2)
 
 
+# ---------------------------------------------------------------- turning
+
+
+def flipud(m: Any) -> Array:
+    """An array with its first axis turned round."""
+    return flip(asarray(m), axis=0)
+
+
+def fliplr(m: Any) -> Array:
+    """An array with its second axis turned round."""
+    return flip(asarray(m), axis=1)
+
+
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
+    """An array turned k times by 90 degrees, from the first of two axes to the second."""
+    array = asarray(m)
+    first, second = (one_axis(axis, array.ndim) for axis in axes)
+    order = list(range(array.ndim))
+    order[first], order[second] = second, first
+    match k % 4:
+        case 0:
+            return array
+        case 1:
+            return permute_dims(flip(array, axis=second), order)
+        case 2:
+            return flip(array, axis=(first, second))
+        case _:
+            return flip(permute_dims(array, order), axis=second)
+
+
 # ---------------------------------------------------------------- diagonals
 
 
@@ -193,6 +224,19 @@ def diag(v: Any, k: int = 0) -> Array:
     return where(columns - rows == k, spread, asarray(0, dtype=array.dtype))
 
 
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The diagonals of the matrices that two axes are, along the last axis.
+
+    Raises
+    ------
+    ShapeError
+        For fewer than two dimensions.
+    """
+    from weft import linalg
+
+    return linalg.diagonal(_matrices(a, axis1, axis2), offset=offset)
+
+
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
     """The sum of a diagonal of each matrix that two axes are.
 
@@ -203,7 +247,10 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     """
     from weft import linalg
 
+    return linalg.trace(_matrices(a, axis1, axis2), offset=offset, dtype=dtype)
+
+
+def _matrices(a: Any, axis1: int, axis2: int) -> Array:
+    """An array with two axes moved to the end."""
     array = asarray(a)
-    if array.ndim > 1:
-        array = moveaxis(array, (axis1, axis2), (-2, -1))
-    return linalg.trace(array, offset=offset, dtype=dtype)
+    return moveaxis(array, (axis1, axis2), (-2, -1)) if array.ndim > 1 else array
