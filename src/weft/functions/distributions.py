@@ -10,7 +10,7 @@ from weft.array import Array, asarray
 from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend.extent import as_extent
 from weft.frontend.graph import size_scalar
-from weft.functions.arguments import inexact
+from weft.functions.arguments import axes_of, inexact
 from weft.functions.creation import linspace, zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import (
@@ -19,6 +19,7 @@ from weft.functions.elementwise import (
     floor,
     isnan,
     logical_and,
+    logical_or,
     minimum,
     sqrt,
     where,
@@ -102,27 +103,32 @@ def quantile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False)
     Array
         Along a vector q first. NaN where there is one.
     """
-    array = inexact(a)
-    if isinstance(axis, tuple | list):
-        raise ArgumentTypeError(f"axes {axis!r}", "one axis, or None", place=user_place())
-    ordered = sort(moveaxis(array, axis, 0) if axis is not None else array.ravel(), axis=0)
+    ordered, kept = _ordered(a, axis)
     parts = asarray(q)
     if not isinstance(q, Array | np.ndarray | np.generic):  # Python's numbers are of any dtype
-        parts = astype(parts, array.dtype)
+        parts = astype(parts, ordered.dtype)
     last = _count(ordered.shape[0]) - 1
     place = astype(parts, "float64") * last
     low = astype(floor(place), "int64")
     apart = (place - floor(place)).reshape((*parts.shape, *(1,) * (ordered.ndim - 1)))
-    apart = astype(apart, result_type(parts.dtype, array.dtype))
+    apart = astype(apart, result_type(parts.dtype, ordered.dtype))
     below, above = take(ordered, low, axis=0), take(ordered, minimum(low + 1, last), axis=0)
     # from the nearer one, so that between equal ones there is no other
     step = above - below
     found = where(apart < 0.5, below + step * apart, above - step * (1 - apart))
+    found = where(logical_or(apart == 0, below == above), below, found)  # infinite ones, too
     found = where(isnan(ordered[-1]), ordered[-1], found)
-    if not keepdims:
-        return found
-    kept = range(array.ndim) if axis is None else (axis % array.ndim,)
-    return expand_dims(found, tuple(parts.ndim + k for k in kept))
+    return expand_dims(found, tuple(parts.ndim + k for k in kept)) if keepdims else found
+
+
+def _ordered(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
+    """Elements in order along the first axis, and the axes that they come from."""
+    array = inexact(a)
+    if isinstance(axis, tuple | list):
+        raise ArgumentTypeError(f"axes {axis!r}", "one axis, or None", place=user_place())
+    if axis is None:
+        return sort(array.ravel(), axis=0), tuple(range(array.ndim))
+    return sort(moveaxis(array, axis, 0), axis=0), axes_of(axis, array.ndim)
 
 
 def percentile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
@@ -133,7 +139,12 @@ def percentile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = Fals
 
 def median(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The middle of the ordered elements along an axis, or the mean of the two there."""
-    return quantile(a, 0.5, axis, keepdims=keepdims)
+    ordered, kept = _ordered(a, axis)
+    length = ordered.shape[0]
+    below, above = ordered[(length - 1) // 2], ordered[length // 2]
+    found = where(below == above, below, (below + above) / 2)
+    found = where(isnan(ordered[-1]), ordered[-1], found)
+    return expand_dims(found, kept) if keepdims else found
 
 
 # ---------------------------------------------------------------- how many are where
