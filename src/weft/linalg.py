@@ -20,7 +20,7 @@ from weft.frontend.elementwise import as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node, Shape, pick, size_scalar
 from weft.functions import matmul, matrix_transpose, tensordot, vecdot
-from weft.functions.arguments import array_node, as_inexact, one_axis
+from weft.functions.arguments import array_node, as_inexact, inexact, one_axis
 from weft.functions.linear_algebra import misfit
 from weft.functions.searching import library_call, library_calls
 from weft.ops.dtypes import DType
@@ -122,7 +122,7 @@ def vector_norm(
     ord : float
         inf and -inf are the greatest and least magnitude, 0 counts what is not zero.
     """
-    array = Array(as_inexact(array_node(x)))
+    array = inexact(x)
     kept: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
     if ord == 0:
         return wf.astype(wf.sum(wf.astype(array != 0, np.int64), **kept), _real(array))
@@ -194,7 +194,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     ShapeError
         For an order without axes, of an array of more than two dimensions.
     """
-    array = Array(as_inexact(array_node(x)))
+    array = inexact(x)
     if axis is None and ord is None:
         return vector_norm(array, keepdims=keepdims)
     if isinstance(ord, str) and (array.ndim if axis is None else np.size(axis)) == 1:

@@ -20,14 +20,16 @@ from weft.functions.elementwise import (
     floor_divide,
     isinf,
     isnan,
+    less,
     minimum,
     remainder,
     sin,
     trunc,
     where,
 )
+from weft.functions.linear_algebra import vecdot
 from weft.functions.lmads import lmad
-from weft.functions.manipulation import concat, flip, moveaxis, stack
+from weft.functions.manipulation import concat, flip, moveaxis
 from weft.functions.searching import searchsorted, take
 from weft.functions.statistical import diff
 from weft.functions.statistical import sum as total
@@ -56,12 +58,14 @@ rad2deg, deg2rad = degrees, radians
 
 
 def fmod(x1: Any, x2: Any, /) -> Array:
-    """The remainder of a division towards zero, which has the sign of x1: C's, exactly."""
-    left, right = asarray(x1), asarray(x2)
-    if "f" not in (left.dtype.kind, right.dtype.kind):
-        rest = remainder(absolute(left), absolute(right))
-        return where(left < 0, -rest, rest)
-    return copysign(remainder(absolute(left), absolute(right)), left)
+    """The remainder of a division towards zero, which has the sign of x1: C's, exactly.
+
+    Of numbers that are not negative, C's remainder and Python's are one.
+    """
+    rest = remainder(absolute(x1), absolute(x2))
+    if rest.dtype.kind == "f":
+        return copysign(rest, x1)
+    return where(less(x1, 0), -rest, rest)
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
@@ -282,14 +286,9 @@ def cross(a: Any, b: Any, axis: int = -1) -> Array:
     ShapeError
         For other numbers of elements.
     """
-    left, right = (moveaxis(asarray(x), axis, -1) for x in (a, b))
-    if left.shape[-1] != 3 or right.shape[-1] != 3:
-        raise ShapeError(
-            f"vectors of {left.shape[-1]} and {right.shape[-1]} elements", "3", place=user_place()
-        )
-    x, y, z = (left[..., k] for k in range(3))
-    u, v, w = (right[..., k] for k in range(3))
-    return stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=axis)
+    from weft import linalg
+
+    return linalg.cross(a, b, axis=axis)
 
 
 def kron(a: Any, b: Any) -> Array:
@@ -305,7 +304,7 @@ def kron(a: Any, b: Any) -> Array:
 
 def vdot(a: Any, b: Any, /) -> Array:
     """The sum of the products of all elements, those of a conjugated."""
-    return total(conj(asarray(a)).ravel() * asarray(b).ravel())
+    return vecdot(asarray(a).ravel(), asarray(b).ravel())
 
 
 def polyval(p: Any, x: Any) -> Array:

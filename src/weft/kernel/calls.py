@@ -6,7 +6,6 @@ import ast
 import builtins
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
@@ -261,18 +260,13 @@ def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
     if name == "fabs":
         return functions.abs(as_float(arguments[0]))
     if name == "fmod":
-        left, right = map(as_float, arguments)
-        # exact: of numbers that are not negative, C's and Python's remainders are one
-        size = functions.remainder(_absolute(left), _absolute(right))
-        return functions.copysign(size, left)
+        return functions.fmod(*map(as_float, arguments))
     if name == "pow":
         return as_float(arguments[0]) ** as_float(arguments[1])
     if name == "remainder":  # to the nearest multiple, not NumPy's function of that name
         frame.refuse(node, "math.remainder", "math.fmod, or x % y")
-    if name == "radians":
-        return as_float(arguments[0]) * (math.pi / 180)
-    if name == "degrees":
-        return as_float(arguments[0]) * (180 / math.pi)
+    if name in ("radians", "degrees"):
+        return getattr(functions, name)(as_float(arguments[0]))
     own = getattr(functions, {"log": "log", **_RENAMED, **_MATH}.get(name, name), None)
     if own is None:
         frame.refuse(node, f"math.{name}", "a function that weft has: see dir(weft)")
