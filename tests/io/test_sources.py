@@ -499,6 +499,43 @@ def test_truncated_chunk(tmp_path: Path) -> None:
         open_source(tmp_path / "z/a.zarr").read(whole(SHAPE), np.empty(SHAPE, "f4"))
 
 
+@given(st.data())
+@settings(deadline=None, max_examples=50)
+def test_objects_are_asked_for_little_at_a_time(data: Any) -> None:
+    """What an object gives is an array of its own, which no plan counts."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3), label="shape"))
+    lower = [data.draw(st.integers(0, n)) for n in shape]
+    box = tuple(
+        slice(a, data.draw(st.integers(a, n))) for a, n in zip(lower, shape, strict=True)
+    )  # fmt: skip
+    chunks = tuple(data.draw(st.integers(1, 5)) for _ in shape)
+    most = data.draw(st.integers(1, 100), label="bytes")
+    asked: list[Box] = []
+
+    class Watched(Wrapped):
+        def __getitem__(self, key: Any) -> np.ndarray:
+            asked.append(key)
+            return super().__getitem__(key)
+
+    array = np.arange(np.prod(shape), dtype="i4").reshape(shape)
+    watched = Watched(array)
+    if data.draw(st.booleans(), label="chunked"):
+        watched.chunks = chunks  # type: ignore[attr-defined]
+    else:
+        chunks = (1,) * len(shape)
+    out = np.full([s.stop - s.start for s in box], -1, "i4")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("weft.io.memory._PIECE", most)
+        open_source(watched).read(box, out)
+    np.testing.assert_array_equal(out, array[box])
+    for part in asked:
+        extents = [s.stop - s.start for s in part]
+        assert 4 * np.prod(extents) <= most or all(np.less_equal(extents, chunks))
+        for side, given_, chunk in zip(part, box, chunks, strict=True):
+            assert side.start % chunk == 0 or side.start == given_.start
+            assert side.stop % chunk == 0 or side.stop == given_.stop
+
+
 def test_object_that_fails() -> None:
     class Failing(Wrapped):
         def __getitem__(self, key: Any) -> np.ndarray:

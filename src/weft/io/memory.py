@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from math import prod
 from operator import index
 from typing import Any
 
@@ -47,11 +49,16 @@ class MemorySource:
         return f"MemorySource({self.shape}, {self.dtype})"
 
 
+_PIECE = 4 << 20  # bytes of an object to ask for at a time: it makes an array of them
+
+
 class ObjectSource:
     """Any object with `shape`, `dtype` and `__getitem__`.
 
-    Nothing is known of its safety in threads, so one box is read at a time.
+    Nothing is known of its safety in threads, so one box is read at a time, by one thread.
     """
+
+    serial = True
 
     def __init__(self, wrapped: Any, lock: Any = None) -> None:
         self._wrapped = wrapped
@@ -77,9 +84,17 @@ class ObjectSource:
             )
 
     def read(self, box: Box, out: Array) -> None:
-        try:
+        for piece in _pieces(box, self.chunks, out.dtype.itemsize):
+            inside = tuple(
+                slice(part.start - side.start, part.stop - side.start)
+                for part, side in zip(piece, box, strict=True)
+            )
             with self._lock:
-                data = np.asarray(self._wrapped[box])
+                self._read(piece, window(out, inside))
+
+    def _read(self, box: Box, out: Array) -> None:
+        try:
+            data = np.asarray(self._wrapped[box])
         except WeftError:
             raise
         except Exception as error:
@@ -220,6 +235,23 @@ class RegionSink:
 
     def describe(self) -> str:
         return f"{self._sink.describe()}[{show_box(self._region)}]"
+
+
+def _pieces(box: Box, chunks: tuple[int, ...] | None, itemsize: int) -> Iterator[Box]:
+    """A box cut into pieces of `_PIECE` bytes, or of whole chunks, along its outer axes."""
+    extents, chunks = box_shape(box), chunks or (1,) * len(box)
+    size = prod(extents) * itemsize
+    axis = next((k for k, n in enumerate(extents) if n > chunks[k]), None)
+    if size <= _PIECE or axis is None:
+        yield box
+        return
+    side, chunk = box[axis], chunks[axis]
+    step = max(extents[axis] * _PIECE // size // chunk, 1) * chunk
+    at = side.start
+    while at < side.stop:
+        end = min((at // chunk * chunk) + step, side.stop)
+        yield from _pieces((*box[:axis], slice(at, end), *box[axis + 1 :]), chunks, itemsize)
+        at = end
 
 
 def _declared(wrapped: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

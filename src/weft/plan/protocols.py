@@ -41,6 +41,13 @@ class Source(Protocol):
         """Where the data is, for `repr`, `explain` and errors: `"big.npy"`, `"memory"`."""
 
 
+@runtime_checkable
+class SerialSource(Source, Protocol):
+    """A source that one thread reads: a thread's allocator keeps some of what it has freed."""
+
+    serial: bool
+
+
 def is_source(value: object) -> TypeGuard[Source]:
     """Whether data is a source, and no array: to ask a protocol alone takes 20 microseconds."""
     return not isinstance(value, np.ndarray) and isinstance(value, Source)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from weft.plan.code import Held, Pending
 from weft.plan.nodes import Cut, Output, PlannedStage, Window
-from weft.plan.protocols import Box, Sink, Source
+from weft.plan.protocols import Box, SerialSource, Sink, Source
 from weft.runtime import profile
 
 if TYPE_CHECKING:
@@ -31,6 +31,21 @@ Array: TypeAlias = npt.NDArray[Any]
 _READERS = 4
 _WRITERS = 2
 _PIECE = 4 << 20  # a read is shared among readers in pieces of at least so many bytes
+
+
+class _Readers:
+    """The threads that read ahead, and the one for the sources that only one thread reads."""
+
+    def __init__(self) -> None:
+        self.shared = ThreadPoolExecutor(_READERS, "weft-read")
+        self._serial = ThreadPoolExecutor(1, "weft-read-serial")
+
+    def of(self, source: Source) -> ThreadPoolExecutor:
+        return self._serial if isinstance(source, SerialSource) else self.shared
+
+    def shutdown(self, *, wait: bool, cancel_futures: bool) -> None:
+        self.shared.shutdown(wait=wait, cancel_futures=cancel_futures)
+        self._serial.shutdown(wait=wait, cancel_futures=cancel_futures)
 
 
 class Pipeline:
@@ -170,7 +185,7 @@ class Pipeline:
 
     def run(self) -> None:
         count = self.boxes.count
-        readers = ThreadPoolExecutor(_READERS, "weft-read") if self.staged else None
+        readers = _Readers() if self.staged else None
         writers = ThreadPoolExecutor(_WRITERS, "weft-write") if self.written else None
         try:
             self._pipeline(range(count), readers, writers)
@@ -192,7 +207,7 @@ class Pipeline:
     def _pipeline(
         self,
         boxes: Sequence[int],
-        readers: ThreadPoolExecutor | None,
+        readers: _Readers | None,
         writers: ThreadPoolExecutor | None,
     ) -> None:
         depth, slots = self.planned.depth, self.planned.slots
@@ -319,7 +334,7 @@ class Pipeline:
             self.run_.progress(self.run_.moved, self.plan.bytes_moved)
 
     def _submit_reads(
-        self, box: int, readers: ThreadPoolExecutor, after: Sequence[Future[None]] | None
+        self, box: int, readers: _Readers, after: Sequence[Future[None]] | None
     ) -> list[Future[None]]:
         """Fill the windows of a box; `after` are the reads of the box before (None: skipped)."""
         futures = []
@@ -335,11 +350,13 @@ class Pipeline:
             if rows and after is not None:
                 first = lower - int(self.boxes.values[window.lower][box - 1])
                 halo = self.windows[number](box - 1)[(*front, slice(first, first + rows))]
-                futures.append(readers.submit(_copy_after, after, halo, out[(*front, slice(rows))]))
+                rest = out[(*front, slice(rows))]
+                futures.append(readers.shared.submit(_copy_after, after, halo, rest))
             for start, stop in _pieces(lower + rows, lower, out, window.axis, source.chunks):
                 part = out[(*front, slice(start - lower, stop - lower))]
                 where = self._box(window.array, window.axis, start, stop)
-                futures.append(readers.submit(self._read, source, where, part, window.array))
+                threads = readers.of(source)
+                futures.append(threads.submit(self._read, source, where, part, window.array))
         return futures
 
     def _box(self, name: str, axis: int | None, lower: int, upper: int) -> Box:
