@@ -158,7 +158,7 @@ class Launch:
             for slot in segment.results
         ]
         for result, param in segment.donated:
-            self.results[result] = self.arguments[param]
+            self.results[result] = self.arguments[param].reshape(self.results[result].shape)
         self.workspace = aligned(max(1, segment.workspace.evaluate(values)))
         self.workspace[:] = 255  # nothing may rely on zeroed memory
         pointers = [a.ctypes.data for a in (*self.arguments, *self.results, self.workspace)]

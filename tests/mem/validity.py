@@ -24,6 +24,7 @@ from weft.mem.show import show
 from weft.passes.defer import defer
 from weft.passes.nest import nest
 from weft.passes.pipeline import optimise
+from weft.plan.donations import are_as_large
 from weft.sizes import Poly, Size
 
 STAGES = ("no-short-circuit no-merge", "no-merge", "no-short-circuit", "")
@@ -55,14 +56,13 @@ def is_valid(
 
 
 def donatable(program: fun.Program) -> dict[str, int]:
-    """Parameters, each with a result of its type, other results for other parameters."""
+    """Parameters, each with a result as large, other results for other parameters."""
     found: dict[str, int] = {}
     types = program.result_types
     for param in program.params:
         for number in range(len(types)):
-            if types[number] == param.type and number not in found.values():
-                if isinstance(param.type, fun.Array):
-                    found[param.name] = number
+            if are_as_large(param.type, types[number]) and number not in found.values():
+                found[param.name] = number
                 break
     return found
 

@@ -50,6 +50,34 @@ def test_what_no_window_can_hold() -> None:
     assert donations(program, cut_at_calls(program), {"a": 0}, ("a",)) == [{"a": 0}]
 
 
+FLAT = """program test(a: f64[n, m], b: f64[n, m])
+ sizes n, m
+{
+ let x: f64[n*m] = reshape a (n*m)
+ let y: f64[n*m] = kernel (i < n*m) { let s: f64 = x[i] let t: f64 = add(s, 1.0) in t }
+ let z: f64[n, m] = reshape y (n, m)
+"""
+
+
+def of_flat(rest: str, donated: dict[str, int], windows: tuple[str, ...] = ()) -> Any:
+    program = parse(f"{FLAT}{rest}}}")
+    return donations(program, cut_at_calls(program), donated, windows)
+
+
+def test_what_is_computed_in_another_shape() -> None:
+    assert of_flat(" in z", {"a": 0})[0] == {"a": 0}
+    assert of_flat(" in z", {"b": 0})[0] == {}  # not a parameter of the piece
+    assert of_flat(" in z", {"a": 0}, ("a",))[0] == {}  # a window has one shape
+    other = " let w: f64[n, n] = broadcast 1.0 (n, n)\n let c: f64[n, m] = call matmul (w, z)\n"
+    assert of_flat(f"{other} in z, c", {"a": 0})[0] == {"a": 0}
+    assert of_flat(f"{other} in c, z", {"a": 0})[0] == {}  # `a` is to hold the product
+    seen = " let w: f64[m*n, m*n] = broadcast 1.0 (m*n, m*n)\n"
+    seen += " let c: f64[m*n] = call matmul (w, x)\n"
+    assert of_flat(f"{seen} in z, c", {"a": 0})[0] == {}  # it is needed again, as `x`
+    again = " let w: f64[m, m] = broadcast 1.0 (m, m)\n let c: f64[n, m] = call matmul (a, w)\n"
+    assert of_flat(f"{again} in z, c", {"a": 0})[0] == {}  # as it is
+
+
 def test_a_result_of_the_program_stays() -> None:
     assert of(f"{UPDATE}{CALL}{OF_PRODUCT} in c, w", a=0) == [{"a": 0}, {}, {}]
 

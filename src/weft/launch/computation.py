@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
@@ -44,6 +45,7 @@ from weft.plan.segment import Layout
 from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
+from weft.runtime.address import is_one
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
 from weft.runtime.toolchain import Effort
@@ -171,7 +173,11 @@ class Computation:
             if ready.plain:
                 return values
             return self._results(ready, values, held)
-        targets = self.targets(ready, inputs, out)
+        targets = {
+            name: given.reshape(shape)
+            for name, number, shape in self.targets(ready, inputs, out)
+            if (given := out[number]) is not None
+        }
         values = steps.call(held, host_pool(), threads, targets or None)
         return _given(self._results(ready, values, held), out)
 
@@ -225,24 +231,30 @@ class Computation:
 
     def targets(
         self, ready: Ready, inputs: Sequence[NDArray], out: Sequence[NDArray | None]
-    ) -> dict[str, NDArray]:
+    ) -> list[tuple[str, int, tuple[int, ...]]]:
         """Results that can be written straight to the caller's arrays, apart from what is read.
 
-        Devices with memory of their own copy to arrays that lie in any way.
+        Devices with memory of their own copy to arrays that lie in any way. Each: what a step
+        calls the result, the number of the array in `out`, and the shape that it has there.
         """
         read = [array for array, yes in zip(inputs, self.is_read, strict=True) if yes]
-        targets: dict[str, NDArray] = {}
-        for name, given in zip(ready.artifact.results, out, strict=True):
+        targets: dict[str, tuple[str, int, tuple[int, ...]]] = {}
+        roots = ready.artifact.roots
+        shown = Counter(roots.get(n, n) for n in ready.artifact.results if isinstance(n, str))
+        for number, (name, given) in enumerate(zip(ready.artifact.results, out, strict=True)):
+            if given is None or not isinstance(name, str) or shown[roots.get(name, name)] > 1:
+                continue
+            origin, shape = name, given.shape
+            if name in roots:
+                if name not in ready.steps.origins or not given.flags.carray:
+                    continue
+                origin, shape = ready.steps.origins[name]
             if (
-                given is not None
-                and isinstance(name, str)
-                and name not in ready.artifact.roots
-                and name not in targets
-                and (given.flags.carray or ready.steps.is_copied(name))
+                (given.flags.carray or ready.steps.is_copied(origin))
                 and not any(may_share_memory(given, array) for array in read)
             ):
-                targets[name] = given
-        return targets
+                targets[origin] = origin, number, shape
+        return list(targets.values())
 
     def every_artifact(self) -> Iterator[Artifact]:
         """The program compiled to C for all that a launch may decide, as far as that is few.
@@ -395,7 +407,8 @@ def _given(results: list[Value], out: Sequence[NDArray | None] | None) -> list[V
     """The results, in the arrays that the caller gave for them."""
     for k, given in enumerate(out or ()):
         if given is not None and results[k] is not given:
-            np.copyto(given, results[k], casting="no")
+            if not is_one(given, results[k]):
+                np.copyto(given, results[k], casting="no")
             results[k] = given
     return results
 

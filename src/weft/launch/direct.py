@@ -16,13 +16,15 @@ from weft.config import Settings, settings
 from weft.launch.boxes import nearer_in_boxes
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, have_compiler, host_threads
-from weft.launch.recorded import Recorded, record
+from weft.launch.recorded import Recorded, Targets, record
 from weft.plan.protocols import is_source
 from weft.records import dataclass
-from weft.runtime.address import address_of
+from weft.runtime.address import address_of, is_one
 from weft.runtime.incore import InCore
 from weft.runtime.memory import host_pool
 from weft.runtime.watch import is_mapped
+
+_ONLY_WRITTEN = "only written "  # begins the names of arrays that no program names
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,11 @@ class Direct:
         held = dict(zip(self.names, inputs, strict=True))
         return self.steps.call(held, host_pool(), self.threads)
 
+    def record(self, inputs: Sequence[Any]) -> Recorded | None:
+        """The steps as one call, even where there is one step."""
+        held = dict(zip(self.names, inputs, strict=True))
+        return record(self.steps, held, (), self.settings.limit)
+
 
 def direct(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any]
@@ -84,7 +91,7 @@ def direct(
     held = dict(zip(computation.names, inputs, strict=True))
     recorded = None
     if ready.steps.single is None:
-        recorded = record(ready.steps, held, {}, current.limit)
+        recorded = record(ready.steps, held, (), current.limit)
     return Direct(current, threads, ready.steps, computation.names, recorded)
 
 
@@ -166,21 +173,21 @@ class _Steps:
     names : tuple of str
         Of the inputs.
     written : tuple of int
-    targets : tuple of (str, int)
-        Results that are written to the inputs that they replace.
+    targets : tuple of (str, int, tuple of int)
+        Results that are written to the inputs that they replace; see `record`.
     """
 
     steps: InCore
     names: tuple[str, ...]
     written: tuple[int, ...]
-    targets: tuple[tuple[str, int], ...]
+    targets: Targets
 
     def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
         held = dict(zip(self.names, inputs, strict=True))
-        targets = {name: inputs[number] for name, number in self.targets}
+        targets = {name: inputs[number].reshape(shape) for name, number, shape in self.targets}
         values = self.steps.call(held, host_pool(), int(self.steps.values["threads"]), targets)
         for number, value in zip(self.written, values, strict=False):
-            if value is not inputs[number]:
+            if not is_one(inputs[number], value):
                 np.copyto(inputs[number], value, casting="no")
         return values[len(self.written) :]
 
@@ -191,8 +198,8 @@ def direct_update(
 ) -> DirectUpdate | None:  # fmt: skip
     """For a call that has run; None where others cannot be done the short way.
 
-    `written` are the inputs that results replace, in the order of the results; so many more
-    results are `returned`.
+    `inputs` are the program's, and then arrays that it only writes. `written` are those that
+    results replace, in the order of the results; so many more results are `returned`.
     """
     current = settings()
     if any(is_source(value) for value in inputs):
@@ -203,14 +210,16 @@ def direct_update(
         return None
     threads = host_threads(current)
     out = [inputs[number] for number in written] + [None] * returned
-    donated = computation.donated(inputs, out)
-    ready, _ = computation.ready(sizes, inputs, threads, current.optimise, CPU, donated)
+    read = inputs[: len(computation.names)]
+    donated = computation.donated(read, out)
+    ready, _ = computation.ready(sizes, read, threads, current.optimise, CPU, donated)
     if not ready.plain or ready.steps.peak_bytes > current.limit:
         return None
-    numbers = dict(zip(ready.steps.results, written, strict=False))
-    targets = tuple((name, numbers[name]) for name in computation.targets(ready, inputs, out))
-    held = dict(zip(computation.names, inputs, strict=True))
-    recorded = record(ready.steps, held, dict(targets), current.limit)
+    found = computation.targets(ready, read, out)
+    targets = [(name, written[number], shape) for name, number, shape in found]
+    names = *computation.names, *(f"{_ONLY_WRITTEN}{k}" for k in range(len(inputs) - len(read)))
+    held = dict(zip(names, inputs, strict=True))
+    recorded = record(ready.steps, held, targets, current.limit)
     copied = () if recorded is None else recorded.others(written)
-    steps = _Steps(ready.steps, computation.names, tuple(written), targets)
+    steps = _Steps(ready.steps, names, tuple(written), targets)
     return DirectUpdate(current, threads, tuple(written), steps, recorded, copied)

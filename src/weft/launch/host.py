@@ -46,7 +46,8 @@ def host_step(let: fun.Let, over: str | None = None) -> HostStep:
         turn = _turn(expr, sizes)
         return lambda values, given: (turn(values[0] if values else constant),)
 
-    return HostStep(params, results, bind, lambda sizes: (0,))
+    reshapes = isinstance(expr, fun.Reshape) and constant is None
+    return HostStep(params, results, bind, lambda sizes: (0,), reshapes=reshapes)
 
 
 def _allocated(let: fun.Let, sizes: Mapping[str, int]) -> list[int]:

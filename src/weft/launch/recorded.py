@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import field
 from typing import Any, NoReturn, TypeAlias
 
@@ -29,8 +31,16 @@ from weft.runtime.threads import pool
 from weft.runtime.watch import is_mapped
 
 NDArray: TypeAlias = npt.NDArray[Any]
+Targets: TypeAlias = Sequence[tuple[str, int, tuple[int, ...]]]
+Words: TypeAlias = ctypes.Array[ctypes.c_int64]
 
 _INTERRUPTIBLE = 3  # the word of a record that says whether Ctrl-C ends it
+UNLIKE = -1
+"""What `Pool.call_given` gives where arguments are others, and nothing was done."""
+
+_LITTLE = 4 << 10  # bytes of workspace that lie behind the words
+_ALIGNMENT = 64
+_UNLIMITED = nullcontext()
 _NOWHERE = -1  # the block of constants: their offset is their address
 
 
@@ -86,43 +96,54 @@ class Recorded:
     recorder : Recorder
     results : sequence of str
         Names of the program's results.
+
+    Attributes
+    ----------
+    places : list of (int, int, int)
+        A word that is an address, the block where that is, and how many bytes on from its begin.
+    scalars : list of (int, int)
+        A word that is a factor, and the input that it is read from.
+    blocks_of_results : list of int
+        Where each result lies.
     """
 
     def __init__(self, recorder: _Recorder, results: Sequence[str]) -> None:
         words: list[Any] = [len(recorder.records), 0, *(0 for _ in recorder.records)]
-        self._places: list[tuple[int, int, int]] = []
-        self._scalars: list[tuple[int, int]] = []
+        self.places: list[tuple[int, int, int]] = []
+        self.scalars: list[tuple[int, int]] = []
         self._segments: list[tuple[int, LoadedSegment]] = []
         self._workspaces: list[int] = []
         self._interruptible: list[int] = []
         for number, record in enumerate(recorder.records):
             begin = words[2 + number] = len(words)
             words += record.words
-            self._places += ((begin + at, p.block, p.offset) for at, p in record.places)
-            self._scalars += ((begin + at, scalar) for at, scalar in record.scalars)
+            self.places += ((begin + at, p.block, p.offset) for at, p in record.places)
+            self.scalars += ((begin + at, scalar) for at, scalar in record.scalars)
             if record.segment is not None or record.words[0] == pool().gram:
                 self._interruptible.append(begin + _INTERRUPTIBLE)
             if record.segment is not None:
                 self._segments.append((begin, record.segment))
             if record.workspace:
                 self._workspaces.append(begin + record.workspace)
-        self._words = words
-        self._format = struct.Struct("".join("d" if isinstance(w, float) else "q" for w in words))
-        self._buffers: list[tuple[ctypes.Array[ctypes.c_char], int]] = []  # not in use now
+        layout = "".join("d" if isinstance(w, float) else "q" for w in words)
+        self._words = struct.pack(layout, *words)
+        self._spare: list[Words] = []  # not in use now
         self._blocks = recorder.blocks
         self._workspace, self._threads = recorder.workspace, recorder.threads
         self._call_all = pool().call_all
         self._constants = recorder.constants
         self._results = [
-            (place.block, place.offset, place.example.shape, place.example.strides)
+            (place.block, place.offset, place.example.shape, place.example.strides,
+             recorder.is_whole(place))
             for place in (recorder.held[name] for name in results)
-        ]
+        ]  # fmt: skip
+        self.blocks_of_results = [block for block, *_ in self._results]
 
     def others(self, inputs: Sequence[int]) -> tuple[int, ...]:
         """Which of the first results do not lie in the inputs of these numbers."""
         pairs = enumerate(zip(inputs, self._results, strict=False))
         return tuple(
-            k for k, (number, (block, offset, _, _)) in pairs if (block, offset) != (number, 0)
+            k for k, (number, (block, offset, *_)) in pairs if (block, offset) != (number, 0)
         )
 
     def call(self, inputs: Sequence[NDArray], addresses: Sequence[int]) -> list[NDArray] | None:
@@ -148,71 +169,102 @@ class Recorded:
             for array in inputs:
                 if array.base is not None and is_mapped(array):
                     return None
-        words = self._words.copy()
-        for at, number in self._scalars:
-            value = words[at] = float(inputs[number])
-            if value == 0:  # the library takes it for what makes zeros even of NaN
-                return None
-        made = [host_pool().empty(shape, dtype) for shape, dtype in self._blocks]
+        scalars = [(at, float(inputs[number])) for at, number in self.scalars]
+        if any(value == 0 for _, value in scalars):
+            return None  # the library takes it for what makes zeros even of NaN
+        made = self.made()
+        words = self.words()
+        for at, value in scalars:
+            struct.pack_into("d", words, 8 * at, value)
         bases = [*addresses, *map(address_of, made), 0]
-        for at, block, offset in self._places:
+        for at, block, offset in self.places:
             words[at] = bases[block] + offset
-        for at, segment in self._segments:
-            words[at] = segment.entry
-        if self._interruptible and is_interruptible():
-            for at in self._interruptible:
-                words[at] = 1
-        if self._workspace == 0:
-            self._run(words)
-        elif self._workspace <= SMALL:
-            with SmallWorkspace() as workspace:
-                self._run(words, workspace)
-        else:
-            with host_pool().workspace(self._workspace, made) as workspace:
-                self._run(words, workspace)
-        return [self._result(inputs, made, *result) for result in self._results]
+        self.run(words, made, self._call_all)
+        return self.results(inputs, made)
 
-    def _run(self, words: list[Any], workspace: int = 0) -> None:
-        for at in self._workspaces:
-            words[at] = workspace
+    def results(
+        self, inputs: Sequence[NDArray], made: Sequence[NDArray], begin: int = 0
+    ) -> list[NDArray]:
+        """What a call gives, from the result of that number on."""
+        return [self._result(inputs, made, *result) for result in self._results[begin:]]
+
+    def filled(self, values: Mapping[int, int], more: int) -> tuple[Recorded, int]:
+        """The steps with some words filled in and so many more behind, and where these begin."""
+        words = list(self.words()[: len(self._words) // 8])
+        for at, value in values.items():
+            words[at] = value
+        filled = copy(self)
+        filled._words = struct.pack(f"{len(words)}q", *words) + bytes(8 * more)
+        filled._spare = []
+        return filled, len(words)
+
+    def made(self) -> list[NDArray]:
+        """New arrays for what a call takes from memory."""
+        return [host_pool().empty(shape, dtype) for shape, dtype in self._blocks]
+
+    def words(self) -> Words:
+        """The steps for one call, with the addresses of another one's."""
         try:
-            buffer, address = self._buffers.pop()
+            return self._spare.pop()
         except IndexError:
-            buffer = ctypes.create_string_buffer(self._format.size)
-            address = ctypes.addressof(buffer)
-        self._format.pack_into(buffer, 0, *words)
-        if self._threads is None:
-            status = self._call_all(address)
-        else:
-            with blas.at_most(self._threads):
-                status = self._call_all(address)
-        if status == 0:
-            self._buffers.append((buffer, address))
-        else:
-            self._fail(status, words, bytes(buffer))
+            pass
+        behind = self._workspace + _ALIGNMENT if self._workspace <= _LITTLE else 0
+        text = self._words + bytes(behind + -behind % 8)
+        words = (ctypes.c_int64 * (len(text) // 8)).from_buffer_copy(text)
+        end = ctypes.addressof(words) + len(self._words)
+        for at in self._workspaces:
+            words[at] = end + -end % _ALIGNMENT
+        return words
 
-    def _fail(self, status: int, words: list[Any], record: bytes) -> NoReturn:
-        done = struct.unpack_from("q", record, 8)[0]
-        begin = words[2 + done]
+    def run(
+        self, words: Words, made: Sequence[NDArray], call: Callable[..., int], *given: Any
+    ) -> bool:
+        """Have the pool do the steps: `call(*given, address of the words)`; False if it did not."""
+        for at, segment in self._segments:
+            words[at] = segment.entry or 0
+        if self._interruptible:
+            interruptible = is_interruptible()
+            for at in self._interruptible:
+                words[at] = interruptible
+        limited = _UNLIMITED if self._threads is None else blas.at_most(self._threads)
+        if self._workspace <= _LITTLE:
+            with limited:
+                status = call(*given, ctypes.addressof(words))
+        else:
+            with limited, self._workspace_for(made) as workspace:
+                for at in self._workspaces:
+                    words[at] = workspace
+                status = call(*given, ctypes.addressof(words))
+        if status not in (0, UNLIKE):
+            self._fail(status, words)
+        self._spare.append(words)
+        return status == 0
+
+    def _workspace_for(self, made: Sequence[NDArray]) -> AbstractContextManager[int]:
+        if self._workspace <= SMALL:
+            return SmallWorkspace()
+        return host_pool().workspace(self._workspace, made)
+
+    def _fail(self, status: int, words: Words) -> NoReturn:
+        begin = words[2 + words[1]]
         for at, segment in self._segments:
             if at == begin:
-                count = words[begin + HEADER - 1]
-                pointers = words[begin + HEADER : begin + HEADER + count]
-                segment.fail(status, record[8 * begin :], pointers)
+                pointers = words[begin + HEADER : begin + HEADER + words[begin + HEADER - 1]]
+                segment.fail(status, bytes(words)[8 * begin : len(self._words)], pointers)
         raise KeyboardInterrupt
 
     def _result(
         self, inputs: Sequence[NDArray], made: Sequence[NDArray], block: int, offset: int,
-        shape: tuple[int, ...], strides: tuple[int, ...],
+        shape: tuple[int, ...], strides: tuple[int, ...], is_whole: bool,
     ) -> NDArray:  # fmt: skip
         whole = inputs[block] if block < len(inputs) else made[block - len(inputs)]
-        if whole.shape == shape and whole.strides == strides and not offset:
+        if is_whole or (whole.shape == shape and whole.strides == strides and not offset):
             return whole
         return np.ndarray(shape, whole.dtype, whole, offset, strides)
 
 
 def record(
-    steps: InCore, inputs: Mapping[str, NDArray], targets: Mapping[str, int], limit: int
+    steps: InCore, inputs: Mapping[str, NDArray], targets: Targets, limit: int
 ) -> Recorded | None:
     """The steps as one call; None where they are others than the pool can do, or take more memory.
 
@@ -221,8 +273,8 @@ def record(
     steps : InCore
     inputs : mapping of str to ndarray
         Row-major arrays like those of later calls.
-    targets : mapping of str to int
-        Results that are written to inputs, and the numbers of these.
+    targets : sequence of (str, int, tuple of int)
+        What steps write to inputs, the numbers of these, and the shapes in which they are written.
     limit : int
         Bytes that a call may take from memory.
     """
@@ -249,8 +301,8 @@ class _Recorder:
     steps : InCore
     inputs : mapping of str to ndarray
         Arrays like those of later calls.
-    targets : mapping of str to int
-        Results that are written to inputs, and the numbers of these.
+    targets : sequence of (str, int, tuple of int)
+        What steps write to inputs, the numbers of these, and the shapes in which they are written.
 
     Attributes
     ----------
@@ -268,7 +320,7 @@ class _Recorder:
     """
 
     def __init__(
-        self, steps: InCore, inputs: Mapping[str, NDArray], targets: Mapping[str, int]
+        self, steps: InCore, inputs: Mapping[str, NDArray], targets: Targets
     ) -> None:
         self.records: list[_Record] = []
         self.blocks: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
@@ -278,7 +330,10 @@ class _Recorder:
         self.constants: list[NDArray] = []
         self._inputs = len(inputs)
         self._count = int(steps.values["threads"])
-        self._targets = {name: list(self.held.values())[k] for name, k in targets.items()}
+        held = list(inputs.values())
+        self._targets = {
+            name: _Place(number, 0, held[number].reshape(shape)) for name, number, shape in targets
+        }
         self._free: list[int] = []
         for step, dead in zip(steps.steps, steps.dead_after, strict=True):
             values = [self.held[name] for name in step.step.params]
@@ -295,6 +350,14 @@ class _Recorder:
         """What a call takes from memory."""
         arrays = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self.blocks)
         return arrays + self.workspace
+
+    def is_whole(self, place: _Place) -> bool:
+        """Whether a value is an array that each call takes from memory, as it is."""
+        if place.block < self._inputs or place.offset:
+            return False
+        shape, dtype = self.blocks[place.block - self._inputs]
+        example = place.example
+        return example.shape == shape and example.flags.c_contiguous and example.dtype == dtype
 
     def _launch(self, launch: Launch, values: Sequence[_Place]) -> list[_Place]:
         loaded = launch.loaded

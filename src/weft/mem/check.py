@@ -104,9 +104,10 @@ class _Checker:
     def destination(self, type_: fun.Type, result: fun.Atom, block: str) -> None:
         if isinstance(type_, MemArray):
             given = self.types.get(type_.block) if type_.block in self.given else None
+            in_given = isinstance(given, MemArray) and layout.in_shape(given, type_.shape) == type_
             self.require(
                 (type_.block == block and type_.index.shape == walk.type_sizes(result.type))
-                or given == type_,
+                or in_given,
                 f"the destination {type_.block} + {type_.index} is not of {block}",
             )
             free = type_.index.offset.variables().union(

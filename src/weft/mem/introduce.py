@@ -86,7 +86,10 @@ class _Introduction:
         self.bounds = Bounds((*source.sizes, *(d.name for d in source.derived)))
         self.in_kernel = False
         params = tuple(self._parameter(p, layouts.get(p.name, "contiguous")) for p in source.params)
-        given = {number: self.memory[name] for name, number in donated.items()}
+        given = {
+            number: layout.in_shape(self.memory[name], walk.type_sizes(source.result_types[number]))
+            for name, number in donated.items()
+        }
         destinations = tuple(
             given.get(k)
             or _placed(type_, f"result_{k}", results[k] if k < len(results) else "contiguous")

@@ -40,6 +40,14 @@ def of_view(expr: fun.LayoutExpr, index: Lmad) -> Lmad | None:
             assert_never(expr)
 
 
+def in_shape(memory: MemArray, shape: tuple[Size, ...]) -> MemArray | None:
+    """An array's memory as that of one of another shape; None where no LMAD is that."""
+    if shape == memory.shape:
+        return memory
+    index = memory.index.reshape(shape)
+    return None if index is None else MemArray(memory.dtype, shape, memory.block, index)
+
+
 def of_slice(dims: tuple[fun.Span | Size, ...], index: Lmad) -> Lmad:
     offset, kept = index.offset, []
     for dim, (_, stride) in zip(dims, index.dims, strict=True):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.routines import routine
 from weft.plan.seams import CallPiece, CompiledPiece, Piece, ViewPiece
+from weft.sizes import Poly
 
 
 def donations(
@@ -18,7 +20,8 @@ def donations(
 
     A piece may overwrite what the program may, and what another piece has made, if no later
     piece uses it, no view shows it, and it is no result of the program. What goes there is an
-    update of it (through loops and scatters too), or the result to which it is donated.
+    update of it (through loops and scatters too), or the result to which it is donated. An array
+    and what shows the whole of it in another shape are one.
 
     Parameters
     ----------
@@ -30,12 +33,19 @@ def donations(
     windows : collection of str
         Those that do not lie row-major: what goes there is taken by no other piece.
     """
-    seen = {name for piece in pieces if isinstance(piece, ViewPiece) for name in _uses(piece)}
-    results = {atom.name for atom in program.body.results if isinstance(atom, fun.Var)}
+    whole = _whole(pieces)
+    views = (piece.let for piece in pieces if isinstance(piece, ViewPiece))
+    seen = {
+        whole.get(name, name)
+        for let in views if let.pattern[0].name not in whole
+        for name in walk.used_names(let.expr)
+    }  # fmt: skip
+    atoms = program.body.results
+    results = {whole.get(atom.name, atom.name) for atom in atoms if isinstance(atom, fun.Var)}
     wanted = {
-        result.name: name
+        whole.get(result.name, result.name): name
         for name, number in donated.items()
-        if isinstance(result := program.body.results[number], fun.Var)
+        if isinstance(result := atoms[number], fun.Var)
     }
     made = {name for piece in pieces for name in _makes(piece)}
     free = (made | donated.keys()) - seen - results
@@ -45,7 +55,7 @@ def donations(
     for piece in reversed(pieces):
         own: dict[str, int] = {}
         if isinstance(piece, CompiledPiece):
-            own = _of_piece(piece, free, wanted)
+            own = _of_piece(piece, free, wanted, windows)
         elif isinstance(piece, CallPiece) and (over := _overwritten(piece)) in free:
             own = {over: 0}
         for name, number in list(own.items()):
@@ -57,24 +67,38 @@ def donations(
             elif end is not None:
                 ends[name] = end
         found.append(own)
-        free -= _uses(piece)
-        taken |= _uses(piece)
+        uses = {whole.get(name, name) for name in _uses(piece)}
+        free -= uses
+        taken |= uses
     found.reverse()
     return found
 
 
+def _whole(pieces: Sequence[Piece]) -> dict[str, str]:
+    """For what shows the whole of an array in another shape, that array."""
+    whole: dict[str, str] = {}
+    for piece in pieces:
+        if isinstance(piece, ViewPiece) and isinstance(piece.let.expr, fun.Reshape):
+            array = piece.let.expr.array
+            if isinstance(array, fun.Var):
+                whole[piece.let.pattern[0].name] = whole.get(array.name, array.name)
+    return whole
+
+
 def _of_piece(
-    piece: CompiledPiece, free: set[str], wanted: Mapping[str, str]
+    piece: CompiledPiece, free: set[str], wanted: Mapping[str, str], windows: Collection[str]
 ) -> dict[str, int]:
-    params = {p.name: p for p in piece.program.params if p.name in free and _is_array(p)}
+    params = {p.name: p.type for p in piece.program.params if p.name in free}
     found: dict[str, int] = {}
     for number, result in enumerate(piece.program.body.results):
-        if not isinstance(result, fun.Var) or not _is_array(result):
+        if not isinstance(result, fun.Var):
             continue
         for name in (wanted.get(result.name), updated(piece.program.body, result)):
-            if name in params and name not in found and params[name].type == result.type:
-                found[name] = number
-                break
+            if name in params and name not in found:
+                same_shape = params[name] == result.type and _is_array(result)
+                if same_shape or (name not in windows and are_as_large(params[name], result.type)):
+                    found[name] = number
+                    break
     return found
 
 
@@ -104,6 +128,14 @@ def updated(body: fun.Body, result: fun.Var) -> str | None:
             case _:
                 return None
     return name
+
+
+def are_as_large(type_: fun.Type, other: fun.Type) -> bool:
+    """Whether these are row-major arrays that may take each other's memory."""
+    if not isinstance(type_, fun.Array) or not isinstance(other, fun.Array):
+        return False
+    counts = {prod(array.shape, start=Poly.const(1)) for array in (type_, other)}
+    return type_.dtype is other.dtype and len(counts) == 1
 
 
 def _is_array(var: fun.Var) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from types import TracebackType
 from typing import Any
@@ -37,6 +38,49 @@ def _layout_is_known() -> bool:
 
 address_of = _by_layout if _layout_is_known() else _by_interface
 """The address of an array's first element."""
+
+
+def is_one(array: np.ndarray[Any, Any], other: Any) -> bool:
+    """Whether two objects are one array."""
+    same = isinstance(other, np.ndarray) and other.strides == array.strides
+    return same and other.shape == array.shape and address_of(other) == address_of(array)
+
+
+class _Fields(ctypes.Structure):
+    """An array as `given.c` has it: NumPy's C interface fixes the fields."""
+
+    _fields_ = (
+        ("references", ctypes.c_int64), ("type", ctypes.c_void_p), ("data", ctypes.c_void_p),
+        ("rank", ctypes.c_int32), ("extents", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+        ("base", ctypes.c_void_p), ("dtype", ctypes.c_void_p), ("flags", ctypes.c_int32),
+    )  # fmt: skip
+
+
+@functools.cache
+def fields_are_known() -> bool:
+    """Whether `given.c` may look at objects, tried on a few."""
+    if address_of is not _by_layout or object.__basicsize__ != _Fields.data.offset:
+        return False
+    whole = np.arange(12.0).reshape(3, 4)
+    for array in (whole, whole[1:, 2], np.empty((2, 0), np.int8), whole.T):
+        found = _Fields.from_address(id(array))
+        expected = (id(np.ndarray), array.ndim, id(array.dtype), id(array.base))
+        if (found.type, found.rank, found.dtype, found.base or id(None)) != expected:
+            return False
+        extents = (ctypes.c_ssize_t * array.ndim).from_address(found.extents)
+        if tuple(extents) != array.shape or found.flags & 0x501 != array.flags.num & 0x501:
+            return False
+    number = 2.5
+    if ctypes.c_double.from_address(id(number) + _HEAD).value != number:
+        return False
+    objects = (number, whole)
+    pair = (ctypes.c_void_p * 2).from_address(items_of(objects))
+    return tuple(pair) == (id(number), id(whole)) and ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def items_of(values: tuple[Any, ...]) -> int:
+    """Where the addresses of a tuple's objects lie."""
+    return id(values) + tuple.__basicsize__
 
 
 _spare: list[tuple[Any, int]] = []  # of all threads: popping and appending are atomic

@@ -56,6 +56,7 @@ class HostStep:
     """A library call or a view: `bind(sizes)` gives what makes the named results.
 
     `bytes(sizes)` is what each of them takes, unless its one result takes the memory of `over`.
+    `reshapes`: the result is the same memory in another shape, where that is row-major.
     """
 
     params: tuple[str, ...]
@@ -63,6 +64,7 @@ class HostStep:
     bind: Callable[[Mapping[str, int]], HostRun]
     bytes: Callable[[Mapping[str, int]], Sequence[int]]
     over: str | None = None
+    reshapes: bool = False
 
 
 Step: TypeAlias = SegmentStep | HostStep
@@ -200,6 +202,11 @@ class InCore:
         Sizes, strides "<param>.stride<d>", and "threads".
     results : sequence of str
         Names of the program's results.
+
+    Attributes
+    ----------
+    origins : dict of str to (str, tuple of int)
+        For what segments give, and for that in other shapes, its name and shape there.
     """
 
     def __init__(
@@ -213,6 +220,7 @@ class InCore:
             else HostCall(step, step.bind(values))
             for step in steps
         )
+        self.origins = self._origins()
         self.dead_after = self._last_uses()
         self.peak_bytes = self._peak()
         self.single = (
@@ -222,6 +230,16 @@ class InCore:
             and self.steps[0].step.results == self.results
             else None
         )
+
+    def _origins(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        origins: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for launch in self.steps:
+            if isinstance(launch, Launch):
+                results = zip(launch.step.results, launch.results, strict=True)
+                origins.update((name, (name, shape)) for name, (shape, _) in results)
+            elif launch.step.reshapes and launch.step.params[0] in origins:
+                origins[launch.step.results[0]] = origins[launch.step.params[0]]
+        return origins
 
     def _last_uses(self) -> tuple[tuple[str, ...], ...]:
         """For each step, the values that nothing after it needs."""
