@@ -18,6 +18,12 @@ from weft.fun import nodes as fun
 from weft.fun.show import show
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_decided() -> None:
+    """What other tests have decided of sizes belongs to the next node."""
+    extents.forget_guards()
+
+
 def key(*arrays: Any) -> Any:
     return graph_key([array._node for array in arrays]).key
 

@@ -14,6 +14,7 @@ import weft as wf
 from weft.errors import OutOfBoundsError
 from weft.launch import gram
 from weft.launch.recorded import Recorded, record
+from weft.launch.repeated import Repeated
 from weft.runtime import blas
 
 RANDOM = np.random.default_rng(11)
@@ -26,7 +27,7 @@ class Spy:
     def __init__(self, monkeypatch: Any) -> None:
         self.made: list[Recorded | None] = []
         self.done: list[bool] = []
-        call = Recorded.call
+        call, repeat = Recorded.call, Repeated.call
 
         def recording(*arguments: Any) -> Recorded | None:
             self.made.append(record(*arguments))
@@ -37,6 +38,13 @@ class Spy:
             self.done.append(found is not None)
             return found
 
+        def repeating(own: Repeated, *arguments: Any) -> Any:
+            found = repeat(own, *arguments)
+            if found is not None:
+                self.done.append(True)
+            return found
+
+        monkeypatch.setattr(Repeated, "call", repeating)
         monkeypatch.setattr(DIRECT, "record", recording)
         monkeypatch.setattr(Recorded, "call", calling)
 

@@ -26,12 +26,26 @@ from weft.frontend.graph import Node
 from weft.fun import nodes as fun
 from weft.io.held import share_memory
 from weft.jit.arguments import Origin
-from weft.launch import CPU, INTERPRETER, Computation, Direct, direct, have_compiler, target
-from weft.launch.boxes import run_on
+from weft.launch import (
+    CPU,
+    INTERPRETER,
+    Computation,
+    Direct,
+    Repeated,
+    direct,
+    direct_update,
+    have_compiler,
+    repeat,
+    target,
+)
+from weft.launch.boxes import nearer_in_boxes, run_on
 from weft.plan.protocols import is_source
 from weft.records import dataclass
 from weft.runtime import built
 from weft.sizes import Derived, Fact
+
+MISSED = object()
+"""What a short way of calling gives where another one has to be taken."""
 
 
 @dataclass(slots=True)
@@ -87,6 +101,8 @@ class Ready:
     template: list[Any]
     direct: Direct | None = None
     called: bool = False
+    again: tuple[Repeated | None, ...] = ()  # once that has been found out
+    again_out: tuple[Repeated | None, ...] = ()
 
     def call(self, arguments: Sequence[Any], out: list[Any] | None) -> Any:
         inputs = self.inputs(arguments)
@@ -99,10 +115,39 @@ class Ready:
             if out is None and not self.called:
                 self.called = True
                 self.direct = direct(variant.computation, self.sizes, inputs)
-        if variant.structure is None and out is None and values:
-            value = values[0]
-            return value if value.shape else value[()]
-        return self._rebuilt(values, out)
+        return self.rebuilt(values, out)
+
+    def repeated(self, arguments: tuple[Any, ...]) -> Repeated | None:
+        """What does a call again that has run; None where others have to be looked at."""
+        if self.direct is None:
+            return None
+        if not self.again:
+            inputs = self.inputs(arguments)
+            self.again = (repeat(self.direct, inputs, arguments, self.origins(), ()),)
+        return self.again[0]
+
+    def repeated_out(self, arguments: tuple[Any, ...], out: Any) -> Repeated | None:
+        """The same, of a call with an array for its one result, which is the last argument then."""
+        if not self.again_out:
+            self.again_out = (self._repeated_out(arguments, out),)
+        return self.again_out[0]
+
+    def _repeated_out(self, arguments: tuple[Any, ...], out: Any) -> Repeated | None:
+        computation, inputs = self.variant.computation, self.inputs(arguments)
+        if self.variant.structure is not None or any(map(is_source, inputs)):
+            return None
+        if nearer_in_boxes(computation, self.sizes, inputs, settings()) is not None:
+            return None
+        place = len(inputs)
+        run = direct_update(computation, self.sizes, [*inputs, out], [place])
+        if run is None:
+            return None
+        origins = {**self.origins(), place: len(arguments)}
+        return repeat(run, [*inputs, out], (*arguments, out), origins, (len(arguments),))
+
+    def origins(self) -> dict[int, int]:
+        """For each input that is an argument, or made of one, its number."""
+        return dict(self.arrays) | {place: number for place, number, _ in self.scalars}
 
     def inputs(self, arguments: Sequence[Any]) -> list[Any]:
         """What the program takes, one for each of its parameters."""
@@ -128,7 +173,11 @@ class Ready:
                     f"out= of shape {array.shape}", f"shape {shape}", place=user_place()
                 )
 
-    def _rebuilt(self, values: list[Any], out: list[Any] | None) -> Any:
+    def rebuilt(self, values: list[Any], out: list[Any] | None) -> Any:
+        """Results in the containers that the function gives."""
+        if self.variant.structure is None and out is None and values:
+            value = values[0]
+            return value if value.shape else value[()]
         computed = iter(values)
         results = []
         for output in self.variant.outputs:

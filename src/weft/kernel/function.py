@@ -29,7 +29,7 @@ from weft.fun import nodes as fun
 from weft.io.held import share_memory
 from weft.jit.arguments import Argument, Foreign, as_data, concrete, exact_key
 from weft.jit.function import FEW, Jitted
-from weft.jit.variants import Ready, Result, Variant
+from weft.jit.variants import MISSED, Ready, Variant
 from weft.kernel.annotations import (
     ArrayType,
     ParameterType,
@@ -39,12 +39,14 @@ from weft.kernel.annotations import (
     parse_signature,
 )
 from weft.kernel.frame import Trace, plain
+from weft.kernel.outputs import Outputs, marked
 from weft.kernel.races import tell
 from weft.kernel.scalars import as_scalar, show
+from weft.kernel.short import ShortWay, short_key, short_way
 from weft.kernel.statements import call_function, source_of
 from weft.kernel.strides import layout_of
 from weft.kernel.values import KeyView, Memory, Reference
-from weft.launch import CPU, Direct, DirectUpdate, direct_update, is_gpu
+from weft.launch import CPU, is_gpu
 from weft.ops.dtypes import from_numpy
 from weft.passes.distribute import distribute
 from weft.passes.interchange import interchange
@@ -52,7 +54,6 @@ from weft.passes.parallelise import parallelise
 from weft.passes.products import products
 from weft.passes.remove_dead import remove_dead
 from weft.passes.simplify import simplify
-from weft.records import dataclass
 from weft.sizes import Fact
 
 __all__ = ["KernelFunction"]
@@ -70,7 +71,8 @@ class KernelFunction(Jitted):
         self.interpreted = function
         self._signature_text = signature
         self._names = list(self.signature.parameters)
-        self._short: dict[Any, _Short] = {}
+        self._short: dict[Any, ShortWay] = {}
+        self._last_short: ShortWay | None = None  # of the last call, where it may be repeated
 
     def __reduce__(self) -> Any:
         found: Any = sys.modules.get(self.function.__module__)
@@ -172,9 +174,13 @@ class KernelFunction(Jitted):
     # ------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        key = None if kwargs else _short_key(args)
+        last = self._last_short
+        if last is not None and not kwargs and (given := last.repeat(args)) is not MISSED:
+            return given
+        key = None if kwargs else short_key(args)
         short = None if key is None else self._short.get(key)
-        if short is not None and (given := short.call(args)) is not _MISSED:
+        if short is not None and (given := short.call(args)) is not MISSED:
+            self._last_short = None if short.repeated is None else short
             return given
         if os.environ.get("WEFT_DISABLE", "0") not in ("", "0"):
             return self.function(*args, **kwargs)
@@ -197,7 +203,7 @@ class KernelFunction(Jitted):
         """Calls with arguments of these shapes and types may go a short way from now on."""
         apart = shared[:-1] == tuple(range(len(data)))
         known = apart and self._is_known_by_key(args)
-        short = _short(ready, data, self._floats()) if known else None
+        short = short_way(ready, args, data, self._floats()) if known else None
         if short is not None:
             if len(self._short) >= FEW:
                 self._short.clear()
@@ -300,7 +306,7 @@ class KernelFunction(Jitted):
         self._parallel = trace.parallel
         written = [n for n, r in cells.items() if r.read()._node is not before[n]]
         owners = {id(reference.cell): (n, reference) for n, reference in given.items()}
-        returned = _marked(result, owners)
+        returned = marked(result, owners)
         with interpreting(self.source.place(self.source.tree.body[-1])):  # what is read is given
             arrays = [cells[number].read() for number in written]
             return [len(written), *written], arrays, plain(returned)
@@ -352,126 +358,7 @@ def _words() -> str:
     return f"{current.optimise} no-blas" if on_gpu else current.optimise
 
 
-_MISSED = object()
 """What a call gives that could not go the short way."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Short:
-    """A call by the short way: what fills in its inputs, what runs, and what becomes of results.
-
-    `floats`: arguments that become numbers of these types. `outputs` and `structure`: what the
-    function returns, beside what it writes.
-    """
-
-    ready: Ready
-    run: Direct | DirectUpdate
-    floats: tuple[tuple[int, np.dtype[Any]], ...]
-    outputs: tuple[Result, ...]
-    structure: Any
-
-    def call(self, args: tuple[Any, ...]) -> Any:
-        data = [np.asarray(arg) if isinstance(arg, np.generic) else arg for arg in args]
-        for number, dtype in self.floats:
-            data[number] = np.asarray(args[number], dtype)
-        values = self.run.call(self.ready.inputs(data))
-        if values is None:
-            return _MISSED
-        if not self.outputs:
-            return None
-        leaves = [
-            int(value) if output.is_int else value if value.shape else value[()]
-            for value, output in zip(values, self.outputs, strict=True)
-        ]
-        return leaves[0] if self.structure is None else unflatten(self.structure, iter(leaves))
-
-
-def _short(
-    ready: Ready, data: list[Any], floats: tuple[tuple[int, np.dtype[Any]], ...]
-) -> _Short | None:
-    """The short way of calls like one that has run; None where it has none."""
-    layout = Outputs.of(ready.variant)
-    outputs = tuple(output for output in layout.rest if isinstance(output, Result))
-    gives_none = layout.structure is None and layout.rest == (None,)
-    if not gives_none and (not outputs or len(outputs) < len(layout.rest)):
-        return None  # it gives arguments, or what is no array
-    run: Direct | DirectUpdate | None = ready.direct
-    if layout.written:
-        places = {number: place for place, number in ready.arrays}
-        if not places.keys() >= set(layout.written):
-            return None  # the program does not ask for the shape of what it writes
-        inputs = ready.inputs(data)
-        written = [places[number] for number in layout.written]
-        run = direct_update(
-            ready.variant.computation, ready.sizes, inputs, written, layout.returned
-        )
-    return None if run is None else _Short(ready, run, floats, outputs, layout.structure)
-
-
-def _short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The shapes and types of arrays and numbers; None where there is anything else."""
-    key: list[Any] = []
-    for value in args:
-        kind = type(value)
-        if kind is np.ndarray:
-            if not value.shape:
-                return None  # another array of it runs
-            key.append((value.shape, value.dtype, value.strides))
-        elif kind is int:
-            key.append(value)
-        elif kind is float or issubclass(kind, np.inexact):
-            key.append(kind)
-        else:
-            return None
-    return tuple(key)
-
-
-class _Own:
-    """Stands for a result that is an argument itself."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-def _marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
-    """A result with arguments that it holds marked: those are given as they are."""
-    if isinstance(result, Reference) and id(result.cell) in owners:
-        number, given = owners[id(result.cell)]
-        return _Own(number) if given.same(result) else result
-    if isinstance(result, tuple) and type(result) is tuple:
-        return tuple(_marked(part, owners) for part in result)
-    if isinstance(result, list):
-        return [_marked(part, owners) for part in result]
-    return result
-
-
-class Outputs:
-    """What the results of a kernel's program are: arguments that are written, and a result."""
-
-    def __init__(self, written: tuple[int, ...], structure: Any, rest: tuple[Any, ...]) -> None:
-        self.written = written
-        self.structure = structure
-        self.rest = rest
-        self.returned = sum(isinstance(output, Result) for output in rest)
-
-    @staticmethod
-    def of(variant: Variant) -> Outputs:
-        count = variant.outputs[0]
-        return Outputs(
-            variant.outputs[1 : count + 1], variant.structure[1][2],
-            variant.outputs[2 * count + 1 :],
-        )  # fmt: skip
-
-    def result(self, values: Any, arguments: list[Any]) -> Any:
-        """What the function returns, of what running it gave."""
-        _, _, returned = values
-        leaves: list[Any] = []
-        flatten(returned, leaves)
-        leaves = [
-            leaf[()] if isinstance(leaf, np.ndarray) and not leaf.shape else leaf for leaf in leaves
-        ]
-        leaves = [arguments[leaf.number] if isinstance(leaf, _Own) else leaf for leaf in leaves]
-        return unflatten(self.structure, iter(leaves))
 
 
 def _data_of(leaf: Any) -> Any:

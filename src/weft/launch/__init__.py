@@ -11,8 +11,9 @@ from weft.launch.device import (
     target,
 )
 from weft.launch.direct import Direct, DirectUpdate, direct, direct_update
+from weft.launch.repeated import Repeated, repeat
 
 __all__ = [
-    "CPU", "INTERPRETER", "Computation", "Direct", "DirectUpdate", "device_limit", "direct",
-    "direct_update", "have_compiler", "host_threads", "is_gpu", "target",
+    "CPU", "INTERPRETER", "Computation", "Direct", "DirectUpdate", "Repeated", "device_limit",
+    "direct", "direct_update", "have_compiler", "host_threads", "is_gpu", "repeat", "target",
 ]  # fmt: skip

@@ -141,7 +141,7 @@ def cgroup_directories(
 def pool_source() -> str:
     """The text of the C pool, one translation unit."""
     here = Path(__file__)
-    names = "pool.c", "boxes.c", "products.c", "copies.c", "launches.c"
+    names = "pool.c", "boxes.c", "products.c", "copies.c", "launches.c", "given.c"
     return "".join(here.with_name(name).read_text() for name in names)
 
 
@@ -154,6 +154,8 @@ class Pool:
         `call(address of a record) -> status`, see `pool.c`; releases the GIL.
     call_all : function
         The same for several records, one after another.
+    call_given : function
+        The same, with addresses from arguments that are like others: see `given.c`.
     boxes, gram, product, copy : int
         The addresses of the entries that run boxes side by side, make Gram matrices, multiply
         other matrices, and copy: see `boxes.c`, `products.c` and `copies.c`.
@@ -171,6 +173,9 @@ class Pool:
         self.call_all = self.library.weft_call_all
         self.call_all.argtypes = [ctypes.c_void_p]
         self.call_all.restype = ctypes.c_int32
+        self.call_given = self.library.weft_call_given
+        self.call_given.argtypes = [ctypes.c_void_p] * 3
+        self.call_given.restype = ctypes.c_int32
         self.library.weft_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
         self.boxes = ctypes.cast(self.library.weft_boxes, ctypes.c_void_p).value
         self.gram = ctypes.cast(self.library.weft_gram, ctypes.c_void_p).value

@@ -1,0 +1,59 @@
+"""What the results of a kernel's program are: arguments that are written, and what it returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.containers import flatten, unflatten
+from weft.jit.variants import Result, Variant
+from weft.kernel.values import Reference
+
+
+class Own:
+    """Stands for a result that is an argument itself."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
+    """A result with arguments that it holds marked: those are given as they are."""
+    if isinstance(result, Reference) and id(result.cell) in owners:
+        number, given = owners[id(result.cell)]
+        return Own(number) if given.same(result) else result
+    if isinstance(result, tuple) and type(result) is tuple:
+        return tuple(marked(part, owners) for part in result)
+    if isinstance(result, list):
+        return [marked(part, owners) for part in result]
+    return result
+
+
+class Outputs:
+    """What the results of a kernel's program are: arguments that are written, and a result."""
+
+    def __init__(self, written: tuple[int, ...], structure: Any, rest: tuple[Any, ...]) -> None:
+        self.written = written
+        self.structure = structure
+        self.rest = rest
+        self.returned = sum(isinstance(output, Result) for output in rest)
+
+    @staticmethod
+    def of(variant: Variant) -> Outputs:
+        count = variant.outputs[0]
+        return Outputs(
+            variant.outputs[1 : count + 1], variant.structure[1][2],
+            variant.outputs[2 * count + 1 :],
+        )  # fmt: skip
+
+    def result(self, values: Any, arguments: list[Any]) -> Any:
+        """What the function returns, of what running it gave."""
+        _, _, returned = values
+        leaves: list[Any] = []
+        flatten(returned, leaves)
+        leaves = [
+            leaf[()] if isinstance(leaf, np.ndarray) and not leaf.shape else leaf for leaf in leaves
+        ]
+        leaves = [arguments[leaf.number] if isinstance(leaf, Own) else leaf for leaf in leaves]
+        return unflatten(self.structure, iter(leaves))
