@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.errors import DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 
 
 def energy(x: Any) -> Any:
@@ -111,8 +111,8 @@ def test_one_array_for_two_arguments() -> None:
     assert not np.shares_memory(first, second)
 
 
-def test_defaults() -> None:
-    """What an argument's absence means is no part of what a call is known by."""
+def test_defaults_and_names() -> None:
+    """Calls that are one, however they are written."""
 
     @wf.kernel
     def scale(a: Any, factor: Any = 2.0, count: Any = 3) -> None:
@@ -123,13 +123,35 @@ def test_defaults() -> None:
     for _ in range(3):
         scale(x)
     scale(x, 0.5)
-    scale(x, 0.5)
+    scale(a=x, factor=0.5)
     np.testing.assert_array_equal(x, [2, 2, 2, 1, 1])
-    assert not scale._short
+    assert len(scale._short) == 1
     for factor in (2.0, 4.0):
         scale(x, factor, 5)
-    assert len(scale._short) == 1
+        scale(x, count=5, factor=1 / factor)
+        scale(count=5, a=x, factor=factor)
+    assert len(scale._short) == 2
     np.testing.assert_array_equal(x, [16, 16, 16, 8, 8])
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((), {}), ((x,), {"a": x}), ((x,), {"b": 1}), ((x, 1.0, 2, 3), {}), ((), {"count": 1}),
+    ]  # fmt: skip
+    for args, kwargs in wrong:
+        with pytest.raises(ArgumentError, match="a call of scale"):
+            scale(*args, **kwargs)
+
+
+def test_parameters_that_have_names_only() -> None:
+    @wf.kernel
+    def scale(a: Any, /, *, factor: Any = 2.0) -> None:
+        a *= factor
+
+    x = np.ones(5)
+    for factor in (3.0, 0.5):
+        scale(x, factor=factor)
+    scale(x)
+    np.testing.assert_array_equal(x, np.full(5, 3.0))
+    with pytest.raises(ArgumentError):
+        scale(x, 3.0)
 
 
 def test_annotations() -> None:

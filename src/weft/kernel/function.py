@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import typing
@@ -70,7 +71,16 @@ class KernelFunction(Jitted):
         self.source = source_of(function)
         self.interpreted = function
         self._signature_text = signature
-        self._names = list(self.signature.parameters)
+        parameters = self.signature.parameters
+        self._names = list(parameters)
+        self._takes_places = all(
+            p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in parameters.values()
+        )
+        self._defaults = {
+            name: p.default
+            for name, p in parameters.items()
+            if p.default is not inspect.Parameter.empty
+        }
         self._short: dict[Any, ShortWay] = {}
         self._last_short: ShortWay | None = None  # of the last call, where it may be repeated
 
@@ -174,6 +184,8 @@ class KernelFunction(Jitted):
     # ------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != len(self._names):
+            args, kwargs = self._in_order(args, kwargs)
         last = self._last_short
         if last is not None and not kwargs and (given := last.repeat(args)) is not MISSED:
             return given
@@ -195,6 +207,19 @@ class KernelFunction(Jitted):
             if isinstance(leaf, np.ndarray) and not leaf.dtype.isnative:
                 np.copyto(leaf, data[number].reshape(leaf.shape))
         return result
+
+    def _in_order(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments without names, with defaults, where that is the same call."""
+        given = self._defaults | kwargs
+        rest = self._names[len(args) :]
+        if not self._takes_places or len(args) > len(self._names) or kwargs.keys() - {*rest}:
+            return args, kwargs
+        try:
+            return (*args, *(given[name] for name in rest)), {}
+        except KeyError:
+            return args, kwargs  # one is missing
 
     def _remember_short(
         self, key: Any, args: tuple[Any, ...], ready: Ready, data: list[Any],
