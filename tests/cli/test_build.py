@@ -231,6 +231,22 @@ def test_modules_of_all_sorts(tmp_path: Path) -> None:
     assert found.stdout == "13.0 13.0 4\n", found.stderr
 
 
+def test_kernels_with_assertions(tmp_path: Path) -> None:
+    """One that the first numbers to trace it with fail, and one that the data decide."""
+    text = ADD.replace("    for", "    assert n > 8\n    for").replace("[:])", "[:], n: wf.i64)")
+    text = text.replace("        y", "        assert x[i] < n, 'too large'\n        y")
+    (tmp_path / "checked.py").write_text(text)
+    result = run(str(tmp_path / "checked.py"))
+    assert result.exit_code == 0, result.output
+    use = (
+        "import numpy as np, checked_built as built\nx, y = np.arange(20.0), np.ones(20)\n"
+        "built.add(x, y, 20)\nprint(y.sum())\nbuilt.add(x, y, 12)"
+    )
+    found = python(tmp_path, use)
+    assert found.stdout == "210.0\n", found.stderr
+    assert "AssertionError: too large\nat " in found.stderr
+
+
 def test_a_module_of_a_name_that_python_has(tmp_path: Path) -> None:
     before = sys.modules["json"]
     (tmp_path / "json.py").write_text(ADD)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -581,3 +582,86 @@ def test_chained_comparisons_read_what_they_need() -> None:
 
     for n in (3, 4, 12):
         agrees(chained, np.arange(4.0), n)
+
+
+# ---------------------------------------------------------------- assertions
+
+
+def positive(x: Any) -> Any:
+    assert x >= 0, "a negative number"
+    return x
+
+
+def roots(a: Any) -> Any:
+    assert a.ndim == 1
+    for i in wf.prange(a.shape[0]):
+        a[i] = positive(a[i]) ** 0.5
+
+
+def guarded_search(a: Any, most: int) -> int:
+    assert most >= 0
+    k = 0
+    while True:
+        assert k < most, f"none of {most}"
+        if a[k % a.shape[0]] > 3:
+            break
+        k += 1
+    return k
+
+
+def only_in_a_branch(a: Any) -> Any:
+    for i in range(a.shape[0]):
+        if a[i] < 0:
+            assert False, "unexpected"  # noqa: B011, PT015
+    return a.sum()
+
+
+def counted_down(n: Any) -> int:
+    assert n >= 0, "no end"
+    k = 0
+    while n != 0:
+        n -= 1
+        k += 1
+    return k
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "bad", "message", "line"),
+    [
+        (roots, (abs(NUMBERS),), (NUMBERS,), "a negative number", "assert x >= 0"),
+        (guarded_search, (NUMBERS, 3), (NUMBERS - 3, 9), "f'none of {most}'", "assert k < most"),
+        (only_in_a_branch, (abs(NUMBERS),), (NUMBERS,), "unexpected", "assert False"),
+        (counted_down, (np.int32(3),), (np.int32(-3),), "no end", "assert n >= 0"),
+        (roots, (abs(NUMBERS),), (np.ones((2, 2)),), "", "assert a.ndim == 1"),
+    ],
+)
+@pytest.mark.parametrize("interpret_below", [0, 1 << 20])
+def test_assertions(
+    function: Callable[..., Any], good: Any, bad: Any, message: str, line: str,
+    interpret_below: int,
+) -> None:  # fmt: skip
+    """Those of the run raise as Python's do, in loops that are parallel, and in endless ones."""
+    with wf.config(interpret_below=interpret_below):
+        kernel = agrees(function, *good)
+        with pytest.raises(AssertionError) as caught:
+            kernel(*copy.deepcopy(bad))
+    assert caught.value.args == ((message,) if message else ())
+    (note,) = caught.value.__notes__
+    assert line in note
+    assert f"{__file__}:" in note
+
+
+def test_assertions_leave_loops_parallel() -> None:
+    program = show(wf.kernel(roots).trace(NUMBERS))
+    assert "kernel" in program
+    assert "loop" not in program
+
+
+def test_the_first_assertion_in_the_source_is_told() -> None:
+    def two(a: Any) -> None:
+        for i in range(a.shape[0]):
+            assert a[i] < 4, "large"
+            assert a[i] > 0, "small"
+
+    with pytest.raises(AssertionError, match="large"):
+        wf.kernel(two)(NUMBERS)

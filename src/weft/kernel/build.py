@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import ArgumentError, Place, SinkError, SourceError, WeftError
+from weft.errors import ArgumentError, Place, SinkError, SourceError
 from weft.jit.variants import Variant
 from weft.kernel.annotations import ArrayType, ParameterType
 from weft.kernel.function import KernelFunction
@@ -209,7 +209,7 @@ def segments_of(kernel: KernelFunction) -> Iterator[Segment]:
     for number, chosen in enumerate(itertools.islice(itertools.product(*values.values()), _MOST)):
         try:
             variant = variant_of(kernel, dict(zip(values, chosen, strict=True)))
-        except WeftError:
+        except Exception:  # the kernel's own too
             if number == 0:
                 raise
             continue  # a kernel need not make sense for 0 and 1
@@ -226,10 +226,10 @@ def variant_of(kernel: KernelFunction, fixed: dict[str, Any]) -> Variant:
 
     Raises
     ------
-    WeftError
-        That which the first of them met, if there are none.
+    Exception
+        That which the first of them met, Weft's or the kernel's own, if there are none.
     """
-    first: WeftError | None = None
+    first: Exception | None = None
     for number, factor in itertools.product(_NUMBERS, (1, 4)):
         given = {
             name: example(kernel.parameter_types[name], number, factor)
@@ -240,7 +240,7 @@ def variant_of(kernel: KernelFunction, fixed: dict[str, Any]) -> Variant:
         try:
             leaves, structure = kernel._arguments(bound.args, bound.kwargs)
             return kernel.variant(leaves, structure)[0]
-        except WeftError as error:
+        except Exception as error:
             first = first or error
     assert first is not None
     raise first

@@ -61,6 +61,10 @@ def kernel(function: Any = None, /) -> Any:
     integers of 64 bits wrap around, and divisions by zero give inf, nan or 0.
     A range whose step is computed, as 0, has no rounds.
 
+    An assertion that fails raises its `AssertionError`, with a note of its place. Where that hangs
+    on data, it does so when the run has ended: the first in the source of those that failed, if
+    several did. What the kernel writes after it, it has written then.
+
     Examples
     --------
     >>> @kernel

@@ -13,6 +13,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UnsupportedError
 from weft.frontend.extent import Extent
+from weft.kernel.assertions import Assertions
 from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
 from weft.kernel.values import Cell, Memory, Reference, Selection
@@ -60,6 +61,7 @@ class Trace:
     constants: dict[int, Reference] = field(default_factory=dict)
     cuts: dict[Any, list[tuple[Extent, slice]]] = field(default_factory=dict)
     copies: dict[Cell, list[Origin]] = field(default_factory=dict)
+    assertions: Assertions = field(default_factory=Assertions)
     depth: int = 0  # of calls
 
 

@@ -307,7 +307,7 @@ class KernelFunction(Jitted):
         return layout.result(values, leaves)
 
     def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
-        """Interpret the function; gives the arguments that were written, and its result."""
+        """Interpret it; gives what arguments were written, its result, and what assertions give."""
         memory = Memory()
         trace = Trace(memory, call_function)
         cells: dict[int, Reference] = {}
@@ -334,7 +334,8 @@ class KernelFunction(Jitted):
         returned = marked(result, owners)
         with interpreting(self.source.place(self.source.tree.body[-1])):  # what is read is given
             arrays = [cells[number].read() for number in written]
-            return [len(written), *written], arrays, plain(returned)
+            outcome = trace.assertions.outcome()
+            return [len(written), *written], arrays, plain(returned), outcome
 
     def trace(self, *args: Any, **kwargs: Any) -> fun.Program:
         """The FUN program of a call, before any pass."""
@@ -381,9 +382,6 @@ def _words() -> str:
     current = settings()
     on_gpu = current.devices != (CPU,) and any(map(is_gpu, current.devices))
     return f"{current.optimise} no-blas" if on_gpu else current.optimise
-
-
-"""What a call gives that could not go the short way."""
 
 
 def _data_of(leaf: Any) -> Any:

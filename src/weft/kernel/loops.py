@@ -190,8 +190,14 @@ def while_traced(
             left = apply("logical_not", node_of(frame.variables[flag]))
             return Array(apply("logical_and", left, node_of(condition())))
 
+    def goes_on() -> Any:
+        holds = frame.trace.assertions.none_failed()
+        if holds is None:
+            return test()
+        return Array(apply("logical_and", holds._node, node_of(test())))
+
     loop = Loop(frame, node, run)
-    _while(frame, loop, loop.trace(lambda scope: [], lambda arrays: None), test)
+    _while(frame, loop, loop.trace(lambda scope: [], lambda arrays: None), goes_on)
 
 
 def _while(frame: Frame, loop: Loop, function: Lambda, condition: Callable[[], Any]) -> None:

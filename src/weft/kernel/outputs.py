@@ -49,7 +49,10 @@ class Outputs:
 
     def result(self, values: Any, arguments: list[Any]) -> Any:
         """What the function returns, of what running it gave."""
-        _, _, returned = values
+        _, _, returned, outcome = values
+        if outcome:
+            failed, assertions = outcome
+            assertions.require(failed)
         leaves: list[Any] = []
         flatten(returned, leaves)
         leaves = [

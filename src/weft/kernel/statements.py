@@ -12,7 +12,8 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import DTypeError, interpreting
-from weft.kernel import branches, calls, iterables, loops
+from weft.frontend.graph import scalar_constant
+from weft.kernel import assertions, branches, calls, iterables, loops
 from weft.kernel.expressions import (
     as_truth,
     assign_names,
@@ -30,6 +31,7 @@ from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference
+from weft.ops.dtypes import DType
 from weft.records import dataclass
 
 _DEEPEST = 64  # calls within calls
@@ -85,9 +87,9 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
                 if not isinstance(target, ast.Name):
                     frame.refuse(node, "del of what is no name", "del name")
                 frame.variables.pop(target.id, None)
-        case ast.Assert(test, _):
-            if truth(frame, test) is False:
-                raise AssertionError(f"at {frame.place(node)}: {frame.place(node).excerpt()}")
+        case ast.Assert():
+            if __debug__:
+                _assert(frame, node)
         case ast.Raise(error) if error is not None and not frame.memory.regions:
             raise evaluate(frame, error)
         case _:
@@ -121,6 +123,19 @@ def _imported(frame: Frame, node: ast.stmt) -> None:
         module = importlib.import_module(node.module)
         for alias in node.names:
             frame.variables[alias.asname or alias.name] = getattr(module, alias.name)
+
+
+def _assert(frame: Frame, node: ast.Assert) -> None:
+    """An error while compiling, where that decides and is sure to be reached; else of the run."""
+    held = truth(frame, node.test)
+    message, place = assertions.message_of(node), frame.place(node)
+    if isinstance(held, Array):
+        frame.trace.assertions.note(frame.memory, held, message, place)
+    elif not held and frame.memory.regions:
+        never = Array(scalar_constant(False, DType.BOOL))
+        frame.trace.assertions.note(frame.memory, never, message, place)
+    elif not held:
+        raise assertions.failure(message, place)
 
 
 # ---------------------------------------------------------------- assignment
