@@ -13,6 +13,7 @@ from loops.agree import agrees
 
 import weft as wf
 from weft.errors import ArgumentError, UnsupportedError, WeftError
+from weft.fun.show import show
 
 Function = Callable[..., Any]
 MATRIX = np.arange(6.0).reshape(2, 3)
@@ -215,8 +216,8 @@ def test_operands_of_two_types_are_refused() -> None:
 # ---------------------------------------------------------------- what a mask selects
 
 SELECTED = [
-    "return a[a > 0]", "return a[a > 0] + 1, 1", "return [a[a > 0]]", "return len(a[a > 0])",
-    "return max(a[a > 0])", "return a[a > 0].size", "return a[a > 0].shape",
+    "return a[a > 0]", "return a[a > 0] + 1, 1", "return [a[a > 0]]", "return a[a > 0].strides",
+    "return np.array([x for x in a if x > 0])",
     "return np.stack([a[a > 0], a[a > 0]])", "return a[a > 0] if a[0] > 0 else a[a < 0]",
     "return 1.0 if a[a > 0] else 2.0",
 ]  # fmt: skip
@@ -464,3 +465,73 @@ def test_dtypes_are_compared_with_numpys_types(dtype: Any) -> None:
         return a.dtype != np.uint8, a + 1
 
     agrees(scaled, MATRIX.astype(dtype))
+
+
+# ---------------------------------------------------------------- what goes over arrays
+
+
+TEN = np.random.default_rng(3).random(10) * 9
+KINDS = [TEN, TEN.astype(np.int8), TEN.astype(np.uint64), TEN > 4, np.array([np.nan, 1, 2]),
+         np.array([1, np.nan, 0.5])]  # fmt: skip
+
+
+@pytest.mark.parametrize("x", KINDS)
+def test_builtins_of_arrays(x: Any) -> None:
+    """`sum` adds small integers in their own width, and `max` keeps a NaN that comes first."""
+
+    def whole(x: Any, more: Any) -> Any:
+        return sum(x), sum(x, 3), max(x), min(x), any(x), all(x), any([x[0] > 2, more])
+
+    agrees(whole, x, 0)
+    agrees(whole, x, True)
+
+
+def test_builtins_of_long_arrays_compile_no_element_by_itself() -> None:
+    def whole(x: Any) -> Any:
+        squares = np.array([x[i] ** 2 for i in range(x.shape[0])])
+        return max(x), sum(y for y in x), squares
+
+    x = np.arange(3000.0)
+    assert len(show(agrees(whole, x).trace(x)).splitlines()) < 60
+
+
+@pytest.mark.parametrize("x", KINDS[:3])
+def test_comprehensions_over_what_only_the_run_knows(x: Any) -> None:
+    def over(x: Any, places: Any, n: int) -> Any:
+        count = sum(1 for y in x if y > 4)
+        inside = sum(x[k] for k in places if 0 <= k < x.shape[0])
+        rising = all(x[i] < x[i + 1] for i in range(x.shape[0] - 1))
+        divisors = sum(d for d in range(1, n) if n % d == 0)
+        weighted = sum(i * a - b for i, (a, b) in enumerate(zip(x, x[::-1])))  # noqa: B905
+        for i in range(n):
+            count += 1 if i > 1 and not any(i % d == 0 for d in range(2, i)) else 0
+        pairs = np.array([row.sum() for row in x.reshape(-1, 2)])
+        most = max(abs(y - x[0]) for y in x), min(y for y in x if y > 2)
+        known = sum(i * j for i in (1, 2) for j in (3, 4) if i < j)
+        return count, inside, rising, divisors, weighted, pairs, most[0], most[1], known, x * count
+
+    for n in (1, 28):
+        agrees(over, x, np.array([3, -1, 99, 3]), n)
+
+
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # NumPy's, of no elements
+@pytest.mark.parametrize("x", [*KINDS[:4], TEN.reshape(2, 5), TEN / 9 + 1j * TEN])
+def test_reductions_of_what_a_mask_selects(x: Any) -> None:
+    def reduced(x: Any, mask: Any) -> Any:
+        part = x[mask]
+        sums = part.sum(), part.mean(), part.std(), np.var(x[mask]), np.mean(part * 2), part.prod()
+        return *sums, len(part), part.size, part.shape[0], part.any(), np.all(part)
+
+    for limit in (4, 99):  # 99: of nothing
+        agrees(reduced, x, abs(x) > limit if x.dtype != bool else np.full(10, limit < 9))
+
+
+@pytest.mark.parametrize("x", KINDS[:4])
+def test_extremes_of_what_a_mask_selects(x: Any) -> None:
+    def extremes(x: Any, mask: Any) -> Any:
+        return x[mask].max(), np.min(x[mask])
+
+    kernel = agrees(extremes, x, np.arange(10) % 3 > 0)
+    with pytest.raises(ValueError, match=r"zero-size .* maximum") as caught:
+        kernel(x, np.zeros(10, bool))
+    assert "return x[mask].max()" in caught.value.__notes__[0]

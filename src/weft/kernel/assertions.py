@@ -8,6 +8,7 @@ a reduction, which leaves loops parallel.
 from __future__ import annotations
 
 import ast
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -27,19 +28,19 @@ class Assertions:
 
     def __init__(self) -> None:
         self._cell: Cell | None = None
-        self._numbers: dict[Place, int] = {}
-        self._texts: list[tuple[str | None, Place]] = []
+        self._numbers: dict[tuple[str, Place], int] = {}
+        self._errors: list[tuple[Exception, Place]] = []
 
-    def note(self, memory: Memory, held: Array, message: str | None, place: Place) -> None:
+    def note(self, memory: Memory, held: Array, error: Exception, place: Place) -> None:
         """Let the program note that an assertion failed, unless it held."""
         if self._cell is None:
             self._cell = Cell(Array(scalar_constant(_NONE, DType.I64)), 0, name="failed")
-        if place not in self._numbers:  # a body that is traced again has it again
-            self._numbers[place] = len(self._texts)
-            self._texts.append((message, place))
-        none, own = (scalar_constant(n, DType.I64) for n in (_NONE, self._numbers[place]))
-        number = apply("where", held._node, none, own)
-        memory.write(self._cell, Array(apply("minimum", self._cell.array._node, number)))
+        number = self._numbers.setdefault((repr(error), place), len(self._errors))
+        if number == len(self._errors):  # else a body is traced again
+            self._errors.append((error, place))
+        none, own = (scalar_constant(n, DType.I64) for n in (_NONE, number))
+        failed = apply("where", held._node, none, own)
+        memory.write(self._cell, Array(apply("minimum", self._cell.array._node, failed)))
 
     def none_failed(self) -> Array | None:
         """Whether none has failed so far; None where there are none.
@@ -58,18 +59,20 @@ class Assertions:
     def require(self, failed: Any) -> None:
         """Raise the error of the assertion that failed, if one did."""
         if int(failed) != _NONE:
-            raise failure(*self._texts[int(failed)])
+            raise placed(*self._errors[int(failed)])
 
 
-def failure(message: str | None, place: Place) -> AssertionError:
-    """Python's error, with a note of where the assertion stands."""
-    error = AssertionError() if message is None else AssertionError(message)
-    error.add_note(f"at {place}: {place.excerpt()}")
-    return error
+def placed(error: Exception, place: Place) -> Exception:
+    """The error, with a note of where in the user's code it arose."""
+    made = copy(error)
+    made.add_note(f"at {place}: {place.excerpt()}")
+    return made
 
 
-def message_of(node: ast.Assert) -> str | None:
-    """The message; of one that is computed, its source."""
+def error_of(node: ast.Assert) -> AssertionError:
+    """Python's error; with a message that is computed, its source."""
     if node.msg is None:
-        return None
-    return str(node.msg.value) if isinstance(node.msg, ast.Constant) else ast.unparse(node.msg)
+        return AssertionError()
+    if isinstance(node.msg, ast.Constant):
+        return AssertionError(node.msg.value)
+    return AssertionError(ast.unparse(node.msg))

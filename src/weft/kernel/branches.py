@@ -126,7 +126,7 @@ class _Choice:
         if not all(bound):
             if not is_result(name):
                 return Unbound(self.frame.place(self.node))
-            values[bound.index(False)] = _nothing(values[bound.index(True)])
+            values[bound.index(False)] = nothing(values[bound.index(True)])
         if any(isinstance(value, Unbound) for value in values):
             return Unbound(self.frame.place(self.node))
         value = self.value(values, name)
@@ -259,7 +259,7 @@ class _Choice:
         return value
 
 
-def _nothing(like: Any) -> Any:
+def nothing(like: Any) -> Any:
     """What a result is where there is none: never looked at, of the type of one that is."""
     if isinstance(like, Reference):
         node = like.read()._node

@@ -127,6 +127,19 @@ def _is_numpys(function: Any) -> bool:
     return isinstance(function, np.ufunc) or module.split(".")[0] == "numpy"
 
 
+_NUMBERS_GIVEN = (builtins.sum, builtins.min, builtins.max)
+
+
+def goes_over(function: Any) -> bool:
+    """Whether a function takes anything that it can go over, as an array."""
+    return _is_numpys(function) or any(function is own for own in (*_NUMBERS_GIVEN, any, all, len))
+
+
+def gives_element(function: Any) -> bool:
+    """Whether a function gives a Python number of Python numbers."""
+    return any(function is own for own in _NUMBERS_GIVEN)
+
+
 def _is_users(function: Any) -> bool:
     """Whether a function is the user's own, written in Python."""
     if not isinstance(function, FunctionType):
@@ -179,6 +192,8 @@ def _of_selection(
     if isinstance(function, np.ufunc) and not selection.is_within(list(named.values())):
         return _ufunc(frame, node, function, arguments, named)
     if len(arguments) == 1 and not named and isinstance(arguments[0], Selection):
+        if function is builtins.sum:
+            return _sum(selection.filled(arguments[0], 0).reshape(-1))
         return selection.method(frame, node, arguments[0], name)
     return selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
 
@@ -381,6 +396,8 @@ def _extreme(comparison: str) -> Callable[..., Any]:
     """Python's `min` or `max`: the first of equal ones, and of those that do not compare."""
 
     def chosen(*arguments: Any) -> Any:
+        if len(arguments) == 1 and isinstance(arguments[0], Array):
+            return _extreme_of(_in_one_dimension(arguments[0]), comparison)
         values = list(arguments[0]) if len(arguments) == 1 else list(arguments)
         best = values[0]
         for value in values[1:]:
@@ -395,10 +412,47 @@ def _extreme(comparison: str) -> Callable[..., Any]:
     return chosen
 
 
+def _extreme_of(array: Array, comparison: str) -> Array:
+    """NaN where the first element is, than which none is less or greater; else of the others."""
+    if array.dtype.kind != "f":
+        return (functions.min if comparison == "less" else functions.max)(array)
+    functions.max(array)  # says that there are no elements
+    best = (functions.nanmin if comparison == "less" else functions.nanmax)(array)
+    first = array[0]
+    return functions.where(functions.isnan(first), first, best)
+
+
+def _in_one_dimension(array: Array) -> Array:
+    if array.ndim != 1:
+        raise TypeError(f"an argument of {array.ndim} dimensions, whose rows are no numbers")
+    return array
+
+
 def _sum(values: Any, start: Any = 0) -> Any:
-    if isinstance(values, Array):
-        return functions.sum(values, axis=0) + start
+    if isinstance(values, Array):  # NumPy's function would sum small integers in 64 bits
+        dtype = None if values.dtype == bool else values.dtype
+        return functions.sum(values, axis=0, dtype=dtype) + start
     return functools.reduce(lambda a, b: a + b, values, start)
+
+
+def _any_or_all(both: bool) -> Callable[[Any], Any]:
+    """Python's `all` or `any`."""
+
+    def found(values: Any) -> Any:
+        if isinstance(values, Array):
+            return (functions.all if both else functions.any)(_in_one_dimension(values))
+        truths = [_bool(value) for value in values]
+        if any(isinstance(truth, Array) and truth.ndim for truth in truths):
+            raise TypeError("arrays among what its argument holds have no truth")
+        if any(truth is not both for truth in truths if not isinstance(truth, Array)):
+            return not both
+        traced = [truth._node for truth in truths if isinstance(truth, Array)]
+        operation = "logical_and" if both else "logical_or"
+        if not traced:
+            return both
+        return Array(functools.reduce(lambda a, b: apply(operation, a, b), traced))
+
+    return found
 
 
 def _len(value: Any) -> Any:
@@ -434,6 +488,7 @@ def _absolute(value: Any) -> Any:
 
 
 _BUILTINS: dict[Any, Callable[..., Any]] = {
+    builtins.all: _any_or_all(True), builtins.any: _any_or_all(False),
     builtins.abs: _absolute, builtins.min: _extreme("less"), builtins.max: _extreme("greater"),
     builtins.sum: _sum, builtins.len: _len, builtins.int: as_int, builtins.float: as_float,
     builtins.round: _round, builtins.bool: _bool, builtins.pow: _pow, builtins.complex: _complex,

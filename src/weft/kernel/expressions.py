@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
             parts = (None if p is None else evaluate(frame, p) for p in (lower, upper, step))
             return slice(*parts)
         case ast.ListComp() | ast.GeneratorExp():
-            return _comprehension(frame, node)
+            return comprehensions().listed(frame, node)
         case ast.NamedExpr(target, value):
             found = evaluate(frame, value)
             frame.assign(target.id, found, node)
@@ -133,25 +134,6 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
         frame.refuse(node, str(error), "numbers or arrays")
 
 
-def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
-    """A list of what is known while tracing: each element is evaluated by itself."""
-    first, *more = node.generators
-    elements = evaluate(frame, first.iter)
-    if more or not isinstance(elements, tuple | list | range):
-        frame.refuse(
-            node, "a comprehension over what is not known while compiling",
-            "one over a tuple, or a range of constants", "a loop that writes an array",
-        )  # fmt: skip
-    before = dict(frame.variables)
-    found = []
-    for element in elements:
-        assign_names(frame, first.target, element)
-        if all(truth(frame, test) for test in first.ifs):
-            found.append(evaluate(frame, node.elt))
-    frame.variables = before
-    return found
-
-
 def assign_names(frame: Frame, target: ast.expr, value: Any) -> None:
     """Bind a name, or a tuple of names."""
     if isinstance(target, ast.Name):
@@ -177,13 +159,25 @@ def gathered(parts: list[ast.expr], values: Sequence[Any]) -> tuple[list[ast.exp
 
 def _call(frame: Frame, node: ast.Call) -> Any:
     function = evaluate(frame, node.func)
-    arguments = _elements(frame, node.args)
+    given = comprehensions().consumed(frame, node, function)
+    arguments = _elements(frame, node.args) if given is None else [
+        given.values, *_elements(frame, node.args[1:])
+    ]  # fmt: skip
     named: dict[str, Any] = {}
     for keyword in node.keywords:
         value = evaluate(frame, keyword.value)
         named |= value if keyword.arg is None else {keyword.arg: value}
     with interpreting(frame.place(node)):
-        return calls.call(frame, node, function, arguments, named)
+        result = calls.call(frame, node, function, arguments, named)
+        if given is not None and given.are_weak and calls.gives_element(function):
+            return numbers.weak(result, result._node.dtype)
+        return result
+
+
+def comprehensions() -> ModuleType:
+    from weft.kernel import comprehensions  # which evaluate expressions in turn
+
+    return comprehensions
 
 
 # ---------------------------------------------------------------- truth
@@ -192,7 +186,7 @@ def _call(frame: Frame, node: ast.Call) -> Any:
 def truth(frame: Frame, node: ast.expr) -> Any:
     """A condition: a Python bool, or a boolean scalar that is traced."""
     if isinstance(node, ast.BoolOp):
-        return _both_or_either(frame, node, isinstance(node.op, ast.And), node.values)
+        return _both_orwhere(frame, node, isinstance(node.op, ast.And), node.values)
     return as_truth(frame, node, evaluate(frame, node))
 
 
@@ -239,7 +233,7 @@ def _compared(frame: Frame, node: ast.Compare, left: Any, number: int) -> Any:
     return Array(apply("logical_and", node_of(one), node_of(others())))
 
 
-def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
+def _both_orwhere(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
     """The truth of `and`, `or`: the right is evaluated where the left does not decide."""
     first, *rest = operands
     test = truth(frame, first)
@@ -372,6 +366,8 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
     if isinstance(value, Selection):
         if name == "dtype":
             return value.array.dtype
+        if name in ("size", "shape"):
+            return selection.count(value) if name == "size" else (selection.count(value),)
         if not callable(getattr(np.ndarray, name, None)):
             selection.refuse(frame, node, f"the {name} of elements that a mask selects")
         return calls.Method(value, name)

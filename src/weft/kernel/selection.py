@@ -15,7 +15,9 @@ from weft import functions
 from weft.array import Array
 from weft.frontend import operations
 from weft.frontend.graph import Node
+from weft.functions.statistical import greatest, least
 from weft.kernel.frame import Frame
+from weft.kernel.numbers import weak
 from weft.kernel.values import Selection
 from weft.ops.dtypes import DType
 
@@ -59,23 +61,71 @@ def written(frame: Frame, node: ast.AST, target: Array, key: Any, value: Selecti
     return functions.where(key, new, target)
 
 
+def filled(of: Selection, value: Any) -> Array:
+    """The array with a value where the mask selects nothing."""
+    return functions.where(of.mask, of.array, value)
+
+
+def count(of: Selection) -> Array:
+    """How many elements there are: a Python int."""
+    return weak(functions.count_nonzero(of.mask), DType.I64)
+
+
 def method(frame: Frame, node: ast.AST, of: Selection, name: str) -> Any:
-    """What a method without arguments gives."""
-    if name == "sum":
-        return functions.sum(functions.where(of.mask, of.array, 0))
-    if name == "any":
-        return functions.any(of.mask & functions.astype(of.array, np.dtype(bool)))
-    if name == "all":
-        return functions.all(~of.mask | functions.astype(of.array, np.dtype(bool)))
+    """What a method without arguments gives, or the function of its name."""
     if name == "copy":
         return of
-    refuse(frame, node, f"the method {name} of elements that a mask selects")
+    if name == "len":
+        return count(of)
+    if name not in _REDUCTIONS:
+        refuse(frame, node, f"the method {name} of elements that a mask selects")
+    if name in ("max", "min"):
+        _require_any(frame, node, of, name)
+    return _REDUCTIONS[name](of)
+
+
+def _mean(of: Selection) -> Array:
+    array = functions.sum(filled(_inexact(of), 0))
+    return array / functions.astype(count(of), array.real.dtype)
+
+
+def _variance(of: Selection) -> Array:
+    """By two passes, as NumPy's."""
+    of = _inexact(of)
+    apart = functions.abs(of.array - _mean(of))
+    return _mean(Selection(apart * apart, of.mask))
+
+
+def _inexact(of: Selection) -> Selection:
+    if of.array.dtype.kind in "fc":
+        return of
+    return Selection(functions.astype(of.array, np.dtype(np.float64)), of.mask)
+
+
+_REDUCTIONS: dict[str, Callable[[Selection], Array]] = {
+    "sum": lambda of: functions.sum(filled(of, 0)),
+    "prod": lambda of: functions.prod(filled(of, 1)),
+    "any": lambda of: functions.any(of.mask & functions.astype(of.array, np.dtype(bool))),
+    "all": lambda of: functions.all(~of.mask | functions.astype(of.array, np.dtype(bool))),
+    "count_nonzero": lambda of: functions.count_nonzero(filled(of, 0)),
+    "max": lambda of: functions.max(filled(of, least(of.array._node.dtype))),
+    "min": lambda of: functions.min(filled(of, greatest(of.array._node.dtype))),
+    "mean": _mean,
+    "var": _variance,
+    "std": lambda of: functions.sqrt(_variance(of)),
+}
+
+
+def _require_any(frame: Frame, node: ast.AST, of: Selection, name: str) -> None:
+    """NumPy's error where a mask selects nothing, of which there is no greatest element."""
+    error = ValueError(f"zero-size array to reduction operation {name}imum which has no identity")
+    frame.trace.assertions.note(frame.memory, functions.any(of.mask), error, frame.place(node))
 
 
 def refuse(frame: Frame, node: ast.AST, what: str) -> Any:
     frame.refuse(
         node, f"{what}: how many they are is not known while compiling",
-        "elementwise operations on elements of one mask, written where it selects, or their sum",
+        "elementwise operations on elements of one mask, written where it selects, or reduced",
         "np.where(mask, new, old), or a loop that counts them",
     )  # fmt: skip
 

@@ -128,14 +128,14 @@ def _imported(frame: Frame, node: ast.stmt) -> None:
 def _assert(frame: Frame, node: ast.Assert) -> None:
     """An error while compiling, where that decides and is sure to be reached; else of the run."""
     held = truth(frame, node.test)
-    message, place = assertions.message_of(node), frame.place(node)
+    error, place = assertions.error_of(node), frame.place(node)
     if isinstance(held, Array):
-        frame.trace.assertions.note(frame.memory, held, message, place)
+        frame.trace.assertions.note(frame.memory, held, error, place)
     elif not held and frame.memory.regions:
         never = Array(scalar_constant(False, DType.BOOL))
-        frame.trace.assertions.note(frame.memory, never, message, place)
+        frame.trace.assertions.note(frame.memory, never, error, place)
     elif not held:
-        raise assertions.failure(message, place)
+        raise assertions.placed(error, place)
 
 
 # ---------------------------------------------------------------- assignment
