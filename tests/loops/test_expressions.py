@@ -535,3 +535,18 @@ def test_extremes_of_what_a_mask_selects(x: Any) -> None:
     with pytest.raises(ValueError, match=r"zero-size .* maximum") as caught:
         kernel(x, np.zeros(10, bool))
     assert "return x[mask].max()" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_one_of_two_python_numbers_is_one(dtype: Any) -> None:
+    """It takes the dtype of what it is combined with, as either does."""
+
+    def chosen(x: Any, n: int) -> Any:
+        count = 0
+        for i in range(n):
+            count += 1 if x[i] > 1 else 0
+        sign, factor = (1 if x[0] > 0 else -1), int(x[1]) or 7
+        return x * count, x * sign, x * factor, np.where(x[0] > 0, 1, 0)
+
+    for x in (np.arange(4), np.zeros(4)):
+        agrees(chosen, x.astype(dtype), 3)

@@ -186,7 +186,7 @@ def comprehensions() -> ModuleType:
 def truth(frame: Frame, node: ast.expr) -> Any:
     """A condition: a Python bool, or a boolean scalar that is traced."""
     if isinstance(node, ast.BoolOp):
-        return _both_orwhere(frame, node, isinstance(node.op, ast.And), node.values)
+        return _both_or_either(frame, node, isinstance(node.op, ast.And), node.values)
     return as_truth(frame, node, evaluate(frame, node))
 
 
@@ -233,7 +233,7 @@ def _compared(frame: Frame, node: ast.Compare, left: Any, number: int) -> Any:
     return Array(apply("logical_and", node_of(one), node_of(others())))
 
 
-def _both_orwhere(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
+def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
     """The truth of `and`, `or`: the right is evaluated where the left does not decide."""
     first, *rest = operands
     test = truth(frame, first)
@@ -279,7 +279,7 @@ def _operand(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr
     other = right()
     if left._node.dtype is DType.BOOL:
         return Array(apply("logical_and" if both else "logical_or", test._node, node_of(other)))
-    return where(test, other, left) if both else where(test, left, other)
+    return _either(test, other, left) if both else _either(test, left, other)
 
 
 def _without_first(node: ast.BoolOp) -> ast.expr:
@@ -312,8 +312,15 @@ def _choice(
         )  # fmt: skip
     first, second = evaluate(frame, then), evaluate(frame, otherwise)
     if isinstance(first, Number) and isinstance(second, Number):
-        return where(condition, first, second)
+        return _either(condition, first, second)
     return branches.chosen(frame, node, condition, lambda: first, lambda: second)
+
+
+def _either(condition: Array, first: Any, second: Any) -> Array:
+    """One of two numbers; it is Python's where both are, as `np.where` gives none."""
+    made = where(condition, first, second)
+    are_weak = node_of(first).weak and node_of(second).weak
+    return numbers.weak(made, made._node.dtype) if are_weak else made
 
 
 # ---------------------------------------------------------------- subscripts and attributes
