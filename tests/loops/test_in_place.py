@@ -266,3 +266,30 @@ def test_rows_exchanged_by_lists_of_indices() -> None:
 
     for n in (2, 3, 7):
         agrees(eliminated, np.random.default_rng(n).random((n, n)))
+
+
+def parts_of_complex(w: Any, x: Any) -> Any:
+    w.real += 1
+    w.imag[:] = x
+    w.imag[1:] -= w.real[:-1]
+    shown = w.real
+    shown[2] = 7
+    w[0] = 9j
+    for i in wf.prange(w.shape[0]):
+        w.real[i] *= x[i]
+    for i in range(1, w.shape[0]):
+        w.imag[i] = w.imag[i - 1] + w.real[i]
+    w.real[w.imag > 0.5] = 0
+    w.reshape(-1)[::2].real *= 2
+    w.imag[[0, 1]] = [8, 9]
+    np.imag(w)[-1:] = shown[3]
+    x.real = 3
+    return shown, w.imag.sum()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_real_and_imaginary_parts_are_written(dtype: Any) -> None:
+    x = np.arange(1.0, 6.0).astype(dtype(0).real.dtype)
+    w = (x + 1j * x[::-1]).astype(dtype)
+    for own in (w, np.repeat(w, 2)[::2]):
+        agrees(parts_of_complex, own, x)

@@ -15,7 +15,14 @@ from weft.frontend import lengths
 from weft.functions import interoperability
 from weft.kernel.frame import Frame, plain, plain_named
 from weft.kernel.strides import in_shape, is_row_major, strides_of
-from weft.kernel.values import ComputedView, KeyView, PermutedView, Reference, ReshapedView
+from weft.kernel.values import (
+    ComputedView,
+    KeyView,
+    PartView,
+    PermutedView,
+    Reference,
+    ReshapedView,
+)
 
 _MOVING = frozenset({
     "transpose", "permute_dims", "matrix_transpose", "swapaxes", "moveaxis", "rollaxis", "flip",
@@ -251,7 +258,9 @@ def _shown(
 def part(reference: Reference, name: str) -> Any:
     """`x.real` and `x.imag`: of real numbers the array itself."""
     array = reference.read()
-    if name == "real" and array.dtype.kind != "c":
+    if array.dtype.kind == "c":
+        return reference.through(PartView(name))
+    if name == "real":
         return reference
     what = f"x.{name} shows an array, and writing through it is not supported"
     return reference.through(ComputedView(lambda shown: getattr(shown, name), what))

@@ -22,6 +22,7 @@ from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
 from weft.kernel import aliases, numbers, selection
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
+from weft.kernel.keys import is_view
 from weft.kernel.numbers import as_float, as_int, weak
 from weft.kernel.values import (
     KeyView,
@@ -523,6 +524,8 @@ def write(
     if isinstance(value, Selection):
         part = selection.written(frame, node, target.read(), key, value)
     else:
+        if key is not None and target.shows_part and is_view(key) and combine is None:
+            target, key = target.through(KeyView(key)), None
         key = Ellipsis if key is None else key
         numbers.require_held(target.read().dtype, value)
         part = KeyView(key).put(target.read(), plain(value), combine)

@@ -357,10 +357,11 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         if is_mask(key, array):
             return Selection(array, key)
         key = resolved(frame, array, key)
-        part = array[key]
-    if not is_view(key):
-        return part
-    return value.through(KeyView(key)) if part.ndim else part
+        if not is_view(key):
+            return array[key]
+        shown = value.through(KeyView(key))
+        part = shown.read() if value.shows_part else array[key]
+    return shown if part.ndim else part
 
 
 def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:

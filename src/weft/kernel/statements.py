@@ -17,6 +17,7 @@ from weft.kernel import assertions, branches, calls, iterables, loops
 from weft.kernel.expressions import (
     as_truth,
     assign_names,
+    attribute,
     binary,
     evaluate,
     gathered,
@@ -154,8 +155,10 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
         case ast.Subscript(container, key):
             held = evaluate(frame, container)
             _write(frame, target, held, index(frame, key), value)
+        case ast.Attribute():
+            calls.write(frame, target, _part(frame, target), value)
         case _:
-            frame.refuse(target, "an assignment to an attribute", "a name, or elements of an array")
+            frame.refuse(target, "an assignment to no place", "a name, or elements of an array")
 
 
 def _unpacked(frame: Frame, node: ast.expr, value: Any) -> list[Any]:
@@ -194,7 +197,21 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         value = binary(frame, node, node.op, old, evaluate(frame, node.value))
         _write(frame, target, held, key, value)
     else:
-        frame.refuse(node, "an assignment to an attribute", "a name, or elements of an array")
+        part = _part(frame, target)
+        value = binary(frame, node, node.op, part, evaluate(frame, node.value))
+        _write_over(frame, node, part, value)
+
+
+def _part(frame: Frame, target: ast.Attribute) -> Reference:
+    """What an assignment to `x.real` or `x.imag` writes."""
+    if target.attr in ("real", "imag"):
+        held = evaluate(frame, target.value)
+        part = attribute(frame, target, held, target.attr) if isinstance(held, Reference) else held
+        if isinstance(part, Reference):
+            return part
+    frame.refuse(
+        target, "an assignment to an attribute", "a name, elements of an array, x.real or x.imag"
+    )
 
 
 def _write_over(frame: Frame, node: ast.AST, held: Reference, value: Any) -> None:

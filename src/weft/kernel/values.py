@@ -15,6 +15,7 @@ from weft.array import Array
 from weft.array.keys import put as put_at_key
 from weft.errors import Place, UnsupportedError, user_place
 from weft.frontend import layout
+from weft.frontend.elementwise import apply
 from weft.records import dataclass
 
 
@@ -87,6 +88,21 @@ class ReshapedView:
 
 
 @dataclass(frozen=True, slots=True)
+class PartView:
+    """The real or the imaginary parts of complex numbers."""
+
+    name: str
+
+    def get(self, array: Array) -> Array:
+        part: Array = getattr(array, self.name)
+        return part
+
+    def put(self, array: Array, part: Array) -> Array:
+        parts = (part, array.imag) if self.name == "real" else (array.real, part)
+        return Array(apply("complex", *(given._node for given in parts)))
+
+
+@dataclass(frozen=True, slots=True)
 class ComputedView:
     """What a function gives of the array, which can be read alone."""
 
@@ -100,7 +116,7 @@ class ComputedView:
         raise UnsupportedError(self.refusal, "a write to the array", "", place=user_place())
 
 
-View: TypeAlias = KeyView | PermutedView | ReshapedView | ComputedView
+View: TypeAlias = KeyView | PermutedView | ReshapedView | PartView | ComputedView
 
 
 @dataclass(eq=False, slots=True)
@@ -117,7 +133,15 @@ class Reference:
         return array
 
     def through(self, view: View) -> Reference:
+        if self.shows_part and not isinstance(view, ComputedView):
+            *before, last = self.views  # the parts of few elements, rather than of all
+            return Reference(self.cell, (*before, view, last))
         return Reference(self.cell, (*self.views, view))
+
+    @property
+    def shows_part(self) -> bool:
+        """Whether these are parts of complex numbers."""
+        return bool(self.views) and isinstance(self.views[-1], PartView)
 
     def same(self, other: Any) -> bool:
         return isinstance(other, Reference) and (
