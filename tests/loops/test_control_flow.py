@@ -177,6 +177,64 @@ def test_results_of_two_kinds_by_what_is_known() -> None:
     agrees(kinds_by_what_is_known, NUMBERS, 3)
 
 
+# ---------------------------------------------------------------- else of loops
+
+
+def primes(n: int) -> Any:
+    found = np.zeros(n, np.int64)
+    count = 0
+    for k in range(2, 50):
+        for d in range(2, k):
+            if k % d == 0:
+                break
+        else:
+            found[count] = k
+            count += 1
+            if count == n:
+                break
+    else:
+        found[0] = -1
+    return found
+
+
+def pairs_until(a: Any, v: Any) -> Any:
+    for i in range(3):
+        for j in (0, 1, 2):
+            if a[i + j] == v:
+                break
+            a[i] += 1
+        else:
+            continue
+        break
+    while a[0] < 9:
+        a[0] += 2
+        if a[0] == v:
+            break
+    else:
+        a[-1] = -9
+
+
+def place_of(a: Any, v: Any) -> int:
+    for i in range(a.shape[0]):
+        if a[i] == v:
+            return i
+        if a[i] > 7:
+            break
+    else:
+        a[0] = 3
+        return -1
+    return -2
+
+
+@pytest.mark.parametrize("v", [0, 1, 2, 4, 11, 40])
+def test_the_else_of_a_loop_is_done_unless_it_was_left(v: int) -> None:
+    for function in (pairs_until, place_of):
+        agrees(function, np.arange(9), v)
+        agrees(function, np.arange(7.0), v)
+    agrees(place_of, np.zeros(1), v)
+    agrees(primes, v + 1)
+
+
 # ---------------------------------------------------------------- loop variables
 
 

@@ -39,7 +39,6 @@ PROGRAMS = [
     Wrong(wrong.attribute_read, errors.UnsupportedError, "the attribute strides", "shape, dtype"),
     Wrong(wrong.flat, errors.UnsupportedError, "the attribute flat of an array", "or a method"),
     Wrong(wrong.computed_step, errors.UnsupportedError, "step is computed", "a loop: for k in"),
-    Wrong(wrong.loop_else, errors.UnsupportedError, "an else after a loop", "and an if"),
     Wrong(wrong.attribute, errors.UnsupportedError, "an attribute", "elements of an array"),
     Wrong(wrong.undefined, errors.TracingError, "factor is not defined", "name of the module"),
     Wrong(wrong.unassigned, errors.TracingError, "sign may have no value", "before the branch"),

@@ -146,6 +146,7 @@ class _Jumps:
                 flag, after = own
                 done.insert(-1, _assign(flag, False, statement))
                 done += self.block([after], loop)
+            done += self.block(getattr(statement, "otherwise", []), loop)
             if loop is not None:
                 flags = sorted(loop.raised)
                 loop.raised |= before
@@ -160,12 +161,7 @@ class _Jumps:
             statement.body = self.block(statement.body, loop)
             statement.orelse = self.block(statement.orelse, loop)
         elif isinstance(statement, ast.For | ast.While):
-            if statement.orelse:
-                raise UnsupportedError(
-                    "an else after a loop", "the loop alone",
-                    "a variable that the loop sets before `break`, and an if",
-                    place=self.source.place(statement),
-                )  # fmt: skip
+            otherwise, statement.orelse = statement.orelse, []
             if isinstance(statement, ast.While):
                 _test_inside(statement)
             self.count += 1
@@ -178,6 +174,8 @@ class _Jumps:
             if own.returns:
                 flag = f".returned{own.number}"
                 statement.returned = flag, own.after(statement)  # type: ignore[union-attr]
+            if otherwise:
+                statement.otherwise = own.unless_left(otherwise)  # type: ignore[union-attr]
         return statement
 
 
@@ -225,6 +223,13 @@ class _Loop:
         made = ast.copy_location(ast.If(test, [ast.Return(value)], []), loop)
         made.lineno, made.col_offset = loop.end_lineno or 0, (loop.end_col_offset or 0) + 1
         return ast.fix_missing_locations(made)
+
+    def unless_left(self, otherwise: list[ast.stmt]) -> list[ast.stmt]:
+        """The `else` of the loop, which follows what `after` gives: no `return` was met."""
+        if not self.broken:
+            return otherwise
+        return [ast.copy_location(ast.If(_none_of([self.left()], otherwise[0]), otherwise, []),
+                                  otherwise[0])]  # fmt: skip
 
     def left(self) -> str:
         return self._raise(self.breaks, f".left{self.number}")

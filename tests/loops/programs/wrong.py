@@ -54,14 +54,6 @@ def flat(a):
         a[i] = 2 * a.flat[i]  # here: a.flat
 
 
-def loop_else(a):
-    for i in range(a.shape[0]):  # here: for
-        if a[i] > 0:
-            break
-    else:
-        a[0] = 1
-
-
 def attribute(a):
     a.shape = (3, 2)  # here: a.shape
 
