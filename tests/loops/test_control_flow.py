@@ -723,3 +723,94 @@ def test_the_first_assertion_in_the_source_is_told() -> None:
 
     with pytest.raises(AssertionError, match="large"):
         wf.kernel(two)(NUMBERS)
+
+
+# ---------------------------------------------------------------- raise
+
+
+class OwnError(RuntimeError):
+    """An error of the user's."""
+
+
+def root(x: Any) -> Any:
+    if x < 0:
+        raise OwnError("no root")
+    return x**0.5
+
+
+def roots_or_error(a: Any) -> Any:
+    for i in wf.prange(a.shape[0]):
+        a[i] = root(a[i])
+
+
+def gathered(a: Any, places: Any) -> Any:
+    found = np.zeros(places.shape[0])
+    for i in range(places.shape[0]):
+        if not 0 <= places[i] < a.shape[0]:
+            raise IndexError("no place")
+        found[i] = a[places[i]]
+    return found
+
+
+def chosen_or_error(a: Any) -> Any:
+    if a[0] > 3:
+        x = a[1]
+    elif a[0] > 1:
+        x = a[2]
+    else:
+        raise KeyError("neither")
+    for k in (0, 1):
+        if a[k] > 90:
+            raise ZeroDivisionError
+        a[k] += 1
+    return x * 2
+
+
+def first_large(a: Any) -> Any:
+    for x in a:
+        if x > 3:
+            return x
+    raise ValueError("none")
+
+
+def whole_or_error(a: Any) -> Any:
+    if a[0] > 0:
+        return a + 1, a.sum()
+    raise ValueError(f"not {a[0]}")
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "bad", "error"),
+    [
+        (roots_or_error, (abs(NUMBERS),), (NUMBERS,), OwnError("no root")),
+        (gathered, (NUMBERS, np.arange(3)), (NUMBERS, np.array([1, 3])), IndexError("no place")),
+        (chosen_or_error, (NUMBERS,), (NUMBERS - 9,), KeyError("neither")),
+        (chosen_or_error, (NUMBERS + 2,), (NUMBERS + 99,), ZeroDivisionError()),
+        (first_large, (NUMBERS,), (NUMBERS - 9,), ValueError("none")),
+        (whole_or_error, (NUMBERS,), (-NUMBERS,), ValueError("f'not {a[0]}'")),
+    ],
+)
+@pytest.mark.parametrize("interpret_below", [0, 1 << 20])
+def test_errors_that_are_raised(
+    function: Callable[..., Any], good: Any, bad: Any, error: Exception, interpret_below: int
+) -> None:
+    with wf.config(interpret_below=interpret_below):
+        kernel = agrees(function, *good)
+        with pytest.raises(type(error)) as caught:
+            kernel(*copy.deepcopy(bad))
+    assert caught.value.args == error.args
+    assert "raise " in caught.value.__notes__[0]
+
+
+def test_what_is_known_while_compiling_is_in_messages() -> None:
+    def checked(a: Any, kind: str) -> Any:
+        if a.ndim != 2:
+            raise ValueError(f"{a.ndim} dimensions of {a.shape} for {kind!r:>6}")
+        assert kind == "sum", f"no {kind}"
+        return a.sum()
+
+    kernel = agrees(checked, np.ones((2, 3)), "sum")
+    with pytest.raises(ValueError, match=r"^1 dimensions of \(3,\) for  'sum'$"):
+        kernel(NUMBERS, "sum")
+    with pytest.raises(AssertionError, match="no mean"):
+        kernel(np.ones((2, 3)), "mean")

@@ -1,8 +1,8 @@
-"""Assertions that only running a kernel decides: its program gives the first that failed.
+"""`assert` and `raise` that only running a kernel decides: its program gives the first that failed.
 
-Programs have no exceptions, and an assertion may stand in any loop or branch. So each has a
-number, and a cell that loops and branches carry like arrays holds the least of those that failed:
-a reduction, which leaves loops parallel.
+Programs have no exceptions, and these may stand in any loop or branch. So each has a number, and
+a cell that loops and branches carry like arrays holds the least of those that failed: a
+reduction, which leaves loops parallel.
 """
 
 from __future__ import annotations

@@ -15,11 +15,14 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel.frame import Frame, Origin, Unbound, cells
+from weft.kernel.frame import Frame, Origin, Unbound, cells, plain
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
 from weft.kernel.values import Cell, KeyView, PermutedView, Reference, View
 from weft.records import dataclass
+
+RAISED = object()
+"""The result of a branch that raises an error: what it leaves is never looked at."""
 
 
 @dataclass(slots=True)
@@ -124,7 +127,8 @@ class _Choice:
         values = [side.variables.get(name) for side in self.sides]
         bound = [name in side.variables for side in self.sides]
         if not all(bound):
-            if not is_result(name):
+            raised = [side.result is RAISED for side in self.sides]
+            if not is_result(name) and not raised[bound.index(False)]:
                 return Unbound(self.frame.place(self.node))
             values[bound.index(False)] = nothing(values[bound.index(True)])
         if any(isinstance(value, Unbound) for value in values):
@@ -151,6 +155,9 @@ class _Choice:
         first, second = values
         if first is second:
             return first
+        if first is RAISED or second is RAISED:
+            other = nothing(second if first is RAISED else first)
+            return self.value([other, second] if first is RAISED else [first, other], what)
         if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
             return tuple(self.value([a, b], what) for a, b in zip(first, second, strict=True))
         if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
@@ -261,8 +268,10 @@ class _Choice:
 
 def nothing(like: Any) -> Any:
     """What a result is where there is none: never looked at, of the type of one that is."""
-    if isinstance(like, Reference):
-        node = like.read()._node
+    if type(like) in (tuple, list):
+        return type(like)(map(nothing, like))
+    if isinstance(like, Reference) or (isinstance(like, Array) and like.ndim):
+        node = node_of(plain(like))
         return Array(filled(scalar_constant(0, node.dtype), node.shape))
     if isinstance(like, Array | bool | int | float | complex | Extent):
         node = node_of(like)

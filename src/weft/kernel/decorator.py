@@ -24,7 +24,7 @@ def kernel(function: Any = None, /) -> Any:
 
     The function's syntax tree is compiled, once for each pattern of arguments (dtypes, ranks):
     `for` over `range` and `weft.prange`, `while`, `if`, assignments to elements and slices,
-    augmented assignments, NumPy's and math's functions, calls of other functions.
+    augmented assignments, `assert`, `raise`, NumPy's and math's functions, other functions.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ def kernel(function: Any = None, /) -> Any:
     integers of 64 bits wrap around, and divisions by zero give inf, nan or 0.
     A range whose step is computed, as 0, has no rounds.
 
-    An assertion that fails raises its `AssertionError`, with a note of its place. Where that hangs
-    on data, it does so when the run has ended: the first in the source of those that failed, if
-    several did. What the kernel writes after it, it has written then.
+    `assert` and `raise` raise their errors, with a note of their place. Where that hangs on data,
+    they do so when the run has ended: the first in the source, if several did. What the kernel
+    writes after them, it has written then. Of a message that is computed, they give the source.
 
     Examples
     --------

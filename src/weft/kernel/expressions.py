@@ -75,6 +75,8 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
             return slice(*parts)
         case ast.ListComp() | ast.GeneratorExp():
             return comprehensions().listed(frame, node)
+        case ast.JoinedStr(parts):
+            return "".join(_text(frame, node, part) for part in parts)
         case ast.NamedExpr(target, value):
             found = evaluate(frame, value)
             frame.assign(target.id, found, node)
@@ -97,7 +99,6 @@ def _words(node: ast.AST) -> str:
     return {
         ast.Dict: "a dictionary",
         ast.Set: "a set",
-        ast.JoinedStr: "a formatted string",
         ast.Lambda: "a lambda",
         ast.DictComp: "a dictionary",
         ast.Await: "await",
@@ -105,6 +106,25 @@ def _words(node: ast.AST) -> str:
         ast.YieldFrom: "yield",
         ast.Starred: "a starred expression",
     }.get(type(node), f"{type(node).__name__}")
+
+
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
+
+
+def _text(frame: Frame, node: ast.JoinedStr, part: ast.expr) -> str:
+    """A part of a formatted string, of what is known while compiling."""
+    if not isinstance(part, ast.FormattedValue):
+        return str(evaluate(frame, part))
+    value = plain(evaluate(frame, part.value))
+    if is_traced(value):
+        frame.refuse(
+            node, "a formatted string of what only the run knows", "numbers known while compiling",
+            "compute it outside, of what the kernel returns",
+        )  # fmt: skip
+    value = int(value) if isinstance(value, Extent) else value
+    if part.conversion != -1:
+        value = _CONVERSIONS[chr(part.conversion)](value)
+    return format(value, "" if part.format_spec is None else evaluate(frame, part.format_spec))
 
 
 def _elements(frame: Frame, elements: list[ast.expr]) -> list[Any]:

@@ -14,6 +14,7 @@ from weft.array import Array
 from weft.errors import DTypeError, interpreting
 from weft.frontend.graph import scalar_constant
 from weft.kernel import assertions, branches, calls, iterables, loops
+from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
     as_truth,
     assign_names,
@@ -91,8 +92,8 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
         case ast.Assert():
             if __debug__:
                 _assert(frame, node)
-        case ast.Raise(error) if error is not None and not frame.memory.regions:
-            raise evaluate(frame, error)
+        case ast.Raise(error) if error is not None:
+            return _raise(frame, node, error)
         case _:
             frame.refuse(
                 node, f"{_WORDS.get(type(node), type(node).__name__)} in a kernel",
@@ -104,7 +105,7 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
 
 _WORDS: dict[type[ast.stmt], str] = {
     ast.Try: "try", ast.With: "with", ast.FunctionDef: "def", ast.ClassDef: "class",
-    ast.Raise: "raise under a condition", ast.Global: "global", ast.Nonlocal: "nonlocal",
+    ast.Raise: "raise of no error", ast.Global: "global", ast.Nonlocal: "nonlocal",
     ast.AsyncFor: "async for", ast.AsyncWith: "async with", ast.Match: "match",
     ast.AsyncFunctionDef: "async def",
 }  # fmt: skip
@@ -136,7 +137,33 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
         never = Array(scalar_constant(False, DType.BOOL))
         frame.trace.assertions.note(frame.memory, never, error, place)
     elif not held:
+        if isinstance(node.msg, ast.JoinedStr):
+            error = AssertionError(evaluate(frame, node.msg))
         raise assertions.placed(error, place)
+
+
+def _raise(frame: Frame, node: ast.Raise, error: ast.expr) -> Returned:
+    """Raise while compiling, where that is sure to be reached; else let the run note it."""
+    if not frame.memory.regions:
+        raise evaluate(frame, error)
+    made = _error(frame, error)
+    if isinstance(made, type) and issubclass(made, Exception):
+        made = made()
+    if not isinstance(made, Exception):
+        frame.refuse(node, "raise of what is no exception", "ValueError(...), or another one")
+    never = Array(scalar_constant(False, DType.BOOL))
+    frame.trace.assertions.note(frame.memory, never, made, frame.place(node))
+    return Returned(RAISED)
+
+
+def _error(frame: Frame, node: ast.expr) -> Any:
+    """An exception; of arguments that are computed, their source is in it."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return evaluate(frame, node)
+    given = [a.value if isinstance(a, ast.Constant) else ast.unparse(a) for a in node.args]
+    kind = evaluate(frame, node.func)
+    is_error = isinstance(kind, type) and issubclass(kind, Exception)
+    return kind(*given) if is_error else evaluate(frame, node)
 
 
 # ---------------------------------------------------------------- assignment
@@ -237,22 +264,19 @@ def _if(frame: Frame, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[bool, Ret
         if returns(taken):  # perhaps under a traced condition, which decides about the rest
             return True, execute(frame, [*taken, *rest])
         return False, execute(frame, taken)
-    if not returns([*node.body, *node.orelse]):
-        branches.branch(
-            frame, node, condition,
-            lambda: execute(frame, node.body), lambda: execute(frame, node.orelse),
-        )  # fmt: skip
-        return False, None
 
     def side(statements: Sequence[ast.stmt]) -> Callable[[], Any]:
         def run() -> Any:
-            returned = execute(frame, [*statements, *rest])
+            returned = execute(frame, statements)
             return None if returned is None else returned.value
 
         return run
 
-    value = branches.branch(frame, node, condition, side(node.body), side(node.orelse))
-    return True, Returned(value)
+    if not returns([*node.body, *node.orelse]):
+        branches.branch(frame, node, condition, side(node.body), side(node.orelse))
+        return False, None
+    sides = side([*node.body, *rest]), side([*node.orelse, *rest])
+    return True, Returned(branches.branch(frame, node, condition, *sides))
 
 
 def _for(frame: Frame, node: ast.For) -> Returned | None:
@@ -344,4 +368,4 @@ def call_function(trace: Trace, function: Any, arguments: Sequence[Any], named: 
         returned = execute(frame, source.tree.body)
     finally:
         trace.depth -= 1
-    return None if returned is None else returned.value
+    return None if returned is None or returned.value is RAISED else returned.value

@@ -89,8 +89,12 @@ def assigned(statements: Iterable[ast.AST]) -> list[str]:
 
 
 def returns(statements: Iterable[ast.stmt]) -> bool:
-    """Whether statements may return from the function."""
-    return any(isinstance(node, ast.Return) for s in statements for node in ast.walk(s))
+    """Whether statements may leave the function; in loops, those that raise leave a round."""
+    return any(
+        isinstance(node, ast.Return)
+        or (isinstance(node, ast.Raise) and not getattr(node, "in_loop", False))
+        for statement in statements for node in ast.walk(statement)
+    )  # fmt: skip
 
 
 def is_read(expression: ast.expr) -> bool:
@@ -138,6 +142,9 @@ class _Jumps:
                 return done
             if loop is not None and isinstance(statement, ast.Return):
                 return [*done, *loop.given(statement), _assign(loop.left(), True, statement)]
+            if loop is not None and isinstance(statement, ast.Raise):  # further rounds do no harm
+                statement.in_loop = True  # type: ignore[attr-defined]
+                return [*done, _assign(loop.skipped(), True, statement), statement]
             before = set() if loop is None else set(loop.raised)
             if loop is not None:
                 loop.raised.clear()
