@@ -550,3 +550,60 @@ def test_one_of_two_python_numbers_is_one(dtype: Any) -> None:
 
     for x in (np.arange(4), np.zeros(4)):
         agrees(chosen, x.astype(dtype), 3)
+
+
+# ---------------------------------------------------------------- lists
+
+
+def test_lists_are_written_where_they_are_made() -> None:
+    def placed(held: list[Any], value: Any) -> Any:
+        held[0] = value
+        return held[0]
+
+    def rows(a: Any) -> Any:
+        out, first = np.zeros(a.shape[0]), [1.0, 2.0]
+        first[1] = placed(first, a[0, 0])
+        for i in range(a.shape[0]):
+            row, nested = [0.0] * 3, [[1.0, 2.0], 3]
+            for k in range(3):
+                row[k] = a[i, k] * 2
+            if a[i, 0] > 1:
+                nested = [[placed([0.0], a[i, 1]), 2.0], 4]
+                nested[0][1] = row[0]
+            out[i] = sum(row) + nested[0][1]
+        return out, first
+
+    agrees(rows, MATRIX)
+
+
+OUTSIDE = [1.0, 2.0]
+
+
+def test_lists_are_written_nowhere_else() -> None:
+    """What holds in one branch alone, or after so many rounds, is in no list of Python's."""
+
+    def in_branch(a: Any, given: Any) -> Any:
+        held = [1.0, 2.0]
+        if a[0, 0] > 9:
+            held[0] = 5.0
+        return held[0]
+
+    def in_loop(a: Any, given: Any) -> Any:
+        held = [0.0]
+        for i in range(a.shape[0]):
+            held[0] += a[i, 0]
+        return held[0]
+
+    def argument(a: Any, given: Any) -> None:
+        given[0] = 5.0
+
+    def from_module(a: Any, given: Any) -> None:
+        OUTSIDE[0] = 5.0
+
+    for function, where in (
+        (in_branch, "a loop or branch"), (in_loop, "a loop or branch"),
+        (argument, "outside the function"), (from_module, "outside the function"),
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedError, match=f"a write to a list .*{where}"):
+            wf.kernel(function)(MATRIX, [1.0, 2.0])
+    assert OUTSIDE == [1.0, 2.0]

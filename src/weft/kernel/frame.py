@@ -51,6 +51,8 @@ class Trace:
         By where they were made, and their bounds: lengths, and slices of these (`keys`).
     copies : dict of Cell to list of Origin
         Arrays that are copies of one of several: of which, and what these held then.
+    lists : dict
+        Python's lists that variables hold, by id, and in how many loops and branches each was made.
     call : callable
         Interprets a user's function: `call(trace, function, arguments, by_keyword)`.
     """
@@ -62,6 +64,7 @@ class Trace:
     cuts: dict[Any, list[tuple[Extent, slice]]] = field(default_factory=dict)
     copies: dict[Cell, list[Origin]] = field(default_factory=dict)
     assertions: Assertions = field(default_factory=Assertions)
+    lists: dict[int, tuple[list[Any], int]] = field(default_factory=dict)
     depth: int = 0  # of calls
 
 
@@ -118,9 +121,9 @@ class Frame:
             )  # fmt: skip
         if name in function.__code__.co_freevars:
             cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
-            return self.constant(cell.cell_contents)
+            return self.outside(cell.cell_contents)
         if name in function.__globals__:
-            return self.constant(function.__globals__[name])
+            return self.outside(function.__globals__[name])
         if hasattr(builtins, name):
             return getattr(builtins, name)
         raise _NoNameError(
@@ -171,13 +174,39 @@ class Frame:
             self.trace.constants[id(value)] = known
         return known
 
+    def outside(self, value: Any) -> Any:
+        """A value that others hold too: a constant, whose lists cannot be written either."""
+        self._note_lists(value, -1)
+        return self.constant(value)
+
     def assign(self, name: str, value: Any, node: ast.AST) -> None:
         if isinstance(value, Array) and value.ndim:
             value = self.memory.make(value, self.place(node))
         if isinstance(value, Reference) and value.cell.name == "v":
             value.cell.name = name
+        self._note_lists(value, len(self.memory.regions))
         self.variables[name] = value
         self.assigned_at[name] = self.place(node)
+
+    def _note_lists(self, value: Any, depth: int) -> None:
+        if isinstance(value, list):
+            self.trace.lists.setdefault(id(value), (value, depth))
+        if isinstance(value, list | tuple):
+            for part in value:
+                self._note_lists(part, depth)
+
+    def require_own(self, node: ast.AST, held: list[Any]) -> None:
+        """Refuse to write to a list in a loop or branch around which it was made.
+
+        Lists are Python's own while compiling: nothing chooses, or carries, what they hold.
+        """
+        _, depth = self.trace.lists.get(id(held), (held, len(self.memory.regions)))
+        if depth < len(self.memory.regions):
+            where = "in a loop or branch that it was made outside of"
+            self.refuse(
+                node, f"a write to a list {where if depth >= 0 else 'from outside the function'}",
+                "an array, or a list made where it is written", "np.array([...]) in its place",
+            )  # fmt: skip
 
     def sources(self, reference: Reference, holders: Iterable[Any]) -> list[Origin]:
         """What a copy of an array has to be like that others see; nothing where nobody does."""

@@ -201,6 +201,7 @@ def _unpacked(frame: Frame, node: ast.expr, value: Any) -> list[Any]:
 
 def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None:
     if isinstance(held, list):
+        frame.require_own(node, held)
         held[key] = value
         return
     if isinstance(held, Reference):
@@ -360,8 +361,9 @@ def call_function(trace: Trace, function: Any, arguments: Sequence[Any], named: 
         )  # fmt: skip
     bound = inspect.signature(function).bind(*arguments, **named)
     bound.apply_defaults()
+    known = frame.outside if trace.depth == 0 else frame.constant
     for name, value in bound.arguments.items():
-        frame.assign(name, frame.constant(value), source.tree)
+        frame.assign(name, known(value), source.tree)
         frame.foreign.update(cells(value))
     trace.depth += 1
     try:
