@@ -607,3 +607,14 @@ def test_lists_are_written_nowhere_else() -> None:
         with pytest.raises(UnsupportedError, match=f"a write to a list .*{where}"):
             wf.kernel(function)(MATRIX, [1.0, 2.0])
     assert OUTSIDE == [1.0, 2.0]
+
+
+def test_dtypes_and_functions_as_arguments() -> None:
+    def applied(a: Any, function: Any = np.sin, dtype: Any = np.float32) -> Any:
+        return function(a.astype(dtype)).sum()
+
+    kernel = agrees(applied, MATRIX)
+    for function, dtype in ((np.cos, np.float64), (np.abs, np.int32), (np.cos, float)):
+        result = kernel(MATRIX, function, dtype)
+        np.testing.assert_allclose(result, applied(MATRIX, function, dtype))
+        assert result.dtype == applied(MATRIX, function, dtype).dtype

@@ -72,7 +72,7 @@ def as_data(leaf: Any) -> Any:
         return leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("="))
     if isinstance(leaf, np.generic):
         return np.asarray(leaf)
-    if isinstance(leaf, Array | Extent | bool | int | float | complex | str | None | Static):
+    if isinstance(leaf, Array | Extent | bool | int | float | complex | str | None | type | Static):
         return leaf
     if hasattr(leaf, "__dlpack__"):
         if leaf.__dlpack_device__()[0] != 1:
