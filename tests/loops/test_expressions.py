@@ -618,3 +618,13 @@ def test_dtypes_and_functions_as_arguments() -> None:
         result = kernel(MATRIX, function, dtype)
         np.testing.assert_allclose(result, applied(MATRIX, function, dtype))
         assert result.dtype == applied(MATRIX, function, dtype).dtype
+
+
+def test_numpys_functions_of_pythons_numbers() -> None:
+    def functions(n: Any, x: Any) -> Any:
+        rounded = np.round(n), np.around(n, 1), np.round(x.shape[0])
+        sums = np.sum(n), np.cumsum(n), np.ravel(n), np.transpose(n)
+        return *rounded, *sums, np.size(n), np.clip(n, 0, 3)
+
+    for n in (6, 2.5, np.int32(6)):
+        agrees(functions, n, MATRIX)

@@ -111,16 +111,22 @@ _WRITING = frozenset({
     "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask",
 })  # fmt: skip
 _METHODS: dict[str, Callable[..., Any]] = {
-    "transpose": lambda a, /, axes=None: a.transpose(axes),
-    "swapaxes": lambda a, axis1, axis2, /: a.swapaxes(axis1, axis2),
-    "cumsum": lambda a, /, axis=None, dtype=None: a.cumsum(axis, dtype),
-    "cumprod": lambda a, /, axis=None, dtype=None: a.cumprod(axis, dtype),
-    "ravel": lambda a, /: a.ravel(),
-    "round": lambda a, /, decimals=0: a.round(decimals),
+    "transpose": lambda a, /, axes=None: asarray(a).transpose(axes),
+    "swapaxes": lambda a, axis1, axis2, /: asarray(a).swapaxes(axis1, axis2),
+    "cumsum": lambda a, /, axis=None, dtype=None: asarray(a).cumsum(axis, dtype),
+    "cumprod": lambda a, /, axis=None, dtype=None: asarray(a).cumprod(axis, dtype),
+    "ravel": lambda a, /: asarray(a).ravel(),
+    "round": lambda a, /, decimals=0: asarray(a).round(decimals),
     "shape": lambda a, /: asarray(a).shape,
     "ndim": lambda a, /: asarray(a).ndim,
-    "size": lambda a, /, axis=None: math.prod(a.shape) if axis is None else a.shape[axis],
+    "size": lambda a, /, axis=None: _size(asarray(a).shape, axis),
 }
+
+
+def _size(shape: tuple[Any, ...], axis: int | None) -> Any:
+    return math.prod(shape) if axis is None else shape[axis]
+
+
 _PARAMETERS = {"ddof": "correction", "a_min": "min", "a_max": "max"}
 _WITHOUT_EFFECT = frozenset({"kind", "optimize"})  # Weft's sorts are stable, as any kind may be
 MODULES = ("numpy", "numpy.lib.stride_tricks")
