@@ -82,6 +82,28 @@ def test_calls_that_repeat(function: Callable[[Any], Any], ways: int) -> None:
     assert len(kernel._short) == ways
 
 
+def test_assertions() -> None:
+    """What failed is known after each call."""
+
+    @wf.kernel
+    def rooted(x: Any) -> Any:
+        total = 0.0
+        for i in wf.prange(x.shape[0]):
+            assert x[i] >= 0, "not negative"
+            x[i] = np.sqrt(x[i])
+            total += x[i]
+        return total
+
+    for _ in range(3):
+        good, bad = np.array([1.0, 4.0, 9.0]), np.array([1.0, -4.0, -9.0])
+        assert rooted(good) == 6.0
+        np.testing.assert_array_equal(good, [1.0, 2.0, 3.0])
+        with pytest.raises(AssertionError, match="not negative") as failure:
+            rooted(bad)
+        assert "x[i] >= 0" in failure.value.__notes__[0]
+    assert len(rooted._short) == 1
+
+
 def test_where_it_does_not_hold() -> None:
     """Arrays that lie otherwise, other shapes and dtypes, other settings."""
     kernel = wf.kernel(product)

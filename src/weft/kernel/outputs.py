@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.frontend.containers import flatten, unflatten
 from weft.jit.variants import Result, Variant
+from weft.kernel.assertions import Assertions
 from weft.kernel.values import Reference
 
 
@@ -31,13 +32,29 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
 
 
 class Outputs:
-    """What the results of a kernel's program are: arguments that are written, and a result."""
+    """What the results of a kernel's program are.
+
+    Attributes
+    ----------
+    written : tuple of int
+        The arguments that the first results replace.
+    structure : object
+        Of what the function returns.
+    rest : tuple
+        What that holds: for each part a `Result`, or the part itself.
+    returned : int
+        How many results replace no argument.
+    assertions : Assertions or None
+        Whose outcome is the last result.
+    """
 
     def __init__(self, written: tuple[int, ...], structure: Any, rest: tuple[Any, ...]) -> None:
         self.written = written
         self.structure = structure
-        self.rest = rest
         self.returned = sum(isinstance(output, Result) for output in rest)
+        last = rest[-1] if rest else None
+        self.assertions = last if isinstance(last, Assertions) else None
+        self.rest = rest if self.assertions is None else rest[:-2]
 
     @staticmethod
     def of(variant: Variant) -> Outputs:
@@ -50,9 +67,8 @@ class Outputs:
     def result(self, values: Any, arguments: list[Any]) -> Any:
         """What the function returns, of what running it gave."""
         _, _, returned, outcome = values
-        if outcome:
-            failed, assertions = outcome
-            assertions.require(failed)
+        if self.assertions is not None:
+            self.assertions.require(outcome[0])
         leaves: list[Any] = []
         flatten(returned, leaves)
         leaves = [

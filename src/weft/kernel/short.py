@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.frontend.containers import unflatten
 from weft.jit.variants import MISSED, Ready, Result
+from weft.kernel.assertions import Assertions
 from weft.kernel.outputs import Outputs
 from weft.launch import Direct, DirectUpdate, Repeated, direct_update, repeat
 from weft.records import dataclass
@@ -21,6 +22,7 @@ class ShortWay:
     `only_written`: arguments of which the program takes nothing. `repeated`: the call, for
     arguments that the pool finds to be alike. `floats`: arguments that become numbers of these
     types. `outputs` and `structure`: what the function returns, beside what it writes.
+    `assertions`: the last value says which of them failed.
     """
 
     ready: Ready
@@ -30,6 +32,7 @@ class ShortWay:
     floats: tuple[tuple[int, np.dtype[Any]], ...]
     outputs: tuple[Result, ...]
     structure: Any
+    assertions: Assertions | None
 
     def call(self, args: tuple[Any, ...]) -> Any:
         data = [np.asarray(arg) if isinstance(arg, np.generic) else arg for arg in args]
@@ -46,11 +49,13 @@ class ShortWay:
     def _given(self, values: Sequence[Any] | None) -> Any:
         if values is None:
             return MISSED
+        if self.assertions is not None:
+            self.assertions.require(values[-1])
         if not self.outputs:
             return None
         leaves = [
             int(value) if output.is_int else value if value.shape else value[()]
-            for value, output in zip(values, self.outputs, strict=True)
+            for value, output in zip(values, self.outputs, strict=False)
         ]
         return leaves[0] if self.structure is None else unflatten(self.structure, iter(leaves))
 
@@ -82,7 +87,9 @@ def short_way(
     if run is None:
         return None
     repeated = repeat(run, inputs, args, origins, layout.written)
-    return ShortWay(ready, run, only_written, repeated, floats, outputs, layout.structure)
+    return ShortWay(
+        ready, run, only_written, repeated, floats, outputs, layout.structure, layout.assertions
+    )
 
 
 def short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
