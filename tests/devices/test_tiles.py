@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from agreement.ways import assert_equal_bits, interpreted, streamed
 from devices.harness import Device, device
 from devices.test_faults import attempt, failing, full, lost
 
@@ -287,3 +288,15 @@ def test_nests_are_tiled_too(on: Device) -> None:
         assert on.statistics.bytes_out - before == c.nbytes
         assert on.statistics.peak_bytes > 0
     np.testing.assert_array_equal(c, a[:, :, None] * b[None] + d[:, None, :])
+
+
+def test_tiles_whose_reads_along_one_axis_are_all_outside(on: Device, tmp_path: Path) -> None:
+    """The rule of that axis answers them; along the other they are checked all the same."""
+
+    def program(x: Any) -> list[Any]:
+        return [wf.stencil(lambda s: s[1, 1] + s[-2, -1], x, boundary=[-1.5, "keep"])]
+
+    inputs = [np.arange(121, dtype="f4").reshape(11, 11)]
+    with wf.config(devices=[on.name]):
+        found = streamed(program, inputs, tmp_path, 900)
+    assert_equal_bits(found, interpreted(program, inputs))

@@ -242,9 +242,13 @@ def grid(extents: Sequence[int], shape: Sequence[int], order: Sequence[int]) -> 
 
 
 def _or_nowhere(box: Box) -> Box:
-    """Boxes, those without elements such that they add nothing to a hull."""
-    empty = _is_empty(box)
-    return tuple((np.where(empty, NOWHERE, low), np.where(empty, -1, high)) for low, high in box)
+    """Boxes, without elements along an axis such that they add nothing to a hull along it.
+
+    Along other axes they do: a read that a rule answers along one is checked along the others.
+    """
+    return tuple(
+        (np.where(low < high, low, NOWHERE), np.where(low < high, high, -1)) for low, high in box
+    )
 
 
 def _hull(left: Box, right: Box) -> Box:
@@ -254,14 +258,8 @@ def _hull(left: Box, right: Box) -> Box:
 
 
 def _or_none(box: Box) -> Box:
-    """Boxes, those without elements from 0 to 0."""
-    empty = _is_empty(box)
-    return tuple((np.where(empty, 0, low), np.where(empty, 0, high)) for low, high in box)
-
-
-def _is_empty(box: Box) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = np.logical_or.reduce([low >= high for low, high in box])
-    return found
+    """Boxes, from 0 to 0 along axes along which they have no elements."""
+    return tuple((np.where(low < high, low, 0), np.where(low < high, high, 0)) for low, high in box)
 
 
 def _count(box: Box) -> npt.NDArray[np.int64]:
