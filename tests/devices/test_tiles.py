@@ -300,3 +300,15 @@ def test_tiles_whose_reads_along_one_axis_are_all_outside(on: Device, tmp_path: 
     with wf.config(devices=[on.name]):
         found = streamed(program, inputs, tmp_path, 900)
     assert_equal_bits(found, interpreted(program, inputs))
+
+
+def test_rows_without_elements_are_no_work(on: Device, tmp_path: Path) -> None:
+    """Boxes that are halved, should the device be full, are planned all the same."""
+
+    def program(x: Any) -> list[Any]:
+        return [wf.all(x, axis=0)]
+
+    inputs = [np.zeros((0, 5))]
+    with wf.config(devices=[on.name]):
+        found = streamed(program, inputs, tmp_path, 4)
+    assert_equal_bits(found, interpreted(program, inputs))

@@ -160,6 +160,7 @@ class _Sharing:
         self.first = first
         self.members = members
         self.total = first.draft.total
+        self.work = max(first.work(), 1.0)  # rows without elements have none
         self.unit = first.unit()
         self.is_call = any(
             isinstance(first.draft.statement(position).let.expr, fun.Call)
@@ -171,7 +172,7 @@ class _Sharing:
 
     def _least(self) -> int:
         """The least extent that is worth a box, however little is left."""
-        worth = max(_LEAST_WORK / self.first.work(), _WORTH * self._anew())
+        worth = max(_LEAST_WORK / self.work, _WORTH * self._anew())
         return max(self.unit, -(-int(self.total * min(worth, 1.0)) // self.unit) * self.unit)
 
     def _anew(self) -> float:
@@ -185,7 +186,7 @@ class _Sharing:
         whole = scheduler.boxes(self.total)
         windows = (w for w in scheduler.stage.windows if w.axis is None)
         packed = sum(int(scheduler.window_bytes(w, whole).max(initial=0)) for w in windows)
-        return packed / _PACKED * _CALLED / scheduler.work()
+        return packed / _PACKED * _CALLED / self.work
 
     def fits(self) -> bool:
         """Choose extents and slots; False where fewer than two devices can take part."""
@@ -227,7 +228,7 @@ class _Sharing:
         base = self.first.with_depth(boxes, 1, 1)
         self.first.check(boxes)
         moved = base.bytes_read + base.bytes_written
-        serial = max(self.first.work() / _OPERATIONS, moved / _BYTES)
+        serial = max(self.work / _OPERATIONS, moved / _BYTES)
         kernels = [f"{k} on {m.processor.device}" for m in self.members for k in self._kernels(m)]
         return replace(
             base,
