@@ -18,6 +18,7 @@ from weft.errors import ArgumentError, OutOfBoundsError
 from weft.runtime import threads
 from weft.runtime.devices.cpu import CpuDevice
 from weft.runtime.threads import CancelFlag, Cancelled
+from weft.runtime.toolchain import find_compiler
 
 TESTS = str(Path(__file__).parents[1])
 
@@ -240,6 +241,49 @@ def test_a_second_interrupt_works_as_the_first() -> None:
     except KeyboardInterrupt:
         print("twice")
     """))
+    assert result.stdout.split() == ["interrupted", "True", "twice"], result.stderr
+
+
+LIKE_LLVM = """
+#include <signal.h>
+#include <unistd.h>
+static struct sigaction before;
+static int installed, calls;
+static void handler(int number) {
+    sigset_t every;
+    if (++calls > 9) _exit(9);
+    if (installed) sigaction(number, &before, NULL);
+    installed = 0;
+    sigfillset(&every);
+    sigprocmask(SIG_UNBLOCK, &every, NULL);
+    raise(number);
+}
+void install(void) {
+    struct sigaction own = {0};
+    own.sa_handler = handler;
+    installed = 1;
+    sigaction(SIGINT, &own, &before);
+}
+"""
+"""Its handler puts back the one before it, and raises the signal again."""
+
+
+def test_a_handler_that_takes_itself_out_stays_out(tmp_path: Path) -> None:
+    """LLVM's does, which OpenCL's compilers install."""
+    source, library = tmp_path / "like_llvm.c", tmp_path / "like_llvm.so"
+    source.write_text(LIKE_LLVM)
+    compiler = find_compiler()
+    assert compiler is not None
+    subprocess.run([*compiler.command, "-shared", "-fPIC", source, "-o", library], check=True)
+    result = run_script(INTERRUPTED.format(
+        setup=f"import ctypes; ctypes.CDLL({str(library)!r}).install()", tiles=200_000,
+        after="""
+    threading.Thread(target=interrupt).start()
+    try:
+        spin.call((200_000, 2), (cell.ctypes.data, 0))
+    except KeyboardInterrupt:
+        print("twice")
+    """))  # fmt: skip
     assert result.stdout.split() == ["interrupted", "True", "twice"], result.stderr
 
 

@@ -175,6 +175,11 @@ static void on_interrupt(int number, siginfo_t *info, void *machine) {
     volatile int32_t *flag = interruptible;
     if (flag) *flag = 1;
     chain(&previous_interrupt, number, info, machine);
+    /* A handler may put another in its place, as LLVM's does: put back, it would call itself. */
+    struct sigaction current;
+    if (sigaction(SIGINT, NULL, &current) == 0
+        && !((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == on_interrupt))
+        previous_interrupt = current;
 }
 
 static void install_bus_handler(void) {
