@@ -11,7 +11,7 @@ import pytest
 
 import weft as wf
 
-VALUES = (2, 127, 200, -2, 70000, 2**40)
+VALUES = (2, 127, 200, -2, 70000, 2**40, 2**63, 2**64, -(2**63) - 1, 2**70)
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -21,7 +21,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
         return OverflowError
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u4", "u8"])
+@pytest.mark.parametrize("dtype", ["i1", "u4", "u8", "i8", "f8"])
 @pytest.mark.parametrize("operation", [operator.lt, operator.eq, operator.sub])
 def test_operators(operation: Callable[[Any, Any], Any], dtype: str) -> None:
     x = np.array([1, 2, 3, 100], dtype)
@@ -29,11 +29,12 @@ def test_operators(operation: Callable[[Any, Any], Any], dtype: str) -> None:
     for way in ways:
         compiled = wf.jit(lambda a, n, way=way: way(a, n))
         for value in VALUES:
-            expected, found = outcome(way, x, value), outcome(compiled, x, value)
-            if expected is OverflowError:
-                assert found is OverflowError
-            else:
-                np.testing.assert_array_equal(found, expected, strict=True)
+            expected = outcome(way, x, value)
+            for found in (outcome(compiled, x, value), outcome(way, wf.asarray(x), value)):
+                if expected is OverflowError:
+                    assert found is OverflowError
+                else:
+                    np.testing.assert_array_equal(found, expected, strict=True)
 
 
 def test_functions_and_the_error() -> None:

@@ -61,8 +61,8 @@ def scalar_node(value: Any) -> Node:
 
 def _weak_constant(value: Any, python_type: type) -> Node:
     dtype = default_dtype(python_type)
-    if python_type is int and not -(2**63) <= value < 2**63:
-        dtype = DType.U64 if 0 <= value < 2**64 else DType.F64
+    if python_type is int and value >= 2**63:
+        dtype = DType.U64  # also of what no integers hold: which is refused where it meets some
     return scalar_constant(value, dtype, weak=True)
 
 
@@ -121,8 +121,8 @@ def cast(node: Node, dtype: DType) -> Node:
     """The node with another dtype; constants and Python scalars are converted at once."""
     value = python_value(node)
     if value is not None:
+        _check_range(value, dtype)
         if node.dtype is not dtype:
-            _check_range(value, dtype)
             value = _converted(value, dtype)
         if isinstance(node.operation, Constant):
             return scalar_constant(value, dtype)
@@ -236,7 +236,7 @@ def apply(operation: str, *operands: Node) -> Node:
             as_dtype(operands[0], DType.BOOL), *(as_dtype(x, dtype) for x in operands[1:]),
         )  # fmt: skip
     else:
-        arguments = tuple([x if x.dtype is dtype else as_dtype(x, dtype) for x in operands])
+        arguments = tuple([as_dtype(x, dtype) for x in operands])
     shape = broadcast_shapes([x.shape for x in arguments], operation)
     result = _gives(operation, dtype)
     return make(Elementwise(operation), arguments, shape, result, weak=weak)
@@ -249,7 +249,11 @@ def _gives(operation: str, dtype: DType) -> DType:
 
 def as_dtype(node: Node, dtype: DType) -> Node:
     """`cast`, where nothing is done for a node that has the dtype already."""
-    return node if node.dtype is dtype else cast(node, dtype)
+    if node.dtype is not dtype:
+        return cast(node, dtype)
+    if node.weak and (value := python_value(node)) is not None:
+        _check_range(value, dtype)
+    return node
 
 
 def _compared(operation: str, left: Node, right: Node) -> Node | None:
