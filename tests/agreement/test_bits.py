@@ -96,6 +96,20 @@ def test_the_same_bits(name: str, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("box_bytes", [3000, 1 << 20])
+def test_beside_library_calls(box_bytes: int, tmp_path: Path) -> None:
+    """What is computed in one stage with a library call is compiled, as it is in core."""
+
+    def program(x: Any) -> Sequence[Any]:
+        ordered = wf.exp(wf.sort(x, axis=1))
+        return [wf.sum(ordered, axis=1), wf.sum(wf.sin(x), axis=0), wf.median(x, axis=0) * 0.1]
+
+    inputs = [RNG.normal(size=(300, 40))]
+    expected = compiled(program, inputs)
+    for small in (0, 1 << 20):
+        assert_equal_bits(streamed(program, inputs, tmp_path, box_bytes, small), expected)
+
+
 def test_a_view_has_the_bits_of_its_copy() -> None:
     """How data lies decides which version of a kernel runs, not what it gives."""
     whole = np.ascontiguousarray(np.flip(LONG))

@@ -9,7 +9,7 @@ import numpy as np
 
 import weft as wf
 from weft.runtime import profile as profiles
-from weft.runtime.profile import Profile, profile, span
+from weft.runtime.profile import Profile, in_event, profile, span
 
 
 def test_nothing_is_recorded_outside() -> None:
@@ -24,6 +24,12 @@ def test_nothing_is_recorded_outside() -> None:
     with span("after", "cpu"):
         pass
     assert [event.name for event in measured.events] == ["kernel"]
+
+
+def test_parts_of_an_event_are_not_recorded_again() -> None:
+    with profile() as measured, span("box", "compute"), in_event(), span("kernel", "cpu"):
+        pass
+    assert [event.name for event in measured.events] == ["box"]
 
 
 def test_profiles_nest() -> None:

@@ -304,7 +304,7 @@ class Computation:
         needed = (piece.segment for piece in artifact.pieces if _is_surely_needed(piece))
         load_together(needed, effort)
         try:
-            return artifact, tuple(_step(piece, where, effort) for piece in artifact.pieces)
+            return artifact, tuple(step_of(piece, where, effort) for piece in artifact.pieces)
         except CompileError:
             plain = replace(nothing(artifacts.choices), contract=decided.contract)
             if have_compiler() or decided == plain:
@@ -441,7 +441,8 @@ def _segment_step(piece: SegmentPiece, where: str, effort: Effort) -> SegmentSte
     return SegmentStep(piece.segment, loaded, piece.params, piece.results)
 
 
-def _step(piece: ArtifactPiece, where: str, effort: Effort) -> Step:
+def step_of(piece: ArtifactPiece, where: str, effort: Effort) -> Step:
+    """A piece as a step that is called, with what it loads when it is needed."""
     match piece:
         case SegmentPiece(segment, params, results):
             step = _segment_step(piece, where, effort)

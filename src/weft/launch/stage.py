@@ -13,7 +13,8 @@ from weft.config import Settings, settings
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret
-from weft.launch.artifacts import segment_of
+from weft.launch.artifacts import ArtifactPiece, SegmentPiece, segment_of, view_roots
+from weft.launch.computation import step_of
 from weft.launch.device import (
     CPU,
     INTERPRETER,
@@ -31,6 +32,7 @@ from weft.ops import routines
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
 from weft.plan.code import DeviceCode, FlankPlace, Held, Pending, Rates, StageCode, Wholes
+from weft.plan.seams import CallPiece, CompiledPiece, cut_at_calls
 from weft.plan.segment import Better, Layout, Segment
 from weft.plan.setting import Processor
 from weft.records import dataclass
@@ -38,8 +40,11 @@ from weft.runtime.boxes import Table
 from weft.runtime.devices.cpu import LoadedSegment, is_cpu
 from weft.runtime.devices.protocol import FAILURE_BYTES
 from weft.runtime.devices.protocol import LoadedSegment as LoadedKernels
-from weft.runtime.incore import check_bounds, check_collisions, derive
+from weft.runtime.incore import InCore, check_bounds, check_collisions, derive, strides_of
+from weft.runtime.memory import host_pool
+from weft.runtime.profile import in_event
 from weft.runtime.threads import CancelFlag
+from weft.runtime.toolchain import Effort
 from weft.runtime.watch import watched
 from weft.sizes import ZERO, Size, product
 
@@ -209,7 +214,7 @@ class DeviceStage:
 
 
 class InterpretedStage:
-    """A stage that the interpreter runs: library calls, or no compiler."""
+    """A stage that the interpreter runs, where there is no compiler."""
 
     workspace: Size | None = None
     device: DeviceCode | None = None
@@ -241,6 +246,71 @@ class InterpretedStage:
 
     def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
         """The interpreter checks every access when it comes to it."""
+
+
+class StepsStage:
+    """A stage of library calls, and of what is compiled around them: steps, as in core."""
+
+    workspace: Size | None = None  # at most what an interpreter would make
+    device: DeviceCode | None = None
+    remarks: tuple[str, ...] = ()
+
+    def __init__(
+        self, program: fun.Program, layouts: Mapping[str, Layout], current: Settings, threads: int
+    ) -> None:
+        self.program = program
+        self.integers = (*program.sizes, *(entry.name for entry in program.derived))
+        self.derived = program.derived
+        self._layouts = layouts
+        self._threads = threads
+        kernels: list[str] = []
+        pieces: list[ArtifactPiece] = []
+        for piece in cut_at_calls(program):
+            if isinstance(piece, CompiledPiece):
+                names = tuple(param.name for param in piece.program.params)
+                lie = {name: layouts[name] for name in names if name in layouts}
+                segment = segment_of(piece.program, lie, left_out(CPU, current.optimise))
+                kernels += segment.kernels
+                pieces.append(SegmentPiece(segment, names, piece.results))
+            else:
+                if isinstance(piece, CallPiece):
+                    kernels.append(f"call {piece.let.pattern[0].name} (by NumPy)")
+                pieces.append(piece)
+        self.kernels = tuple(kernels)
+        self._steps = tuple(step_of(piece, CPU, Effort.FULL) for piece in pieces)
+        results = program.body.results
+        self._names = tuple(dict.fromkeys(a.name for a in results if isinstance(a, fun.Var)))
+        self._roots = view_roots(program)
+
+    def run(
+        self,
+        integers: npt.NDArray[np.int64],
+        inputs: Sequence[NDArray],
+        outputs: Sequence[NDArray],
+        workspace: npt.NDArray[np.uint8],
+        cancel: Any = None,
+    ) -> None:
+        sizes = dict(zip(self.integers, integers.tolist(), strict=True))
+        held = dict(zip((param.name for param in self.program.params), inputs, strict=True))
+        for name, layout in self._layouts.items():
+            sizes |= strides_of(name, held[name], layout)
+        atoms = self.program.body.results
+        places = {
+            atom.name: output
+            for atom, output in zip(atoms, outputs, strict=True)
+            if isinstance(atom, fun.Var) and atom.name not in self._roots
+        }
+        steps = InCore(self._steps, {**sizes, "threads": self._threads}, self._names)
+        with in_event():
+            values = steps.call(held, host_pool(), self._threads, places)
+        known = dict(zip(self._names, values, strict=True))
+        for atom, output in zip(atoms, outputs, strict=True):
+            value = known[atom.name] if isinstance(atom, fun.Var) else atom.value
+            if value is not output:
+                np.copyto(output, value, casting="no" if isinstance(atom, fun.Var) else "unsafe")
+
+    def check(self, values: Mapping[str, Any], wholes: Wholes) -> None:
+        """Steps check their accesses for each box."""
 
 
 class CallStage:
@@ -329,9 +399,14 @@ def stage_code(
     """
     current = current or settings()
     calls = any(isinstance(let.expr, fun.Call) for let in walk.statements(program.body))
-    if calls or where == INTERPRETER:
-        return CallStage.of(program, threads or host_threads(current)) or InterpretedStage(program)
     named = {p.name: layout for p, layout in zip(program.params, layouts, strict=True)}
+    if calls or where == INTERPRETER:
+        host = threads or host_threads(current)
+        if (stage := CallStage.of(program, host)) is not None:
+            return stage
+        if where == INTERPRETER or not have_compiler():
+            return InterpretedStage(program)
+        return StepsStage(program, named, current, host)
     if "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
     segment = segment_of(

@@ -51,6 +51,8 @@ class Profile:
 
     def record(self, name: str, queue: str, start: float, end: float, count: int = 0) -> None:
         """Note that `name` ran on `queue` from `start` to `end`, touching `count` bytes."""
+        if getattr(_thread, "in_event", False):
+            return
         event = Event(name, queue, start, end, count)
         self.events.append(event)
         for other in self._others:
@@ -155,6 +157,7 @@ recorder: Profile | None = None
 
 _open: list[Profile] = []  # of all threads, the last of which is the recorder
 _lock = threading.Lock()
+_thread = threading.local()  # whether it is within an event that is recorded as one
 
 
 @contextmanager
@@ -194,3 +197,13 @@ def span(name: str, queue: str, count: int = 0) -> Iterator[None]:
         yield
     finally:
         measured.record(name, queue, start, perf_counter(), count)
+
+
+@contextmanager
+def in_event() -> Iterator[None]:
+    """Record nothing of what this thread does in the block: its caller records all of it."""
+    _thread.in_event = True
+    try:
+        yield
+    finally:
+        _thread.in_event = False
