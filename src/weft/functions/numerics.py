@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.functions.arguments import inexact
@@ -153,17 +155,18 @@ def gradient(f: Any, /, *varargs: Any, axis: Any = None, edge_order: int = 1) ->
                 f"{moved.shape[0]} samples along axis {along}", f"{edge_order + 1} or more",
                 place=user_place(),
             )  # fmt: skip
-        found.append(moveaxis(_slopes(moved, asarray(step), edge_order), 0, along))
+        slopes = astype(_slopes(moved, step, edge_order), array.dtype)  # NumPy's, whatever steps
+        found.append(moveaxis(slopes, 0, along))
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _slopes(f: Array, step: Array, edge_order: int) -> Array:
-    """The gradient along the first axis, by a distance or coordinates."""
-    if step.ndim == 0:
+def _slopes(f: Array, step: Any, edge_order: int) -> Array:
+    """The gradient along the first axis, by a distance (a number may be of any dtype) or places."""
+    if np.ndim(step) == 0:
         inner = (f[2:] - f[:-2]) / (2.0 * step)
         before = after = ends = (step, step)
     else:
-        apart = diff(step)
+        apart = diff(inexact(step))
         before = after = ends = (apart[0], apart[-1])
         column = apart.reshape((-1, *(1,) * (f.ndim - 1)))
         left, right = column[:-1], column[1:]
@@ -182,14 +185,15 @@ def _slopes(f: Array, step: Array, edge_order: int) -> Array:
     return concat([first[None], inner, last[None]], axis=0)
 
 
-def _one_sided(at: Array, near: Array, far: Array, left: Array, right: Array) -> Array:
+def _one_sided(at: Array, near: Array, far: Array, left: Any, right: Any) -> Array:
     """The slope at an end of second order: samples at 0, `left`, and `left + right`."""
     whole = left + right
-    return (
+    found: Array = (
         -(2.0 * left + right) / (left * whole) * at
         + whole / (left * right) * near
         - left / (right * whole) * far
     )
+    return found
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
