@@ -359,7 +359,7 @@ def diff(
     ArgumentError
         For a negative n.
     """
-    from weft.functions.manipulation import concat
+    from weft.functions.manipulation import broadcast_to, concat
 
     node = array_node(x)
     along = one_axis(axis, len(node.shape))
@@ -367,9 +367,10 @@ def diff(
     if times < 0:
         raise ArgumentError(f"differences of order {times}", "0 or more", place=user_place())
     if prepend is not None or append is not None:
-        given = [None if part is None else node_of(part) for part in (prepend, append)]
-        parts = [part for part in (given[0], node, given[1]) if part is not None]
-        node = concat([Array(part) for part in parts], axis=along)._node
+        one = (*node.shape[:along], 1, *node.shape[along + 1 :])  # where a number stands for all
+        parts = [Array(node_of(part)) for part in (prepend, x, append) if part is not None]
+        parts = [part if part.ndim else broadcast_to(part, one) for part in parts]
+        node = concat(parts, axis=along)._node
     operation = "not_equal" if node.dtype is DType.BOOL else "subtract"
     for _ in range(times):
         extent = node.shape[along]
