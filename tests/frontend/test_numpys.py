@@ -166,6 +166,11 @@ np.percentile(v.astype(np.float32), 40)
 np.quantile(a, 0.3, axis=0)
 np.quantile(a, np.array([0.0, 0.25, 1.0]), axis=1)
 np.quantile(a, 0.5, keepdims=True)
+np.quantile(a[None] * w[:, None, None], 0.3, axis=(2, 0))
+np.percentile(a[None] * w[:, None, None], [30, 60], axis=(0, -1), keepdims=True)
+np.median(a[None] * w[:, None, None], axis=(0, 1))
+np.quantile(v.astype(np.float32), [0.25, 0.5])
+np.percentile(v.astype(np.float32), np.float64(40))
 np.histogram(v)
 np.histogram(a, bins=4)
 np.histogram(v, 5, (0.2, 0.7))
@@ -300,7 +305,8 @@ def test_sizes_that_values_decide_are_computed(expression: str) -> None:
     lambda v: np.convolve(v, v[:0]), lambda v: np.cross(v, v), lambda v: np.histogram(v, 0),
     lambda v: np.cov(v[None, None]), lambda v: np.average(v, weights=v[None]),
     lambda v: wf.sliding_window_view(v, 9), lambda v: wf.sliding_window_view(v, (2, 2)),
-    lambda v: wf.quantile(v[None], 0.5, axis=(0, 1)),
+    lambda v: np.quantile(v[None], 0.5, axis=(0, 0)), lambda v: np.quantile(v, -0.1),
+    lambda v: np.percentile(v, [50, 101]), lambda v: np.quantile(v, np.nan),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(call: Callable[[wf.Array], Any]) -> None:
     with pytest.raises(WeftError):

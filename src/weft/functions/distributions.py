@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
+from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend.extent import as_extent
 from weft.frontend.graph import size_scalar
 from weft.functions.arguments import axes_of, inexact
@@ -86,7 +87,7 @@ def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 # ---------------------------------------------------------------- quantiles
 
 
-def quantile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Values below which parts q of the elements lie, between neighbours linearly.
 
     Parameters
@@ -94,7 +95,7 @@ def quantile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False)
     a : array, real
     q : scalar or vector
         From 0 to 1.
-    axis : int, optional
+    axis : int or tuple of int, optional
         All elements by default.
     keepdims : bool
 
@@ -102,10 +103,17 @@ def quantile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False)
     -------
     Array
         Along a vector q first. NaN where there is one.
+
+    Raises
+    ------
+    ArgumentError
+        For a part below 0 or above 1, where q is no lazy array.
     """
+    if not isinstance(q, Array) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
+        raise ArgumentError(f"a quantile at {q}", "parts from 0 to 1", place=user_place())
     ordered, kept = _ordered(a, axis)
     parts = asarray(q)
-    if not isinstance(q, Array | np.ndarray | np.generic):  # Python's numbers are of any dtype
+    if type(q) in (int, float):  # a number of any dtype
         parts = astype(parts, ordered.dtype)
     last = _count(ordered.shape[0]) - 1
     place = astype(parts, "float64") * last
@@ -124,21 +132,20 @@ def quantile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False)
 def _ordered(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
     """Elements in order along the first axis, and the axes that they come from."""
     array = inexact(a)
-    if isinstance(axis, tuple | list):
-        raise ArgumentTypeError(f"axes {axis!r}", "one axis, or None", place=user_place())
-    if axis is None:
-        return sort(array.ravel(), axis=0), tuple(range(array.ndim))
-    return sort(moveaxis(array, axis, 0), axis=0), axes_of(axis, array.ndim)
+    axes = axes_of(axis, array.ndim)
+    moved = moveaxis(array, axes, tuple(range(len(axes))))
+    together = moved.reshape((math.prod(moved.shape[: len(axes)]), *moved.shape[len(axes) :]))
+    return sort(together, axis=0), axes
 
 
-def percentile(a: Any, q: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def percentile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Values below which q percent of the elements lie: as `quantile`."""
     parts = q / 100 if not isinstance(q, tuple | list) else np.asarray(q) / 100
     return quantile(a, parts, axis, keepdims=keepdims)
 
 
-def median(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The middle of the ordered elements along an axis, or the mean of the two there."""
+def median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """The middle of the ordered elements along axes, or the mean of the two there."""
     ordered, kept = _ordered(a, axis)
     length = ordered.shape[0]
     below, above = ordered[(length - 1) // 2], ordered[length // 2]
