@@ -192,6 +192,10 @@ np.cov(a + 1j * a * a)
 np.corrcoef(a)
 np.corrcoef(a, rowvar=False)
 np.corrcoef(v)
+np.mean(a.astype(np.float32), axis=0, dtype=np.float64)
+np.mean(i, dtype=np.float32)
+i.std(dtype=np.float32)
+np.var(a.astype(np.float32), dtype=np.float64, ddof=1, keepdims=True)
 np.partition(v, 1)[1]
 """
 METHODS = """
@@ -307,6 +311,7 @@ def test_sizes_that_values_decide_are_computed(expression: str) -> None:
     lambda v: wf.sliding_window_view(v, 9), lambda v: wf.sliding_window_view(v, (2, 2)),
     lambda v: np.quantile(v[None], 0.5, axis=(0, 0)), lambda v: np.quantile(v, -0.1),
     lambda v: np.percentile(v, [50, 101]), lambda v: np.quantile(v, np.nan),
+    lambda v: np.mean(v, dtype=np.int32),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(call: Callable[[wf.Array], Any]) -> None:
     with pytest.raises(WeftError):

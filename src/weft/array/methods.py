@@ -59,28 +59,32 @@ class Methods:
 
         return functions.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    def mean(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
         from weft import functions
 
-        return functions.mean(self, axis=axis, keepdims=keepdims)
+        return functions.mean(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def var(
-        self: Any, axis: Any = None, *, ddof: float = 0, correction: float | None = None,
-        keepdims: bool = False,
+        self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
+        correction: float | None = None, keepdims: bool = False,
     ) -> Array:
         from weft import functions
 
         correction = ddof if correction is None else correction
-        return functions.var(self, axis=axis, correction=correction, keepdims=keepdims)
+        return functions.var(
+            self, axis=axis, dtype=dtype, correction=correction, keepdims=keepdims
+        )
 
     def std(
-        self: Any, axis: Any = None, *, ddof: float = 0, correction: float | None = None,
-        keepdims: bool = False,
+        self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
+        correction: float | None = None, keepdims: bool = False,
     ) -> Array:
         from weft import functions
 
         correction = ddof if correction is None else correction
-        return functions.std(self, axis=axis, correction=correction, keepdims=keepdims)
+        return functions.std(
+            self, axis=axis, dtype=dtype, correction=correction, keepdims=keepdims
+        )
 
     def min(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
         from weft import functions

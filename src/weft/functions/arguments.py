@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, ArgumentTypeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, user_place
 from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
@@ -34,6 +34,26 @@ def as_inexact(node: Node) -> Node:
 def inexact(x: Any) -> Array:
     """An array argument of floats or complex numbers; others as float64."""
     return Array(as_inexact(array_node(x)))
+
+
+def typed_inexact(x: Any, dtype: Any) -> Node:
+    """An argument of floats or complex numbers: of a dtype, where one is asked for.
+
+    Raises
+    ------
+    DTypeError
+        For a dtype of integers or booleans, which means have not.
+    """
+    node = array_node(x)
+    if dtype is None:
+        return as_inexact(node)
+    wanted = from_numpy(dtype)
+    if wanted.kind not in "fc":
+        raise DTypeError(
+            f"dtype {wanted.numpy} of a mean or a variance", "floats or complex numbers",
+            "astype afterwards", user_place(),
+        )  # fmt: skip
+    return as_dtype(node, wanted)
 
 
 def dtype_of(dtype: Any, default: DType) -> DType:

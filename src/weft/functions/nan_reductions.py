@@ -9,7 +9,7 @@ from weft.frontend import graph, lengths
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, scalar_constant
 from weft.functions import searching, statistical
-from weft.functions.arguments import array_node, as_inexact, axes_of, dtype_of
+from weft.functions.arguments import array_node, axes_of, typed_inexact
 from weft.functions.statistical import keep_dimensions, reduce_node, sum_node
 from weft.ops.dtypes import DType
 
@@ -76,15 +76,9 @@ def _counts(node: Node, axes: tuple[int, ...]) -> Node:
     return sum_node(as_dtype(present, node.dtype.real), axes)
 
 
-def _typed(x: Any, dtype: Any) -> Node:
-    """A float or complex array: of a dtype, where one is asked for."""
-    node = array_node(x)
-    return as_inexact(node if dtype is None else as_dtype(node, dtype_of(dtype, node.dtype)))
-
-
 def nanmean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
     """The mean of what is not NaN."""
-    node = _typed(x, dtype)
+    node = typed_inexact(x, dtype)
     axes = axes_of(axis, len(node.shape))
     total = sum_node(_replaced(Array(node), 0), axes)
     result = apply("divide", total, as_dtype(_counts(node, axes), node.dtype))
@@ -101,7 +95,7 @@ def nanvar(
     keepdims: bool = False,
 ) -> Array:
     """The variance of what is not NaN, over (count - ddof)."""
-    node = _typed(x, dtype)
+    node = typed_inexact(x, dtype)
     axes = axes_of(axis, len(node.shape))
     middle = nanmean(Array(node), axis=axes, keepdims=True)._node
     zero = scalar_constant(0, node.dtype)

@@ -14,7 +14,7 @@ from weft.frontend import graph, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.first import first_elements
 from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
-from weft.functions.arguments import array_node, as_inexact, axes_of, dtype_of, one_axis
+from weft.functions.arguments import array_node, axes_of, dtype_of, one_axis, typed_inexact
 from weft.functions.creation import filled
 from weft.ops.dtypes import DType
 from weft.ops.promotion import accumulator
@@ -169,9 +169,9 @@ def mean_node(node: Node, axes: tuple[int, ...]) -> Node:
     return divided_by_count(sum_node(node, axes), count_of(node.shape, axes))
 
 
-def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """The mean over axes; of integers in float64."""
-    node = as_inexact(array_node(x))
+def mean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    """The mean over axes; of integers in float64, unless another dtype is asked for."""
+    node = typed_inexact(x, dtype)
     axes = axes_of(axis, len(node.shape))
     return Array(keep_dimensions(mean_node(node, axes), node.shape, axes, keepdims))
 
@@ -226,7 +226,10 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
     return divided_by_count(graph.pick(moments, 2), count_of(node.shape, axes), correction)
 
 
-def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def var(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, correction: float = 0.0,
+    keepdims: bool = False,
+) -> Array:  # fmt: skip
     """The variance over axes: squared deviations over (count - correction), in one pass.
 
     Parameters
@@ -235,6 +238,8 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
         Integers are taken as float64.
     axis : int or tuple of int, optional
         All axes by default.
+    dtype : dtype, optional
+        Of floats or complex numbers: that to compute in.
     correction : float
         What NumPy calls `ddof`: 1 for the variance of a sample.
     keepdims : bool
@@ -245,15 +250,18 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
     AxisError
         For axes that the array does not have.
     """
-    node = as_inexact(array_node(x))
+    node = typed_inexact(x, dtype)
     axes = axes_of(axis, len(node.shape))
     result = var_node(node, axes, float(correction))
     return Array(keep_dimensions(result, node.shape, axes, keepdims))
 
 
-def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Array:
+def std(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, correction: float = 0.0,
+    keepdims: bool = False,
+) -> Array:  # fmt: skip
     """The standard deviation over axes: the square root of `var`."""
-    variance = var(x, axis=axis, correction=correction, keepdims=keepdims)
+    variance = var(x, axis=axis, dtype=dtype, correction=correction, keepdims=keepdims)
     return Array(apply("sqrt", variance._node))
 
 
