@@ -187,11 +187,15 @@ np.digitize(i, np.array([1, 3]), True)
 np.cov(a)
 np.cov(a, rowvar=False)
 np.cov(v, bias=True)
+np.cov(v.astype(np.float32))
+np.cov(a[0], a[1:])
+np.cov(a, 2 * a[:, :2], rowvar=False)
 np.cov(a, ddof=0)
 np.cov(a + 1j * a * a)
 np.corrcoef(a)
 np.corrcoef(a, rowvar=False)
 np.corrcoef(v)
+np.corrcoef(v, i)
 np.mean(a.astype(np.float32), axis=0, dtype=np.float64)
 np.mean(i, dtype=np.float32)
 i.std(dtype=np.float32)
@@ -311,7 +315,7 @@ def test_sizes_that_values_decide_are_computed(expression: str) -> None:
     lambda v: wf.sliding_window_view(v, 9), lambda v: wf.sliding_window_view(v, (2, 2)),
     lambda v: np.quantile(v[None], 0.5, axis=(0, 0)), lambda v: np.quantile(v, -0.1),
     lambda v: np.percentile(v, [50, 101]), lambda v: np.quantile(v, np.nan),
-    lambda v: np.mean(v, dtype=np.int32),
+    lambda v: np.mean(v, dtype=np.int32), lambda v: np.cov(v, v[None, None]),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(call: Callable[[wf.Array], Any]) -> None:
     with pytest.raises(WeftError):

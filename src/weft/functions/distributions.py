@@ -26,7 +26,7 @@ from weft.functions.elementwise import (
     where,
 )
 from weft.functions.joining import diag
-from weft.functions.manipulation import expand_dims, flip, moveaxis
+from weft.functions.manipulation import concat, expand_dims, flip, moveaxis
 from weft.functions.searching import known_values, searchsorted, take
 from weft.functions.sorting import sort
 from weft.functions.statistical import diff, mean
@@ -255,13 +255,17 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 # ---------------------------------------------------------------- covariances
 
 
-def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Array:
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None
+) -> Array:
     """The covariances of variables.
 
     Parameters
     ----------
     m : array
         Of one dimension or two: variables by samples, or samples by variables.
+    y : array, optional
+        Further variables, of as many samples.
     rowvar : bool
         Whether each row is a variable, and not each column.
     bias : bool
@@ -274,20 +278,26 @@ def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None
     ShapeError
         For more than two dimensions.
     """
-    array = inexact(m)
-    if array.ndim > 2:
-        raise ShapeError(f"cov of {array.ndim} dimensions", "1 or 2", place=user_place())
-    rows = array.reshape((1, -1)) if array.ndim < 2 else array if rowvar else array.T
+    given = [asarray(variables) for variables in (m, y) if variables is not None]
+    for array in given:
+        if array.ndim > 2:
+            raise ShapeError(f"cov of {array.ndim} dimensions", "1 or 2", place=user_place())
+    exact = result_type(*given, "float64")
+    parts = [
+        astype(array.reshape((1, -1)) if array.ndim < 2 else array if rowvar else array.T, exact)
+        for array in given
+    ]
+    rows = parts[0] if y is None else concat(parts, axis=0)
     apart = rows - mean(rows, axis=1, keepdims=True)
     less = (0 if bias else 1) if ddof is None else ddof
     samples = astype(_count(rows.shape[1]) - less, apart.dtype)
     found = apart @ conj(apart.T) / samples
-    return found if array.ndim == 2 and found.shape[0] != 1 else found.reshape(())
+    return found.reshape(()) if rows.shape[0] == 1 else found
 
 
-def corrcoef(x: Any, rowvar: bool = True) -> Array:
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Array:
     """The correlation coefficients of variables: as `cov`, of spreads of 1."""
-    covariances = cov(x, rowvar)
+    covariances = cov(x, y, rowvar)
     if covariances.ndim == 0:
         return covariances / covariances
     spreads = sqrt(diag(covariances).real)
