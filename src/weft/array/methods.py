@@ -136,7 +136,9 @@ class Methods:
     def clip(self: Any, min: Any = None, max: Any = None) -> Array:
         from weft import functions
 
-        return functions.clip(self, min, max)
+        limits = [limit for limit in (min, max) if limit is not None]
+        common = functions.result_type(self, *limits)  # NumPy's, where wf.clip keeps the dtype
+        return functions.clip(functions.astype(self, common), min, max)
 
     def round(self: Any, decimals: int = 0) -> Array:
         from weft import functions

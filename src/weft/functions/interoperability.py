@@ -117,6 +117,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "cumprod": lambda a, /, axis=None, dtype=None: asarray(a).cumprod(axis, dtype),
     "ravel": lambda a, /: asarray(a).ravel(),
     "round": lambda a, /, decimals=0: asarray(a).round(decimals),
+    "clip": lambda a, /, min=None, max=None: asarray(a).clip(min, max),
     "shape": lambda a, /: asarray(a).shape,
     "ndim": lambda a, /: asarray(a).ndim,
     "size": lambda a, /, axis=None: _size(asarray(a).shape, axis),
