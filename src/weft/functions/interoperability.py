@@ -19,8 +19,8 @@ _RENAMED = {
     "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "bitwise_invert": "bitwise_invert", "concatenate": "concat", "conjugate": "conj",
     "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "mod": "remainder",
-    "power": "pow", "right_shift": "bitwise_right_shift", "rint": "round",
-    "true_divide": "divide", "float_power": "pow", "fabs": "abs", "transpose": "transpose",
+    "power": "pow", "right_shift": "bitwise_right_shift", "true_divide": "divide",
+    "transpose": "transpose",
     "amax": "max", "amin": "min", "cumsum": "cumsum", "cumprod": "cumprod", "ravel": "ravel",
     "bitwise_not": "bitwise_invert", "around": "round",
 }  # fmt: skip

@@ -24,11 +24,13 @@ from weft.functions.elementwise import (
     isnan,
     less,
     minimum,
+    pow,
     remainder,
     sin,
     trunc,
     where,
 )
+from weft.functions.elementwise import round as nearest
 from weft.functions.linear_algebra import vecdot
 from weft.functions.lmads import lmad
 from weft.functions.manipulation import concat, flip, moveaxis
@@ -37,9 +39,9 @@ from weft.functions.statistical import diff
 from weft.functions.statistical import sum as total
 
 __all__ = [
-    "angle", "convolve", "correlate", "cross", "deg2rad", "degrees", "divmod", "ediff1d", "fix",
-    "fmod", "gradient", "heaviside", "interp", "kron", "modf", "polyval", "rad2deg", "radians",
-    "sinc", "trapezoid", "vdot",
+    "angle", "convolve", "correlate", "cross", "deg2rad", "degrees", "divmod", "ediff1d", "fabs",
+    "fix", "float_power", "fmod", "gradient", "heaviside", "interp", "kron", "modf", "polyval",
+    "rad2deg", "radians", "rint", "sinc", "trapezoid", "vdot",
 ]  # fmt: skip
 
 
@@ -57,6 +59,21 @@ def radians(x: Any, /) -> Array:
 
 
 rad2deg, deg2rad = degrees, radians
+
+
+def fabs(x: Any, /) -> Array:
+    """Absolute values as floats."""
+    return absolute(inexact(x))
+
+
+def rint(x: Any, /) -> Array:
+    """The nearest integers, the even one of two, as floats."""
+    return nearest(inexact(x))
+
+
+def float_power(x1: Any, x2: Any, /) -> Array:
+    """x1 to the power of x2, in float64 or complex128."""
+    return pow(*(astype(x, result_type(x, "float64")) for x in map(asarray, (x1, x2))))
 
 
 def fmod(x1: Any, x2: Any, /) -> Array:
