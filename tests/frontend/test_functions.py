@@ -154,6 +154,8 @@ def test_creation() -> None:
     same(wf.arange(5.0, -2, -1.5), np.arange(5.0, -2, -1.5))
     same(wf.linspace(-1, 3, 7), np.linspace(-1, 3, 7))
     same(wf.linspace(0, 1, 5, endpoint=False), np.linspace(0, 1, 5, endpoint=False))
+    ends = np.float32(0.5), np.float32(2)
+    same(np.linspace(*map(wf.asarray, ends), 4), np.linspace(*ends, 4))
     same(wf.eye(3, 5, k=1, dtype=wf.int32), np.eye(3, 5, k=1, dtype=np.int32))
     same(wf.full((2, 3), 7), np.full((2, 3), 7))
     same(wf.zeros_like(wf.asarray(X)), np.zeros_like(X))

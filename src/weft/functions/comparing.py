@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, user_place
 from weft.functions.arguments import inexact
-from weft.functions.data_types import finfo
+from weft.functions.data_types import finfo, result_type
 from weft.functions.elementwise import abs as absolute
 from weft.functions.elementwise import isfinite, isnan, logical_and, logical_or, where
 from weft.functions.statistical import all as all_of
@@ -56,10 +56,11 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             f"{len(condlist)} conditions and {len(choicelist)} choices", "one for each",
             place=user_place(),
         )  # fmt: skip
-    chosen = default
+    dtype = result_type(*choicelist, default)
+    chosen = asarray(default, dtype=dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        chosen = where(condition, choice, chosen)
-    return asarray(chosen)
+        chosen = where(condition, asarray(choice, dtype=dtype), chosen)
+    return chosen
 
 
 def nan_to_num(x: Any, *, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:

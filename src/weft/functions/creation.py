@@ -15,8 +15,9 @@ from weft.frontend import graph, indexing, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
 from weft.frontend.extent import Extent, constant
 from weft.frontend.graph import Node, make
-from weft.functions.arguments import array_node, check_device, dtype_of, shape_of
+from weft.functions.arguments import array_node, as_inexact, check_device, dtype_of, shape_of
 from weft.ops.dtypes import DType, from_numpy
+from weft.ops.promotion import promote
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
@@ -185,7 +186,7 @@ def linspace(
         Which broadcast; values lie along a new first axis then.
     num : int
     dtype : dtype, optional
-        float64 by default, complex128 of complex ends.
+        That of the ends by default, float64 for Python's numbers and integers.
     endpoint : bool
         Whether `stop` is the last value; if not, it is the one after.
     """
@@ -193,7 +194,7 @@ def linspace(
     count = lengths.as_length(num)
     ends = node_of(start), node_of(stop)
     complexes = any(end.dtype.is_complex for end in ends)
-    wanted = dtype_of(dtype, DType.C128 if complexes else DType.F64)
+    wanted = dtype_of(dtype, promote(*(as_inexact(end).dtype for end in ends)))
     computed = DType.C128 if complexes or wanted.is_complex else DType.F64
     first, last = (as_dtype(end, computed) for end in ends)
     shape = broadcast_shapes([first.shape, last.shape], "linspace")

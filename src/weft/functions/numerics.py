@@ -107,7 +107,7 @@ def fix(x: Any) -> Array:
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """0 of negative numbers, 1 of positive ones, x2 of zeros."""
     left = inexact(x1)
-    stepped = where(left < 0, 0.0, where(left > 0, 1.0, x2))
+    stepped = where(left == 0, x2, astype(left > 0, left.dtype))
     return where(isnan(left), left, stepped)
 
 
@@ -216,16 +216,15 @@ def _one_sided(at: Array, near: Array, far: Array, left: Any, right: Any) -> Arr
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by the trapezoidal rule, of samples `dx` apart or at x."""
     samples = moveaxis(asarray(y), axis, -1)
-    if x is None:
-        apart = asarray(dx)
-    else:
+    apart = dx  # a number may be of any dtype
+    if x is not None:
         places = asarray(x)
         apart = diff(places if places.ndim == 1 else moveaxis(places, axis, -1))
     return total(apart * (samples[..., 1:] + samples[..., :-1]) / 2.0, axis=-1)
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Array:
-    """Linear interpolation between points of which the coordinates increase.
+    """Linear interpolation between points of which the coordinates increase, in float64.
 
     Parameters
     ----------
@@ -236,7 +235,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Arr
     left, right : scalar, optional
         Before the first and behind the last point; by default their values.
     """
-    at, places, values = inexact(x), inexact(xp), inexact(fp)
+    at, places = astype(x, "float64"), astype(xp, "float64")
+    values = astype(fp, result_type(fp, "float64"))
     last = places.shape[0] - 1
     low = clip(searchsorted(places, at, side="right") - 1, 0, last)
     high = minimum(low + 1, last)
@@ -295,7 +295,8 @@ def _slid(long: Array, short: Array, mode: str, turned: bool) -> Array:
         "valid": (0, n - m + 1), "full": (0, n + m - 1),
         "same": ((m - 1) // 2, n),
     }[mode]  # fmt: skip
-    slid = total(lmad(padded, first, [(count, 1), (m, 1)]) * short, axis=1)
+    products = lmad(padded, first, [(count, 1), (m, 1)]) * short
+    slid = total(products, axis=1, dtype=products.dtype)
     return flip(slid) if back and not turned else slid
 
 
