@@ -10,7 +10,7 @@ import pytest
 from devices.harness import NAME
 
 import weft as wf
-from weft.errors import OutOfBoundsError
+from weft.errors import MemoryLimitError, OutOfBoundsError
 
 PROGRAMS: dict[str, tuple[Callable[[wf.Array], wf.Array], Callable[[np.ndarray], np.ndarray]]] = {
     "running sums down columns": (
@@ -68,3 +68,15 @@ def test_indices_outside_are_those_of_the_array(devices: list[str], tmp_path: Pa
         pytest.raises(OutOfBoundsError, match=r"to 2000000 leave axis 0 .* 2000000 elements"),
     ):
         wf.store(ahead, tmp_path / "y.npy")
+
+
+def test_places_that_a_mask_selects_fit_the_limit_or_are_refused() -> None:
+    """16 bytes an element, which no plan counts."""
+    mask = np.ones((2000, 1000), bool)
+    x = wf.asarray(np.ones(mask.shape))
+    with wf.config(memory_limit="28 MiB"):
+        for call in (lambda: x[mask], lambda: wf.nonzero(mask), lambda: wf.argwhere(mask)):
+            with pytest.raises(MemoryLimitError, match=r"2000000 elements .*: 30\.5 MiB"):
+                call()
+        assert x[mask[:, 0]].shape == mask.shape
+    assert x[mask].shape == (mask.size,)

@@ -8,11 +8,19 @@ import numpy as np
 
 from weft.array.lazy import Array
 from weft.array.making import asarray, node_of
-from weft.errors import OutOfBoundsError, TracingError, UnsupportedError, user_place
+from weft.config import settings
+from weft.errors import (
+    MemoryLimitError,
+    OutOfBoundsError,
+    TracingError,
+    UnsupportedError,
+    user_place,
+)
 from weft.frontend import indexing, layout
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, Shape
 from weft.ops.dtypes import DType
+from weft.runtime.memory import format_bytes
 
 
 def resolved(key: Any, shape: Shape) -> Any:
@@ -101,7 +109,27 @@ def _mask_indices(mask: Array) -> list[Any]:
             place=user_place(),
         )
     values = mask._implicit("indexing by a mask")
-    return [node_of(index) for index in np.nonzero(values)]
+    return [node_of(index) for index in np.nonzero(with_room_for_places(values, "a mask"))]
+
+
+def with_room_for_places(values: Any, what: str) -> Any:
+    """Values of which the indices of those that are not zero fit the memory limit.
+
+    Raises
+    ------
+    MemoryLimitError
+        Where there are too many.
+    """
+    count, limit = int(np.count_nonzero(values)), settings().limit
+    needed = count * values.ndim * np.dtype(np.intp).itemsize
+    if needed > limit:
+        raise MemoryLimitError(
+            f"the indices of the {count} elements that {what} selects: {format_bytes(needed)}",
+            f"at most the memory limit, {format_bytes(limit)}",
+            "wf.where(mask, x, other), reductions with where=mask, or a larger memory_limit",
+            user_place(),
+        )
+    return values
 
 
 def is_scalar_mask(key: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, asarray
+from weft.array.keys import with_room_for_places
 from weft.errors import (
     ArgumentError,
     DTypeError,
@@ -122,12 +123,14 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     values = known_values(x, "nonzero()")
     if not values.ndim:
         raise ShapeError("nonzero of a scalar", "one dimension or more", place=user_place())
-    return tuple(asarray(index) for index in np.nonzero(values))
+    places = np.nonzero(with_room_for_places(values, "nonzero()"))
+    return tuple(asarray(index) for index in places)
 
 
 def argwhere(x: Any, /) -> Array:
     """The indices of elements that are not zero, as rows (computes `x` now)."""
-    return asarray(np.argwhere(known_values(x, "argwhere()")))
+    values = known_values(x, "argwhere()")
+    return asarray(np.argwhere(with_room_for_places(values, "argwhere()")))
 
 
 def library_call(
