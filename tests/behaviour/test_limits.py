@@ -80,3 +80,25 @@ def test_places_that_a_mask_selects_fit_the_limit_or_are_refused() -> None:
                 call()
         assert x[mask[:, 0]].shape == mask.shape
     assert x[mask].shape == (mask.size,)
+
+
+@pytest.mark.parametrize("name", ["x.zarr", "x.h5"])
+def test_chunks_that_are_decoded_whole_are_in_the_plan(name: str, tmp_path: Path) -> None:
+    """A part of a compressed chunk costs the chunk, as it is stored and decoded."""
+    x = np.random.default_rng(2).random((2000, 1000))  # 15.3 MiB, in one chunk
+    path = str(tmp_path / name)
+    if name.endswith("zarr"):
+        zarr = pytest.importorskip("zarr")
+        zarr.create_array(store=path, shape=x.shape, chunks=x.shape, dtype=x.dtype)[...] = x
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=x, chunks=x.shape, compression="lzf")
+    y = wf.open(path) * 2
+    with wf.config(memory_limit="40 MiB"), pytest.raises(MemoryLimitError, match=r"26\.5 MiB to"):
+        wf.store(y, tmp_path / "y.npy")
+    assert not (tmp_path / "y.npy").exists()
+    with wf.config(memory_limit="60 MiB"):
+        assert "26.5 MiB to decode chunks" in str(wf.explain(y))
+        wf.store(y, tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x * 2)

@@ -35,6 +35,8 @@ def _h5py() -> Any:
 class Hdf5Source:
     """A chunked dataset. The file is open only while it is read, so that others may write."""
 
+    serial = True  # under one lock
+
     def __init__(self, path: str, component: str) -> None:
         self._path, self._component = os.path.abspath(path), component
         self._label = f"{path}::{component}"
@@ -44,6 +46,9 @@ class Hdf5Source:
             self.shape = tuple(map(int, dataset.shape))
             self.dtype = dataset.dtype.newbyteorder("=")
             self.chunks: tuple[int, ...] | None = dataset.chunks
+            filtered = dataset.id.get_create_plist().get_nfilters() > 0
+            chunk = Extent(0, self.chunks or (), self.dtype).nbytes
+            self.decoding = 2 * chunk if self.chunks and filtered else 0
 
     def direct(self) -> Array | None:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from weft.errors import DTypeError, ShapeError
 from weft.io.files import Array, window
 from weft.io.held import held
-from weft.plan.protocols import Box, Source
+from weft.plan.protocols import Box, DecodingSource, Source
 
 
 class StackSource:
@@ -31,6 +31,9 @@ class StackSource:
         self.shape = (len(sources), *first.shape)
         self.dtype = first.dtype
         self.chunks = None if first.chunks is None else (1, *first.chunks)
+        self.decoding = max(
+            source.decoding if isinstance(source, DecodingSource) else 0 for source in sources
+        )
 
     def direct(self) -> Array | None:
         return None

@@ -49,6 +49,8 @@ class ChunkFilesSource:
         self.shape = layout.shape
         self.dtype = layout.dtype.newbyteorder("=")
         self.chunks: tuple[int, ...] | None = layout.chunks or None
+        chunk = Extent(0, layout.chunks, layout.dtype).nbytes
+        self.decoding = 0 if layout.compressor is None else 2 * chunk
 
     def direct(self) -> Array | None:
         return None
@@ -131,6 +133,7 @@ class ZarrSource:
         self.shape = tuple(int(extent) for extent in array.shape)
         self.dtype = np.dtype(array.dtype).newbyteorder("=")
         self.chunks: tuple[int, ...] | None = tuple(map(int, array.chunks)) or None
+        self.decoding = 2 * Extent(0, self.chunks or (), self.dtype).nbytes
 
     def direct(self) -> Array | None:
         return None

@@ -21,7 +21,7 @@ from weft.errors import MemoryLimitError
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.ops.dtypes import DType
-from weft.plan.protocols import FileSink, Sink, is_source
+from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
 from weft.runtime.memory import host_pool
 
 # The compiler, the planner and files are imported when they are first needed, so that
@@ -219,9 +219,11 @@ def _plan_key(
 
 
 def _input_key(value: Any) -> Any:
-    array = value.direct() if is_source(value) else value
-    chunks = value.chunks if is_source(value) else None
-    return getattr(array, "strides", None), array is None, chunks
+    if not is_source(value):
+        return getattr(value, "strides", None), value is None, None, 0
+    array = value.direct()
+    decoding = value.decoding if isinstance(value, DecodingSource) else 0
+    return getattr(array, "strides", None), array is None, value.chunks, decoding
 
 
 def _sink_key(sink: Sink | None) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.plan.code import DeviceCode
 from weft.plan.nodes import Plan, PlannedStage, Tiles, memory_sink, size_text
-from weft.plan.protocols import Sink, Source
+from weft.plan.protocols import Sink, Source, held_by_reads, is_source
 from weft.records import dataclass
 
 _WHERE = {
@@ -114,10 +114,12 @@ def _heading(plan: Plan) -> Iterator[Line]:
     count = len(plan.stages)
     yield Line(0, f"{plan.name}: {count} stage{'s' * (count != 1)}, {plan.threads} threads")
     arrays = max((stage.peak_bytes for stage in plan.stages), default=0)
+    reads = held_by_reads(filter(is_source, plan.inputs.values()), plan.limit)
     yield Line(
         1,
         f"peak at most {size_text(plan.peak_bytes)} of a limit of {size_text(plan.limit)}; "
-        f"{size_text(plan.peak_bytes - arrays)} of it for the program itself",
+        f"{size_text(plan.peak_bytes - arrays - reads)} of it for the program itself"
+        + (f", {size_text(reads)} to decode chunks" if reads else ""),
     )
     yield Line(
         1,

@@ -19,7 +19,7 @@ from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
-from weft.plan.protocols import Sink
+from weft.plan.protocols import Sink, held_by_reads, is_source
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Compile, Processor, Setting, direct_array
 from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
@@ -100,6 +100,8 @@ def plan_program(
     MemoryLimitError
         When the program does not fit, however it is cut.
     """
+    reads = held_by_reads(filter(is_source, inputs.values()), limit)
+    allowance += reads
     least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
     sizes = dict(sizes)
     for entry in program.derived:  # extents of loops are made of these, too
@@ -117,7 +119,7 @@ def plan_program(
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
-        tuple(processors), apart, rates,
+        tuple(processors), apart, rates, reads,
     )  # fmt: skip
     alone = device_limit is None and not processors
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -46,6 +47,37 @@ class SerialSource(Source, Protocol):
     """A source that one thread reads: a thread's allocator keeps some of what it has freed."""
 
     serial: bool
+
+
+@runtime_checkable
+class DecodingSource(Source, Protocol):
+    """A source that decodes whole chunks, whatever part of them is wanted."""
+
+    decoding: int
+    """Bytes that one read holds besides what it fills: a chunk as it is stored, and decoded."""
+
+
+READERS = 4
+_HELD = 4 << 20
+"""Bytes that reads may hold without a plan that counts them, as those of objects may."""
+
+
+def readers_of(source: Source, limit: int) -> int:
+    """How many threads read a source at once: one where more would take much of the limit."""
+    many = READERS * source.decoding if isinstance(source, DecodingSource) else 0
+    return 1 if isinstance(source, SerialSource) or many > limit // 4 else READERS
+
+
+def held_by_reads(sources: Iterable[Source], limit: int) -> int:
+    """Bytes that reads of sources hold at once, beyond what needs no counting."""
+    alone = together = 0
+    for source in sources:
+        if isinstance(source, DecodingSource):
+            if readers_of(source, limit) == 1:
+                alone = max(alone, source.decoding)
+            else:
+                together = max(together, READERS * source.decoding)
+    return max(0, alone + together - _HELD)
 
 
 def is_source(value: object) -> TypeGuard[Source]:

@@ -32,7 +32,9 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
     if scheduler.resident:
         parts.append(f"{size_text(scheduler.resident)} for whole arrays")
     if allowance:
-        parts.append(f"{size_text(allowance)} for the program itself")
+        parts.append(f"{size_text(allowance - scheduler.setting.reads)} for the program itself")
+    if scheduler.setting.reads:
+        parts.append(f"{size_text(scheduler.setting.reads)} to decode chunks")
     needed = planned.peak_bytes + allowance
     return MemoryLimitError(
         f"{name} needs {size_text(needed)} at once ({', '.join(parts)}): {cut}",

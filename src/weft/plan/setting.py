@@ -72,6 +72,8 @@ class Setting:
         What compiles a stage that a device has refused, given its error: for the host.
     rates : Rates, optional
         Of the device that computes boxes, if it is not the host.
+    reads : int
+        What of the `allowance` sources need to decode chunks.
     """
 
     inputs: Mapping[str, Input]
@@ -84,6 +86,7 @@ class Setting:
     processors: tuple[Processor, ...] = ()
     apart: Callable[[MemoryLimitError], Compile] | None = None
     rates: Rates | None = None
+    reads: int = 0
 
 
 def direct_array(value: Input) -> npt.NDArray[Any] | None:

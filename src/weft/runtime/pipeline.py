@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from weft.plan.code import Held, Pending
 from weft.plan.nodes import Cut, Output, PlannedStage, Window
-from weft.plan.protocols import Box, SerialSource, Sink, Source
+from weft.plan.protocols import READERS, Box, Sink, Source, readers_of
 from weft.runtime import profile
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_READERS = 4
 _WRITERS = 2
 _PIECE = 4 << 20  # a read is shared among readers in pieces of at least so many bytes
 
@@ -36,12 +35,13 @@ _PIECE = 4 << 20  # a read is shared among readers in pieces of at least so many
 class _Readers:
     """The threads that read ahead, and the one for the sources that only one thread reads."""
 
-    def __init__(self) -> None:
-        self.shared = ThreadPoolExecutor(_READERS, "weft-read")
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.shared = ThreadPoolExecutor(READERS, "weft-read")
         self._serial = ThreadPoolExecutor(1, "weft-read-serial")
 
     def of(self, source: Source) -> ThreadPoolExecutor:
-        return self._serial if isinstance(source, SerialSource) else self.shared
+        return self._serial if readers_of(source, self._limit) == 1 else self.shared
 
     def shutdown(self, *, wait: bool, cancel_futures: bool) -> None:
         self.shared.shutdown(wait=wait, cancel_futures=cancel_futures)
@@ -185,7 +185,7 @@ class Pipeline:
 
     def run(self) -> None:
         count = self.boxes.count
-        readers = _Readers() if self.staged else None
+        readers = _Readers(self.plan.limit) if self.staged else None
         writers = ThreadPoolExecutor(_WRITERS, "weft-write") if self.written else None
         try:
             self._pipeline(range(count), readers, writers)
@@ -429,7 +429,7 @@ def _pieces(
     """A window from `start` on cut into pieces for several readers, at chunk borders."""
     stop = lower + out.shape[axis]
     extent = stop - start
-    parts = max(1, min(_READERS, out.nbytes // _PIECE))
+    parts = max(1, min(READERS, out.nbytes // _PIECE))
     step = -(-extent // parts) if extent else 1
     if chunks is not None:
         step = max(-(-step // chunks[axis]), 1) * chunks[axis]
