@@ -141,6 +141,9 @@ class Scheduler:
             one = Boxes(1, fixed, (nothing,) * len(self.stage.outputs))
             return self._fitting(one, lambda: None)
         total, unit = self.draft.total, self.unit()
+        if self.resident > self.setting.limit:  # no boxes help, and the smallest are many
+            first = self.boxes_between(np.array([0]), np.array([min(unit, total)]))
+            raise refusal(self, self.with_depth(first, 1, 1))
         if self.code.device is not None:
             return quickest(self, self.code.device, total, unit)
         extent = useful_extent(self, total, unit)
