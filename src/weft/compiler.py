@@ -27,6 +27,7 @@ from weft.passes.finish_sums import finish_sums
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
 from weft.passes.raise_contractions import raise_contractions, raised
+from weft.passes.read_first import replace_last
 from weft.passes.reduce_ahead import ReduceAhead, reductions_ahead
 from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
@@ -168,7 +169,7 @@ def compile_segment(
         On a device: parameters, and "result_k", that no other run has in common with a run.
     """
     if dialect == "c":
-        program = finish_sums(program, everywhere=True)
+        program = replace_last(finish_sums(program, everywhere=True), donated or {})
         return _lowered(
             with_versions(program, layouts, optimise, donated=donated),
             lambda version: lower_segment(version, ENTRY, c.print_program),

@@ -10,7 +10,7 @@ from weft.fun import walk
 from weft.fun.check import check
 from weft.fun.parse import parse
 from weft.mem.introduce import introduce
-from weft.passes.read_first import read_first
+from weft.passes.read_first import read_first, replace_last
 
 
 def order(text: str) -> tuple[list[str], fun.Program]:
@@ -126,3 +126,48 @@ def test_a_slice_of_what_only_running_the_program_bounds_stays() -> None:
     text = SWAP.replace("f64[m] = slice", "f64[q] = slice").replace("0 for m]", "0 for q]")
     text = text.replace("    let s", "    let q: i64 = minimum(j, 2)\n    let s")
     assert copies(read_first(parse(text))) == []
+
+
+REPLACED = """program p(a: f64[n], b: f64[n]) sizes n {
+  let x: f64[n] = kernel (i < n) { let t: f64 = a[i] let u: f64 = b[i]
+   let s: f64 = add(t, u) in s }
+  let m: f64 = reduce (; k < n) from 0.0 { let t_1: f64 = a[k] in t_1 }
+   with (l: f64, r: f64) { let j: f64 = maximum(l, r) in j }
+  let y: f64[n] = kernel (i_1 < n) { let t_2: f64 = x[i_1] let u_2: f64 = add(t_2, m) in u_2 }
+  in x, m, y
+}"""
+
+
+def replaced(text: str, donated: dict[str, int]) -> list[str]:
+    program = replace_last(parse(text), donated)
+    check(program)
+    agree(parse(text), program, [np.arange(3.0), np.ones(3)])
+    return [let.pattern[0].name for let in program.body.statements]
+
+
+def test_what_replaces_a_parameter_comes_after_its_reads() -> None:
+    assert replaced(REPLACED, {"a": 0}) == ["m", "x", "y"]
+    assert replaced(REPLACED, {"b": 0}) == ["x", "m", "y"]  # read by nothing else
+    assert replaced(REPLACED, {}) == ["x", "m", "y"]
+    assert replaced(REPLACED, {"a": 2}) == ["x", "m", "y"]
+
+
+def test_reads_that_depend_on_what_replaces_it_stay() -> None:
+    text = REPLACED.replace("t_1: f64 = a[k]", "t_0: f64 = a[k] let t_1: f64 = x[k]")
+    assert replaced(text, {"a": 0}) == ["x", "m", "y"]
+
+
+def test_a_reshaped_result_and_reads_through_views() -> None:
+    text = """program p(a: f64[n, m], b: f64[n, m]) sizes n, m {
+      let w: f64[n*m] = reshape a (n*m)
+      let x: f64[n*m] = kernel (i < n*m) { let t: f64 = w[i] let s: f64 = add(t, 1.0) in s }
+      let y: f64[n, m] = reshape x (n, m)
+      let v: f64[m, n] = permute a (1, 0)
+      let r: f64 = v[0, 1]
+      in y, r
+    }"""
+    program = replace_last(parse(text), {"a": 0})
+    check(program)
+    names = [let.pattern[0].name for let in program.body.statements]
+    assert names.index("r") < names.index("x")
+    agree(parse(text), program, [np.arange(6.0).reshape(3, 2), np.ones((3, 2))])

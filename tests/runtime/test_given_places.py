@@ -67,6 +67,24 @@ def added_up(x, y):
     y[...] = y.cumsum().reshape(y.shape) + x
 
 
+def greatest(x, y):
+    most = 0.0
+    for i in wf.prange(y.shape[0]):
+        most = max(most, y[i])
+        y[i] += x[i]
+    return most
+
+
+def test_what_is_read_first() -> None:
+    """A sum of what was there, and what replaces it: under a limit that no copy would fit."""
+    n = 4 << 20
+    x, y = np.ones(n), np.arange(float(n))
+    with wf.config(memory_limit="40 MiB"):
+        for k in range(2):
+            assert wf.kernel(greatest)(x, y) == n - 1 + k
+    np.testing.assert_array_equal(y, np.arange(n) + 2.0)
+
+
 @pytest.mark.parametrize("kernel", [mirrored, folded, added_up])
 def test_what_is_read_at_other_places(kernel: Any) -> None:
     arrays = [np.floor(100 * X), np.floor(X * 7)]

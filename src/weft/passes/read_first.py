@@ -36,6 +36,26 @@ def read_first(program: fun.Program) -> fun.Program:
     return program if body is program.body else replace(program, body=body)
 
 
+def replace_last(program: fun.Program, replaced: Mapping[str, int]) -> fun.Program:
+    """The program with reads of parameters before the results that come to lie in their memory.
+
+    let y = kernel f(x)  =>  let r = reduce x
+    let r = reduce x         let y = kernel f(x)   # in x's memory
+    """
+    statements = list(program.body.statements)
+    made = {var.name: number for number, let in enumerate(statements) for var in let.pattern}
+    nodes = nodes_of(statements)
+    for name, number in replaced.items():
+        result = program.body.results[number]
+        root = _root(result.name, statements, made) if isinstance(result, fun.Var) else name
+        if root in made:
+            _delay(nodes, made[root], _aliases(statements[: made[root]], (name,)))
+    ordered = in_order(nodes)
+    if ordered == statements:
+        return program
+    return replace(program, body=walk.with_statements(program.body, ordered))
+
+
 @dataclass(frozen=True, slots=True)
 class _Program:
     """What all bodies of a program share: fresh names, and what bounds the extents of copies."""
