@@ -162,7 +162,7 @@ OPTIMISED = Optimised()
 
 Expr: TypeAlias = Const | Var | Apply | Cast | Machine | Select | Load | Rounded | Optimised
 
-ReductionOperator: TypeAlias = Literal["min", "max", "|"]
+ReductionOperator: TypeAlias = Literal["min", "max", "|", "+"]
 
 # ---------------------------------------------------------------- statements
 

@@ -46,7 +46,8 @@ class Lanes:
         with simd(e, var, imp.ZERO, imp.integer(width)):
             self._store(var, neutral)
 
-    def _load(self, at: imp.Expr) -> list[imp.Expr]:
+    def load(self, at: imp.Expr) -> list[imp.Expr]:
+        """What a lane has."""
         e = self.e
         return [e.declare(imp.Load(pointer, at), depth=e.depth) for pointer in self.pointers]
 
@@ -80,7 +81,7 @@ class Lanes:
 
     def add(self, at: imp.Expr, values: Sequence[imp.Expr]) -> None:
         """Combines one element into one lane."""
-        left = self._load(at)
+        left = self.load(at)
         self._store(at, apply_lambda(self.e, self.operator, [*left, *values]))
 
     def any(self, test: Callable[[list[imp.Expr]], imp.Expr]) -> imp.Expr:
@@ -90,7 +91,7 @@ class Lanes:
         found = e.mutable(mask(widest), imp.Const(0, mask(widest)), "found")
         var = e.unit.integer("l")
         with simd(e, var, imp.ZERO, imp.integer(LANES), (("|", found),)):
-            holds = e.declare(imp.Cast(found.dtype, e.declare(test(self._load(var)))))
+            holds = e.declare(imp.Cast(found.dtype, e.declare(test(self.load(var)))))
             e.emit(imp.Assign(found, machine("|", found, holds)))
         return machine("!=", found, imp.Const(0, found.dtype))
 
@@ -102,7 +103,7 @@ class Lanes:
             self._fold_each_half()
         else:
             self.e.either(imp.OPTIMISED, self._fold_each_half, self._fold_in_loop)
-        return self._load(imp.ZERO)
+        return self.load(imp.ZERO)
 
     def _fold_each_half(self) -> None:
         half = self.width // 2
@@ -122,7 +123,7 @@ class Lanes:
         """So many lanes combined with as many that follow them."""
         var = self.e.unit.integer("l")
         with simd(self.e, var, imp.ZERO, half):
-            left, right = self._load(var), self._load(machine("+", var, half))
+            left, right = self.load(var), self.load(machine("+", var, half))
             self._store(var, apply_lambda(self.e, self.operator, [*left, *right]))
 
     def _folded_at_once(self) -> list[imp.Expr]:
@@ -132,8 +133,8 @@ class Lanes:
             var = e.unit.integer("l")
             with simd(e, var, imp.ZERO, imp.integer(VECTOR)):
                 places = [machine("+", var, imp.integer(at)) for at in range(0, self.width, VECTOR)]
-                self._store(var, self._by_halves([self._load(place) for place in places]))
-        return self._by_halves([self._load(imp.integer(lane)) for lane in range(VECTOR)])
+                self._store(var, self._by_halves([self.load(place) for place in places]))
+        return self._by_halves([self.load(imp.integer(lane)) for lane in range(VECTOR)])
 
     def _by_halves(self, values: list[list[imp.Expr]]) -> list[imp.Expr]:
         while half := len(values) // 2:

@@ -10,6 +10,7 @@
   of rows that have at most 65536 elements together.
 - A body that is not straight-line gives its elements to a left fold in grains of 32.
 - Small constant extents are folded from left to right.
+- Sums of narrow integers need no tree: see `narrow_sums`.
 
 Reductions with kept dimensions are kernels over these around a reduction without.
 """
@@ -24,7 +25,7 @@ from weft.fun.contractions import by_elements
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, operators, rows, shapes
+from weft.lower import merging, narrow_sums, operators, rows, shapes
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes
@@ -336,6 +337,8 @@ def _in_lanes(
     e: Emitter, reduce: fun.Reduce, begin: imp.Expr, end: imp.Expr, neutral: Values
 ) -> list[imp.Expr]:
     """Grains whose elements are combined in lanes."""
+    if (narrow := narrow_sums.narrowed(reduce)) is not None:
+        return narrow_sums.lower_grains(e, reduce, narrow, begin, end)
     counter = Counter(e, reduce.operator, neutral)
     name = reduce.space[-1].index.name
     prefetcher = Prefetcher(e, reduce.body, reduce.space[-1], around(e, name))

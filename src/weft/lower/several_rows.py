@@ -20,6 +20,7 @@ from weft.lower import fetching, operators, shapes
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.lanes import Lanes, accumulate, is_short
+from weft.lower.narrow_sums import narrowed
 from weft.lower.prefetch import Prefetcher, streams
 from weft.lower.reductions import Counter, each_grain
 from weft.lower.rows import LANES
@@ -73,6 +74,7 @@ def _parts(kernel: fun.Kernel) -> tuple[fun.Body, fun.Let, fun.Body] | None:
         and _is_cheap(reduce.body)
         and operators.is_commutative(reduce.operator)
         and operators.selection(reduce) is None
+        and narrowed(reduce) is None
     )
     return (before, let, after) if suits else None
 
