@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.errors import WeftError
+from weft.errors import ArgumentError, WeftError
 
 JOINING = """
 np.hstack((v, w))
@@ -356,3 +356,29 @@ def both(expression: str, v: np.ndarray) -> None:
     agree(
         eval(expression, {"v": wf.asarray(v), "np": np}), eval(expression, {"v": v, "np": np})
     )
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A"])
+@pytest.mark.parametrize("shape", [(6, 4), (4, -1), (2, 2, 6), 24, (24, 1)])
+def test_orders_of_shapes(order: Any, shape: Any) -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    lazy = wf.asarray(x)
+    for found in (lazy.reshape(shape, order=order), np.reshape(lazy, shape, order=order)):
+        assert isinstance(found, wf.Array)
+        np.testing.assert_array_equal(found, x.reshape(shape, order=order))
+    for found in (lazy.ravel(order), lazy.flatten(order), np.ravel(lazy, order)):
+        assert isinstance(found, wf.Array)
+        np.testing.assert_array_equal(found, x.ravel(order))
+
+
+def test_other_orders() -> None:
+    with pytest.raises(ArgumentError, match="order='Z'"):
+        wf.asarray(np.ones(3)).reshape(3, order="Z")
+
+
+def test_diagonals_as_methods() -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    lazy = wf.asarray(x)
+    np.testing.assert_array_equal(lazy.trace(), x.trace())
+    np.testing.assert_array_equal(lazy.trace(1, 1, 2), x.trace(1, 1, 2))
+    np.testing.assert_array_equal(lazy.diagonal(1, 1, 2), x.diagonal(1, 1, 2))

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft.errors import ArgumentError, user_place
 from weft.frontend import layout, lengths
 
 if TYPE_CHECKING:
     from weft.array.lazy import Array
+
+
+def _is_by_columns(order: str) -> bool:
+    """Whether the first index varies fastest; lazy arrays lie row by row."""
+    if order not in ("C", "F", "A", "K"):
+        raise ArgumentError(f"order={order!r}", "'C' or 'F'", place=user_place())
+    return order == "F"
 
 
 class Methods:
@@ -21,10 +29,14 @@ class Methods:
 
         return functions.astype(self, dtype, copy=copy)
 
-    def reshape(self: Any, *shape: Any, copy: bool | None = None) -> Array:
+    def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Array:
+        """The elements, taken and laid down in an order, in another shape."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         from weft import functions
 
+        if _is_by_columns(order):
+            turned: Array = functions.reshape(self.T, wanted[::-1], copy=copy).T
+            return turned
         return functions.reshape(self, wanted, copy=copy)
 
     def transpose(self: Any, *axes: Any) -> Array:
@@ -42,12 +54,22 @@ class Methods:
 
         return functions.squeeze(self, ones if axis is None else axis)
 
-    def ravel(self: Any) -> Array:
+    def ravel(self: Any, order: str = "C") -> Array:
         from weft import functions
 
-        return functions.reshape(self, (-1,))
+        return functions.reshape(self.T if _is_by_columns(order) else self, (-1,))
 
     flatten = ravel
+
+    def trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        from weft import functions
+
+        return functions.trace(self, offset, axis1, axis2)
+
+    def diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        from weft import functions
+
+        return functions.diagonal(self, offset, axis1, axis2)
 
     def sum(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
         from weft import functions

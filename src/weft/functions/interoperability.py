@@ -115,7 +115,10 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "swapaxes": lambda a, axis1, axis2, /: asarray(a).swapaxes(axis1, axis2),
     "cumsum": lambda a, /, axis=None, dtype=None: asarray(a).cumsum(axis, dtype),
     "cumprod": lambda a, /, axis=None, dtype=None: asarray(a).cumprod(axis, dtype),
-    "ravel": lambda a, /: asarray(a).ravel(),
+    "ravel": lambda a, /, order="C": asarray(a).ravel(order),
+    "reshape": lambda a, /, shape, order="C", *, copy=None: asarray(a).reshape(
+        shape, order=order, copy=copy
+    ),
     "round": lambda a, /, decimals=0: asarray(a).round(decimals),
     "clip": lambda a, /, min=None, max=None: asarray(a).clip(min, max),
     "shape": lambda a, /: asarray(a).shape,
