@@ -10,6 +10,7 @@ import pytest
 from passes.programs import agree
 from passes.unfused import Unfused, expressions, top
 
+import weft as wf
 from weft.fun import nodes as fun
 from weft.fun.check import check
 from weft.fun.parse import parse
@@ -204,3 +205,14 @@ def test_tiles_are_subtrees(shape: tuple[int, ...]) -> None:
     """The split reduction combines the same things in the same order: the same bits."""
     grain, tile = 4, 16
     assert tiled(shape, tile, grain) == tree(shape, (), grain)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 31, 32, 33])
+def test_short_columns_are_whole_and_have_the_bits_of_their_tree(rows: int) -> None:
+    """As the interpreter and boxes have them."""
+    x = np.random.default_rng(rows).standard_normal((rows, 9000))
+    for function in (wf.sum, wf.max, wf.prod, wf.argmin):
+        found = wf.jit(lambda x, function=function: function(x, axis=0))(x)
+        for setting in ({"interpret_below": 1 << 40}, {"memory_limit": "24.2 MiB"}):
+            with wf.config(**setting):
+                np.testing.assert_array_equal(found, function(wf.asarray(x), axis=0).numpy())

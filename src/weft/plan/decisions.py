@@ -21,6 +21,8 @@ _FILLED = 256  # elements are enough for tiles, and beyond
 _MANY_TILES = 4096  # so many
 _LONG_SUM = 1 << 15  # terms are better added in parts, which are combined by neighbours
 _MANY_COLUMNS = 4096  # that are enough for boxes of them
+_WIDE = 1 << 13  # columns that are enough for all threads, and
+_ONE_TILE = 32  # elements of such columns, which are one tile: its sums would be copied
 _AHEAD = range(128, 65537)  # elements of a row that is reduced while it is in a core's own cache
 
 Extents: TypeAlias = tuple[Size, Size]
@@ -137,6 +139,8 @@ def for_device(given: Choices, values: Mapping[str, int], optimise: str = "") ->
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
     """Nest where there are many rows that fit a core's cache; split rows that are few and long.
 
+    Columns that are many and short are whole.
+
     Loops of many rounds over arrays that are not tiny are tiled in time, unless `optimise`
     (see `weft.config`) says "no-time-tiles". What they reduce is reduced by the round before where
     there are many rows, neither short nor long, unless it says "no-reduce-ahead". Products are
@@ -163,7 +167,10 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
             rounds.evaluate(known) >= _FEW_ROUNDS and step.evaluate(known) >= _TILED_BYTES
             for rounds, step in given.tiles
         ) if "no-time-tiles" not in words else (False,) * len(given.tiles),
-        (False,) * len(given.columns),
+        tuple(
+            columns.evaluate(known) >= _WIDE and length.evaluate(known) <= _ONE_TILE
+            for columns, length in given.columns
+        ),
         tuple(
             rows.evaluate(known) >= enough and length.evaluate(known) in _AHEAD
             for rows, length in given.ahead
