@@ -204,6 +204,44 @@ def test_float32_numbers(repeated: list[bool]) -> None:
     assert any(repeated)
 
 
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_numbers_of_numpy(kind: Any, dtype: str, repeated: list[bool]) -> None:
+    kernel = warm(scaled, kind(2), *vectors(dtype=dtype))
+    for a in (0.1, 3, -0.0, np.inf):
+        check(kernel, kind(a), *vectors(dtype=dtype))
+    assert repeated == [True] * 4
+    check(kernel, {float: np.float32}.get(kind, float)(0.5), *vectors(dtype=dtype))
+    assert repeated[-1] is False
+
+
+def product(a, b, c, alpha, beta):
+    for i in wf.prange(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[i, j] *= beta
+            for k in range(a.shape[1]):
+                c[i, j] += alpha * a[i, k] * b[k, j]
+
+
+@pytest.mark.parametrize("kind", [float, np.float64])
+def test_factors_of_products(kind: Any, repeated: list[bool]) -> None:
+    n = 40
+    a, b = np.random.default_rng(3).integers(-4, 5, (2, n, n)).astype("f8")
+    kernel = wf.kernel(product)
+    for alpha, beta in ((2, 3), (2, 3), (0.5, -1), (1, 1), (0, 2), (3, 0), (2, 0.25)):
+        c = np.ones((n, n))
+        kernel(a, b, c, kind(alpha), kind(beta))
+        np.testing.assert_array_equal(c, alpha * (a @ b) + beta)
+        if alpha == 0:
+            a[0, 0] = np.nan  # which zeros do not take away
+            c = np.ones((n, n))
+            kernel(a, b, c, kind(0), kind(1))
+            assert np.isnan(c[0]).all()
+            a[0, 0] = 1
+    assert True in repeated
+    assert False in repeated
+
+
 def test_failures(repeated: list[bool]) -> None:
     x, y = vectors()
     kernel = warm(gathered, x, np.array([1, 2]), y[:2].copy())

@@ -11,7 +11,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import field
 from typing import Any, NoReturn, TypeAlias
@@ -40,7 +40,6 @@ UNLIKE = -1
 
 _LITTLE = 4 << 10  # bytes of workspace that lie behind the words
 _ALIGNMENT = 64
-_UNLIMITED = nullcontext()
 _NOWHERE = -1  # the block of constants: their offset is their address
 
 
@@ -105,6 +104,8 @@ class Recorded:
         A word that is a factor, and the input that it is read from.
     blocks_of_results : list of int
         Where each result lies.
+    threads : int or None
+        How many a library may have meanwhile.
     """
 
     def __init__(self, recorder: _Recorder, results: Sequence[str]) -> None:
@@ -129,7 +130,7 @@ class Recorded:
         self._words = struct.pack(layout, *words)
         self._spare: list[Words] = []  # not in use now
         self._blocks = recorder.blocks
-        self._workspace, self._threads = recorder.workspace, recorder.threads
+        self._workspace, self.threads = recorder.workspace, recorder.threads
         self._call_all = pool().call_all
         self._constants = recorder.constants
         self._results = [
@@ -165,7 +166,7 @@ class Recorded:
         """
         if profile.recorder is not None:
             return None
-        if self._threads is not None:  # the library is not to be left by a jump
+        if self.threads is not None:  # the library is not to be left by a jump
             for array in inputs:
                 if array.base is not None and is_mapped(array):
                     return None
@@ -179,7 +180,11 @@ class Recorded:
         bases = [*addresses, *map(address_of, made), 0]
         for at, block, offset in self.places:
             words[at] = bases[block] + offset
-        self.run(words, made, self._call_all)
+        if self.threads is None:
+            self.run(words, made, self._call_all)
+        else:
+            with blas.at_most(self.threads):
+                self.run(words, made, self._call_all)
         return self.results(inputs, made)
 
     def results(
@@ -219,19 +224,20 @@ class Recorded:
     def run(
         self, words: Words, made: Sequence[NDArray], call: Callable[..., int], *given: Any
     ) -> bool:
-        """Have the pool do the steps: `call(*given, address of the words)`; False if it did not."""
+        """Have the pool do the steps: `call(*given, address of the words)`; False if it did not.
+
+        `call` sees to it that a library has no more threads than it may.
+        """
         for at, segment in self._segments:
             words[at] = segment.entry or 0
         if self._interruptible:
             interruptible = is_interruptible()
             for at in self._interruptible:
                 words[at] = interruptible
-        limited = _UNLIMITED if self._threads is None else blas.at_most(self._threads)
         if self._workspace <= _LITTLE:
-            with limited:
-                status = call(*given, ctypes.addressof(words))
+            status = call(*given, ctypes.addressof(words))
         else:
-            with limited, self._workspace_for(made) as workspace:
+            with self._workspace_for(made) as workspace:
                 for at in self._workspaces:
                     words[at] = workspace
                 status = call(*given, ctypes.addressof(words))

@@ -13,7 +13,7 @@ from weft.config import settings
 from weft.launch.device import host_threads
 from weft.launch.direct import Direct, DirectUpdate
 from weft.launch.recorded import Recorded
-from weft.runtime import profile
+from weft.runtime import blas, profile
 from weft.runtime.address import address_of, fields_are_known, items_of
 from weft.runtime.threads import pool
 
@@ -27,9 +27,10 @@ class _Expected(ctypes.Structure):
     """`given.c`'s: what an argument has to be."""
 
     _fields_ = (
-        ("kind", ctypes.c_int64), ("object", ctypes.c_void_p), ("single", ctypes.c_int64),
-        ("word", ctypes.c_int64), ("dtype", ctypes.c_void_p), ("rank", ctypes.c_int64),
-        ("bytes", ctypes.c_int64), ("extents", ctypes.c_void_p), ("written", ctypes.c_int64),
+        ("kind", ctypes.c_int64), ("object", ctypes.c_void_p), ("is_single", ctypes.c_int64),
+        ("single", ctypes.c_int64), ("word", ctypes.c_int64), ("dtype", ctypes.c_void_p),
+        ("rank", ctypes.c_int64), ("bytes", ctypes.c_int64), ("extents", ctypes.c_void_p),
+        ("written", ctypes.c_int64),
     )  # fmt: skip
 
 
@@ -41,12 +42,20 @@ class _Place(ctypes.Structure):
     )  # fmt: skip
 
 
+class _Factor(ctypes.Structure):
+    """`given.c`'s: a word that is a factor, as an argument says."""
+
+    _fields_ = ("word", ctypes.c_int64), ("argument", ctypes.c_int64)
+
+
 class _Arguments(ctypes.Structure):
     """`given.c`'s: all arguments."""
 
     _fields_ = (
         ("like", ctypes.c_void_p), ("count", ctypes.c_int64),
-        ("places", ctypes.c_void_p), ("place_count", ctypes.c_int64), ("memory", ctypes.c_void_p),
+        ("places", ctypes.c_void_p), ("place_count", ctypes.c_int64),
+        ("factors", ctypes.c_void_p), ("factor_count", ctypes.c_int64),
+        ("threads", ctypes.c_void_p), ("most", ctypes.c_int64), ("memory", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -82,7 +91,7 @@ class Repeated:
     inputs : sequence of ndarray
         What was recorded.
     arguments : tuple
-        Of that call: row-major arrays, floats and ints.
+        Of that call: row-major arrays, floats, also NumPy's, and ints.
     origins : mapping of int to int
         Which argument an input is, or has been made of; the others stay as they are.
     written : sequence of int
@@ -94,7 +103,7 @@ class Repeated:
         origins: Mapping[int, int], written: Sequence[int],
     ) -> None:  # fmt: skip
         in_inputs = (block < len(inputs) for block in recorded.blocks_of_results[len(written) :])
-        if not fields_are_known() or recorded.scalars or any(in_inputs):
+        if not fields_are_known() or any(in_inputs):
             raise _CannotBeRepeatedError
         self._settings = settings()
         self._threads = host_threads(self._settings)
@@ -116,13 +125,24 @@ class Repeated:
             else:
                 fixed[at] = address_of(inputs[block]) + offset
         self._places = (_Place * len(places))(*(_Place(*place) for place in places))
+        factors = [
+            (at, origins[number])
+            for at, number in recorded.scalars
+            if number in origins and self._moves(origins[number], inputs[number])
+        ]
+        if len(factors) < len(recorded.scalars):
+            raise _CannotBeRepeatedError
+        self._factors = (_Factor * len(factors))(*(_Factor(*factor) for factor in factors))
         self._recorded, more = recorded.filled(fixed, len(arguments))
         for number, like in enumerate(self._expected):
             like.word = more + number
         self._inputs, self._objects = inputs, arguments  # what addresses are of
         self._arguments = _Arguments(
             ctypes.addressof(self._expected), len(arguments),
-            ctypes.addressof(self._places), len(places), id(type(ctypes.c_char * 1)),
+            ctypes.addressof(self._places), len(places),
+            ctypes.addressof(self._factors), len(factors),
+            None if recorded.threads is None else blas.threads_address(), recorded.threads or 0,
+            id(type(ctypes.c_char * 1)),
         )  # fmt: skip
         self._known = ctypes.addressof(self._arguments)
         self._call = pool().call_given
@@ -134,8 +154,9 @@ class Repeated:
             like.kind, like.object, like.dtype = _ARRAY, id(kind), id(argument.dtype)
             like.rank, like.bytes = argument.ndim, argument.nbytes
             like.extents = ctypes.addressof(self._shapes[-1])
-        elif kind is float:
+        elif kind in (float, np.float64, np.float32):
             like.kind, like.object, like.single = _REAL, id(kind), -1
+            like.is_single = kind is np.float32
         elif kind is int and argument in _ONE_OBJECT:
             like.kind, like.object = _SAME, id(argument)
         else:

@@ -70,12 +70,14 @@ def fields_are_known() -> bool:
         extents = (ctypes.c_ssize_t * array.ndim).from_address(found.extents)
         if tuple(extents) != array.shape or found.flags & 0x501 != array.flags.num & 0x501:
             return False
-    number = 2.5
-    if ctypes.c_double.from_address(id(number) + _HEAD).value != number:
-        return False
-    objects = (number, whole)
+    kinds: dict[Any, Any] = {float: ctypes.c_double, np.float64: ctypes.c_double}
+    for kind, held in (kinds | {np.float32: ctypes.c_float}).items():
+        number = kind(2.5)
+        if held.from_address(id(number) + _HEAD).value != number:
+            return False
+    objects = (2.5, whole)
     pair = (ctypes.c_void_p * 2).from_address(items_of(objects))
-    return tuple(pair) == (id(number), id(whole)) and ctypes.sizeof(ctypes.c_void_p) == 8
+    return tuple(pair) == tuple(map(id, objects)) and ctypes.sizeof(ctypes.c_void_p) == 8
 
 
 def items_of(values: tuple[Any, ...]) -> int:

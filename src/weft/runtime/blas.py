@@ -21,7 +21,7 @@ _before = 0
 
 
 @functools.cache
-def _library() -> tuple[Callable[[], int], Callable[[int], object]] | None:
+def _library() -> tuple[Any, Any] | None:
     """OpenBLAS's functions that get and set the number, where NumPy has it."""
     try:
         core: Any = np._core  # type: ignore[attr-defined]
@@ -59,6 +59,12 @@ def _limited(get: Callable[[], int], set_: Callable[[int], object], threads: int
         with _lock:
             _limits.remove(threads)
             set_(min([_before, *_limits]))
+
+
+def threads_address() -> int | None:
+    """Where the function lies that says how many threads a product takes; None for none."""
+    library = _library()
+    return None if library is None else ctypes.cast(library[0], ctypes.c_void_p).value
 
 
 def threads() -> int | None:

@@ -33,6 +33,7 @@ enum { ROWS_THAT_MAY_BE_WRITTEN = 0x1 | 0x100 | 0x400 }; /* NumPy's C_CONTIGUOUS
 typedef struct {
     int64_t kind;
     const void *object;     /* SAME: itself; otherwise its type */
+    int64_t is_single;      /* REAL: a float32 */
     int64_t single;         /* REAL: 1 where a float32 is made of it */
     int64_t word;           /* REAL: where, in the sequence */
     const void *dtype;      /* ARRAY */
@@ -46,8 +47,20 @@ typedef struct {
     int64_t word, argument, offset;
 } place;
 
+static double real(const expected *like, const object *given) {
+    return like->is_single ? *(const float *)(given + 1) : *(const double *)(given + 1);
+}
+
+/* A factor of a product: BLAS takes one of 0 for what makes zeros even of NaN. */
+static int put_factor(const expected *like, const object *given, int64_t *word) {
+    double value = real(like, given);
+    if (like->single == 1) value = (float)value;
+    memcpy(word, &value, sizeof value);
+    return value != 0;
+}
+
 static int put_real(const expected *like, const object *given, int64_t *words) {
-    double value = *(const double *)(given + 1);
+    double value = real(like, given);
     float rounded = (float)value;
     if (like->single != 1) {
         memcpy(words + like->word, &value, sizeof value);
@@ -74,19 +87,29 @@ static int is_array_like(const expected *like, const array *given, const void *m
     return 1;
 }
 
+/* a word that is a factor, and the argument that is, */
+typedef struct {
+    int64_t word, argument;
+} factor;
+
 /* and all of them. */
 typedef struct {
     const expected *like;
     int64_t count;
     const place *places;
     int64_t place_count;
-    const void *memory; /* the type of the types of ctypes' arrays, of which the pool's memory is one */
+    const factor *factors;
+    int64_t factor_count;
+    int (*threads)(void); /* how many a library takes, or NULL, */
+    int64_t most;         /* and may */
+    const void *memory;   /* the type of the types of ctypes' arrays, as the pool's memory is one */
 } arguments;
 
 int32_t weft_call_given(const arguments *known, const object *const *given, sequence *steps) {
     const expected *like = known->like;
     const int64_t count = known->count;
     int64_t *words = (int64_t *)steps;
+    if (known->threads && known->threads() > known->most) return UNLIKE;
     for (int64_t k = 0; k < count; k++) {
         if ((like[k].kind == SAME ? (const void *)given[k] : given[k]->type) != like[k].object)
             return UNLIKE;
@@ -103,6 +126,10 @@ int32_t weft_call_given(const arguments *known, const object *const *given, sequ
             const char *other = ((const array *)given[j])->data;
             if (other < end && begin < other + like[j].bytes) return UNLIKE;
         }
+    }
+    for (int64_t k = 0; k < known->factor_count; k++) {
+        const int64_t n = known->factors[k].argument;
+        if (!put_factor(like + n, given[n], words + known->factors[k].word)) return UNLIKE;
     }
     for (int64_t k = 0; k < known->place_count; k++) {
         const place *p = known->places + k;
