@@ -382,3 +382,20 @@ def test_diagonals_as_methods() -> None:
     np.testing.assert_array_equal(lazy.trace(), x.trace())
     np.testing.assert_array_equal(lazy.trace(1, 1, 2), x.trace(1, 1, 2))
     np.testing.assert_array_equal(lazy.diagonal(1, 1, 2), x.diagonal(1, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {}, {"axis": 0}, {"axis": None}, {"kind": "stable"}, {"axis": 0, "kind": "mergesort"},
+        {"kind": "quicksort"}, {"stable": True},
+    ],
+)  # fmt: skip
+def test_sorted_indices_are_those_of_numpy(how: dict[str, Any]) -> None:
+    """Also of equal elements, whose order NumPy keeps where it is asked to."""
+    x = np.random.default_rng(0).integers(0, 5, (7, 300))
+    lazy, expected = wf.asarray(x), np.argsort(x, **how)
+    for found in (np.argsort(lazy, **how), lazy.argsort(**how)):
+        assert isinstance(found, wf.Array)
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(wf.argsort(lazy), np.argsort(x, kind="stable"))

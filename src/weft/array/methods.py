@@ -138,10 +138,14 @@ class Methods:
 
         return functions.argmin(self, axis=axis, keepdims=keepdims)
 
-    def argsort(self: Any, axis: int = -1) -> Array:
+    def argsort(
+        self: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None
+    ) -> Array:
+        """NumPy's, which keeps the order of equal elements where it is asked to."""
         from weft import functions
 
-        return functions.argsort(self, axis=axis)
+        keeps = kind in ("stable", "mergesort") if stable is None else stable
+        return functions.argsort(self, axis=axis, stable=keeps)
 
     def cumsum(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
         flat = self.ravel() if axis is None else self

@@ -119,6 +119,9 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "reshape": lambda a, /, shape, order="C", *, copy=None: asarray(a).reshape(
         shape, order=order, copy=copy
     ),
+    "argsort": lambda a, /, axis=-1, kind=None, *, stable=None: asarray(a).argsort(
+        axis, kind, stable=stable
+    ),
     "round": lambda a, /, decimals=0: asarray(a).round(decimals),
     "clip": lambda a, /, min=None, max=None: asarray(a).clip(min, max),
     "shape": lambda a, /: asarray(a).shape,
@@ -132,7 +135,7 @@ def _size(shape: tuple[Any, ...], axis: int | None) -> Any:
 
 
 _PARAMETERS = {"ddof": "correction", "a_min": "min", "a_max": "max"}
-_WITHOUT_EFFECT = frozenset({"kind", "optimize"})  # Weft's sorts are stable, as any kind may be
+_WITHOUT_EFFECT = frozenset({"kind", "optimize"})  # sorts are stable, as any kind may be
 MODULES = ("numpy", "numpy.lib.stride_tricks")
 """Whose functions are Weft's of the same names."""
 _NEUTRAL = {"sum": False, "prod": True, "all": True, "any": False}
@@ -167,7 +170,7 @@ def translated(
             positional += value
         elif kind is inspect.Parameter.VAR_KEYWORD:
             named |= value
-        elif value is np._NoValue or key in _WITHOUT_EFFECT:
+        elif value is np._NoValue or (key in _WITHOUT_EFFECT and key not in known):
             continue
         elif key == "where" and name in _NEUTRAL:
             continue  # below

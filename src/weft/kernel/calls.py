@@ -606,8 +606,6 @@ def _method(
             raise TypeError(f"{len(arguments)} arguments")
         arguments = []
         named = {key: value for key, value in given.items() if value is not None or key == "axis"}
-        if name == "argsort":
-            named.pop("kind", None)
         if "out" in named:
             target = named.pop("out")
             return _into(frame, node, target, lambda: _method(frame, node, method, [], named))
