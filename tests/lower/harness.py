@@ -134,10 +134,9 @@ class Launch:
         self, segment: Segment, arguments: Sequence[Any], sizes: dict[str, int], threads: int = 1,
         flags: Sequence[str] = FLAGS,
     ) -> None:  # fmt: skip
-        values = dict(sizes)
+        values = {**sizes, "threads": threads}
         for derived in segment.derived:
             values[derived.name] = derived.evaluate(values)
-        values["threads"] = threads
         self.arguments = [
             np.asarray(a, dtype=slot.dtype)
             for a, slot in zip(arguments, segment.params, strict=True)
