@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +242,23 @@ def test_factors_of_products(kind: Any, repeated: list[bool]) -> None:
             a[0, 0] = 1
     assert True in repeated
     assert False in repeated
+
+
+def test_nothing_is_kept_of_a_call(repeated: list[bool]) -> None:
+    """Arrays may be large, and kernels stay."""
+    kernel = wf.kernel(scaled)
+    added = wf.jit(lambda x, y: x + y)
+    for seed in range(3):
+        arrays = vectors(seed=seed)
+        kernel(2.0, *arrays)
+        out = np.empty(9)
+        added(*arrays)
+        added(*arrays, out=out)
+        known = [weakref.ref(array) for array in (*arrays, out)]
+        del arrays, out
+        gc.collect()
+        assert [ref() for ref in known] == [None] * 3
+    assert True in repeated
 
 
 def test_failures(repeated: list[bool]) -> None:

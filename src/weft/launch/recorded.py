@@ -188,7 +188,7 @@ class Recorded:
         return self.results(inputs, made)
 
     def results(
-        self, inputs: Sequence[NDArray], made: Sequence[NDArray], begin: int = 0
+        self, inputs: Sequence[Any], made: Sequence[NDArray], begin: int = 0
     ) -> list[NDArray]:
         """What a call gives, from the result of that number on."""
         return [self._result(inputs, made, *result) for result in self._results[begin:]]
@@ -260,10 +260,10 @@ class Recorded:
         raise KeyboardInterrupt
 
     def _result(
-        self, inputs: Sequence[NDArray], made: Sequence[NDArray], block: int, offset: int,
+        self, inputs: Sequence[Any], made: Sequence[NDArray], block: int, offset: int,
         shape: tuple[int, ...], strides: tuple[int, ...], is_whole: bool,
     ) -> NDArray:  # fmt: skip
-        whole = inputs[block] if block < len(inputs) else made[block - len(inputs)]
+        whole: NDArray = inputs[block] if block < len(inputs) else made[block - len(inputs)]
         if is_whole or (whole.shape == shape and whole.strides == strides and not offset):
             return whole
         return np.ndarray(shape, whole.dtype, whole, offset, strides)

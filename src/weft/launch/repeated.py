@@ -114,6 +114,7 @@ class Repeated:
             self._expect(like, argument)
         for number in written:
             self._expected[number].written = 1
+        self._stay: list[NDArray] = []  # inputs that no argument changes
         fixed: dict[int, int] = {}
         places: list[tuple[int, int, int]] = []
         self._made: list[tuple[int, int, int]] = []  # a word, a new array, bytes on from there
@@ -123,6 +124,7 @@ class Repeated:
             elif block in origins and self._moves(origins[block], inputs[block]):
                 places.append((at, origins[block], offset))
             else:
+                self._stay.append(inputs[block])
                 fixed[at] = address_of(inputs[block]) + offset
         self._places = (_Place * len(places))(*(_Place(*place) for place in places))
         factors = [
@@ -136,7 +138,8 @@ class Repeated:
         self._recorded, more = recorded.filled(fixed, len(arguments))
         for number, like in enumerate(self._expected):
             like.word = more + number
-        self._inputs, self._objects = inputs, arguments  # what addresses are of
+        self._dtypes = [getattr(argument, "dtype", None) for argument in arguments]
+        self._no_inputs = [None] * len(inputs)
         self._arguments = _Arguments(
             ctypes.addressof(self._expected), len(arguments),
             ctypes.addressof(self._places), len(places),
@@ -186,7 +189,6 @@ class Repeated:
         words = recorded.words()
         for at, number, offset in self._made:
             words[at] = address_of(made[number]) + offset
-
         if not recorded.run(words, made, self._call, self._known, items_of(arguments)):
             return None
-        return recorded.results(self._inputs, made, self._first)
+        return recorded.results(self._no_inputs, made, self._first)
