@@ -233,14 +233,17 @@ def test_interrupt_stops_a_long_kernel() -> None:
     assert result.stdout.split() == ["interrupted", "True", "True", "again"], result.stderr
 
 
-def test_a_second_interrupt_works_as_the_first() -> None:
-    result = run_script(INTERRUPTED.format(setup="", tiles=200_000, after="""
+AGAIN = """
     threading.Thread(target=interrupt).start()
     try:
         spin.call((200_000, 2), (cell.ctypes.data, 0))
     except KeyboardInterrupt:
         print("twice")
-    """))
+    """
+
+
+def test_a_second_interrupt_works_as_the_first() -> None:
+    result = run_script(INTERRUPTED.format(setup="", tiles=200_000, after=AGAIN))
     assert result.stdout.split() == ["interrupted", "True", "twice"], result.stderr
 
 
@@ -276,14 +279,8 @@ def test_a_handler_that_takes_itself_out_stays_out(tmp_path: Path) -> None:
     assert compiler is not None
     subprocess.run([*compiler.command, "-shared", "-fPIC", source, "-o", library], check=True)
     result = run_script(INTERRUPTED.format(
-        setup=f"import ctypes; ctypes.CDLL({str(library)!r}).install()", tiles=200_000,
-        after="""
-    threading.Thread(target=interrupt).start()
-    try:
-        spin.call((200_000, 2), (cell.ctypes.data, 0))
-    except KeyboardInterrupt:
-        print("twice")
-    """))  # fmt: skip
+        setup=f"import ctypes; ctypes.CDLL({str(library)!r}).install()", tiles=200_000, after=AGAIN,
+    ))  # fmt: skip
     assert result.stdout.split() == ["interrupted", "True", "twice"], result.stderr
 
 

@@ -133,21 +133,26 @@ class Ready:
         return self.again_out[0]
 
     def _repeated_out(self, arguments: tuple[Any, ...], out: Any) -> Repeated | None:
-        computation, inputs = self.variant.computation, self.inputs(arguments)
-        if self.variant.structure is not None or any(map(is_source, inputs)):
+        computation, written = self.variant.computation, (len(arguments),)
+        read = self.inputs(arguments)
+        if self.variant.structure is not None or any(map(is_source, read)):
             return None
-        if nearer_in_boxes(computation, self.sizes, inputs, settings()) is not None:
+        if nearer_in_boxes(computation, self.sizes, read, settings()) is not None:
             return None
-        place = len(inputs)
-        run = direct_update(computation, self.sizes, [*inputs, out], [place])
+        run = direct_update(computation, self.sizes, [*read, out], [len(read)])
         if run is None:
             return None
-        origins = {**self.origins(), place: len(arguments)}
-        return repeat(run, [*inputs, out], (*arguments, out), origins, (len(arguments),))
+        return repeat(run, [*read, out], (*arguments, out), self.origins(written), written)
 
-    def origins(self) -> dict[int, int]:
-        """For each input that is an argument, or made of one, its number."""
-        return dict(self.arrays) | {place: number for place, number, _ in self.scalars}
+    def only_written(self, written: Sequence[int]) -> tuple[int, ...]:
+        """The arguments among those written of which the program takes nothing."""
+        taken = {number for _, number in self.arrays}
+        return tuple(number for number in written if number not in taken)
+
+    def origins(self, written: Sequence[int] = ()) -> dict[int, int]:
+        """Which argument each input is, or is made of; then those that are only written."""
+        origins = dict(self.arrays) | {place: number for place, number, _ in self.scalars}
+        return origins | dict(enumerate(self.only_written(written), len(self.template)))
 
     def inputs(self, arguments: Sequence[Any]) -> list[Any]:
         """What the program takes, one for each of its parameters."""

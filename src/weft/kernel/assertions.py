@@ -42,6 +42,10 @@ class Assertions:
         failed = apply("where", held._node, none, own)
         memory.write(self._cell, Array(apply("minimum", self._cell.array._node, failed)))
 
+    def fail(self, memory: Memory, error: Exception, place: Place) -> None:
+        """Let the program note that it came here, where it fails."""
+        self.note(memory, Array(scalar_constant(False, DType.BOOL)), error, place)
+
     def none_failed(self) -> Array | None:
         """Whether none has failed so far; None where there are none.
 

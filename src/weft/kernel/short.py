@@ -71,15 +71,11 @@ def short_way(
     if not gives_none and (not outputs or len(outputs) < len(layout.rest)):
         return None  # it gives arguments, or what is no array
     run: Direct | DirectUpdate | None = ready.direct
-    inputs = ready.inputs(data)
-    origins = ready.origins()
-    places = {number: place for place, number in ready.arrays}
-    only_written = tuple(number for number in layout.written if number not in places)
-    for number in only_written:
-        origins[len(inputs)] = number
-        places[number] = len(inputs)
-        inputs.append(data[number])
+    only_written = ready.only_written(layout.written)
+    inputs = ready.inputs(data) + [data[number] for number in only_written]
+    origins = ready.origins(layout.written)
     if layout.written:
+        places = {number: place for place, number in origins.items()}
         written = [places[number] for number in layout.written]
         run = direct_update(
             ready.variant.computation, ready.sizes, inputs, written, layout.returned

@@ -12,7 +12,6 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import DTypeError, interpreting
-from weft.frontend.graph import scalar_constant
 from weft.kernel import assertions, branches, calls, iterables, loops
 from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
@@ -33,7 +32,6 @@ from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference
-from weft.ops.dtypes import DType
 from weft.records import dataclass
 
 _DEEPEST = 64  # calls within calls
@@ -134,8 +132,7 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
     if isinstance(held, Array):
         frame.trace.assertions.note(frame.memory, held, error, place)
     elif not held and frame.memory.regions:
-        never = Array(scalar_constant(False, DType.BOOL))
-        frame.trace.assertions.note(frame.memory, never, error, place)
+        frame.trace.assertions.fail(frame.memory, error, place)
     elif not held:
         if isinstance(node.msg, ast.JoinedStr):
             error = AssertionError(evaluate(frame, node.msg))
@@ -151,8 +148,7 @@ def _raise(frame: Frame, node: ast.Raise, error: ast.expr) -> Returned:
         made = made()
     if not isinstance(made, Exception):
         frame.refuse(node, "raise of what is no exception", "ValueError(...), or another one")
-    never = Array(scalar_constant(False, DType.BOOL))
-    frame.trace.assertions.note(frame.memory, never, made, frame.place(node))
+    frame.trace.assertions.fail(frame.memory, made, frame.place(node))
     return Returned(RAISED)
 
 

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -278,10 +278,18 @@ def _compiled(
         return piece
     from weft.compiler import compile_segment
 
+    compile = partial(compile_segment, optimise=optimise, dialect=dialect, donated=donated)
+    return segment_piece(piece, layouts, compile)
+
+
+def segment_piece(
+    piece: CompiledPiece, layouts: Mapping[str, Layout],
+    compile: Callable[[fun.Program, Mapping[str, Layout]], Segment],
+) -> SegmentPiece:  # fmt: skip
+    """A piece as the segment that `compile` makes of its program, and of how its parameters lie."""
     names = tuple(param.name for param in piece.program.params)
     lie = {name: layouts[name] for name in names if name in layouts}
-    segment = compile_segment(piece.program, lie, optimise, dialect, donated)
-    return SegmentPiece(segment, names, piece.results)
+    return SegmentPiece(compile(piece.program, lie), names, piece.results)
 
 
 def segment_of(

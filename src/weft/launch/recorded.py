@@ -195,11 +195,12 @@ class Recorded:
 
     def filled(self, values: Mapping[int, int], more: int) -> tuple[Recorded, int]:
         """The steps with some words filled in and so many more behind, and where these begin."""
-        words = list(self.words()[: len(self._words) // 8])
+        layout = f"{len(self._words) // 8}q"
+        words = [*struct.unpack(layout, self._words)]
         for at, value in values.items():
             words[at] = value
         filled = copy(self)
-        filled._words = struct.pack(f"{len(words)}q", *words) + bytes(8 * more)
+        filled._words = struct.pack(layout, *words) + bytes(8 * more)
         filled._spare = []
         return filled, len(words)
 
@@ -264,7 +265,7 @@ class Recorded:
         shape: tuple[int, ...], strides: tuple[int, ...], is_whole: bool,
     ) -> NDArray:  # fmt: skip
         whole: NDArray = inputs[block] if block < len(inputs) else made[block - len(inputs)]
-        if is_whole or (whole.shape == shape and whole.strides == strides and not offset):
+        if is_whole:
             return whole
         return np.ndarray(shape, whole.dtype, whole, offset, strides)
 
@@ -335,6 +336,7 @@ class _Recorder:
         self.held = {name: _Place(k, 0, array) for k, (name, array) in enumerate(inputs.items())}
         self.constants: list[NDArray] = []
         self._inputs = len(inputs)
+        self._shapes = [array.shape for array in inputs.values()]
         self._count = int(steps.values["threads"])
         held = list(inputs.values())
         self._targets = {
@@ -358,12 +360,13 @@ class _Recorder:
         return arrays + self.workspace
 
     def is_whole(self, place: _Place) -> bool:
-        """Whether a value is an array that each call takes from memory, as it is."""
-        if place.block < self._inputs or place.offset:
-            return False
-        shape, dtype = self.blocks[place.block - self._inputs]
+        """Whether a value is all of an input, or of what a call takes from memory, as it is."""
+        if place.block < self._inputs:
+            shape = self._shapes[place.block]
+        else:
+            shape, _ = self.blocks[place.block - self._inputs]
         example = place.example
-        return example.shape == shape and example.flags.c_contiguous and example.dtype == dtype
+        return not place.offset and example.shape == shape and example.flags.c_contiguous
 
     def _launch(self, launch: Launch, values: Sequence[_Place]) -> list[_Place]:
         loaded = launch.loaded

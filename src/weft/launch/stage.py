@@ -13,7 +13,7 @@ from weft.config import Settings, settings
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret
-from weft.launch.artifacts import ArtifactPiece, SegmentPiece, segment_of, view_roots
+from weft.launch.artifacts import ArtifactPiece, segment_of, segment_piece, view_roots
 from weft.launch.computation import step_of
 from weft.launch.device import (
     CPU,
@@ -263,15 +263,14 @@ class StepsStage:
         self.derived = program.derived
         self._layouts = layouts
         self._threads = threads
+        without = left_out(CPU, current.optimise)
         kernels: list[str] = []
         pieces: list[ArtifactPiece] = []
         for piece in cut_at_calls(program):
             if isinstance(piece, CompiledPiece):
-                names = tuple(param.name for param in piece.program.params)
-                lie = {name: layouts[name] for name in names if name in layouts}
-                segment = segment_of(piece.program, lie, left_out(CPU, current.optimise))
-                kernels += segment.kernels
-                pieces.append(SegmentPiece(segment, names, piece.results))
+                made = segment_piece(piece, layouts, partial(segment_of, optimise=without))
+                kernels += made.segment.kernels
+                pieces.append(made)
             else:
                 if isinstance(piece, CallPiece):
                     kernels.append(f"call {piece.let.pattern[0].name} (by NumPy)")

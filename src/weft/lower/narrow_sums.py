@@ -13,14 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.fun import nodes as fun
-from weft.imp import nodes as imp
-from weft.imp.nodes import machine
 from weft.lower import operators
-from weft.lower.bodies import scalar_results
-from weft.lower.emitter import Emitter
-from weft.lower.lanes import Lanes, mask
-from weft.lower.prefetch import Prefetcher, around
-from weft.lower.rows import LANES, simd
+from weft.lower.lanes import mask
 from weft.ops.dtypes import DType
 
 GRAIN = 4096
@@ -85,29 +79,3 @@ def _with_lanes(
     adds = replace(combined, pattern=(total,), expr=fun.Apply("add", (left, right)))
     operator = fun.Lambda((left, right), fun.Body((adds,), (total,)))
     return replace(reduce, body=body, operator=operator, neutral=(_zero(scalar),))
-
-
-def lower_grains(
-    e: Emitter, reduce: fun.Reduce, narrow: fun.Reduce, begin: imp.Expr, end: imp.Expr
-) -> list[imp.Expr]:
-    """The sum over begin <= last index < end."""
-    r = reduce.space[-1]
-    dtype = reduce.neutral[0].type.dtype
-    total = e.mutable(dtype, e.atom(reduce.neutral[0]), "total")
-    prefetcher = Prefetcher(e, reduce.body, r, around(e, r.index.name))
-
-    def element(index: imp.Expr) -> list[imp.Expr]:
-        e.bind(r.index.name, index)
-        return scalar_results(e, narrow.body)
-
-    start = e.unit.integer("g")
-    with e.loop(start, begin, end, step=GRAIN):
-        left = e.declare(machine("-", end, start))
-        size = e.declare(machine("min", imp.integer(GRAIN), left))
-        lanes = Lanes(e, narrow.operator, [e.atom(narrow.neutral[0])])
-        lanes.accumulate(element, start, size, prefetcher)
-        var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, imp.integer(LANES), (("+", total),)):
-            (lane,) = lanes.load(var)
-            e.emit(imp.Assign(total, machine("+", total, e.declare(imp.Cast(dtype, lane)))))
-    return [total]

@@ -30,7 +30,7 @@ from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes
 from weft.lower.prefetch import Prefetcher, around
-from weft.lower.rows import simd
+from weft.lower.rows import LANES, simd
 from weft.ops.dtypes import DType
 from weft.sizes import ZERO
 
@@ -338,7 +338,7 @@ def _in_lanes(
 ) -> list[imp.Expr]:
     """Grains whose elements are combined in lanes."""
     if (narrow := narrow_sums.narrowed(reduce)) is not None:
-        return narrow_sums.lower_grains(e, reduce, narrow, begin, end)
+        return _in_narrow_lanes(e, reduce, narrow, begin, end)
     counter = Counter(e, reduce.operator, neutral)
     name = reduce.space[-1].index.name
     prefetcher = Prefetcher(e, reduce.body, reduce.space[-1], around(e, name))
@@ -347,6 +347,24 @@ def _in_lanes(
         lanes.accumulate(_elements(e, reduce), start, size, prefetcher)
         counter.push(lanes.total())
     return counter.total()
+
+
+def _in_narrow_lanes(
+    e: Emitter, reduce: fun.Reduce, narrow: fun.Reduce, begin: imp.Expr, end: imp.Expr
+) -> list[imp.Expr]:
+    """Long grains that are added up in narrow lanes, and these in one total."""
+    (neutral,) = reduce.neutral
+    total = e.mutable(neutral.type.dtype, e.atom(neutral), "total")
+    r = reduce.space[-1]
+    prefetcher = Prefetcher(e, reduce.body, r, around(e, r.index.name))
+    with each_grain(e, begin, end, narrow_sums.GRAIN) as (start, size):
+        lanes = Lanes(e, narrow.operator, [e.atom(atom) for atom in narrow.neutral])
+        lanes.accumulate(_elements(e, narrow), start, size, prefetcher)
+        var = e.unit.integer("l")
+        with simd(e, var, imp.ZERO, imp.integer(LANES), (("+", total),)):
+            (lane,) = lanes.load(var)
+            e.emit(imp.Assign(total, machine("+", total, e.declare(imp.Cast(total.dtype, lane)))))
+    return [total]
 
 
 def _in_order(
@@ -361,13 +379,13 @@ def _in_order(
 
 @contextmanager
 def each_grain(
-    e: Emitter, begin: imp.Expr, end: imp.Expr
+    e: Emitter, begin: imp.Expr, end: imp.Expr, length: int = GRAIN
 ) -> Iterator[tuple[imp.Expr, imp.Expr]]:
     """A loop over grains: where each starts, and how many elements it has."""
     start = e.unit.integer("g")
-    with e.loop(start, begin, end, step=GRAIN):
+    with e.loop(start, begin, end, step=length):
         left = e.declare(machine("-", end, start))
-        yield start, e.declare(machine("min", imp.integer(GRAIN), left))
+        yield start, e.declare(machine("min", imp.integer(length), left))
 
 
 def _neighbours(
