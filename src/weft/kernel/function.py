@@ -55,6 +55,7 @@ from weft.passes.parallelise import parallelise
 from weft.passes.products import products
 from weft.passes.remove_dead import remove_dead
 from weft.passes.simplify import simplify
+from weft.runtime.address import is_one
 from weft.sizes import Fact
 
 __all__ = ["KernelFunction"]
@@ -415,18 +416,10 @@ def same_memory(data: Sequence[Any]) -> tuple[int, ...]:
         own = number
         if isinstance(value, np.ndarray) and value.shape:
             for other, array in arrays:
-                if _identical(array, value):
+                if is_one(array, value):
                     own = other
                     break
             else:
                 arrays.append((number, value))
         first.append(own)
     return tuple(first)
-
-
-def _identical(left: np.ndarray, right: np.ndarray) -> bool:
-    return left is right or (
-        left.__array_interface__["data"][0] == right.__array_interface__["data"][0]
-        and left.shape == right.shape and left.strides == right.strides
-        and left.dtype == right.dtype
-    )  # fmt: skip

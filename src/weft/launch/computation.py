@@ -238,7 +238,7 @@ class Computation:
         calls the result, the number of the array in `out`, and the shape that it has there.
         """
         read = [array for array, yes in zip(inputs, self.is_read, strict=True) if yes]
-        targets: dict[str, tuple[str, int, tuple[int, ...]]] = {}
+        targets: list[tuple[str, int, tuple[int, ...]]] = []
         roots = ready.artifact.roots
         shown = Counter(roots.get(n, n) for n in ready.artifact.results if isinstance(n, str))
         for number, (name, given) in enumerate(zip(ready.artifact.results, out, strict=True)):
@@ -253,8 +253,8 @@ class Computation:
                 (given.flags.carray or ready.steps.is_copied(origin))
                 and not any(may_share_memory(given, array) for array in read)
             ):
-                targets[origin] = origin, number, shape
-        return list(targets.values())
+                targets.append((origin, number, shape))
+        return targets
 
     def every_artifact(self) -> Iterator[Artifact]:
         """The program compiled to C for all that a launch may decide, as far as that is few.

@@ -42,8 +42,12 @@ address_of = _by_layout if _layout_is_known() else _by_interface
 
 def is_one(array: np.ndarray[Any, Any], other: Any) -> bool:
     """Whether two objects are one array."""
-    same = isinstance(other, np.ndarray) and other.strides == array.strides
-    return same and other.shape == array.shape and address_of(other) == address_of(array)
+    return array is other or (
+        isinstance(other, np.ndarray)
+        and address_of(other) == address_of(array)
+        and other.shape == array.shape and other.strides == array.strides
+        and other.dtype == array.dtype
+    )  # fmt: skip
 
 
 class _Fields(ctypes.Structure):
