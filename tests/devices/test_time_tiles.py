@@ -187,12 +187,12 @@ def test_users_programs_are_tiled_in_core_and_in_boxes() -> None:
             found = function(x, 40)
         assert (TILED in text) == on.is_processor
         np.testing.assert_array_equal(found, expected)
-        boxes = on.statistics.launches - before
+        tiled = on.statistics.launches - before
         with wf.config(devices=[on.name], optimise="no-time-tiles", **limits):
             before = on.statistics.launches
             np.testing.assert_array_equal(function(x, 40), expected)
-        if on.is_processor:
-            assert boxes < on.statistics.launches - before
+        if on.is_processor and limit is None:  # in boxes, there may be more of them
+            assert tiled < on.statistics.launches - before
 
 
 @pytest.mark.parametrize("name", test_leaning.CASES)
