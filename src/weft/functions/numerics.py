@@ -22,7 +22,7 @@ from weft.functions.elementwise import (
     floor_divide,
     isinf,
     isnan,
-    less,
+    logical_and,
     minimum,
     pow,
     remainder,
@@ -77,14 +77,12 @@ def float_power(x1: Any, x2: Any, /) -> Array:
 
 
 def fmod(x1: Any, x2: Any, /) -> Array:
-    """The remainder of a division towards zero, which has the sign of x1: C's, exactly.
-
-    Of numbers that are not negative, C's remainder and Python's are one.
-    """
-    rest = remainder(absolute(x1), absolute(x2))
-    if rest.dtype.kind == "f":
-        return copysign(rest, x1)
-    return where(less(x1, 0), -rest, rest)
+    """The remainder of a division towards zero, which has the sign of x1: C's, exactly."""
+    rest = remainder(x1, x2)  # Python's, which has the sign of x2
+    x1, x2 = astype(x1, rest.dtype), astype(x2, rest.dtype)
+    if rest.dtype.kind == "f":  # of numbers that are not negative, the two are one
+        return copysign(remainder(absolute(x1), absolute(x2)), x1)
+    return where(logical_and(rest != 0, (rest < 0) != (x1 < 0)), rest - x2, rest)
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
