@@ -166,6 +166,10 @@ np.average(a, axis=0)
 np.average(v, weights=v + 1)
 np.average(a, axis=1, weights=a)
 np.average(a, axis=1, weights=np.arange(a.shape[1]))
+np.average(a, axis=0, weights=a[:, 0])
+np.average(a, axis=(1, 0), weights=a.T)
+np.average(a[None] * w[:, None, None], axis=(2, 0), weights=np.multiply.outer(a[0], w))
+np.average(a[None] * w[:, None, None], axis=(1,), weights=a[:, 0], keepdims=True)
 np.ptp(a)
 np.ptp(a, axis=1)
 np.median(v)
@@ -212,6 +216,7 @@ np.cov(v.astype(np.float32))
 np.cov(a[0], a[1:])
 np.cov(a, 2 * a[:, :2], rowvar=False)
 np.cov(a, ddof=0)
+np.cov(a, ddof=a.shape[1] + 1)
 np.cov(a + 1j * a * a)
 np.corrcoef(a)
 np.corrcoef(a, rowvar=False)
@@ -333,6 +338,7 @@ def test_sizes_that_values_decide_are_computed(expression: str) -> None:
     lambda v: np.convolve(v, v[None]), lambda v: np.convolve(v, v, "some"),
     lambda v: np.convolve(v, v[:0]), lambda v: np.cross(v, v), lambda v: np.histogram(v, 0),
     lambda v: np.cov(v[None, None]), lambda v: np.average(v, weights=v[None]),
+    lambda v: np.average(v[:, None] * v, 0, v[None]), lambda v: np.average(v, weights=v[:1]),
     lambda v: wf.sliding_window_view(v, 9), lambda v: wf.sliding_window_view(v, (2, 2)),
     lambda v: np.quantile(v[None], 0.5, axis=(0, 0)), lambda v: np.quantile(v, -0.1),
     lambda v: np.percentile(v, [50, 101]), lambda v: np.quantile(v, np.nan),
@@ -343,14 +349,17 @@ def test_what_cannot_be_is_refused(call: Callable[[wf.Array], Any]) -> None:
         call(wf.asarray(np.arange(7.0)))
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_nothing_and_one() -> None:
     for expression in ("np.hstack((v, v))", "np.diag(v)", "np.array_split(v, 2)",
                        "np.kron(v, v)", "np.trapezoid(v)", "np.polyval(v, 2.0)",
-                       "np.histogram(v, 3, (0.0, 1.0))", "np.vdot(v, v)"):  # fmt: skip
+                       "np.histogram(v, 3, (0.0, 1.0))", "np.vdot(v, v)", "np.histogram(v)",
+                       "np.median(v)", "np.median(v[:, None] * np.ones(3), axis=0)",
+                       "np.cov(v)"):  # fmt: skip
         both(expression, np.array([]))
         both(expression, np.array([0.5]))
-    for expression in ("np.median(v)", "np.interp(3 * v, v, v)", "np.convolve(v, v)",
-                       "np.percentile(v, 20)", "np.histogram(v)"):  # fmt: skip
+    for expression in ("np.interp(3 * v, v, v)", "np.convolve(v, v)",
+                       "np.percentile(v, 20)"):  # fmt: skip
         both(expression, np.array([0.5]))
 
 

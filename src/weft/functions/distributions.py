@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
-from weft.frontend.extent import as_extent
+from weft.frontend import lengths
+from weft.frontend.extent import Extent, as_extent, forget_guards, require_equal
 from weft.frontend.graph import size_scalar
-from weft.functions.arguments import axes_of, inexact
-from weft.functions.creation import linspace, zeros
+from weft.functions.arguments import axes_of, inexact, one_axis
+from weft.functions.creation import full, linspace, zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import (
     clip,
@@ -21,12 +23,13 @@ from weft.functions.elementwise import (
     isnan,
     logical_and,
     logical_or,
+    maximum,
     minimum,
     sqrt,
     where,
 )
 from weft.functions.joining import diag
-from weft.functions.manipulation import concat, expand_dims, flip, moveaxis
+from weft.functions.manipulation import concat, expand_dims, flip, moveaxis, permute_dims
 from weft.functions.searching import known_values, searchsorted, take
 from weft.functions.sorting import sort
 from weft.functions.statistical import diff, mean
@@ -54,7 +57,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = F
     axis : int or tuple of int, optional
         All axes by default.
     weights : array, optional
-        Of the shape of a, or a vector along one axis.
+        Of the shape of a, or of the lengths of the axes in their order.
     keepdims : bool
 
     Raises
@@ -65,18 +68,34 @@ def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = F
     array = inexact(a)
     if weights is None:
         return mean(array, axis=axis, keepdims=keepdims)
-    factors = asarray(weights)
-    if factors.ndim != array.ndim:
-        if factors.ndim != 1 or not isinstance(axis, int):
-            raise ShapeError(
-                f"weights of {factors.ndim} dimensions", f"{array.ndim}, or 1 along an axis",
-                place=user_place(),
-            )  # fmt: skip
-        along = axis % array.ndim
-        factors = factors.reshape((-1, *(1,) * (array.ndim - 1 - along)))
-        factors = factors + zeros(array.shape, dtype=factors.dtype)
+    factors = _spread(asarray(weights), array, axis)
     summed = total(array * factors, axis=axis, keepdims=keepdims)
     return summed / total(inexact(factors), axis=axis, keepdims=keepdims)
+
+
+def _spread(weights: Array, array: Array, axis: Any) -> Array:
+    """Weights of all elements; those along some axes with a length of 1 along the others."""
+    if _alike(weights._node.shape, array._node.shape):
+        return weights
+    given = () if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    axes = [one_axis(one, array.ndim) for one in given]
+    if not axes or not _alike(weights._node.shape, [array._node.shape[k] for k in axes]):
+        forget_guards()
+        raise ShapeError(
+            f"weights of shape {weights.shape}", f"{array.shape}, or the lengths of the axes",
+            place=user_place(),
+        )  # fmt: skip
+    turned = permute_dims(weights, sorted(range(len(axes)), key=axes.__getitem__))
+    return turned.reshape([n if k in axes else 1 for k, n in enumerate(array.shape)])
+
+
+def _alike(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
+    """Whether two shapes are one, as they are in every call then."""
+    if len(left) != len(right) or not all(map(lengths.agree, left, right)):
+        return False
+    for one, other in zip(left, right, strict=True):
+        require_equal(one, other)
+    return True
 
 
 def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
@@ -145,12 +164,15 @@ def percentile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> A
 
 
 def median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """The middle of the ordered elements along axes, or the mean of the two there."""
+    """The middle of the ordered elements along axes, or the mean of the two there; NaN of none."""
     ordered, kept = _ordered(a, axis)
-    length = ordered.shape[0]
-    below, above = ordered[(length - 1) // 2], ordered[length // 2]
-    found = where(below == above, below, (below + above) / 2)
-    found = where(isnan(ordered[-1]), ordered[-1], found)
+    if lengths.is_just(ordered._node.shape[0], 0):
+        found = full(ordered.shape[1:], math.nan, dtype=ordered.dtype)
+    else:
+        length = ordered.shape[0]
+        below, above = ordered[(length - 1) // 2], ordered[length // 2]
+        found = where(below == above, below, (below + above) / 2)
+        found = where(isnan(ordered[-1]), ordered[-1], found)
     return expand_dims(found, kept) if keepdims else found
 
 
@@ -207,7 +229,12 @@ def histogram(
 def _even_edges(values: Array, bins: Any, range: Any) -> Array:
     """Edges of so many equal intervals."""
     dtype = inexact(values).dtype
-    given = (least(values), greatest(values)) if range is None else range
+    if range is not None:
+        given = range
+    elif lengths.is_just(values._node.shape[0], 0):
+        given = (0.0, 1.0)  # NumPy's, of no elements
+    else:
+        given = (least(values), greatest(values))
     low, high = (inexact(end) for end in given)
     same = low == high
     return linspace(
@@ -290,7 +317,7 @@ def cov(
     rows = parts[0] if y is None else concat(parts, axis=0)
     apart = rows - mean(rows, axis=1, keepdims=True)
     less = (0 if bias else 1) if ddof is None else ddof
-    samples = astype(_count(rows.shape[1]) - less, apart.dtype)
+    samples = astype(maximum(_count(rows.shape[1]) - less, 0), apart.dtype)
     found = apart @ conj(apart.T) / samples
     return found.reshape(()) if rows.shape[0] == 1 else found
 
