@@ -249,6 +249,7 @@ np.all(v > 0.5, where=v > 0.5)
 v * np.size(a) + np.ndim(a)
 v + np.shape(a)[1]
 v + np.size(a, 0)
+v + np.size(a[None], (0, -1))
 """
 
 
@@ -261,6 +262,8 @@ EXPRESSIONS = [
 ]
 COMPUTED = [  # whose results' sizes follow from values, or that NumPy itself computes
     "np.bincount(i)", "np.bincount(i, minlength=9)", "np.bincount(i, v[: i.shape[0]])",
+    "np.split(v, np.cumsum(np.array([1, 2])))", "np.hsplit(a, np.sort(i)[:2])",
+    "np.array_split(v, i[:1])", "np.split(v, np.array(v.shape[0]))",
 ]  # fmt: skip
 
 
@@ -343,6 +346,7 @@ def test_sizes_that_values_decide_are_computed(expression: str) -> None:
     lambda v: np.quantile(v[None], 0.5, axis=(0, 0)), lambda v: np.quantile(v, -0.1),
     lambda v: np.percentile(v, [50, 101]), lambda v: np.quantile(v, np.nan),
     lambda v: np.mean(v, dtype=np.int32), lambda v: np.cov(v, v[None, None]),
+    lambda v: np.size(v, 1),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(call: Callable[[wf.Array], Any]) -> None:
     with pytest.raises(WeftError):

@@ -13,6 +13,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import UnsupportedError, user_place
 from weft.frontend.containers import map_leaves
+from weft.functions.arguments import axes_of
 
 _RENAMED = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
@@ -130,8 +131,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _size(shape: tuple[Any, ...], axis: int | None) -> Any:
-    return math.prod(shape) if axis is None else shape[axis]
+def _size(shape: tuple[Any, ...], axis: Any) -> Any:
+    return math.prod(shape[one] for one in axes_of(axis, len(shape)))
 
 
 _PARAMETERS = {"ddof": "correction", "a_min": "min", "a_max": "max"}

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, asarray
 from weft.errors import ShapeError, user_place
 from weft.functions.arguments import one_axis
 from weft.functions.creation import arange, zeros
 from weft.functions.elementwise import where
 from weft.functions.manipulation import concat, flip, moveaxis, permute_dims
+from weft.functions.searching import known_values
 
 __all__ = [
     "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "column_stack",
@@ -122,8 +125,9 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
     array = asarray(ary)
     along = one_axis(axis, array.ndim)
     length = array.shape[along]
-    if isinstance(indices_or_sections, tuple | list):
-        cuts = [0, *indices_or_sections, length]
+    places = _places(indices_or_sections)
+    if places is not None:
+        cuts = [0, *places, length]
     else:
         sections = int(indices_or_sections)
         if sections < 1:
@@ -136,6 +140,19 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
     return [array[(*before, slice(start, stop))] for start, stop in pairwise(cuts)]
 
 
+def _places(given: Any) -> Sequence[Any] | None:
+    """Where an array is cut; None where the number of its parts is given.
+
+    Those in an array are computed now: they decide the sizes of the parts.
+    """
+    if isinstance(given, tuple | list):
+        return given
+    if isinstance(given, Array | np.ndarray) and given.ndim:
+        places: Sequence[Any] = known_values(given, "split()").tolist()
+        return places
+    return None
+
+
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """An array in equal parts along an axis, or cut at indices.
 
@@ -146,7 +163,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """
     array = asarray(ary)
     length = array.shape[one_axis(axis, array.ndim)]
-    if not isinstance(indices_or_sections, tuple | list) and length % indices_or_sections:
+    if _places(indices_or_sections) is None and length % int(indices_or_sections):
         raise ShapeError(
             f"{length} elements in {indices_or_sections} equal parts", "a multiple",
             "np.array_split", place=user_place(),
