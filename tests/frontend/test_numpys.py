@@ -51,6 +51,7 @@ np.rot90(a)
 np.rot90(a + 1, 2)
 np.rot90(a, 3)
 np.rot90(a[None] * w[:, None, None], -1, (2, 0))
+np.meshgrid(a, v)
 np.diagonal(a, 1)
 np.diagonal(a[None] * w[:, None, None], axis1=2, axis2=1)
 np.trace(a)
@@ -263,7 +264,9 @@ EXPRESSIONS = [
 COMPUTED = [  # whose results' sizes follow from values, or that NumPy itself computes
     "np.bincount(i)", "np.bincount(i, minlength=9)", "np.bincount(i, v[: i.shape[0]])",
     "np.split(v, np.cumsum(np.array([1, 2])))", "np.hsplit(a, np.sort(i)[:2])",
-    "np.array_split(v, i[:1])", "np.split(v, np.array(v.shape[0]))",
+    "np.pad(v, 2, mode='mean')", "np.pad(v, (2, 1), constant_values=(3.0, 4.0))",
+    "np.pad(a, {-1: (1, 2)}, mode='edge')", "np.pad(a, {0: 1, 1: (0, 2)})",
+    "np.histogram(v, 'auto')", "np.array_split(v, i[:1])", "np.split(v, np.array(v.shape[0]))",
 ]  # fmt: skip
 
 
@@ -346,7 +349,9 @@ def test_sizes_that_values_decide_are_computed(expression: str) -> None:
     lambda v: np.quantile(v[None], 0.5, axis=(0, 0)), lambda v: np.quantile(v, -0.1),
     lambda v: np.percentile(v, [50, 101]), lambda v: np.quantile(v, np.nan),
     lambda v: np.mean(v, dtype=np.int32), lambda v: np.cov(v, v[None, None]),
-    lambda v: np.size(v, 1),
+    lambda v: np.size(v, 1), lambda v: wf.pad(v, 1, mode="mean"),
+    lambda v: np.pad(v, 1, mode="some"), lambda v: wf.histogram(v, "auto"),
+    lambda v: np.pad(v, {1: 1}), lambda v: wf.jit(lambda x: np.pad(x, 1, "mean"))(v.numpy()),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(call: Callable[[wf.Array], Any]) -> None:
     with pytest.raises(WeftError):

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, user_place
+from weft.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    UnsupportedError,
+    user_place,
+)
 from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
@@ -17,6 +23,11 @@ from weft.ops.dtypes import DType, from_numpy
 
 DEFAULT_FLOAT = DType.F64
 DEFAULT_INTEGER = DType.I64
+
+
+class NumPyOnlyError(UnsupportedError):
+    """Arguments that a function of NumPy takes, but not Weft's: NumPy's calls NumPy computes."""
+
 
 
 def array_node(value: Any) -> Node:

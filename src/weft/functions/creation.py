@@ -253,11 +253,11 @@ def triu(x: Any, /, *, k: int = 0) -> Array:
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
-    """Coordinate arrays of coordinate vectors."""
+    """Coordinate arrays of coordinate vectors; of other arrays, as if they were flat."""
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"indexing {indexing!r}", '"xy" or "ij"', place=user_place())
     nodes = [array_node(x) for x in arrays]
-    nodes = [layout.expand(x, 0) if not x.shape else x for x in nodes]
+    nodes = [layout.reshape(x, (extents.product(x.shape),)) for x in nodes]
     swap = indexing == "xy" and len(nodes) > 1
     order = list(range(len(nodes)))
     if swap:

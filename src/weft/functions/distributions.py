@@ -13,7 +13,7 @@ from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import lengths
 from weft.frontend.extent import Extent, as_extent, forget_guards, require_equal
 from weft.frontend.graph import size_scalar
-from weft.functions.arguments import axes_of, inexact, one_axis
+from weft.functions.arguments import NumPyOnlyError, axes_of, inexact, one_axis
 from weft.functions.creation import full, linspace, zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import (
@@ -205,7 +205,11 @@ def histogram(
     ------
     ArgumentError
         For fewer than one interval.
+    NumPyOnlyError
+        For the names of NumPy's ways to choose intervals.
     """
+    if isinstance(bins, str):
+        raise NumPyOnlyError(f"bins={bins!r}", "a number, or edges", place=user_place())
     values = asarray(a).ravel()
     even = asarray(bins).ndim == 0
     if even and bins < 1:

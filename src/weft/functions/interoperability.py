@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -13,7 +14,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import UnsupportedError, user_place
 from weft.frontend.containers import map_leaves
-from weft.functions.arguments import axes_of
+from weft.functions.arguments import NumPyOnlyError, axes_of
 
 _RENAMED = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
@@ -96,7 +97,8 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
         raise _refused(what, "x[key] = value, x = x.at[key].set(value), or x = the result")
     call = translated(function, args, options)
     if call is not None:
-        return call()
+        with contextlib.suppress(NumPyOnlyError):
+            return call()
     args, options = _computed(f"{function.__module__}.{function.__name__}", args, options)
     return function(*args, **options)
 

@@ -15,15 +15,17 @@ from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, scalar_node
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, make, scalar_constant, size_scalar
+from weft.frontend.layout import axis_number
 from weft.frontend.lengths import may_be_empty
 from weft.fun import nodes as fun
 from weft.functions import traced
-from weft.functions.arguments import array_node
+from weft.functions.arguments import NumPyOnlyError, array_node
 from weft.ops.dtypes import DType
 
 __all__ = ["pad", "stencil"]
 
 _KINDS = ("edge", "reflect", "symmetric", "wrap")
+_NUMPYS = ("empty", "linear_ramp", "maximum", "mean", "median", "minimum")
 Rule = tuple[fun.BoundaryKind, fun.Const | None] | None
 
 
@@ -216,7 +218,7 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
     Parameters
     ----------
     x : array_like
-    pad_width : int, (before, after), or one pair for each axis
+    pad_width : int, (before, after), one pair for each axis, or a dict of those of some axes
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}
     constant_values : number
 
@@ -226,12 +228,19 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
         For an empty axis, where the border is made of elements; for widths of other axes.
     ArgumentError, ArgumentTypeError
         For widths that are negative, or no integers.
+    NumPyOnlyError
+        For NumPy's other modes, and for constants of each side.
     """
     node = array_node(x)
     rank = len(node.shape)
     widths = _widths(pad_width, rank)
     if mode != "constant" and mode not in _KINDS:
-        raise ArgumentError(f"mode {mode!r}", f"constant, {', '.join(_KINDS)}", place=user_place())
+        refusal = NumPyOnlyError if mode in _NUMPYS or callable(mode) else ArgumentError
+        raise refusal(f"mode {mode!r}", f"constant, {', '.join(_KINDS)}", place=user_place())
+    if np.ndim(constant_values):
+        raise NumPyOnlyError(
+            f"constant_values {constant_values!r}", "one number", place=user_place()
+        )
     rule = _rule(constant_values if mode == "constant" else mode, node)
     if not rank or all(width == [0, 0] for width in widths):
         return Array(node)
@@ -248,6 +257,9 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: A
 def _widths(pad_width: Any, rank: int) -> list[list[Any]]:
     """What is added before and after each axis."""
     expected = "an int, (before, after), or one pair for each axis"
+    if isinstance(pad_width, dict):
+        some = {axis_number(axis, rank): width for axis, width in pad_width.items()}
+        return [_widths(some.get(axis, 0), 1)[0] for axis in range(rank)]
     try:
         given = np.asarray(pad_width)
         widths: list[list[Any]] = np.broadcast_to(given, (rank, 2)).tolist()
