@@ -303,8 +303,8 @@ def matrix_power(x: Any, n: int, /) -> Array:
     power = Array(_square(x, "a power"))
     if n < 0:
         power, n = inv(power), -n
-    elif array_node(x).dtype.is_integer:
-        power = Array(array_node(x))  # of integers, exactly
+    elif array_node(x).dtype.kind in "biu":
+        power = Array(array_node(x))  # of integers, exactly; of booleans, where any are
     result: Array | None = None
     while n:  # squares of squares, of which the bits of n are taken
         if n & 1:

@@ -149,6 +149,7 @@ np.correlate(w, v, "full")
 np.correlate(v, w, "same")
 np.correlate(w, v, "same")
 np.correlate(v + 1j, w - 1j * w, "full")
+np.correlate(i > 2, i < 2)
 np.cross(a[:, :3], a[:, 1:4])
 np.cross(a[:3].T, v[:3])
 np.cross(a[:3], a[1:4], axis=0)
@@ -160,6 +161,26 @@ np.vdot(v + 1j, v - 2j)
 np.polyval(w, v)
 np.polyval(i, 2)
 np.polyval([1.0, 2.0, 3.0], a)
+"""
+BOOLEANS = """
+np.dot(a > 0.8, (a > 0.8).T)
+(a > 0.8) @ (a[0] > 0.5)
+(a > 0.8).T @ a
+np.vdot(v > 0.8, v < 0.9)
+np.inner(a > 0.8, a < 0.8)
+np.outer(v > 0.5, w > 0.5)
+np.einsum("ij,kj->ik", a > 0.8, a > 0.8)
+np.einsum("ij,ij->i", a > 0.8, a > 0.8)
+np.tensordot(a > 0.8, a > 0.2, 2)
+np.linalg.matrix_power(a[:4, :4] > 0.7, 3)
+np.real(v > 0.5)
+np.imag(v > 0.5)
+np.conj(v > 0.5)
+(v > 0.5).conj()
+(v > 0.5).real
+np.floor(v > 0.5)
+np.ceil(v > 0.5)
+np.trunc(v > 0.5)
 """
 DISTRIBUTIONS = """
 np.average(a)
@@ -258,8 +279,9 @@ def lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
+TEXTS = (JOINING, COMPARING, NUMERICS, BOOLEANS, DISTRIBUTIONS, METHODS)
 EXPRESSIONS = [
-    each for text in (JOINING, COMPARING, NUMERICS, DISTRIBUTIONS, METHODS) for each in lines(text)
+    each for text in TEXTS for each in lines(text)
 ]
 COMPUTED = [  # whose results' sizes follow from values, or that NumPy itself computes
     "np.bincount(i)", "np.bincount(i, minlength=9)", "np.bincount(i, v[: i.shape[0]])",

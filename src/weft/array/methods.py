@@ -178,7 +178,9 @@ class Methods:
             return functions.astype(rounded, functions.result_type(self, 1))
         return functions.round(self)
 
-    def conj(self: Any) -> Array:
+    def conj(self: Any) -> Any:
+        if not self._node.dtype.is_complex:  # booleans too, of which functions.conj makes int8
+            return self.copy()
         from weft import functions
 
         return functions.conj(self)

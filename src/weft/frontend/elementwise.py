@@ -33,7 +33,7 @@ from weft.ops.promotion import default_dtype, promote, promote_with_python
 
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 _ONE = extent_constant(1)
-_AS_INT8 = frozenset({"floor_divide", "remainder", "pow", "square"})  # of booleans, as NumPy
+_AS_INT8 = frozenset({"conj", "floor_divide", "remainder", "pow", "square"})  # of booleans
 _COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
 
 

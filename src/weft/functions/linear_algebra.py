@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from weft.array import Array
-from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
+from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
@@ -18,16 +17,9 @@ from weft.ops.dtypes import DType
 __all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vecdot"]
 
 
-@cache
-def _product_dtype(dtype: DType) -> DType:
-    if dtype is DType.BOOL:
-        raise DTypeError("a product of booleans", "a numeric dtype")
-    return dtype
-
-
 def promoted(*arrays: Any) -> tuple[Node, ...]:
     nodes = tuple(array_node(x) for x in arrays)
-    dtype = _product_dtype(common_dtype(nodes))
+    dtype = common_dtype(nodes)
     return tuple(as_dtype(x, dtype) for x in nodes)
 
 
@@ -48,7 +40,8 @@ def matmul(x1: Any, x2: Any, /) -> Array:
     """The matrix product: of the last two dimensions, the others broadcast.
 
     A product with a vector is one fused pass; one of matrices is BLAS's on processors, but for
-    integers, and tiles of registers and caches elsewhere.
+    integers, and tiles of registers and caches elsewhere. Of booleans it is whether any are true
+    together.
 
     Raises
     ------
@@ -67,6 +60,9 @@ def matmul(x1: Any, x2: Any, /) -> Array:
         turned = layout.permute(right, _turned(len(right.shape)))
         return Array(sum_of_products(left, turned))
     extents.require_equal(left.shape[-1], inner)
+    if left.dtype is DType.BOOL:  # whether there is any: sums of ones are rounded, but never to 0
+        number = matmul(*(Array(as_dtype(x, DType.F32)) for x in (left, right)))
+        return Array(as_dtype(number._node, DType.BOOL))
     if _inside_function(left) or _inside_function(right):
         return Array(_in_one_kernel(left, right))
     batch = broadcast_shapes([left.shape[:-2], right.shape[:-2]], "matmul")

@@ -17,7 +17,6 @@ from weft.functions.elementwise import abs as absolute
 from weft.functions.elementwise import (
     atan2,
     clip,
-    conj,
     copysign,
     floor_divide,
     isinf,
@@ -270,7 +269,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
     """The cross-correlation of two vectors; modes as those of `convolve`."""
-    return _slid(asarray(a), conj(asarray(v)), mode, turned=False)
+    return _slid(asarray(a), asarray(v).conj(), mode, turned=False)
 
 
 def _slid(long: Array, short: Array, mode: str, turned: bool) -> Array:

@@ -60,6 +60,8 @@ def reduce_node(node: Node, axes: tuple[int, ...], operator: str, neutral: Any) 
 def sum_node(node: Node, axes: tuple[int, ...]) -> Node:
     if lengths.is_just(count_of(node.shape, axes), 0):
         return filled(scalar_constant(0, node.dtype), kept_shape(node.shape, axes))
+    if node.dtype is DType.BOOL:
+        return reduce_node(node, axes, "logical_or", False)
     if node.dtype.is_integer:
         return reduce_node(node, axes, "add", 0)
     # -0.0 is what changes no float, -0.0 itself included; NumPy begins with 0.0.
@@ -102,11 +104,12 @@ def _total(x: Any, axis: Any, dtype: Any, keepdims: bool, operator: str) -> Arra
     axes = axes_of(axis, len(node.shape))
     wanted = dtype_of(dtype, accumulator(node.dtype))
     source = as_dtype(node, wanted)
-    add = operator == "add"
-    if wanted is DType.BOOL:
-        total = reduce_node(source, axes, "logical_or" if add else "logical_and", not add)
+    if operator == "add":
+        total = sum_node(source, axes)
+    elif wanted is DType.BOOL:
+        total = reduce_node(source, axes, "logical_and", True)
     else:
-        total = sum_node(source, axes) if add else reduce_node(source, axes, operator, 1)
+        total = reduce_node(source, axes, operator, 1)
     return Array(keep_dimensions(total, node.shape, axes, keepdims))
 
 

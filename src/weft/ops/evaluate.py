@@ -43,10 +43,10 @@ def identity(argument: Any) -> Any:
 
 
 def rounding(function: Function) -> Function:
-    """A rounding function that leaves integers as they are."""
+    """A rounding function that leaves integers and booleans as they are."""
 
     def rounded(argument: Any) -> Any:
-        return argument if np.asarray(argument).dtype.kind in "iu" else function(argument)
+        return argument if np.asarray(argument).dtype.kind in "biu" else function(argument)
 
     return rounded
 

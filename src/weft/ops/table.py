@@ -346,9 +346,9 @@ def _logical_rows() -> Iterable[Operation]:
 
 def _part_rows() -> Iterable[Operation]:
     """Rounding, and the parts of floats and complex numbers."""
-    yield _rounding("floor", "floor", np.floor)
-    yield _rounding("ceil", "ceil", np.ceil)
-    yield _rounding("trunc", "trunc", np.trunc)
+    yield _rounding("floor", "floor", np.floor, b="{0}")
+    yield _rounding("ceil", "ceil", np.ceil, b="{0}")
+    yield _rounding("trunc", "trunc", np.trunc, b="{0}")
     yield _rounding("round", "rint", np.rint, c="weft_round_@({0})")
     nan = _by_kind(biu="((void){0}, 0)", fc="weft_isnan_@({0})")
     inf = _by_kind(biu="((void){0}, 0)", fc="weft_isinf_@({0})")
@@ -361,8 +361,8 @@ def _part_rows() -> Iterable[Operation]:
     after = _function("nextafter", 2)
     yield _row("nextafter", 2, "f", np.nextafter, after, "moderate", function="nextafter")
     yield _row("conj", 1, "iufc", np.conjugate, _by_kind(iuf="{0}", c="(~{0})"))
-    yield _row("real", 1, "iufc", np.real, _by_kind(iuf="{0}", c="(__real__ {0})"), gives=_real)
-    yield _row("imag", 1, "iufc", np.imag, _zero_imaginary, gives=_real)
+    yield _row("real", 1, "biufc", np.real, _by_kind(biuf="{0}", c="(__real__ {0})"), gives=_real)
+    yield _row("imag", 1, "biufc", np.imag, _zero_imaginary, gives=_real)
     pair = _by_kind(f="__builtin_complex({0}, {1})")
     yield _row("complex", 2, "f", evaluate.make_complex, pair, gives=_complex)
 
