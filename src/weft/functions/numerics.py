@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
+from weft.frontend.elementwise import apply
 from weft.functions.arguments import inexact
 from weft.functions.control import fori_loop
 from weft.functions.creation import full, zeros
@@ -237,13 +238,25 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Arr
     last = places.shape[0] - 1
     low = clip(searchsorted(places, at, side="right") - 1, 0, last)
     high = minimum(low + 1, last)
-    x0, y0 = take(places, low), take(values, low)
-    x1, y1 = take(places, high), take(values, high)
-    # behind the last point, neighbours are one
-    between = (y1 - y0) / where(low == high, 1.0, x1 - x0) * (at - x0) + y0
-    found = where(at < places[0], values[0] if left is None else left, between)
+    x0, x1 = take(places, low), take(places, high)
+    apart = where(low == high, 1.0, x1 - x0)  # behind the last point, neighbours are one
+
+    def between(values: Array) -> Array:
+        """From the next point back where NaN would come out, as NumPy does it."""
+        y0, y1 = take(values, low), take(values, high)
+        slope = (y1 - y0) / apart
+        ahead, back = slope * (at - x0) + y0, slope * (at - x1) + y1
+        level = where(logical_and(isnan(back), y0 == y1), y0, back)
+        return where(at == x0, y0, where(isnan(ahead), level, ahead))
+
+    if values.dtype.kind == "c":
+        parts = between(values.real), between(values.imag)
+        found = Array(apply("complex", *(part._node for part in parts)))
+    else:
+        found = between(values)
+    found = where(at < places[0], values[0] if left is None else left, found)
     found = where(at > places[-1], values[-1] if right is None else right, found)
-    return where(at == places[-1], values[-1], found)
+    return where(isnan(at), at, found)
 
 
 # ---------------------------------------------------------------- products
