@@ -313,6 +313,18 @@ def test_int_pow_of_negative_exponents_truncates() -> None:
     assert got.tolist() == [0, -1, 1, 0, 1, 0]
 
 
+@pytest.mark.parametrize("dtype", [DType.C64, DType.C128])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_powers_of_infinite_complex_numbers(library: ctypes.CDLL, dtype: DType) -> None:
+    """Small powers are products of the number alone: 1 * (inf - 2j) has no imaginary part."""
+    parts = [-np.inf, -2.0, 0.0, 1.0, np.inf]
+    base = np.array([complex(real, imaginary) for real in parts for imaginary in parts])
+    for exponent in range(-1, 4):
+        given = [base.astype(dtype.numpy), np.full(base.shape, exponent, dtype.numpy)]
+        found = call(library, f"pow_{dtype}", dtype, given)
+        np.testing.assert_array_equal(found, np.power(*given))
+
+
 @pytest.mark.parametrize(("name", "dtype", "constant"), WITH_CONSTANT)
 def test_constant_operand(library: ctypes.CDLL, name: str, dtype: DType, constant: str) -> None:
     """An extremum with a constant is spelled by a rule of its own: the same values."""

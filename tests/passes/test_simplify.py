@@ -40,6 +40,7 @@ SCALARS = {
     "minus zero": ("x: f64", "let a: f64 = subtract(x, 0.0)"),
     "power 2": ("x: f64", "let a: f64 = pow(x, 2.0)"),
     "power 3": ("x: f64", "let a: f64 = pow(x, 3.0)"),
+    "power 1 of complex": ("z: c128", "let a: c128 = pow(z, (1.0, 0.0)_c128)"),
     "power 2 of complex": ("z: c128", "let a: c128 = pow(z, (2.0, 0.0)_c128)"),
     "power 3 of complex": ("z: c128", "let a: c128 = pow(z, (3.0, 0.0)_c128)"),
     "power 4 of complex stays": ("z: c128", "let a: c128 = pow(z, (4.0, 0.0)_c128)"),

@@ -321,6 +321,12 @@ _COMPLEX = {
     if (a == 0)
         return exponent > 0 ? (@T)0 : __builtin_complex(
             (exponent - exponent) / (@R)0, (exponent - exponent) / (@R)0);
+    if (b == 1)
+        return a;
+    if (b == 2 || b == 3) {
+        @T square = weft_multiply_@s(a, a);
+        return exponent < 3 ? square : weft_multiply_@s(square, a);
+    }
     if (__imag__ b == 0 && exponent > -100 && exponent < 100 && @floor(exponent) == exponent) {
         int n = exponent < 0 ? (int)-exponent : (int)exponent;
         @T power = 1;

@@ -252,6 +252,9 @@ def _complex_power(
 ) -> fun.Atom | fun.Expr:
     square = fun.Apply("multiply", (base, base))
     if isinstance(exponent, fun.Const):
+        # pow(z, 1) => z
+        if exponent.value == 1:
+            return base
         # pow(z, 2) => z * z, as NumPy does
         if exponent.value == 2:
             return square
