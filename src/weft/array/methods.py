@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError, user_place
 from weft.frontend import layout, lengths
+from weft.frontend.elementwise import apply
 
 if TYPE_CHECKING:
     from weft.array.lazy import Array
@@ -166,9 +167,12 @@ class Methods:
         common = functions.result_type(self, *limits)  # NumPy's, where wf.clip keeps the dtype
         return functions.clip(functions.astype(self, common), min, max)
 
-    def round(self: Any, decimals: int = 0) -> Array:
+    def round(self: Any, decimals: int = 0) -> Any:
         from weft import functions
 
+        if decimals and self._node.dtype.is_complex:  # infinite parts stay apart from others
+            parts = (part.round(decimals)._node for part in (self.real, self.imag))
+            return type(self)(apply("complex", *parts))
         scale = 10.0 ** abs(decimals)
         if decimals > 0:
             whole: bool = self._node.dtype.is_integer
