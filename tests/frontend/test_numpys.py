@@ -81,6 +81,9 @@ np.nan_to_num(np.where(v > 0.5, np.inf, -np.inf))
 np.nan_to_num(np.where(v > 0.5, np.inf, -np.inf).astype(np.float32))
 np.nan_to_num(np.where(v > 0.5, np.inf, np.nan), nan=1.0, posinf=2.0)
 np.nan_to_num(i)
+np.where(i, v, -v)
+np.where(i % 2, i, 0.5)
+np.where(np.round(v), 1, 0)
 """
 NUMERICS = """
 np.degrees(v)
@@ -392,7 +395,8 @@ def test_nothing_and_one() -> None:
                        "np.kron(v, v)", "np.trapezoid(v)", "np.polyval(v, 2.0)",
                        "np.histogram(v, 3, (0.0, 1.0))", "np.vdot(v, v)", "np.histogram(v)",
                        "np.median(v)", "np.median(v[:, None] * np.ones(3), axis=0)",
-                       "np.cov(v)"):  # fmt: skip
+                       "np.cov(v)", "np.repeat(v, [2] * len(v))",
+                       "np.signbit(np.cumulative_sum(v, include_initial=True))"):  # fmt: skip
         both(expression, np.array([]))
         both(expression, np.array([0.5]))
     for expression in ("np.interp(3 * v, v, v)", "np.convolve(v, v)",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array, fitting, node_of
-from weft.errors import ArgumentError, DTypeError, user_place
+from weft.errors import ArgumentError, user_place
 from weft.frontend import layout
 from weft.frontend.elementwise import apply, as_dtype, common_dtype, out_of_range
 from weft.frontend.extent import Extent
@@ -243,20 +243,17 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Array:
 
     Parameters
     ----------
-    condition : array of booleans
+    condition : array
+        Numbers hold where they are not 0.
     x1, x2 : array or Python scalar
         The result has the dtype that both promote to.
 
     Raises
     ------
-    DTypeError
-        For a condition that is not of booleans.
     ShapeError
         For shapes that do not broadcast together.
     """
-    test = node_of(condition)
-    if test.dtype is not DType.BOOL:
-        raise DTypeError(f"a condition of {test.dtype.numpy}", "booleans", place=user_place())
+    test = as_dtype(node_of(condition), DType.BOOL)
     return Array(apply("where", test, node_of(x1), node_of(x2)))
 
 

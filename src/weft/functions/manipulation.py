@@ -283,7 +283,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
     if isinstance(repeats, int | Extent):
         return Array(_repeated(node, lengths.as_length(repeats), along))
     counts = _counts(repeats)
-    if counts.dtype.kind not in "iu":
+    if counts.size and counts.dtype.kind not in "iu":
         raise ArgumentTypeError(f"repeats of {counts.dtype}", "integers", place=user_place())
     if counts.size and counts.min() < 0:
         raise ArgumentError(f"{counts.min()} repeats", "0 or more", place=user_place())
@@ -294,7 +294,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
             f"{counts.size} repeats of {node.shape[along].value} elements", "as many",
             place=user_place(),
         )  # fmt: skip
-    where = array_node(np.repeat(np.arange(counts.size), counts))
+    where = array_node(np.repeat(np.arange(counts.size), counts.astype(np.int64)))
     return Array(indexing.gather(node, [along], [where], along))
 
 

@@ -356,7 +356,8 @@ def _cumulative(
     if include_initial:
         shape = tuple(layout.ONE if a == along else e for a, e in enumerate(node.shape))
         whole = tuple(e + 1 if a == along else e for a, e in enumerate(node.shape))
-        result = make(operations.Concat(along), (filled(start, shape), result), whole, wanted)
+        first = filled(scalar_constant(initial, wanted), shape)
+        result = make(operations.Concat(along), (first, result), whole, wanted)
     return Array(result)
 
 
