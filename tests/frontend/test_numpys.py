@@ -404,6 +404,21 @@ def test_nothing_and_one() -> None:
         both(expression, np.array([0.5]))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint64])
+def test_many_candidates_are_searched(dtype: Any) -> None:
+    """As few ones are compared with; one function serves both."""
+    jitted = wf.jit(lambda x, y: wf.isin(x, y, invert=True))
+    x = np.arange(40).reshape(5, 8).astype(dtype)
+    for count in (0, 3, 5000):
+        y = (np.arange(count) * 3 % 1000).astype(dtype)
+        if dtype is np.float64:
+            x[0, :3], y[:2] = (np.nan, np.inf, -0.0), np.nan
+        expected = np.isin(x, y)
+        agree(wf.isin(wf.asarray(x), y), expected)
+        agree(jitted(x, y), ~expected)
+    assert str(wf.explain(wf.isin(x, y))).count("by NumPy") == 2
+
+
 def both(expression: str, v: np.ndarray) -> None:
     """What NumPy computes is what Weft does."""
     agree(

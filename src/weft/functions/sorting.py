@@ -13,7 +13,8 @@ from weft.frontend import layout
 from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node
 from weft.functions.arguments import array_node, one_axis
-from weft.functions.searching import known_values, library_call
+from weft.functions.elementwise import minimum
+from weft.functions.searching import known_values, library_call, searchsorted, take
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
 
@@ -157,7 +158,30 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     """Whether each element of `x1` is one of `x2`."""
     left, right = array_node(x1), array_node(x2)
     candidates = layout.reshape(right, (extents.product(right.shape),))
-    each = layout.expand(left, len(left.shape))
-    found: Node = apply("equal", each, candidates)
-    found = reduce_node(found, (len(left.shape),), "logical_or", False)
+    if _are_searched(left, candidates):
+        found = _met(left, candidates)
+    else:
+        found = apply("equal", layout.expand(left, len(left.shape)), candidates)
+        found = reduce_node(found, (len(left.shape),), "logical_or", False)
     return Array(apply("logical_not", found) if invert else found)
+
+
+_MANY = extents.constant(2048)
+"""Of so many candidates, comparing with all takes longer than halving the ordered ones."""
+
+
+def _are_searched(left: Node, candidates: Node) -> bool:
+    """Whether candidates are many, and can be ordered as what is looked for among them."""
+    one_dtype = left.dtype is candidates.dtype and not left.dtype.is_complex
+    inside = left.scope is not None or candidates.scope is not None
+    (count,) = candidates.shape
+    return one_dtype and not inside and not count.symbols and extents.at_least(count, _MANY)
+
+
+def _met(left: Node, candidates: Node) -> Node:
+    """Whether each element is that of the ordered candidates where it would be inserted."""
+    ordered = sort(Array(candidates))
+    places = searchsorted(ordered, Array(left))
+    last = ordered.shape[0] - 1
+    near = take(ordered, minimum(places, last).ravel(), axis=0)._node
+    return apply("equal", layout.reshape(near, left.shape), left)
