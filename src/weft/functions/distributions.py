@@ -31,7 +31,7 @@ from weft.functions.elementwise import (
 from weft.functions.joining import diag
 from weft.functions.manipulation import concat, expand_dims, flip, moveaxis, permute_dims
 from weft.functions.searching import known_values, searchsorted, take
-from weft.functions.sorting import sort
+from weft.functions.sorting import partitioned
 from weft.functions.statistical import diff, mean
 from weft.functions.statistical import max as greatest
 from weft.functions.statistical import min as least
@@ -130,16 +130,18 @@ def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Arr
     """
     if not isinstance(q, Array) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
         raise ArgumentError(f"a quantile at {q}", "parts from 0 to 1", place=user_place())
-    ordered, kept = _ordered(a, axis)
+    rows, kept = _together(a, axis)
     parts = asarray(q)
     if type(q) in (int, float):  # a number of any dtype
-        parts = astype(parts, ordered.dtype)
-    last = _count(ordered.shape[0]) - 1
+        parts = astype(parts, rows.dtype)
+    last = _count(rows.shape[-1]) - 1
     place = astype(parts, "float64") * last
     low = astype(floor(place), "int64")
-    apart = (place - floor(place)).reshape((*parts.shape, *(1,) * (ordered.ndim - 1)))
-    apart = astype(apart, result_type(parts.dtype, ordered.dtype))
-    below, above = take(ordered, low, axis=0), take(ordered, minimum(low + 1, last), axis=0)
+    high = minimum(low + 1, last)
+    apart = (place - floor(place)).reshape((*parts.shape, *(1,) * (rows.ndim - 1)))
+    apart = astype(apart, result_type(parts.dtype, rows.dtype))
+    ordered = _ordered(rows, [low, high, last])
+    below, above = take(ordered, low, axis=0), take(ordered, high, axis=0)
     # from the nearer one, so that between equal ones there is no other
     step = above - below
     found = where(apart < 0.5, below + step * apart, above - step * (1 - apart))
@@ -148,13 +150,19 @@ def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Arr
     return expand_dims(found, tuple(parts.ndim + k for k in kept)) if keepdims else found
 
 
-def _ordered(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
-    """Elements in order along the first axis, and the axes that they come from."""
+def _together(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
+    """Rows of the elements along axes, and the axes."""
     array = inexact(a)
     axes = axes_of(axis, array.ndim)
-    moved = moveaxis(array, axes, tuple(range(len(axes))))
-    together = moved.reshape((math.prod(moved.shape[: len(axes)]), *moved.shape[len(axes) :]))
-    return sort(together, axis=0), axes
+    moved = moveaxis(array, axes, tuple(range(array.ndim - len(axes), array.ndim)))
+    kept = array.ndim - len(axes)
+    return moved.reshape((*moved.shape[:kept], math.prod(moved.shape[kept:]))), axes
+
+
+def _ordered(rows: Array, places: Sequence[Any]) -> Array:
+    """Rows, along the first axis, that hold at places what they would hold in order."""
+    where_to = concat([asarray(place).ravel() for place in places])
+    return moveaxis(Array(partitioned(rows._node, where_to._node)), -1, 0)
 
 
 def percentile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
@@ -165,12 +173,14 @@ def percentile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> A
 
 def median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The middle of the ordered elements along axes, or the mean of the two there; NaN of none."""
-    ordered, kept = _ordered(a, axis)
-    if lengths.is_just(ordered._node.shape[0], 0):
-        found = full(ordered.shape[1:], math.nan, dtype=ordered.dtype)
+    rows, kept = _together(a, axis)
+    length = rows.shape[-1]
+    if lengths.is_just(rows._node.shape[-1], 0):
+        found = full(rows.shape[:-1], math.nan, dtype=rows.dtype)
     else:
-        length = ordered.shape[0]
-        below, above = ordered[(length - 1) // 2], ordered[length // 2]
+        middle = (length - 1) // 2, length // 2
+        ordered = _ordered(rows, [_count(place) for place in (*middle, length - 1)])
+        below, above = (ordered[place] for place in middle)
         found = where(below == above, below, (below + above) / 2)
         found = where(isnan(ordered[-1]), ordered[-1], found)
     return expand_dims(found, kept) if keepdims else found

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import DTypeError, ShapeError, user_place
+from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
-from weft.frontend.graph import Node
+from weft.frontend.graph import Node, size_scalar
 from weft.functions.arguments import array_node, one_axis
-from weft.functions.elementwise import minimum
+from weft.functions.data_types import astype
+from weft.functions.elementwise import minimum, where
 from weft.functions.searching import known_values, library_call, searchsorted, take
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
@@ -24,23 +25,30 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _sorted(routine: str, x: Any, axis: int | None, descending: bool, stable: bool) -> Array:
+def _rows(x: Any, axis: int | None, what: str) -> tuple[Node, list[int]]:
+    """Rows along an axis, so that whatever it is boxes of them can be; the order of the axes."""
     node = array_node(x)
     if axis is None:
         node, axis = layout.reshape(node, (extents.product(node.shape),)), 0
     if node.dtype.is_complex:
-        raise DTypeError("sorting of complex numbers", "real ones", place=user_place())
+        raise DTypeError(f"{what} of complex numbers", "real ones", place=user_place())
     if not node.shape:
-        raise ShapeError("sorting of a scalar", "one dimension or more", place=user_place())
-    rank = len(node.shape)
-    along = one_axis(axis, rank)
-    # Rows are sorted, so that whatever the axis, boxes of them can be.
-    order = [k for k in range(rank) if k != along] + [along]
-    turned = layout.permute(node, order)
-    options = (("axis", rank - 1), ("descending", bool(descending)), ("stable", bool(stable)))
-    dtype = node.dtype if routine == "sort" else DType.I64
-    found = library_call(routine, options, (turned,), turned.shape, dtype)
-    return Array(layout.permute(found, [order.index(k) for k in range(rank)]))
+        raise ShapeError(f"{what} of a scalar", "one dimension or more", place=user_place())
+    along = one_axis(axis, len(node.shape))
+    order = [k for k in range(len(node.shape)) if k != along] + [along]
+    return layout.permute(node, order), order
+
+
+def _back(rows: Node, order: list[int]) -> Array:
+    return Array(layout.permute(rows, [order.index(k) for k in range(len(order))]))
+
+
+def _sorted(routine: str, x: Any, axis: int | None, descending: bool, stable: bool) -> Array:
+    rows, order = _rows(x, axis, "sorting")
+    axis = len(order) - 1
+    options = (("axis", axis), ("descending", bool(descending)), ("stable", bool(stable)))
+    dtype = rows.dtype if routine == "sort" else DType.I64
+    return _back(library_call(routine, options, (rows,), rows.shape, dtype), order)
 
 
 def sort(
@@ -88,8 +96,43 @@ def argsort(
 
 
 def partition(a: Any, kth: Any, axis: int | None = -1) -> Array:
-    """The elements along an axis so that the kth is where sorting puts it: sorted."""
-    return sort(a, axis=axis)
+    """The elements along an axis so that the kth is where sorting puts it: less before it.
+
+    Parameters
+    ----------
+    a : array, real
+    kth : int or vector of int
+        One place or several, from the end where negative.
+    axis : int or None
+        None of all elements, flattened.
+
+    Raises
+    ------
+    ArgumentError
+        For a place outside of an axis whose length is known.
+    DTypeError
+        For complex numbers.
+    """
+    rows, order = _rows(a, axis, "a partition")
+    length = rows.shape[-1]
+    places = asarray(kth)
+    if places.dtype.kind not in "iu":
+        raise DTypeError(f"places of {places.dtype}", "integers", place=user_place())
+    if not isinstance(kth, Array) and not length.symbols:
+        for place in np.ravel(kth).tolist():
+            if not -length.value <= place < length.value:
+                raise ArgumentError(
+                    f"a partition at {place} of {length.value} elements",
+                    "a place inside", place=user_place(),
+                )  # fmt: skip
+    places = astype(places, "int64").ravel()
+    places = where(places < 0, places + Array(size_scalar(length)), places)
+    return _back(partitioned(rows, places._node), order)
+
+
+def partitioned(rows: Node, places: Node) -> Node:
+    """Rows with what order would bring to the places there; NaN counts as the largest."""
+    return library_call("partition", (), (rows, places), rows.shape, rows.dtype)
 
 
 def argpartition(a: Any, kth: Any, axis: int | None = -1) -> Array:

@@ -271,6 +271,24 @@ def _argsort(
     np.subtract(array.shape[axis] - 1, np.flip(order, axis), out=out[0])
 
 
+def _partition_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    (dtype, shape), (_, places) = arguments
+    if not shape or len(places) != 1:
+        raise ShapeError(f"partition of shape {_text(shape)} at places of shape {_text(places)}")
+    return ((dtype, shape),)
+
+
+def _partition(array: NDArray, places: NDArray, *, out: tuple[NDArray, ...]) -> None:
+    """Rows with what order would bring to the places there, less before and greater after it.
+
+    Places outside of a row are of none: what reads there says so.
+    """
+    out[0][...] = array
+    inside = places[(places >= 0) & (places < array.shape[-1])]
+    if inside.size:
+        out[0].partition(np.unique(inside), axis=-1)
+
+
 def _search_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
     (dtype, ordered), (other, values) = arguments
     if dtype is not other:
@@ -295,6 +313,7 @@ ROUTINES: dict[str, Routine] = {
         ),
         Routine("sort", _sort_rule, _sort, _SORTING),
         Routine("argsort", _argsort_rule, _argsort, _SORTING),
+        Routine("partition", _partition_rule, _partition, {}),
         Routine("searchsorted", _search_rule, _search, {"side": "left"}),
         *(Routine(name, *parts) for name, parts in FACTORISATIONS.items()),
     )
