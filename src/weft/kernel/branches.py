@@ -131,8 +131,9 @@ class _Choice:
             if not is_result(name) and not raised[bound.index(False)]:
                 return Unbound(self.frame.place(self.node))
             values[bound.index(False)] = nothing(values[bound.index(True)])
-        if any(isinstance(value, Unbound) for value in values):
-            return Unbound(self.frame.place(self.node))
+        unbound = [value for value in values if isinstance(value, Unbound)]
+        if unbound:
+            return Unbound(self.frame.place(self.node), unbound[0].found)
         value = self.value(values, name)
         return next(_unbound(value), value)
 
@@ -188,9 +189,7 @@ class _Choice:
         return self._unbound(values)
 
     def _unbound(self, values: list[Any]) -> Unbound:
-        kinds = list(dict.fromkeys(map(_kind, values)))
-        found = " or ".join(kinds) if len(kinds) == 2 else f"one of two: {kinds[0]}"
-        return Unbound(self.frame.place(self.node), found)
+        return Unbound(self.frame.place(self.node), kinds(values))
 
     def _sources(self, value: Any, side: Traced) -> list[Origin]:
         """An array at the end of a branch, if more is to show it than one variable, or result."""
@@ -305,7 +304,16 @@ def _unbound(value: Any) -> Iterator[Unbound]:
             yield from _unbound(part)
 
 
-def _kind(value: Any) -> str:
+def kinds(values: Sequence[Any]) -> str:
+    """What one of two values is."""
+    found = list(dict.fromkeys(map(kind, values)))
+    return " or ".join(found) if len(found) == 2 else f"one of two: {found[0]}"
+
+
+def kind(value: Any) -> str:
+    """What a value is, in messages."""
+    if isinstance(value, Unbound):
+        return value.found or "without a value on some path"
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, Reference) or (isinstance(value, Array) and value.ndim):

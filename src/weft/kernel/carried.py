@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.array import Array, node_of, strong
@@ -15,9 +15,11 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
+from weft.kernel.branches import kind, kinds
 from weft.kernel.frame import Frame, Number, Origin, Unbound
 from weft.kernel.liveness import live
-from weft.kernel.syntax import assigned, left_flag
+from weft.kernel.packs import Pack, is_pack, same
+from weft.kernel.syntax import assigned, is_result, left_flag
 from weft.kernel.values import Cell, NotCarried, Reference, Region, replaced
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -84,21 +86,25 @@ class Loop:
         self.wholes: dict[str, Whole] = {}
         self.cells: dict[Cell, None] = {}
         self.locals: list[str] = []
+        self.packs: dict[str, Pack] = {}
+        self.varying: dict[str, Unbound] = {}  # no value of the program is what they are
         self.fixed: set[str] = set()  # numbers that no round changes: they stay what they are
         self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
         needed = live(node) | {left_flag(node)}
         self.names = [name for name in assigned([*node.body, *bound]) if name in needed]
         for name in self.names:
-            value = frame.variables.get(name)
-            if isinstance(value, Number):
-                initial = node_of(value)
-                self.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
-            elif value is None or isinstance(value, Unbound):
-                self.locals.append(name)
+            self._begin(name, frame.variables.get(name))
         for name in written(node.body):
             value = frame.variables.get(name)
             if isinstance(value, Reference) and name not in self.names:
                 self.cells[value.cell] = None
+
+    def _begin(self, name: str, value: Any) -> None:
+        if isinstance(value, Number):
+            initial = node_of(value)
+            self.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
+        elif value is None or isinstance(value, Unbound):
+            self.locals.append(name)
 
     # ------------------------------------------------------------ parameters
 
@@ -198,10 +204,23 @@ class Loop:
             cell.array = next(values)
         for name, whole in self.wholes.items():
             self.frame.note_sources(self.entry[name], [*whole.began, *whole.bound])
+        self._bind_packs(self.varying)
+
+    def _bind_packs(self, varying: Mapping[str, Any]) -> None:
+        """Let tuples be made of their parts, and what varies be that."""
+        variables = self.frame.variables
+        variables |= varying
+        for pack in reversed(self.packs.values()):
+            if pack.name not in varying:
+                variables[pack.name] = pack.made(variables, self.before)
 
     def _end(self) -> list[Any]:
         """What the next round takes."""
         variables = self.frame.variables
+        for pack in self.packs.values():
+            if not pack.fits(variables.get(pack.name)):
+                self._refuse(pack.name, variables.get(pack.name))
+            variables |= zip(pack.parts, map(self._part, variables[pack.name]), strict=True)
         found: list[Any] = []
         for name in self.scalars:
             value = variables[name]
@@ -248,11 +267,10 @@ class Loop:
     def _missing(self, after: dict[str, Any]) -> bool:
         """Take in what turned out to be carried, the variables being these after a round."""
         found = False
-        for name in self.names:
-            value = after.get(name)
-            if name in self.scalars or name in self.wholes or name in self.fixed:
+        for name in self.names:  # to which the parts of tuples are added
+            if name in self.fixed or name in self._carried():
                 continue
-            held = self.before.get(name)
+            held, value = self.before.get(name), after.get(name)
             if isinstance(held, Reference) and isinstance(value, Reference):
                 if not held.same(value):
                     self.wholes[name] = Whole(
@@ -261,12 +279,43 @@ class Loop:
                     )  # fmt: skip
                     self.cells.pop(held.cell, None)
                     found = True
-            elif name in self.locals and value is not None and not isinstance(value, Unbound):
+                continue
+            if is_result(name) and not isinstance(value, Number | Reference):
+                continue
+            if same(held, value) or (name not in self.before and isinstance(value, Unbound)):
+                continue
+            if name in self.before and name not in self.varying:
+                what = value.found if isinstance(value, Unbound) else kinds((held, value))
+                self.varying[name] = Unbound(self.frame.place(self.node), what)
+                found = True
+            if name in self.locals and isinstance(value, Number | Reference):
                 self._add_local(name, value)
                 if name in self.wholes and isinstance(value, Reference):
                     self.wholes[name].bound = self._sources(name, value, after)
                 found = True
+            elif is_pack(value) and (name in self.locals or Pack.of(name, value).fits(held)):
+                self._add_pack(name, value, after)
+                found = True
         return found
+
+    def _carried(self) -> set[str]:
+        return {*self.scalars, *self.wholes, *self.packs}
+
+    def _add_pack(self, name: str, value: Any, after: dict[str, Any]) -> None:
+        """Carry the parts of a tuple or list, as variables of their own."""
+        pack = self.packs[name] = Pack.of(name, value)
+        self.names += pack.parts
+        after |= zip(pack.parts, map(self._part, value), strict=True)
+        if name in self.locals:
+            self.locals += pack.parts
+            return
+        del self.varying[name]
+        self.before |= zip(pack.parts, map(self._part, self.before[name]), strict=True)
+        for part in pack.parts:
+            self._begin(part, self.before[part])
+
+    def _part(self, value: Any) -> Any:
+        return self.frame.memory.make(value) if isinstance(value, Array) and value.ndim else value
 
     def _sources(self, name: str, value: Reference, variables: dict[str, Any]) -> list[Origin]:
         """What a variable shows, where another shows it too that may be read again."""
@@ -341,7 +390,7 @@ class Loop:
     def _refuse(self, name: str, value: Any) -> None:
         first, second = self.frame.assigned_at.get(name), self.frame.assigned_at.get(name)
         raise DTypeError(
-            f"{name} is {_kind(value)} after a round of this loop{_at(first)}",
+            f"{name} is {kind(value)} after a round of this loop{_at(first)}",
             "a value of the kind that it has before the loop",
             "another variable", place=second or self.frame.place(self.node),
         )  # fmt: skip
@@ -377,6 +426,19 @@ class Loop:
                 continue
             sources = [*whole.bound, *(whole.began if rounds is None else ())]
             frame.variables[name] = frame.copied(array, sources, "loop", self.node)
+        self._bind_packs(self._unsure(rounds))
+        for pack in self.packs.values():
+            for part in pack.parts:
+                frame.variables.pop(part, None)
+
+    def _unsure(self, rounds: Extent | None) -> dict[str, Any]:
+        """What varies, after the loop: what it was, where there was no round."""
+        if not self.varying or rounds is None:
+            return self.varying
+        if rounds <= 0:
+            return {name: self.before[name] for name in self.varying}
+        carried = self._carried()
+        return {name: value for name, value in self.varying.items() if name not in carried}
 
     def _turn_back(
         self, turned: dict[str, str], arrays: dict[str, Array], rounds: Extent | None
@@ -423,10 +485,6 @@ def _depth() -> int:
 
 def _at(place: Place | None) -> str:
     return f" at {place}" if place is not None else ""
-
-
-def _kind(value: Any) -> str:
-    return "an array" if isinstance(value, Reference) else f"a {type(value).__name__}"
 
 
 def written(statements: Sequence[ast.AST]) -> list[str]:

@@ -36,6 +36,11 @@ class Unbound:
     found: str = ""
 
 
+INSTEAD_OF_NONE = (
+    "a number to begin with, as -1 or np.inf, or another variable that says whether there is one"
+)
+
+
 @dataclass(slots=True)
 class Trace:
     """What all calls share that are interpreted into one program.
@@ -153,8 +158,10 @@ class Frame:
             )  # fmt: skip
         if found:
             self.refuse(
-                node, f"{node.id} is {found} here, by which branch was taken",
-                "one kind of value", f"another variable in place of {node.id} in one branch",
+                node, f"{node.id} is {found} here, by which branches and rounds came before",
+                "one kind of value",
+                INSTEAD_OF_NONE if "None" in found
+                else f"another variable in place of {node.id} in one branch",
             )  # fmt: skip
         raise TracingError(
             f"{node.id} may have no value here", "a value on every path",

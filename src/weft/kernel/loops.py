@@ -74,6 +74,8 @@ def for_range(
         loop.finish([graph.pick(made, k) for k in range(len(types))], rounds)
         if parallel:
             frame.trace.parallel[frame.place(node)] = name
+    else:
+        loop.finish([], rounds)
     if by_range and index in live(node) and index not in loop.names:
         _assign_last(frame, node, index, _count(begin, end, step), begin, step)
 
@@ -84,13 +86,14 @@ def _assign_last(
     """Let the target of a range be what it was in the last round; if there was none, as before."""
     last = Array(graph.size_scalar(begin + (count - 1) * step, weak=True))
     before = frame.variables.get(index)
-    if before is None or isinstance(before, Unbound):
+    if index not in frame.variables or isinstance(before, Unbound):
         frame.assign(index, last, node)
     elif not count.symbols:
         if count > 0:
             frame.assign(index, last, node)
-    elif isinstance(before, Reference):
-        frame.variables[index] = Unbound(frame.place(node), "an array or a number")
+    elif before is None or isinstance(before, Reference):
+        kind = "None" if before is None else "an array"
+        frame.variables[index] = Unbound(frame.place(node), f"{kind} or a number")
     else:
         some = Array(graph.size_scalar(count, weak=True)) > 0
         frame.assign(index, where(some, last, before), node)
