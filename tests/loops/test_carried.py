@@ -198,3 +198,21 @@ def test_what_differs_between_rounds_and_nothing_holds(
     assert f"{__file__}:" in message
     if "None" in found:
         assert "try: a number to begin with" in message
+
+
+def write_many(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> None:
+    a[0] += 1
+    b[0] += a[0]
+    c[0] += b[0]
+    d[0] += c[0]
+    e[0] += d[0]
+    f[0] += e[0]
+    g[0] += f[0]
+
+
+def test_arrays_that_a_helper_writes_are_carried_however_many() -> None:
+    def rounds(n: int, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> None:
+        for _ in range(n):
+            write_many(a, b, c, d, e, f, g)
+
+    agrees(rounds, 9, *(np.ones(2) for _ in range(7)))

@@ -142,16 +142,18 @@ class Loop:
         self, first: Callable[[Scope], list[Node]], bind: Callable[[list[Array]], None]
     ) -> Lambda:
         """The body as a lambda; `first` makes its first parameters, `bind` binds them."""
-        for _ in range(_ROUNDS):
+        attempts = 0
+        while attempts < _ROUNDS:
             try:
                 function = self._attempt(first, bind)
             except NotCarried as signal:
                 if signal.region is not self._region:
                     raise
-                self.cells[signal.cell] = None
+                self.cells[signal.cell] = None  # of which there are only so many
                 continue
             if function is not None:
                 return function
+            attempts += 1
         raise DTypeError(
             "a loop whose variables change their types with every round", "stable types",
             place=self.frame.place(self.node),
