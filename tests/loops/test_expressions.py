@@ -189,6 +189,38 @@ def test_and_and_or_give_an_operand(expression: str, tmp_path: Path) -> None:
         agrees(function, np.array(values))
 
 
+CONTAINED = [
+    "a[0] in (1, 3, 5)", "a[1] not in [n, 2.0]", "n in a", "n not in a[1:]", "a[2] in a[:2]",
+    "a[0] in range(1, 9, 2)", "a[0] in range(9, 0, -2)", "a[0] in range(0)", "a[0] in ()",
+    "(n, a[1]) in ((3, 0), (3, 2))", "2 < a[2] not in (4, 7)", "a[0] in (None, 'x', 3)",
+    "n in (1, 2)", "n in range(3, 5)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", CONTAINED)
+def test_membership(expression: str, tmp_path: Path) -> None:
+    function = written_in(tmp_path, "a, n", f"return 1 if {expression} else 2")
+    for values in ([3, 0, 4], [4, 2, 0], [9, 3, 3]):
+        agrees(function, np.array(values), 3)
+
+
+def test_membership_of_each_round() -> None:
+    def counted(a: Any) -> int:
+        found = 0
+        for i in range(len(a)):
+            found += (a[i] in a[:i]) + 10 * (i not in (0, 2)) + 100 * (a[i] in range(2, 4))
+        return found
+
+    agrees(counted, np.array([1, 2, 1, 3, 3]))
+
+
+@pytest.mark.parametrize("expression", ["a[0] in (a, 1)", "a in (1, 2)", "a[0] in 'text'"])
+def test_membership_that_is_no_truth_is_refused(expression: str, tmp_path: Path) -> None:
+    kernel = wf.kernel(written_in(tmp_path, "a", f"return {expression}"))
+    with pytest.raises(UnsupportedError, match=r"`in` of a(.|\n)*written.py:4"):
+        kernel(MATRIX[0])
+
+
 def test_an_operand_of_each_round() -> None:
     def counted(a: Any, n: int) -> None:
         for i in range(n):

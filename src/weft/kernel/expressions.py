@@ -15,7 +15,7 @@ from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.frontend.extent import Extent
 from weft.functions import where
-from weft.kernel import aliases, branches, calls, numbers, selection
+from weft.kernel import aliases, branches, calls, membership, numbers, selection
 from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
@@ -237,8 +237,12 @@ def _compared(frame: Frame, node: ast.Compare, left: Any, number: int) -> Any:
     """The comparisons of a chain from a number on; what is read is evaluated if needed."""
     op, right = node.ops[number], plain(evaluate(frame, node.comparators[number]))
     with interpreting(frame.place(node)):
-        operands = numbers.fitted(numbers.name_of(op), (left, right))
-    one = lifted(frame, node, _COMPARE[type(op)], operands)
+        if isinstance(op, ast.In | ast.NotIn) and (is_traced(left) or is_traced(right)):
+            one = membership.contains(frame, node, right, left)
+            one = negated(one) if isinstance(op, ast.NotIn) else one
+        else:
+            operands = numbers.fitted(numbers.name_of(op), (left, right))
+            one = lifted(frame, node, _COMPARE[type(op)], operands)
     later = node.comparators[number + 1 :]
     if not later:
         return one
