@@ -59,8 +59,19 @@ def interpreting(place: Place | None) -> Iterator[None]:
     before, _reading.place = _reading.place, place
     try:
         yield
+    except WeftError:
+        raise
+    except Exception as error:  # Python's own, which know no place in what is interpreted
+        note_place(error, place)
+        raise
     finally:
         _reading.place = before
+
+
+def note_place(error: Exception, place: Place | None) -> None:
+    """Note where in the user's code an error arose, unless that is noted already."""
+    if place is not None and not getattr(error, "__notes__", None):
+        error.add_note(f"at {place}: {place.excerpt()}")
 
 
 def user_place() -> Place | None:

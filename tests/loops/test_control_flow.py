@@ -802,6 +802,34 @@ def test_errors_that_are_raised(
     assert "raise " in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize(
+    ("error", "where"),
+    [
+        (ZeroDivisionError, "1 // n"), (TypeError, "nothing[0]"), (KeyError, "table['b']"),
+        (ValueError, "max([])"), (OwnError, "raise OwnError(n, a[0])"),
+    ],
+)  # fmt: skip
+def test_errors_while_compiling_say_where(error: type[Exception], where: str) -> None:
+    def wrong(a: Any, n: int, nothing: Any, table: Any) -> Any:
+        if where == "1 // n":
+            return 1 // n
+        if where == "nothing[0]":
+            return nothing[0]
+        if where == "table['b']":
+            return table['b']  # fmt: skip
+        if where == "max([])":
+            return max([])
+        raise OwnError(n, a[0])
+
+    with pytest.raises(error) as caught:
+        wf.kernel(wrong)(NUMBERS, 0, None, {"a": 1})
+    if error is OwnError:
+        assert caught.value.args == (0, "a[0]")
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"at {__file__}:")
+    assert where in note
+
+
 def test_what_is_known_while_compiling_is_in_messages() -> None:
     def checked(a: Any, kind: str) -> Any:
         if a.ndim != 2:
@@ -810,7 +838,7 @@ def test_what_is_known_while_compiling_is_in_messages() -> None:
         return a.sum()
 
     kernel = agrees(checked, np.ones((2, 3)), "sum")
-    with pytest.raises(ValueError, match=r"^1 dimensions of \(3,\) for  'sum'$"):
+    with pytest.raises(ValueError, match=r"(?m)^1 dimensions of \(3,\) for  'sum'$"):
         kernel(NUMBERS, "sum")
     with pytest.raises(AssertionError, match="no mean"):
         kernel(np.ones((2, 3)), "mean")

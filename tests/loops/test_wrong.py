@@ -90,6 +90,8 @@ PROGRAMS = [
     Wrong(wrong.wrong_count, errors.UnsupportedError, "1 values for 3 names", "as many"),
     Wrong(wrong.constant_written, errors.UnsupportedError, "a constant", "an argument"),
     Wrong(wrong.index_of_number, errors.UnsupportedError, "an index into a number", "an array"),
+    Wrong(wrong.length_of_number, errors.UnsupportedError, "which has no length", "arguments"),
+    Wrong(wrong.greatest_of_arrays, errors.UnsupportedError, "less or greater", "arguments"),
     Wrong(wrong.typed, errors.ShapeError, "a is f64[:]", "f64[:, :]"),
     Wrong(wrong.single, errors.DTypeError, "a is f64[:]", "a.astype('float32')"),
     Wrong(wrong.counted, errors.DTypeError, "n is 2.5", "i64", (FLOATS, 2.5)),

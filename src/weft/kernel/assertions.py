@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.errors import Place
+from weft.errors import Place, note_place
 from weft.frontend.elementwise import apply
 from weft.frontend.graph import scalar_constant
 from weft.kernel.values import Cell, Memory
@@ -69,7 +69,7 @@ class Assertions:
 def placed(error: Exception, place: Place) -> Exception:
     """The error, with a note of where in the user's code it arose."""
     made = copy(error)
-    made.add_note(f"at {place}: {place.excerpt()}")
+    note_place(made, place)
     return made
 
 

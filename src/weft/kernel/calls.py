@@ -400,6 +400,11 @@ def _extreme(comparison: str) -> Callable[..., Any]:
         if len(arguments) == 1 and isinstance(arguments[0], Array):
             return _extreme_of(_in_one_dimension(arguments[0]), comparison)
         values = list(arguments[0]) if len(arguments) == 1 else list(arguments)
+        if any(getattr(value, "ndim", 0) for value in values):
+            raise TypeError("arrays, of which none is less or greater as a whole")
+        if not values:
+            name = "min" if comparison == "less" else "max"
+            raise ValueError(f"{name}() iterable argument is empty")
         best = values[0]
         for value in values[1:]:
             if not is_traced(best) and not is_traced(value):
@@ -457,6 +462,8 @@ def _any_or_all(both: bool) -> Callable[[Any], Any]:
 
 
 def _len(value: Any) -> Any:
+    if isinstance(value, Array) and not value.ndim:
+        raise TypeError("a number, which has no length")
     return value.shape[0] if isinstance(value, Array) else len(value)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import DTypeError, interpreting
+from weft.frontend.extent import Extent
 from weft.kernel import assertions, branches, calls, iterables, loops
 from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
@@ -27,7 +28,7 @@ from weft.kernel.expressions import (
     subscript,
     truth,
 )
-from weft.kernel.frame import Frame, Trace, cells, plain
+from weft.kernel.frame import Frame, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
@@ -142,8 +143,8 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
 def _raise(frame: Frame, node: ast.Raise, error: ast.expr) -> Returned:
     """Raise while compiling, where that is sure to be reached; else let the run note it."""
     if not frame.memory.regions:
-        raise evaluate(frame, error)
-    made = _error(frame, error)
+        raise _error(frame, error, _known)
+    made = _error(frame, error, _written)
     if isinstance(made, type) and issubclass(made, Exception):
         made = made()
     if not isinstance(made, Exception):
@@ -152,14 +153,28 @@ def _raise(frame: Frame, node: ast.Raise, error: ast.expr) -> Returned:
     return Returned(RAISED)
 
 
-def _error(frame: Frame, node: ast.expr) -> Any:
-    """An exception; of arguments that are computed, their source is in it."""
+def _error(
+    frame: Frame, node: ast.expr, argument: Callable[[Frame, ast.expr], Any]
+) -> Any:
+    """An exception, made of arguments as `argument` gives each."""
     if not isinstance(node, ast.Call) or node.keywords:
         return evaluate(frame, node)
-    given = [a.value if isinstance(a, ast.Constant) else ast.unparse(a) for a in node.args]
     kind = evaluate(frame, node.func)
     is_error = isinstance(kind, type) and issubclass(kind, Exception)
-    return kind(*given) if is_error else evaluate(frame, node)
+    return kind(*(argument(frame, a) for a in node.args)) if is_error else evaluate(frame, node)
+
+
+def _written(_: Frame, node: ast.expr) -> Any:
+    """An argument of an error: what is computed as its source."""
+    return node.value if isinstance(node, ast.Constant) else ast.unparse(node)
+
+
+def _known(frame: Frame, node: ast.expr) -> Any:
+    """An argument of an error: what only the run knows as its source."""
+    value = plain(evaluate(frame, node))
+    if is_traced(value):
+        return ast.unparse(node)
+    return int(value) if isinstance(value, Extent) else value
 
 
 # ---------------------------------------------------------------- assignment

@@ -193,6 +193,14 @@ def index_of_number(a):
     return x[0]  # here: x[0]
 
 
+def length_of_number(a):
+    return len(a[0])  # here: len(
+
+
+def greatest_of_arrays(a):
+    return max(a, 1)  # here: max(
+
+
 def typed(
     a: wf.f64[:, :],  # here: a: wf
 ):
