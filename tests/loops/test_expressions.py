@@ -428,6 +428,21 @@ def test_lengths_that_are_shifted() -> None:
     agrees(lengths, np.ones(9), 6)
 
 
+def test_lengths_that_data_decide_within_bounds() -> None:
+    def counted(a: Any, n: Any) -> Any:
+        found = np.zeros(min(max(n, 0), 100), np.int64)
+        for x in a:
+            found[x] += 1
+        for i in range(len(a)):
+            row = np.zeros(max(min(a[i], len(a)), 0))
+            for j in range(len(row)):
+                row[j] = j
+            a[i] += int(row.sum())
+        return found.sum() + found[3]
+
+    agrees(counted, np.array([3, 1, 3, 0]), np.int64(5))
+
+
 def test_starred_targets() -> None:
     def unpacked(a: Any) -> Any:
         first, *rest = a.shape

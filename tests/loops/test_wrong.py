@@ -91,6 +91,8 @@ PROGRAMS = [
     Wrong(wrong.constant_written, errors.UnsupportedError, "a constant", "an argument"),
     Wrong(wrong.index_of_number, errors.UnsupportedError, "an index into a number", "an array"),
     Wrong(wrong.length_of_number, errors.UnsupportedError, "which has no length", "arguments"),
+    Wrong(wrong.unbounded_length, errors.ShapeError, "only the run knows", "wf.minimum(length"),
+    Wrong(wrong.negative_length, errors.ArgumentError, "may be negative", "n: wf.i64"),
     Wrong(wrong.greatest_of_arrays, errors.UnsupportedError, "less or greater", "arguments"),
     Wrong(wrong.typed, errors.ShapeError, "a is f64[:]", "f64[:, :]"),
     Wrong(wrong.single, errors.DTypeError, "a is f64[:]", "a.astype('float32')"),

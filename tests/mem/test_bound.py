@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from weft.errors import InternalError
+from weft.errors import ShapeError
 from weft.fun import nodes as fun
 from weft.mem.bound import Bounds
 from weft.ops.dtypes import DType
@@ -59,5 +59,5 @@ def test_a_length_clamped_to_nothing_has_the_bound_of_what_it_was() -> None:
 
 
 def test_an_extent_of_which_nothing_is_known_is_refused() -> None:
-    with pytest.raises(InternalError, match="no bound of the extent t"):
+    with pytest.raises(ShapeError, match="no bound of the extent t"):
         Bounds(["n"]).elements(shape("t, n"))

@@ -10,7 +10,7 @@ import pytest
 from mem.programs import Maker, N, array, doubled, element, kernel
 from mem.test_introduce import of, placed
 
-from weft.errors import InternalError, OutOfBoundsError
+from weft.errors import InternalError, OutOfBoundsError, ShapeError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder
@@ -141,7 +141,7 @@ def test_an_unbounded_extent_is_refused() -> None:
         return element(outer, part, 0)
 
     program = maker.program(kernel(b, (N,), row))
-    with pytest.raises(InternalError, match="no bound of the extent"):
+    with pytest.raises(ShapeError, match="no bound of the extent"):
         placed(program)
 
 

@@ -69,6 +69,7 @@ def _require_length(extent: Extent, what: str) -> None:
     raise ArgumentError(
         f"{what} is {extent}, which may be negative",
         "0 or more in every round",
-        "wf.maximum(length, 0), or wf.assume(...) of the sizes before the loop",
+        "an argument that is an int (or n: wf.i64), wf.minimum(wf.maximum(length, 0), bound), or "
+        "wf.assume(...) of the sizes before the loop",
         place=user_place(),
     )

@@ -412,6 +412,9 @@ def _extreme(comparison: str) -> Callable[..., Any]:
                 best = value if better else best
                 continue
             left, right = map(node_of, numbers.widened((value, best)))
+            if left.dtype.is_integer and right.dtype.is_integer:  # whose bounds lengths may need
+                best = Array(apply("minimum" if comparison == "less" else "maximum", left, right))
+                continue
             best = Array(apply("where", apply(comparison, left, right), left, right))
         return best
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from weft.errors import InternalError
+from weft.errors import ShapeError
 from weft.fun import nodes as fun
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
@@ -83,7 +83,7 @@ class Bounds:
 
         Raises
         ------
-        InternalError
+        ShapeError
             Where none is found.
         """
         count = product(shape)
@@ -99,14 +99,15 @@ class Bounds:
 
         Raises
         ------
-        InternalError
+        ShapeError
             Where none is found.
         """
         found = self._eliminate(poly, upper=True, steps=_STEPS)
         if found is None:
-            raise InternalError(
-                f"introduce memory: no bound of the extent {poly} is known",
-                "an extent bounded by sizes, for memory that is allocated before the program runs",
+            raise ShapeError(
+                f"an array of a length that only the run knows: no bound of the extent {poly}",
+                "a length that sizes bound, since memory is allocated before the program runs",
+                "an argument that is an int, or wf.minimum(length, bound)",
             )
         return found
 

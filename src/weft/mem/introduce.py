@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from weft.errors import Place
+from weft.errors import Place, ShapeError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
@@ -172,7 +172,12 @@ class _Introduction:
         live = Liveness.of(body, params)
         done: list[fun.Let] = []
         for position, let in enumerate(body.statements):
-            self.statement(let, position, live, done)
+            try:
+                self.statement(let, position, live, done)
+            except ShapeError as error:
+                if error.place is None and let.place is not None:
+                    error.move_to(let.place)
+                raise
         results = tuple(
             self.at(result, destination, done)
             for result, destination in zip(body.results, destinations, strict=True)

@@ -197,6 +197,18 @@ def length_of_number(a):
     return len(a[0])  # here: len(
 
 
+def unbounded_length(a):
+    rows = np.zeros(max(int(a[0]), 0))
+    for i in range(len(rows)):  # here: for
+        rows[i] = i
+    a[0] = rows.sum()
+
+
+def negative_length(a):
+    rows = np.zeros(int(a[0]))  # here: np.zeros
+    a[0] = rows.sum()
+
+
 def greatest_of_arrays(a):
     return max(a, 1)  # here: max(
 
