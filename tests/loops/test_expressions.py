@@ -443,6 +443,30 @@ def test_lengths_that_data_decide_within_bounds() -> None:
     agrees(counted, np.array([3, 1, 3, 0]), np.int64(5))
 
 
+def test_functions_of_whole_numbers() -> None:
+    def found(a: Any, b: Any, n: int) -> Any:
+        for i in range(len(a)):
+            b[i] = math.gcd(a[i], b[i]) + 1000 * math.lcm(a[i], b[i]) + math.factorial(i)
+            a[i] = math.isqrt(abs(a[i]))
+        return math.gcd(n, 18), math.lcm(n, 4), math.factorial(n), math.isqrt(n)
+
+    agrees(
+        found, np.array([12, 18, 0, -7, 99, 100, 2**62, 94906267**2 - 1, 3037000499**2]),
+        np.array([8, 27, 4, 14, 0, -10, 0, 0, 0]), 14,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ["math.isqrt(a[0])", "math.factorial(a[0])", "math.isqrt(n)"])
+def test_functions_of_no_negative_number(call: str, tmp_path: Path) -> None:
+    function = written_in(tmp_path, "a, n", f"return {call}")
+    agrees(function, np.array([10]), 10)
+    with pytest.raises(ValueError, match="negative") as caught:
+        wf.kernel(function)(np.array([-4]), -4)
+    assert f"return {call}" in caught.value.__notes__[0]
+    with pytest.raises(UnsupportedError, match="no whole numbers"):
+        wf.kernel(function)(np.array([1.0]), 4.0)
+
+
 def test_starred_targets() -> None:
     def unpacked(a: Any) -> Any:
         first, *rest = a.shape

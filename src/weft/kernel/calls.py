@@ -20,7 +20,7 @@ from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
-from weft.kernel import aliases, numbers, selection
+from weft.kernel import aliases, numbers, selection, whole_numbers
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
 from weft.kernel.keys import is_view
 from weft.kernel.numbers import as_float, as_int, weak
@@ -283,6 +283,8 @@ def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
         frame.refuse(node, "math.remainder", "math.fmod, or x % y")
     if name in ("radians", "degrees"):
         return getattr(functions, name)(as_float(arguments[0]))
+    if (name, len(arguments)) in whole_numbers.WRITTEN_OUT:
+        return whole_numbers.call(frame, node, name, arguments)
     own = getattr(functions, {"log": "log", **_RENAMED, **_MATH}.get(name, name), None)
     if own is None:
         frame.refuse(node, f"math.{name}", "a function that weft has: see dir(weft)")
