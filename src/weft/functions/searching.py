@@ -162,7 +162,11 @@ def library_calls(
 
 def _outside(node: Node, routine: str) -> Node:
     if node.scope is not None:
-        along = ", along an axis: wf.{0}(x, axis=...)" if "sort" in routine else ""
+        along = ""
+        if routine == "searchsorted":
+            along = ", of all values at once: wf.{0}(x, values); or a binary search by hand"
+        elif "sort" in routine:
+            along = ", along an axis: wf.{0}(x, axis=...)"
         raise UnsupportedError(
             f"{routine} inside a loop, branch or combinator",
             f"{routine} of whole arrays",

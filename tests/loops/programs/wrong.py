@@ -197,6 +197,11 @@ def length_of_number(a):
     return len(a[0])  # here: len(
 
 
+def searched_in_loop(a):
+    for i in range(len(a)):
+        a[i] = np.searchsorted(a, i)  # here: np.searchsorted
+
+
 def unbounded_length(a):
     rows = np.zeros(max(int(a[0]), 0))
     for i in range(len(rows)):  # here: for
