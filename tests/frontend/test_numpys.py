@@ -258,6 +258,9 @@ np.mean(i, dtype=np.float32)
 i.std(dtype=np.float32)
 np.var(a.astype(np.float32), dtype=np.float64, ddof=1, keepdims=True)
 np.partition(v, 1)[1]
+np.partition(v, [1, -1])[-1]
+np.partition(a, -2, axis=0)[-2]
+np.partition(a, 0, axis=None)[0]
 """
 METHODS = """
 np.add.reduce(a)
@@ -378,6 +381,7 @@ def test_sizes_that_values_decide_are_computed(expression: str) -> None:
     lambda v: np.average(v[:, None] * v, 0, v[None]), lambda v: np.average(v, weights=v[:1]),
     lambda v: wf.sliding_window_view(v, 9), lambda v: wf.sliding_window_view(v, (2, 2)),
     lambda v: np.quantile(v[None], 0.5, axis=(0, 0)), lambda v: np.quantile(v, -0.1),
+    lambda v: np.partition(v, v.shape[0]), lambda v: np.partition(v, [0, -1 - v.shape[0]]),
     lambda v: np.percentile(v, [50, 101]), lambda v: np.quantile(v, np.nan),
     lambda v: np.mean(v, dtype=np.int32), lambda v: np.cov(v, v[None, None]),
     lambda v: np.size(v, 1), lambda v: wf.pad(v, 1, mode="mean"),

@@ -105,6 +105,21 @@ def test_sort_and_argsort(axis: int, descending: bool) -> None:
     np.testing.assert_array_equal(run("sort", x, **options), np.take_along_axis(x, wanted, axis))
 
 
+def test_partition() -> None:
+    """Places outside of a row are of no element; of none, nothing moves."""
+    x = np.random.default_rng(3).integers(0, 50, (6, 41)).astype(np.float64)
+    x[2, ::7] = np.nan
+    found = run("partition", x, np.array([3, 20, 40, 3, -1, 41]))
+    ordered = np.sort(x)
+    np.testing.assert_array_equal(found[:, [3, 20, 40]], ordered[:, [3, 20, 40]])
+    np.testing.assert_array_equal(np.sort(found[:, :3]), ordered[:, :3])
+    np.testing.assert_array_equal(np.sort(found[:, 4:20]), ordered[:, 4:20])
+    np.testing.assert_array_equal(run("partition", x, np.zeros(0, np.int64)), x)
+    assert run("partition", x[:, :0], np.array([0])).shape == (6, 0)
+    with pytest.raises(ShapeError):
+        routine("partition").run(x, np.zeros((2, 2), np.int64))
+
+
 def test_searchsorted() -> None:
     ordered, values = np.array([1.0, 2.0, 2.0, 5.0]), np.array([[0.0, 2.0], [5.0, 9.0]])
     assert run("searchsorted", ordered, values).tolist() == [[0, 1], [3, 4]]

@@ -294,7 +294,9 @@ CASES += [
           let r: f64[k] = call sort(b, axis = 0)
           let s: f64[n, k] = call sort(y, axis = 1)
           let o: i64[n, k] = call searchsorted(r, y)
-          in y, v, g, s, o }""",
+          let l: i64[2] = kernel (z < 2) { let q: i64 = multiply(z, 3) in q }
+          let h: f64[n, k] = call partition(y, l)
+          in y, v, g, s, o, h }""",
         {"n": 60, "m": 7, "k": 5},
         lambda: {**_floats(60, 7)(), "w": _floats(7, 5)()["x"], "b": np.arange(5.0)},
     ),
