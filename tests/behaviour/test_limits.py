@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from agreement.ways import Listed
 from devices.harness import NAME
 
 import weft as wf
@@ -102,3 +103,33 @@ def test_chunks_that_are_decoded_whole_are_in_the_plan(name: str, tmp_path: Path
         assert "26.5 MiB to decode chunks" in str(wf.explain(y))
         wf.store(y, tmp_path / "y.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x * 2)
+
+
+AROUND: dict[str, Callable[[wf.Array], wf.Array]] = {
+    "stencil": lambda x: wf.stencil(lambda s: s[-1, 0] + s[1, 0] * s[0, 1], x, boundary="wrap"),
+    "iterated": lambda x: wf.iterate(AROUND["stencil"], x, 2),
+    "roll": lambda x: wf.roll(x, (7, 3), axis=(0, 1)),
+    "pad": lambda x: wf.pad(x, ((2, 1), (1, 1)), mode="wrap"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["read in boxes", "on a device"])
+@pytest.mark.parametrize("name", AROUND)
+def test_what_wraps_around_reads_little_besides_its_box(
+    name: str, way: str, tmp_path: Path
+) -> None:
+    """The rows at the other end, but not all that lies between; and each row once."""
+    x = np.random.default_rng(3).random((60_000, 11))  # 5 MiB
+    (expected,) = [np.asarray(AROUND[name](wf.asarray(x)))]
+    limits = {"cpu": 30 << 20}
+    if way == "on a device":
+        if NAME not in wf.devices():
+            pytest.skip("no such device here")
+        limits[NAME] = 1 << 20
+    devices = [NAME] if way == "on a device" else ["cpu"]
+    with wf.config(devices=devices, memory_limit=limits, interpret_below=0):
+        y = AROUND[name](wf.open(Listed(x)) if way == "read in boxes" else wf.asarray(x))
+        moved = wf.explain(wf.store, y, tmp_path / "y.npy").bytes_moved
+        wf.store(y, tmp_path / "y.npy")
+    assert moved < 2.2 * x.nbytes
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)

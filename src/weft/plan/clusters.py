@@ -22,7 +22,8 @@ def clusters(draft: Draft) -> list[tuple[str, int, list[ReadKey]]]:
         if draft.analysis.producer.get(key[1]) in draft.members:
             continue
         seen = upper > lower
-        at = int(np.argmax(seen)) if seen.any() else 0
+        # Where all that are read inside are: in the first box not what lies before it.
+        at = next((box for box in (1, 2) if seen[box]), 0)
         moved = int(lower[2] - lower[1]) if seen[1] and seen[2] else 0
         groups.setdefault((key[1], draft.axes[key], moved), []).append(
             (int(lower[at]), int(upper[at]), key)

@@ -192,7 +192,8 @@ def _make(
     def addressable(name: str) -> bool:
         return direct_array(setting.inputs[name]) is not None
 
-    staged = [p.name for p in program.params if not addressable(p.name)]
+    on_device = setting.rates is not None or any(not p.is_host for p in setting.processors)
+    staged = [p.name for p in program.params if on_device or not addressable(p.name)]
     along_rows = {
         (position, dim)
         for position, let in enumerate(program.body.statements)
