@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -252,6 +253,28 @@ def test_target_that_appears_meanwhile(name: str, tmp_path: Path) -> None:
         first.finish()
     if name != "hdf5 beside others":
         assert Path(target).read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["npy", "zarr", "hdf5"])
+def test_what_is_published_is_locked_by_nobody(name: str, tmp_path: Path) -> None:
+    """Nor by a process that was forked while it was written, as compilers are."""
+    target, options = MAKERS[name](tmp_path)
+    sink = open_sink(target, SHAPE, "f4", **options)
+    end, begin = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(begin)
+        os.read(end, 1)
+        os._exit(0)
+    try:
+        sink.finish()
+        descriptor = os.open(str(target).partition("::")[0], os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as HDF5's library does
+        os.close(descriptor)
+    finally:
+        os.close(begin)
+        os.close(end)
+        os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("name", ["npy", "zarr"])

@@ -85,7 +85,7 @@ class Draft:
 
     def _close(self) -> None:
         self._past_pages.close()
-        os.close(self.descriptor)
+        _let_go(self.descriptor)
         self.descriptor = -1
 
 
@@ -136,8 +136,15 @@ class DraftDirectory:
                 shutil.rmtree(self.path, ignore_errors=True)
 
     def _close(self) -> None:
-        os.close(self._lock)
+        _let_go(self._lock)
         self._lock = -1
+
+
+def _let_go(descriptor: int) -> None:
+    """Close a descriptor and give up its lock, which a forked process would keep with its copy."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def remove_file(path: str) -> None:
