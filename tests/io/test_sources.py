@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from weft.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, SourceError
+from weft.io.chunk_codecs import decoded_bytes
 from weft.io.files import whole
 from weft.io.open import open_source
 from weft.plan.protocols import Box, Source
@@ -435,6 +438,44 @@ def test_missing_zarr_component(tmp_path: Path) -> None:
     assert open_source(tmp_path / "a.zarr", "inner/x").shape == (3,)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("shape", "chunks"), [([-3, 4], [2, 2]), ([3, 4], [0, 2]), ([3], [2, 2]), ("abc", [2])]
+)
+def test_impossible_extents(version: int, shape: Any, chunks: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, shape=(3, 4), chunks=(2, 2), dtype="f4", zarr_format=version)
+    file = path / ("zarr.json" if version == 3 else ".zarray")
+    metadata = json.loads(file.read_text())
+    grid = metadata["chunk_grid"]["configuration"] if version == 3 else metadata
+    grid["chunk_shape" if version == 3 else "chunks"] = chunks
+    file.write_text(json.dumps({**metadata, "shape": shape}))
+    message = refused(path)
+    assert str(file) in message
+    assert f"shape {shape} in chunks {chunks}" in message
+
+
+@pytest.mark.parametrize("change", [{"zarr_format": 7}, {"order": "X"}, {"dtype": None}])
+def test_metadata_of_no_version(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, shape=(3, 4), chunks=(2, 2), dtype="f4", zarr_format=2)
+    metadata = json.loads((path / ".zarray").read_text())
+    (path / ".zarray").write_text(json.dumps({**metadata, **change}))
+    assert "cannot open" in refused(path)
+
+
+def test_directories_of_much_else_are_not_searched_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(path: str) -> Any:
+        for number in range(1_000_000):
+            yield f"{path}/{number}", [], []
+        raise AssertionError
+
+    monkeypatch.setattr(os, "walk", endless)
+    assert "holds no array" in refused(tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore:Corrupt")
 def test_damaged_tiff(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(b"II*\0\x08\0\0\0")
@@ -497,6 +538,41 @@ def test_truncated_chunk(tmp_path: Path) -> None:
     os.truncate(tmp_path / "z/a.zarr/c/0/0/0", 100)
     with pytest.raises(SourceError, match="damaged"):
         open_source(tmp_path / "z/a.zarr").read(whole(SHAPE), np.empty(SHAPE, "f4"))
+
+
+def test_a_chunk_that_is_too_long(tmp_path: Path) -> None:
+    source = zarr_plain(tmp_path)
+    os.truncate(tmp_path / "a.zarr/c/0/0/0", 100_000)
+    with pytest.raises(SourceError, match="too long: 100000 bytes"):
+        source.read(whole(SHAPE), np.empty(SHAPE, "f4"))
+
+
+@pytest.mark.parametrize("compressor", ["zstd", "blosc", "lz4", "gzip", "zlib"])
+@pytest.mark.parametrize("count", [1, 600, 639, 641, 5000])
+def test_a_chunk_of_another_array(compressor: str, count: int, tmp_path: Path) -> None:
+    """What a codec decodes is as much as there should be: it says nothing of the rest."""
+    codec = numcodecs.get_codec({"id": compressor})
+    path = tmp_path / "a.zarr"
+    array = zarr.create_array(
+        path, shape=(640,), chunks=(640,), dtype="f4", zarr_format=2, compressors=codec
+    )
+    array[:] = np.arange(640)
+    source, out = open_source(path), np.empty(640, "f4")
+    source.read(whole((640,)), out)
+    np.testing.assert_array_equal(out, np.arange(640))
+    (path / "0").write_bytes(codec.encode(np.arange(count, dtype="f4")))
+    with pytest.raises(SourceError, match=rf"the {compressor} chunk {path}/0 is damaged") as caught:
+        source.read(whole((640,)), out)
+    assert "expected: a whole chunk of (640,) float32" in str(caught.value)
+    assert "readable" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 65_791, 65_792, 70_000])
+def test_how_long_chunks_say_they_are(size: int) -> None:
+    data = np.random.default_rng(size).integers(0, 4, size).astype(np.uint8)
+    for compressor in ("zstd", "blosc", "lz4"):
+        encoded = bytes(numcodecs.get_codec({"id": compressor}).encode(data))
+        assert decoded_bytes(compressor, encoded) == size
 
 
 @given(st.data())

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError, SinkError, SourceError, UnsupportedError, WeftError
+from weft.io.chunk_codecs import decode
 from weft.io.files import (
     Array,
     Extent,
-    ShortReadError,
     chunks_of,
     extend,
     read_box,
-    whole,
     window,
     write_box,
 )
@@ -36,6 +35,7 @@ from weft.io.zarr_layout import (
 from weft.plan.protocols import Box, Sink, Source
 
 _PARTIAL_METADATA = "zarr.json.partial"
+_MOST_LISTED = 1000  # directories that are looked into for the names of arrays
 
 
 class ChunkFilesSource:
@@ -76,51 +76,38 @@ class ChunkFilesSource:
             except OSError as error:
                 raise unreadable(path, error) from error
             try:
-                self._read_chunk(descriptor, inside, part)
-            except ShortReadError as error:
-                raise SourceError(
-                    f"the chunk {path} is truncated: {os.fstat(descriptor).st_size} bytes"
-                ) from error
+                self._read_chunk(descriptor, inside, part, path)
+            except SourceError:
+                raise
             except OSError as error:
                 raise unreadable(path, error) from error
             finally:
                 os.close(descriptor)
 
-    def _read_chunk(self, descriptor: int, inside: Box, part: Array) -> None:
+    def _read_chunk(self, descriptor: int, inside: Box, part: Array, path: str) -> None:
         layout = self._layout
         shape = layout.chunks
         if layout.column_major:  # the row-major bytes of the transposed chunk
             shape, inside, part = shape[::-1], inside[::-1], part.T
         extent = Extent(0, shape, layout.dtype)
-        if layout.compressor is None:
-            read_box(descriptor, extent, inside, part)
-        else:
-            encoded = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-            _decode(layout.compressor, encoded, extent, inside, part)
+        size = os.fstat(descriptor).st_size
+        if layout.compressor is not None:
+            encoded = os.pread(descriptor, size, 0)
+            decode(layout.compressor, encoded, extent, inside, part, path)
+            return
+        if size != extent.nbytes:
+            how = "truncated" if size < extent.nbytes else "too long"
+            raise SourceError(
+                f"the chunk {path} is {how}: {size} bytes",
+                f"{extent.nbytes} bytes for {layout.chunks} {layout.dtype.name}",
+            )
+        read_box(descriptor, extent, inside, part)
 
     def describe(self) -> str:
         return self._label
 
     def __repr__(self) -> str:
         return f"ChunkFilesSource({self._label!r}, {self.shape}, {self.dtype})"
-
-
-def _decode(compressor: str, encoded: bytes, extent: Extent, inside: Box, part: Array) -> None:
-    """Decode a chunk, straight into its place where it lands there whole."""
-    import numcodecs
-
-    codec = numcodecs.get_codec({"id": compressor})
-    direct = (
-        inside == whole(extent.shape) and part.flags.c_contiguous and part.dtype == extent.dtype
-    )
-    try:
-        if direct:
-            codec.decode(encoded, out=part)
-        else:
-            decoded = np.frombuffer(codec.decode(encoded), extent.dtype)
-            np.copyto(part, decoded.reshape(extent.shape)[inside])
-    except (RuntimeError, ValueError, OSError, EOFError) as error:
-        raise SourceError(f"a damaged {compressor} chunk: {error}", "a whole chunk") from error
 
 
 class ZarrSource:
@@ -234,8 +221,10 @@ def _component_wanted(label: str, names: list[str]) -> SourceError:
 
 
 def _local_arrays(path: str) -> Iterator[str]:
-    """Names, shapes and dtypes of the arrays below a directory."""
-    for directory, names, files in os.walk(path):
+    """Names, shapes and dtypes of the first arrays below a directory."""
+    for count, (directory, names, files) in enumerate(os.walk(path)):
+        if count == _MOST_LISTED:
+            return
         names.sort()
         if ".zarray" not in files and "zarr.json" not in files:
             continue
@@ -434,6 +423,8 @@ def _make_groups(path: str, component: str) -> None:
     try:
         for part in ["", *component.split("/")[:-1]]:
             directory = os.path.join(directory, part) if part else directory
+            if _is_array(directory):
+                raise SinkError(f"{directory} is an array", "a group, or a name that is free")
             os.makedirs(directory, exist_ok=True)
             if not any(
                 os.path.exists(os.path.join(directory, n)) for n in ("zarr.json", ".zgroup")
@@ -441,8 +432,14 @@ def _make_groups(path: str, component: str) -> None:
                 with open(os.path.join(directory, "zarr.json"), "w", encoding="utf-8") as file:
                     group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
                     json.dump(group, file, indent=2)
+    except SinkError:
+        raise
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _is_array(directory: str) -> bool:
+    return next(_local_arrays(directory), "").startswith(". ")
 
 
 def _update_sink(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from weft.errors import SourceError
 from weft.records import dataclass
 
 METADATA = ("zarr.json", ".zarray")
@@ -21,6 +23,7 @@ _DTYPES = (
     "float32", "float64", "complex64", "complex128",
 )  # fmt: skip
 _SPECIAL: dict[Any, Any] = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+_SEPARATORS = (".", "/")
 _COMPRESSORS = ("zstd", "gzip", "blosc", "zlib", "lz4")
 
 
@@ -50,20 +53,52 @@ class ChunkLayout:
 
 
 def read_layout(directory: str) -> ChunkLayout | None:
-    """The layout of the array in a directory; None where it is not a simple one."""
+    """The layout of the array in a directory; None where it is not a simple one.
+
+    Raises
+    ------
+    SourceError
+        Its extents are none that an array can have.
+    """
     for name, parse in zip(METADATA, (_parse_version_3, _parse_version_2), strict=True):
         path = os.path.join(directory, name)
         if os.path.isfile(path):
             try:
                 with open(path, encoding="utf-8") as file:
-                    return parse(json.load(file))
+                    metadata = json.load(file)
+                    _check_extents(path, *_EXTENTS[name](metadata))
+                    return parse(metadata)
+            except SourceError:
+                raise
             except (KeyError, TypeError, ValueError, IndexError):
                 return None
     return None
 
 
+_EXTENTS: dict[str, Callable[[dict[str, Any]], tuple[Any, Any]]] = {
+    "zarr.json": lambda metadata: (
+        metadata["shape"], metadata["chunk_grid"]["configuration"]["chunk_shape"],
+    ),
+    ".zarray": lambda metadata: (metadata["shape"], metadata["chunks"]),
+}  # fmt: skip
+
+
+def _check_extents(path: str, shape: Any, chunks: Any) -> None:
+    """Raise `SourceError` for extents that zarr-python does not look at either."""
+    for extents, least in ((shape, 0), (chunks, 1)):
+        if not isinstance(extents, list) or len(extents) != len(shape) or not all(
+            isinstance(extent, int) and extent >= least for extent in extents
+        ):  # fmt: skip
+            raise SourceError(
+                f"the metadata in {path} is damaged: shape {shape} in chunks {chunks}",
+                "as many extents of at least 0 as of chunks of at least 1",
+            )
+
+
 def _parse_version_3(metadata: dict[str, Any]) -> ChunkLayout | None:
     if metadata["node_type"] != "array" or metadata.get("storage_transformers"):
+        return None
+    if metadata["zarr_format"] != 3:
         return None
     grid, encoding = metadata["chunk_grid"], metadata["chunk_key_encoding"]
     if grid["name"] != "regular" or metadata["data_type"] not in _DTYPES:
@@ -78,6 +113,8 @@ def _parse_version_3(metadata: dict[str, Any]) -> ChunkLayout | None:
     dtype = np.dtype(swapped.str)  # the same object whether it was parsed or unpickled
     default = encoding["name"] == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if default else ".")
+    if separator not in _SEPARATORS:
+        return None
     return ChunkLayout(
         shape=tuple(metadata["shape"]),
         chunks=tuple(grid["configuration"]["chunk_shape"]),
@@ -92,7 +129,12 @@ def _parse_version_3(metadata: dict[str, Any]) -> ChunkLayout | None:
 
 def _parse_version_2(metadata: dict[str, Any]) -> ChunkLayout | None:
     dtype = np.dtype(metadata["dtype"])
-    compressor = metadata["compressor"]
+    compressor, order = metadata["compressor"], metadata["order"]
+    separator = metadata.get("dimension_separator", ".")
+    if metadata["zarr_format"] != 2 or order not in ("C", "F") or separator not in _SEPARATORS:
+        return None
+    if metadata["dtype"] is None:  # which NumPy takes for float64
+        return None
     if metadata["filters"] or dtype.newbyteorder("=").name not in _DTYPES:
         return None
     if compressor is not None and compressor["id"] not in _COMPRESSORS:
@@ -102,9 +144,9 @@ def _parse_version_2(metadata: dict[str, Any]) -> ChunkLayout | None:
         chunks=tuple(metadata["chunks"]),
         dtype=dtype,
         fill_value=_fill_value(metadata["fill_value"], dtype),
-        column_major=metadata["order"] == "F",
+        column_major=order == "F",
         prefix="",
-        separator=metadata.get("dimension_separator", "."),
+        separator=separator,
         compressor=None if compressor is None else compressor["id"],
     )
 
