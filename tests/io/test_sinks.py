@@ -521,6 +521,37 @@ def test_mismatch(name: str, tmp_path: Path) -> None:
         open_sink(target, SHAPE, "f8", **options)
 
 
+@pytest.mark.parametrize("name", ["a.zarr", "a.h5"])
+def test_what_leads_to_a_component(name: str, tmp_path: Path) -> None:
+    """Groups of the store: nothing is written elsewhere."""
+    store = tmp_path / "inner" / name
+    store.parent.mkdir()
+    open_sink(f"{store}::/group//data/", (3,), "f4").finish()
+    assert open_source(store, "group/data").shape == (3,)
+    with pytest.raises(ArgumentError, match="component"):
+        open_sink(f"{store}::../data", (3,), "f4")
+    with pytest.raises(SinkError, match="group/data is a"):
+        open_sink(f"{store}::group/data/more", (3,), "f4")
+    assert {path.name for path in tmp_path.iterdir()} == {"inner"}
+    assert {path.name for path in store.parent.iterdir()} == {name}
+
+
+def test_a_group_in_another_file(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["group/data"] = np.zeros(3, "f4")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["group"] = h5py.ExternalLink("other.h5", "/group")
+        file["much"] = np.ones(10_000)
+    with pytest.raises(SinkError, match=r"would be in another file, .*other\.h5"):
+        open_sink(f"{tmp_path}/a.h5::group/more", (3,), "f4")
+    sink = open_sink(f"{tmp_path}/a.h5::group/data", (3,), "f4", mode="r+")
+    sink.write((slice(0, 3),), np.arange(3, dtype="f4"))
+    sink.finish()
+    with h5py.File(tmp_path / "a.h5") as file:
+        np.testing.assert_array_equal(file["group/data"], [0, 1, 2])
+        np.testing.assert_array_equal(file["much"], 1)
+
+
 def test_not_a_target(tmp_path: Path) -> None:
     with pytest.raises(ArgumentTypeError):
         open_sink(3, SHAPE, "f4")

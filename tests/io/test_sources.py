@@ -476,6 +476,35 @@ def test_directories_of_much_else_are_not_searched_for_long(
     assert "holds no array" in refused(tmp_path)
 
 
+@pytest.mark.parametrize("component", ["../b", "a/./b", 5])
+@pytest.mark.parametrize("name", ["a.zarr", "a.h5"])
+def test_components_are_names(name: str, component: Any, tmp_path: Path) -> None:
+    with pytest.raises((ArgumentError, ArgumentTypeError), match="component"):
+        open_source(tmp_path / name, component)
+
+
+@pytest.mark.parametrize("chunks", [None, (2, 5, 100)])
+def test_a_link_to_another_file(chunks: Any, tmp_path: Path) -> None:
+    """Its bytes are there, at other places than in the file that was named."""
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["before"] = np.arange(100_000)
+        file.create_dataset("data", data=DATA, chunks=chunks)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["link"] = h5py.ExternalLink("other.h5", "/data")
+        file["much"] = np.zeros(1_000_000)
+    source = open_source(tmp_path / "a.h5", "link")
+    found = np.empty(SHAPE, "f4")
+    source.read(whole(SHAPE), found)
+    np.testing.assert_array_equal(found, DATA)
+    assert source.held[0].name.startswith(str(tmp_path / "other.h5"))
+
+
+def test_a_dataset_without_shape(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["nothing"] = h5py.Empty("f4")
+    assert "no shape" in refused(tmp_path / "a.h5")
+
+
 @pytest.mark.filterwarnings("ignore:Corrupt")
 def test_damaged_tiff(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(b"II*\0\x08\0\0\0")

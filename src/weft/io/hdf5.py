@@ -40,9 +40,9 @@ class Hdf5Source:
     def __init__(self, path: str, component: str) -> None:
         self._path, self._component = os.path.abspath(path), component
         self._label = f"{path}::{component}"
-        self.held = (Part(f"{self._path}::{component}"),)
         with _LOCK, _open_file(path, "r") as file:
             dataset = file[component]
+            self.held = _held(dataset)
             self.shape = tuple(map(int, dataset.shape))
             self.dtype = dataset.dtype.newbyteorder("=")
             self.chunks: tuple[int, ...] | None = dataset.chunks
@@ -86,10 +86,13 @@ def open_hdf5(path: str, component: str | None = None) -> Source:
     with _LOCK, _open_file(path, "r") as file:
         component = _find_component(path, component, file)
         dataset = file[component]
+        label = f"{path}::{component}"
+        if dataset.shape is None:
+            raise SourceError(f"{label} is empty: it has no shape", "a dataset with elements")
         offset = _plain_offset(dataset)
         if offset is not None:
-            label = f"{path}::{component}"
-            return MappedSource(path, dataset.shape, dataset.dtype, offset, label=label)
+            home = dataset.file.filename  # another file, where a link leads there
+            return MappedSource(home, dataset.shape, dataset.dtype, offset, label=label)
     return Hdf5Source(path, component)
 
 
@@ -368,6 +371,7 @@ def open_hdf5_sink(
             draft.discard()
             raise
     with _LOCK, _open_file(path, "r+") as file:
+        _check_groups(path, file, name)
         if not replace and name in file:
             raise _exists(f"{path}::{name}")
         _remove_remains(file, name)
@@ -377,6 +381,21 @@ def open_hdf5_sink(
 
 def _exists(name: str) -> SinkError:
     return SinkError(f"{name} already exists", "a new name", 'mode="w" replaces it')
+
+
+def _check_groups(path: str, file: Any, component: str) -> None:
+    """Raise `SinkError` where what leads to a component is no group, or is in another file."""
+    parents = component.split("/")[:-1]
+    for count in range(1, len(parents) + 1):
+        name = "/".join(parents[:count])
+        group = file.get(name)
+        if group is not None and not isinstance(group, _h5py().Group):
+            raise SinkError(f"{path}::{name} is a dataset", "a group, or a name that is free")
+        if group is not None and group.file.filename != file.filename:
+            raise SinkError(
+                f"{path}::{component} would be in another file, {group.file.filename}",
+                "groups of the file itself", "name that file",
+            )  # fmt: skip
 
 
 def _remove_remains(file: Any, component: str) -> None:

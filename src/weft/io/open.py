@@ -104,8 +104,28 @@ def split_component(path: str, component: str | None) -> tuple[str, str | None]:
     if component is None and not os.path.exists(path):
         file, colons, inside = path.partition("::")
         if colons and os.path.splitext(file.rstrip("/"))[1].lower() in _WITH_COMPONENTS:
-            return file, inside
-    return path, component
+            path, component = file, inside
+    return path, component if component is None else _checked_component(component)
+
+
+def _checked_component(component: str) -> str | None:
+    """The names that lead to an array, from the root on; None where there are none.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        What is no such path, or would lead out of a store that is a directory.
+    """
+    if not isinstance(component, str):
+        raise ArgumentTypeError(
+            f"a {type(component).__name__} as component", 'a str, such as "group/name"'
+        )
+    names = [name for name in component.split("/") if name]
+    if {".", ".."} & set(names):
+        raise ArgumentError(
+            f"component {component!r}", 'names of groups and an array, none of them "." or ".."'
+        )
+    return "/".join(names) or None
 
 
 def _open_path(path: str, component: str | None, storage_options: dict[str, Any] | None) -> Source:
