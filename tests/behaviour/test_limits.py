@@ -133,3 +133,14 @@ def test_what_wraps_around_reads_little_besides_its_box(
         wf.store(y, tmp_path / "y.npy")
     assert moved < 2.2 * x.nbytes
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+def test_chunks_that_no_box_fits_are_named(tmp_path: Path) -> None:
+    y = wf.asarray(np.zeros((4000, 1000)))[::-1] * 2
+    target = tmp_path / "y.zarr"
+    with wf.config(memory_limit="40 MiB"):
+        with pytest.raises(MemoryLimitError, match=r"of 1000 along .* \(whole") as caught:
+            wf.store(y, target, chunks=(4000, 1000))
+        assert f"(whole chunks of {target})" in str(caught.value)
+        assert "try: smaller chunks=, or a memory_limit" in str(caught.value)
+        wf.store(y, target, chunks=(10, 1000))

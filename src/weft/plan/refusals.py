@@ -15,17 +15,19 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
     """What a box of the smallest needs, of what kinds, and what there is."""
     from_stage = planned.peak_bytes - scheduler.resident
     name, place = _largest(scheduler)
+    chunked = _chunked(scheduler)
     cut = "it cannot be cut into boxes" if scheduler.draft is None else (
         f"its smallest boxes, {planned.boxes.extent} of {planned.boxes.total} along "
-        f"{planned.boxes.unit}, still do"
+        f"{planned.boxes.unit}{chunked and f' (whole chunks of {chunked})'}, still do"
     )  # fmt: skip
+    fewer = "smaller chunks=, or " if chunked else ""
     allowance, limit = scheduler.setting.allowance, scheduler.setting.limit
     device = scheduler.code.device
     if device is not None and planned.device_bytes > device.limit:
         return MemoryLimitError(
             f"{name} needs {size_text(planned.device_bytes)} at once on {device.name}: {cut}",
             f"at most its memory limit, {size_text(device.limit)}",
-            f'memory_limit={{"{device.name}": {planned.device_bytes}}}, or devices=["cpu"]',
+            f'{fewer}memory_limit={{"{device.name}": {planned.device_bytes}}}, or devices=["cpu"]',
             place,
         )
     parts = [f"{size_text(from_stage)} for a box"]
@@ -39,8 +41,22 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
     return MemoryLimitError(
         f"{name} needs {size_text(needed)} at once ({', '.join(parts)}): {cut}",
         f"at most the memory limit, {size_text(limit + allowance)}",
-        f"a memory_limit of at least {needed} bytes",
+        f"{fewer}a memory_limit of at least {needed} bytes",
         place,
+    )
+
+
+def _chunked(scheduler: Scheduler) -> str:
+    """Where results go in chunks that make the smallest boxes larger than need be."""
+    draft = scheduler.draft
+    if draft is None or scheduler.unit() == min(draft.unit(), max(draft.total, 1)):
+        return ""
+    sinks = scheduler.setting.sinks
+    return ", ".join(
+        sink.describe()
+        for output in scheduler.stage.outputs
+        for sink in sinks.get(output.array, ())
+        if sink is not None and sink.chunks is not None
     )
 
 
