@@ -44,7 +44,8 @@ class Settings:
         it is the only device, for all.
     slots : int or None
         Boxes that are on a device at once, each copied in, computed, and copied out on a queue
-        of its own, 1 to 128 (1: nothing overlaps); None: as many as is predicted quickest.
+        of its own, 1 to 128 (1: nothing overlaps), or fewer where so many do not fit; None: as
+        many as is predicted quickest.
     threads : int or None
         Threads of the CPU device; None: the processors the process may use, capped by
         `OMP_NUM_THREADS`.

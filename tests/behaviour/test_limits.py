@@ -144,3 +144,14 @@ def test_chunks_that_no_box_fits_are_named(tmp_path: Path) -> None:
         assert f"(whole chunks of {target})" in str(caught.value)
         assert "try: smaller chunks=, or a memory_limit" in str(caught.value)
         wf.store(y, target, chunks=(10, 1000))
+
+
+@pytest.mark.parametrize("slots", [1, 3, 128])
+def test_as_many_slots_as_fit_where_fewer_were_no_choice(slots: int, tmp_path: Path) -> None:
+    """The tiles of column sums: two of them, of 6.5 MiB each, are more than the device has."""
+    if NAME not in wf.devices():
+        pytest.skip("no such device here")
+    x = np.random.default_rng(4).random((131_072, 13))
+    with wf.config(devices=[NAME], memory_limit={NAME: "8 MiB"}, slots=slots):
+        wf.store(x - wf.asarray(x).mean(axis=0), tmp_path / "y.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), x - x.mean(axis=0), atol=1e-12)

@@ -11,11 +11,13 @@ and the quickest that fits is taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.errors import MemoryLimitError
 from weft.plan.code import DeviceCode, Rates
 from weft.plan.extents import overlap
 from weft.plan.nodes import Boxes, PlannedStage
@@ -42,13 +44,17 @@ _GAIN_BESIDE = 0.1  # or of what passes beside computing, which is predicted bes
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
 
-def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) -> PlannedStage:
+def quickest(
+    scheduler: Scheduler, device: DeviceCode, total: int, unit: int, wanted: int | None
+) -> PlannedStage:
     """The stage with the boxes, and so many of them in flight, that are predicted quickest.
 
     Parameters
     ----------
     total, unit : int
         How many coordinates are cut, and what bounds of boxes are multiples of.
+    wanted : int or None
+        Boxes that are to be in flight; None: as many as is quickest.
 
     Raises
     ------
@@ -67,7 +73,7 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
         copies = sum(window.axis is not None for window in scheduler.stage.windows)
         work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken, copies)
         # What one box carries to the next, no two can have; flanks the device hands on.
-        tried = (1,) if scheduler.stage.carries else slots_to_try(device.slots, boxes.count)
+        tried = (1,) if scheduler.stage.carries else slots_to_try(wanted, boxes.count)
         for slots in tried:
             predicted = seconds(work, device.rates, slots)
             if best is not None and predicted >= best.seconds - gain:
@@ -86,6 +92,22 @@ def quickest(scheduler: Scheduler, device: DeviceCode, total: int, unit: int) ->
         raise refusal(scheduler, planned)
     scheduler.check(best.boxes)
     return best
+
+
+def in_fewer_slots(scheduler: Scheduler) -> PlannedStage | None:
+    """The stage with fewer boxes in flight than are wanted, for which there is no memory.
+
+    None where as many as is quickest were tried already, or not even one fits.
+    """
+    device, draft = scheduler.code.device, scheduler.draft
+    if device is None or draft is None or scheduler.resident > scheduler.setting.limit:
+        return None
+    slots = device.slots or 1
+    while slots > 1:
+        slots //= 2
+        with suppress(MemoryLimitError):
+            return quickest(scheduler, device, draft.total, scheduler.unit(), slots)
+    return None
 
 
 def extent_of(total: int, unit: int, count: int, across: bool = False) -> int:

@@ -13,6 +13,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.plan.block_rounds import Blocked, block_rounds
 from weft.plan.code import Rates
+from weft.plan.device_boxes import in_fewer_slots
 from weft.plan.lengthen import lengthen
 from weft.plan.loops import cut_loop
 from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
@@ -407,6 +408,8 @@ class _Maker:
         if tiles is not None:
             return replace(tiles, remarks=(*tiles.remarks, *remarks))
         if refusal is not None:
+            stage = in_fewer_slots(alone)
+        if stage is None and refusal is not None:
             if self.setting.apart is None or group.draft is not None:
                 raise refusal
             alone = scheduler(replace(self.setting, compile=self.setting.apart(refusal)))

@@ -145,7 +145,7 @@ class Scheduler:
             first = self.boxes_between(np.array([0]), np.array([min(unit, total)]))
             raise refusal(self, self.with_depth(first, 1, 1))
         if self.code.device is not None:
-            return quickest(self, self.code.device, total, unit)
+            return quickest(self, self.code.device, total, unit, self.code.device.slots)
         extent = useful_extent(self, total, unit)
 
         def smaller() -> Boxes | None:
