@@ -15,7 +15,7 @@ from weft.io.held import held
 from weft.io.mapped import MappedSource, unreadable
 from weft.io.memory import ObjectSink, ObjectSource, require_match, show_box
 from weft.io.parts import Part
-from weft.io.publish import Draft, final_place, refuse_existing, require_space, unwritable
+from weft.io.publish import Draft, final_place, require_space, unwritable
 from weft.plan.protocols import Box, Sink, Source
 
 _LOCK = threading.RLock()  # HDF5 does one thing at a time
@@ -244,7 +244,7 @@ class Hdf5Sink:
             elif data.size:
                 with _LOCK, self._open("r+") as file:
                     file[self._dataset][box] = data
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # RuntimeError: when the file is closed
             if isinstance(error, SinkError):
                 raise
             raise unwritable(self._name, error) from error
@@ -362,9 +362,8 @@ def open_hdf5_sink(
     replace = mode == "w"
     name = _DEFAULT_NAME if component is None else component.strip("/")
     if component is None or not os.path.exists(path):
-        refuse_existing(path, replace=replace)
-        require_space(path, Extent(0, shape, dtype).nbytes)
-        draft = Draft(path, 0, replace=replace)
+        # Room is asked for now: HDF5 crashes at the exit of a process in which a file did not grow.
+        draft = Draft(path, Extent(0, shape, dtype).nbytes, replace=replace)
         try:
             return Hdf5Sink(path, name, shape, dtype, chunks, replace=replace, draft=draft)
         except BaseException:
