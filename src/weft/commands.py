@@ -23,7 +23,14 @@ class Group(click.Group):
         try:
             return super().invoke(context)
         except WeftError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(str(_without_own_place(error))) from error
+
+
+def _without_own_place(error: WeftError) -> WeftError:
+    """An error that is due to what was typed, which no line of the user's code is."""
+    if error.place is None or not error.place.file.startswith(os.path.dirname(click.__file__)):
+        return error
+    return type(error)(error.found, error.expected, error.advice)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,7 +87,12 @@ def explain(program: str, inputs: tuple[str, ...], memory: str | None, html: str
     if html is None:
         click.echo(str(explanation))
     else:
-        Path(html).write_text(explanation.html(), encoding="utf-8")
+        from weft.io.publish import unwritable
+
+        try:
+            Path(html).write_text(explanation.html(), encoding="utf-8")
+        except OSError as error:
+            raise unwritable(html, error) from error
 
 
 def _require_inputs(function: Callable[..., Any], program: str, count: int) -> None:

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from weft.commands import weft
-from weft.kernel.build import load_module
+from weft.errors import SinkError
+from weft.kernel.build import build, load_module
 
 MODULE = '''"""Heat, and more."""
 import numpy as np
@@ -272,3 +273,14 @@ def test_a_module_that_fails_is_no_module(tmp_path: Path) -> None:
     with pytest.raises(ModuleNotFoundError):
         load_module(tmp_path / "failing_module.py")
     assert "failing_module" not in sys.modules
+
+
+def test_an_output_that_cannot_be_written_after_all(tmp_path: Path) -> None:
+    """As on a disk that is full: the file that would be written is there, but takes nothing."""
+    (tmp_path / ".libfull.so.part").mkdir()
+    (tmp_path / "simple.py").write_text(
+        "from weft import f64, kernel\n\n@kernel\ndef twice(x: f64[:]):\n    x *= 2\n"
+    )
+    with pytest.raises(SinkError, match=r"cannot write .*libfull\.so: Is a directory"):
+        build(str(tmp_path / "simple.py"), str(tmp_path / "full.py"))
+    assert not (tmp_path / "full.py").exists()

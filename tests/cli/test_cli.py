@@ -104,6 +104,7 @@ def test_explain_a_kernel(program: str, tmp_path: Path) -> None:
         (("explain", "{program}:centred", "{x}", "{x}"), "2 inputs for"),
         (("explain", "{program}:doubled", "{x}"), "1 input for"),
         (("explain", "{program}:centred", "{x}", "--html", "{x}/none/p.html"), "does not exist"),
+        (("explain", "{program}:centred", "{x}", "--html", "/dev/full"), "file system is full"),
         (("explain", "{broken}:f"), "broken.py:2:12: return ("),
         (("explain", "{program}:centred", "missing.npy"), "cannot read"),
         (("demo", "--gib", "0"), "positive"),
@@ -119,6 +120,7 @@ def test_refusals(arguments: tuple[str, ...], message: str, program: str) -> Non
     assert isinstance(result.exception, SystemExit)
     assert message in result.output
     assert "Traceback" not in result.output
+    assert "click" not in result.output  # whose lines are not the user's
 
 
 def test_without_click() -> None:

@@ -94,7 +94,7 @@ def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
                 sources[segment.source] = segment.entry
     library = built.library_of(target)
     built.make_library(library, sources, pool_source(), collected.found, version())
-    target.write_text(text + _FOOTER, encoding=encoding)
+    built.replace_file(target, (text + _FOOTER).encode(encoding))
     return target, library, [kernel.function.__qualname__ for kernel in kernels]
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
-from weft.errors import CompileError, warn
+from weft.errors import CompileError, SinkError, warn
 from weft.records import dataclass
 from weft.runtime.cache import key_of
 from weft.runtime.toolchain import Compiler, cpu_features, find_compiler
@@ -176,9 +176,29 @@ def make_library(
         ]
         made = Path(directory) / "made.so"
         _run([*compiler.command, "-shared", *objects, "-o", str(made), *compiler.libraries])
-        part = path.with_name(f".{path.name}.part")
-        part.write_bytes(made.read_bytes())
-        os.replace(part, path)
+        replace_file(path, made.read_bytes())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that appears whole.
+
+    Raises
+    ------
+    SinkError
+        When it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        try:
+            part.write_bytes(content)
+            os.replace(part, path)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise SinkError(
+            f"cannot write {path}: {error.strerror}", "a writable place with enough room"
+        ) from error
 
 
 def _compile(compiler: Compiler, path: Path, text: str, options: Sequence[str]) -> str:
