@@ -10,6 +10,7 @@ from passes.programs import agree, before_after, black_scholes, normalise_column
 from passes.unfused import Unfused, expressions, operations, reads, top
 
 from weft.fun import nodes as fun
+from weft.fun.check import check
 from weft.fun.parse import parse
 from weft.passes.fuse import fuse
 from weft.passes.fuse_horizontal import fuse_horizontal
@@ -312,6 +313,27 @@ def test_wide_stencil_of_stencil_is_kept() -> None:
     assert top(after) == ["Kernel", "Kernel"]
     assert len(reads(after)) == 18
     agree(before, after, arguments((6, 7)))
+
+
+def test_elements_of_producers_that_other_producers_use() -> None:
+    """What reads one is gone: so are its uses in a body that is put elsewhere."""
+    before = parse("""
+program p(x: f64[n]) sizes n {
+  let y: f64[n] = kernel (i < n) { let a: f64 = x[i] let b: f64 = add(a, 1.0) in b }
+  let first: f64 = y[0]
+  let z: f64[n] = kernel (j < n) {
+    let c: f64 = x[j]
+    let d: f64 = multiply(c, first)
+    in d
+  }
+  let w: f64[n] = kernel (k < n) { let e: f64 = z[k] let f: f64 = add(e, first) in f }
+  in w
+}
+""")
+    after = fuse_vertical(before)
+    check(after)
+    assert top(after) == ["Index", "Apply", "Kernel"]
+    agree(before, after, arguments((5,)))
 
 
 def test_inside_bodies() -> None:

@@ -80,6 +80,7 @@ class _Fusion:
         self._names: Names | None = None
         self.fused: dict[str, tuple[_Producer, int]] = {}  # every result's name
         self.scopes: list[dict[Instance, tuple[fun.Atom, ...]]] = []
+        self.elements: dict[str, fun.Atom] = {}  # of producers, by what read them
         self.out: list[fun.Let] = []
 
     def fresh(self, base: str) -> str:
@@ -116,7 +117,7 @@ class _Fusion:
             for k, var in enumerate(producer.let.pattern):
                 self.fused[var.name] = (producer, k)
         gone = {producer.name for producer in chosen if not producer.pinned}
-        outer, self.out = self.out, []
+        outer, self.out, self.elements = self.out, [], {}
         self.scopes.append({})
         copy = _Copy(self, None, None)
         for let in body.statements:
@@ -158,7 +159,9 @@ class _Copy(walk.Substitution):
     def __init__(
         self, fusion: _Fusion, indices: dict[str, Size] | None, rules: Rules | None
     ) -> None:
-        super().__init__(sizes=indices, fresh=None if indices is None else fusion.fresh)
+        # A producer's body may use elements that were read before it.
+        atoms, fresh = ({}, None) if indices is None else (fusion.elements, fusion.fresh)
+        super().__init__(atoms, indices, fresh)
         self.fusion = fusion
         self.indices = indices or {}
         self.rules: dict[str, fun.Boundary] = {}
@@ -192,6 +195,8 @@ class _Copy(walk.Substitution):
                 )
                 results = self.fusion.instance(producer, indices, rules)
                 self.bind(let.pattern[0].name, results[k])
+                if self.fresh is None:
+                    self.fusion.elements[let.pattern[0].name] = results[k]
                 return
         new = self.expr(expr)
         pattern = tuple(map(self.binder, let.pattern))
