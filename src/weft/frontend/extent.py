@@ -42,6 +42,7 @@ class _Recording(threading.local):
     def __init__(self) -> None:
         self.guards: list[Guard] = []
         self.depth = 0  # of compiled functions and combinators being traced
+        self.chosen: dict[Any, Any] = {}  # extents computed in the outermost one, outside bodies
 
 
 _recording = _Recording()
@@ -64,6 +65,13 @@ def recording() -> Iterator[list[Guard]]:
     finally:
         _recording.guards = outer
         _recording.depth -= 1
+        if not _recording.depth:
+            _recording.chosen.clear()
+
+
+def chosen() -> dict[Any, Any] | None:
+    """Extents that the function being traced computes outside all bodies, by what they are of."""
+    return _recording.chosen if _recording.depth else None
 
 
 def record(guards: list[Guard]) -> None:

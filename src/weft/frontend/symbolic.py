@@ -264,12 +264,13 @@ def choose(operation: str, left: Extent, right: Extent) -> Extent:
         return extent_of(apply(operation, size_scalar(left), size_scalar(right)))
 
     scope = innermost_scope()
-    if scope is None:
+    known = extents.chosen() if scope is None else scope.chosen
+    if known is None:
         return made()
     key = operation, left.poly, right.poly
-    if key not in scope.chosen:
-        scope.chosen[key] = made()
-    found: Extent = scope.chosen[key]
+    if key not in known:
+        known[key] = made()
+    found: Extent = known[key]
     return found
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UnsupportedError
 from weft.frontend.extent import Extent
+from weft.frontend.graph import Node
 from weft.kernel.assertions import Assertions
 from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
@@ -54,6 +55,8 @@ class Trace:
         Arrays of closures, by id.
     cuts : dict
         By where they were made, and their bounds: lengths, and slices of these (`keys`).
+    scalars : dict
+        The first scalar computed as another is, by that and by how, of those that bound slices.
     copies : dict of Cell to list of Origin
         Arrays that are copies of one of several: of which, and what these held then.
     lists : dict
@@ -67,6 +70,7 @@ class Trace:
     parallel: dict[Place, str] = field(default_factory=dict)
     constants: dict[int, Reference] = field(default_factory=dict)
     cuts: dict[Any, list[tuple[Extent, slice]]] = field(default_factory=dict)
+    scalars: dict[Any, Node] = field(default_factory=dict)
     copies: dict[Cell, list[Origin]] = field(default_factory=dict)
     assertions: Assertions = field(default_factory=Assertions)
     lists: dict[int, tuple[list[Any], int]] = field(default_factory=dict)

@@ -72,15 +72,17 @@ def _clamped(frame: Frame, entry: slice, length: Extent) -> slice:
     Where another dimension was cut so that has the same length in this call, it has it in all
     calls of this program, and the cut is the same.
     """
-    bounds = (entry.start, entry.stop)
     if entry.step is not None or length.symbols:
         return entry
-    if not all(isinstance(bound, Array) and not bound.ndim for bound in bounds):
-        return entry
-    start, stop = (symbolic.extent_of(index_node(bound._node)) for bound in bounds)
-    if not (stop - start).symbols:
+    bounds = entry.start, entry.stop
+    computed = [b._node for b in bounds if isinstance(b, Array) and not b.ndim]
+    if len(computed) < 2 and all(map(graph.is_index, computed)):
+        return entry  # which indexing itself cuts: sizes and loop indices decide
+    start, stop = (bound if bound is None else _as_extent(frame, bound) for bound in bounds)
+    if stop is not None and not (stop if start is None else stop - start).symbols:
         return entry  # of a known length, at a place that is checked
-    cuts = frame.trace.cuts.setdefault((graph.innermost_scope(), start.poly, stop.poly), [])
+    key = graph.innermost_scope(), *(None if e is None else e.poly for e in (start, stop))
+    cuts = frame.trace.cuts.setdefault(key, [])
     for other, cut in cuts:
         if other.value == length.value and decide_equal(other, length):
             return cut
@@ -88,3 +90,28 @@ def _clamped(frame: Frame, entry: slice, length: Extent) -> slice:
     _, last, _ = layout.slice_bounds(slice(None, stop), length)
     cuts.append((length, slice(first, last)))
     return cuts[-1][1]
+
+
+def _as_extent(frame: Frame, bound: Any) -> Extent:
+    """A bound of a slice; those that are computed alike are one extent."""
+    node = index_node(bound._node if isinstance(bound, Array) else bound)
+    return symbolic.extent_of(_first_alike(frame, node))
+
+
+def _first_alike(frame: Frame, node: Node) -> Node:
+    """The first scalar that was computed as this one is, in its scope: of one value with it."""
+    if node.shape or node.lambdas or not isinstance(node.operation, _SIMPLE):
+        return node
+    known = frame.trace.scalars
+    if node not in known:
+        inputs = tuple(_first_alike(frame, source) for source in node.inputs)
+        sizes = tuple(size.poly for size in node.sizes)
+        key = node.scope, node.operation, node.dtype, inputs, sizes
+        known[node] = known.setdefault(key, node)
+    return known[node]
+
+
+_SIMPLE = (
+    operations.Cast, operations.Constant, operations.Element, operations.Elementwise,
+    operations.SizeScalar, operations.Slice,
+)  # fmt: skip

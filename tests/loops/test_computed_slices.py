@@ -1,0 +1,62 @@
+"""Slices between bounds that data decide: of several arrays, cut as Python cuts them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.agree import agrees
+
+RANDOM = np.random.default_rng(31)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.int16])
+def test_bounds_that_are_read_twice_are_one(dtype: Any) -> None:
+    def product(rows: Any, columns: Any, values: Any, x: Any) -> Any:
+        y = np.empty(rows.size - 1, values.dtype)
+        for i in range(rows.size - 1):
+            cols = columns[rows[i] : rows[i + 1]]
+            vals = values[rows[i] : rows[i + 1]]
+            y[i] = vals @ x[cols]
+        return y
+
+    rows, columns = np.array([0, 3, 3, 4, 8], dtype), RANDOM.integers(0, 6, 8).astype(dtype)
+    agrees(product, rows, columns, RANDOM.random(8), RANDOM.random(6))
+
+
+@pytest.mark.parametrize("bounds", [[3, 7], [0, 2], [-2, 20], [20, 30], [5, 4]])
+def test_one_bound_or_two(bounds: list[int]) -> None:
+    def outside_loops(k: Any, x: Any, y: Any) -> Any:
+        x[1 : k[1]] *= y[1 : k[1]]
+        x[k[0] : k[1]] = 2 * y[k[0] : k[1]]
+        return x[: k[0]] @ y[: k[0]] + np.sum(x[k[0] :] / y[k[0] :])
+
+    def in_a_loop(k: Any, x: Any, y: Any) -> Any:
+        total = 0.0
+        for i in range(k.size):
+            total += x[: k[i]] @ y[: k[i]]
+            x[k[i] :] += y[k[i] :]
+        return total
+
+    agrees(outside_loops, np.array(bounds), RANDOM.random(9), RANDOM.random(9))
+    agrees(in_a_loop, np.array(bounds), RANDOM.random(9), RANDOM.random(9))
+
+
+def test_bounds_that_are_written_between_are_two() -> None:
+    def shifted(k: Any, x: Any, y: Any) -> None:
+        for _ in range(3):
+            x[k[0] : k[1]] += y[k[0] : k[1]]
+            k[0] += 1
+            x[k[0] : k[1]] -= 2 * y[k[0] : k[1]]
+
+    def branched(k: Any, x: Any, y: Any) -> None:
+        if k[0] > 1:
+            x[k[0] : k[1]] += y[k[0] : k[1]]
+        else:
+            x[k[0] : k[1]] -= y[k[0] : k[1]]
+        x[k[0] : k[1]] *= y[k[0] : k[1]]
+
+    for bounds in ([0, 5], [2, 6]):
+        agrees(shifted, np.array(bounds), RANDOM.random(9), RANDOM.random(9))
+        agrees(branched, np.array(bounds), RANDOM.random(9), RANDOM.random(9))
