@@ -6,7 +6,7 @@ import ast
 import builtins
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -21,6 +21,7 @@ from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
 from weft.kernel import aliases, numbers, selection, whole_numbers
+from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
 from weft.kernel.keys import is_view
 from weft.kernel.numbers import as_float, as_int, weak
@@ -151,7 +152,7 @@ def _is_users(function: Any) -> bool:
 def _known(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
-    module = getattr(function, "__module__", None) or type(function).__module__
+    module = _module(function)
     name = getattr(function, "__name__", "")
     if selection.is_within([*arguments, *named.values()]):
         return _of_selection(frame, node, function, arguments, named)
@@ -161,12 +162,13 @@ def _known(
     if own is not None:
         return own(*arguments, **named)
     if module.startswith("numpy"):
-        made = _CREATION.get(name)
+        made = CREATION.get(name)
         if made is not None:
             return made(*arguments, **named)
-    traced = is_traced(arguments) or is_traced(list(named.values())) or _has_extent(arguments)
-    if not traced and module in _PURE:
-        return frame.constant(function(*arguments, **named))
+    given = [*arguments, *named.values()]
+    if module in _PURE and not is_traced(given) and not has_extent(given):
+        found = function(*arguments, **named)
+        return frame.made(found, node) if module.startswith("numpy") else frame.constant(found)
     if isinstance(function, np.ufunc) and is_traced(arguments):
         return _numpys_own(_ufunc(frame, node, function, arguments, named))
     if module in ("math", "cmath"):
@@ -210,8 +212,24 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def _has_extent(arguments: Sequence[Any]) -> bool:
-    return any(isinstance(a, Extent) for a in arguments)
+def _module(function: Any) -> str:
+    """Where a function is from; a method in C has no module, but its object's type has."""
+    of = getattr(function, "__self__", function)
+    return getattr(function, "__module__", None) or type(of).__module__
+
+
+def has_extent(value: Any) -> bool:
+    """Whether a value is a size, or holds one."""
+    if isinstance(value, tuple | list):
+        return any(map(has_extent, value))
+    return isinstance(value, Extent)
+
+
+def _fixed(value: Any) -> Any:
+    """Sizes as the ints that they are in this call, and in all calls of the program."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(_fixed, value))
+    return int(value) if isinstance(value, Extent) else value
 
 
 # ---------------------------------------------------------------- NumPy and math
@@ -253,6 +271,10 @@ def _numpy(
 
         has = name in linalg.__all__
     if not has or function.__module__ not in (*_PURE, *interoperability.MODULES):
+        given = [*arguments, *named.values()]
+        if function.__module__ in _PURE and not is_traced(given):
+            sizes = {key: _fixed(value) for key, value in named.items()}
+            return frame.made(function(*map(_fixed, arguments), **sizes), node)
         frame.refuse(
             node, f"a call of {function.__module__}.{name}, which cannot be compiled",
             "a function that weft has: see dir(weft)",
@@ -297,90 +319,6 @@ _MATH = {
     "acos": "acos", "asin": "asin", "atan": "atan", "pow": "pow", "isnan": "isnan",
     "isinf": "isinf", "isfinite": "isfinite", "copysign": "copysign",
 }  # fmt: skip
-
-
-def _dtype(dtype: Any) -> Any:
-    return None if dtype is None else np.dtype(dtype)
-
-
-def _made(make: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """A creation function with NumPy's order of arguments."""
-
-    def adapted(*arguments: Any, **named: Any) -> Any:
-        if len(arguments) > len(names):
-            raise TypeError(f"more than {len(names)} arguments")
-        given = dict(zip(names, arguments, strict=False)) | named
-        given.pop("order", None)
-        given.pop("subok", None)
-        positional = [given.pop(name) for name in names if name in given and name in _FIRST]
-        if given.get("dtype") is not None:
-            given["dtype"] = _dtype(given["dtype"])
-            for value in positional[1:]:
-                numbers.require_held(given["dtype"], value)
-        return make(*positional, **given)
-
-    return adapted
-
-
-_FIRST = frozenset({"shape", "object", "a", "prototype", "fill_value", "N", "M"})
-
-
-def _arange(*arguments: Any, **named: Any) -> Any:
-    """NumPy's, of which each argument may be given by name."""
-    given = dict(zip(("start", "stop", "step", "dtype"), arguments, strict=False)) | named
-    dtype = _dtype(given.pop("dtype", None))
-    bounds = [given.pop(name) for name in ("start", "stop") if given.get(name) is not None]
-    if "step" in given:
-        bounds = [0, *bounds] if len(bounds) == 1 else bounds
-        bounds.append(given.pop("step"))
-    return functions.arange(*bounds, dtype=dtype, **given)
-
-
-def _linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, **named: Any) -> Any:
-    return functions.linspace(start, stop, num, endpoint=endpoint, **named)
-
-
-def _array(
-    obj: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, subok: bool = False,
-    ndmin: int = 0,
-) -> Any:  # fmt: skip
-    """An array of its own: `aliases` gives those that NumPy does not copy."""
-    if dtype is not None:
-        for value in obj if isinstance(obj, tuple | list) else [obj]:
-            numbers.require_held(np.dtype(dtype), value)
-    made = functions.asarray(obj, dtype=_dtype(dtype))
-    if made.ndim < ndmin:
-        made = functions.expand_dims(made, tuple(range(ndmin - made.ndim)))
-    return Array(made._node)
-
-
-def _contiguous(a: Any, dtype: Any = None) -> Any:
-    return _array(a, dtype, ndmin=1)
-
-
-def _copied(a: Any, order: Any = "K", subok: bool = False) -> Any:
-    return _array(a)
-
-
-_CREATION: dict[str, Callable[..., Any]] = {
-    "zeros": _made(functions.zeros, "shape", "dtype", "order"),
-    "ones": _made(functions.ones, "shape", "dtype", "order"),
-    "empty": _made(functions.zeros, "shape", "dtype", "order"),
-    "full": _made(functions.full, "shape", "fill_value", "dtype", "order"),
-    "zeros_like": _made(functions.zeros_like, "a", "dtype", "order"),
-    "ones_like": _made(functions.ones_like, "a", "dtype", "order"),
-    "empty_like": _made(functions.zeros_like, "prototype", "dtype", "order"),
-    "full_like": _made(functions.full_like, "a", "fill_value", "dtype", "order"),
-    "eye": _made(functions.eye, "N", "M", "k", "dtype"),
-    "identity": _made(functions.eye, "N", "dtype"),
-    "arange": _arange,
-    "linspace": _linspace,
-    "array": _array,
-    "asarray": _array,
-    "asanyarray": _array,
-    "ascontiguousarray": _contiguous,
-    "copy": _copied,
-}
 
 
 # ---------------------------------------------------------------- Python's own functions

@@ -185,6 +185,14 @@ class Frame:
             self.trace.constants[id(value)] = known
         return known
 
+    def made(self, value: Any, node: ast.AST) -> Any:
+        """What a function that was called while compiling made: its arrays are the kernel's own."""
+        if isinstance(value, tuple | list) and type(value) in (tuple, list):
+            return type(value)(self.made(part, node) for part in value)
+        if not isinstance(value, np.ndarray) or not value.shape:
+            return value
+        return self.memory.make(asarray(value), self.place(node))
+
     def outside(self, value: Any) -> Any:
         """A value that others hold too: a constant, whose lists cannot be written either."""
         self._note_lists(value, -1)
