@@ -64,3 +64,33 @@ def test_what_is_different_at_each_call_is_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="a call of 'random'"):
         noisy(np.zeros(2))
+
+
+def test_grids() -> None:
+    def grids(x: Any) -> Any:
+        i, j = np.mgrid[0 : x.shape[0], 1 : x.shape[1] + 1]
+        y, z = np.ogrid[0:1:3j, : x.shape[1]]
+        whole = np.mgrid[: x.shape[0], 0:2:0.5]
+        whole[0] += 1
+        fixed = np.mgrid[0:3, 0.0:1.0:0.25]
+        fixed[1, 0] = 7
+        return (i - j) * x, y * z + x, whole, np.mgrid[2 : x.shape[1]], fixed
+
+    agrees(grids, RANDOM.random((3, 5)))
+
+
+def test_joined_by_subscripts() -> None:
+    def joined(x: Any, n: int) -> Any:
+        padded = np.r_[0, np.cumsum(x[0] > 0.5), n]
+        columns = np.c_[x[0], np.arange(x.shape[1]), x.T]
+        return padded, columns, np.r_[x[0, 0], 2.0, x[1], 0:n], np.r_[x, x]
+
+    for dtype in (np.float64, np.float32):
+        agrees(joined, RANDOM.random((2, 4)).astype(dtype), 3)
+
+    with pytest.raises(UnsupportedError, match="a text in np"):
+        wf.kernel(by_text)(RANDOM.random((2, 4)))
+
+
+def by_text(x: Any) -> Any:
+    return np.r_["0,2", x[0]]

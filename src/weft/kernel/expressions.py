@@ -15,7 +15,7 @@ from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.frontend.extent import Extent
 from weft.functions import where
-from weft.kernel import aliases, branches, calls, membership, numbers, selection
+from weft.kernel import aliases, branches, calls, grids, membership, numbers, selection
 from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
@@ -370,11 +370,14 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
     if not isinstance(value, Reference):
         if isinstance(value, Array):
             frame.refuse(node, "an index into a number", "an array")
-        if isinstance(key, Array):
+        if isinstance(key, Array) and not isinstance(value, grids.TRICKS):
             frame.refuse(
                 node, f"a traced index into a {type(value).__name__}", "a constant index",
                 "an array instead: np.array(...)",
             )  # fmt: skip
+        if isinstance(value, grids.TRICKS):
+            with interpreting(frame.place(node)):
+                return grids.made(frame, node, value, key)
         return value[key]
     with interpreting(frame.place(node)):
         array = value.read()
