@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from weft.errors import Place, UnsupportedError, user_place
 from weft.kernel.liveness import note_live
 from weft.records import dataclass
@@ -22,7 +24,8 @@ class Source:
     ----------
     function : FunctionType
     tree : ast.FunctionDef
-        With the line numbers of its file, and loops without `break` and `continue`.
+        With the line numbers of its file, loops without `break` and `continue`, and nothing
+        left of `with np.errstate(...)` but what it holds.
     indent : int
         Columns that were taken off every line before parsing.
     """
@@ -70,6 +73,7 @@ def read_source(function: Callable[..., Any]) -> Source:
     ast.increment_lineno(module, first - 1)
     tree = module.body[0]
     source = Source(function, tree, indent)
+    _WithoutErrorStates(function).visit(tree)
     tree.body = _Jumps(source).block(tree.body, None)
     note_live(tree)
     return source
@@ -101,6 +105,38 @@ def is_read(expression: ast.expr) -> bool:
     """Whether an expression reads an element, calls or binds something: it is done if needed."""
     kinds = ast.Subscript | ast.Call | ast.NamedExpr
     return any(isinstance(node, kinds) for node in ast.walk(expression))
+
+
+# ---------------------------------------------------------------- with
+
+
+class _WithoutErrorStates(ast.NodeTransformer):
+    """`with np.errstate(divide="ignore"):` as its body: compiled code never warns."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+    def visit_With(self, node: ast.With) -> ast.With | list[ast.stmt]:
+        self.generic_visit(node)
+        return node.body if all(map(self._is_quiet, node.items)) else node
+
+    def _is_quiet(self, item: ast.withitem) -> bool:
+        call = item.context_expr
+        if item.optional_vars is not None or not isinstance(call, ast.Call) or call.args:
+            return False
+        states = [getattr(keyword.value, "value", None) for keyword in call.keywords]
+        quiet = all(state in ("ignore", "warn") for state in states)
+        return quiet and self._outside(call.func) is np.errstate
+
+    def _outside(self, node: ast.expr) -> Any:
+        """What a name, or an attribute of what it names, is outside the function."""
+        if isinstance(node, ast.Attribute):
+            return getattr(self._outside(node.value), node.attr, None)
+        if not isinstance(node, ast.Name):
+            return None
+        code, closure = self.function.__code__, self.function.__closure__ or ()
+        enclosed = dict(zip(code.co_freevars, closure, strict=True)).get(node.id)
+        return enclosed.cell_contents if enclosed else self.function.__globals__.get(node.id)
 
 
 # ---------------------------------------------------------------- jumps

@@ -22,7 +22,7 @@ def exception(a):
 
 
 def context(a):
-    with np.errstate(all="ignore"):  # here: with
+    with np.errstate(all="raise"):  # here: with
         a[0] = 1
 
 
