@@ -261,3 +261,37 @@ def test_factors_that_overlap_at_first() -> None:
             update(a, b, c, alpha, beta)
             np.testing.assert_allclose(c, alpha * (a @ b) + beta)
         update._short.clear()
+
+
+@pytest.mark.parametrize("number", [
+    np.int64(3), np.int32(-2), np.uint8(5), np.bool_(True), np.float32(0.5), 2.5j,
+    np.complex64(1j),
+], ids=lambda number: type(number).__name__)  # fmt: skip
+def test_numbers_of_any_kind(number: Any) -> None:
+    @wf.kernel
+    def scaled(x: Any, s: Any) -> Any:
+        return x * s + 1
+
+    x = np.arange(3.0)
+    for factor in (1, 1, 1, 2, 0):
+        given = type(number)(number * factor)
+        found, wanted = scaled(x, given), x * given + 1
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+    assert len(scaled._short) == 1
+
+
+def test_truths_decide_branches() -> None:
+    @wf.kernel
+    def moved(x: Any, forwards: Any) -> None:
+        if forwards:
+            x += 1
+        else:
+            x -= 2
+
+    x = np.zeros(3)
+    for forwards in (True, True, True, False, False, 1, 1, 0, True, False):
+        before = x.copy()
+        moved(x, forwards)
+        np.testing.assert_array_equal(x, before + (1 if forwards else -2))
+    assert len(moved._short) == 4

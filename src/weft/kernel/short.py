@@ -89,7 +89,10 @@ def short_way(
 
 
 def short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The shapes and types of arrays and numbers; None where there is anything else."""
+    """Shapes and types of arrays and numbers, and what is a size or decides branches.
+
+    None where there is anything else.
+    """
     key: list[Any] = []
     for value in args:
         kind = type(value)
@@ -99,7 +102,9 @@ def short_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
             key.append((value.shape, value.dtype, value.strides))
         elif kind is int:
             key.append(value)
-        elif kind is float or issubclass(kind, np.inexact):
+        elif kind is bool:
+            key.append((kind, value))  # 1 is equal to True
+        elif kind is float or kind is complex or issubclass(kind, np.number | np.bool_):
             key.append(kind)
         else:
             return None

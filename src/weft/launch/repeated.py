@@ -91,7 +91,7 @@ class Repeated:
     inputs : sequence of ndarray
         What was recorded.
     arguments : tuple
-        Of that call: row-major arrays, floats, also NumPy's, and ints.
+        Of that call: row-major arrays, floats, also NumPy's, ints and truths.
     origins : mapping of int to int
         Which argument an input is, or has been made of; the others stay as they are.
     written : sequence of int
@@ -160,7 +160,7 @@ class Repeated:
         elif kind in (float, np.float64, np.float32):
             like.kind, like.object, like.single = _REAL, id(kind), -1
             like.is_single = kind is np.float32
-        elif kind is int and argument in _ONE_OBJECT:
+        elif kind is bool or (kind is int and argument in _ONE_OBJECT):
             like.kind, like.object = _SAME, id(argument)
         else:
             raise _CannotBeRepeatedError
