@@ -448,3 +448,21 @@ def test_numbers_of_another_byte_order() -> None:
     compiled = wf.jit(lambda x, y: x * 2 + y)
     for _ in range(2):
         assert compiled(np.array(1.5, ">f8"), np.array(2, ">i4")) == 5.0
+
+
+def test_a_function_that_only_writes_its_arguments_is_warned_of() -> None:
+    @wf.jit
+    def scaled(x: Any) -> None:
+        x[:] = 2 * x
+
+    @wf.jit
+    def given(x: Any) -> Any:
+        x[0] = 3
+        return x
+
+    x = np.ones(4)
+    with pytest.warns(UserWarning, match="scaled, .* writes its arguments") as told:
+        assert scaled(x) is None
+    assert told[0].filename == __file__
+    np.testing.assert_array_equal(given(x), [3, 1, 1, 1])
+    np.testing.assert_array_equal(x, np.ones(4))

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.array import Array, asarray
 from weft.array.making import order_of_rows, turned_back
-from weft.errors import ArgumentError, ArgumentTypeError, user_place
+from weft.errors import ArgumentError, ArgumentTypeError, user_place, warn
 from weft.frontend import extent as extents
 from weft.frontend import operations
 from weft.frontend.containers import Structure, flatten, unflatten
@@ -254,8 +254,16 @@ class Jitted:
         values = [place.value for place in placed]
         for number, order in orders:
             values[number] = turned_back(values[number]._node, order)
+        arrays = [(value, value._node) for value in values if isinstance(value, Array)]
         with extents.recording() as guards:
             result = self._run(values, structure, static)
+            if result is None and any(array._node is not node for array, node in arrays):
+                name = getattr(self.function, "__name__", "a function")
+                warn(
+                    f"{name}, compiled by wf.jit, writes its arguments and gives nothing: arrays "
+                    "given to it stay as they are; wf.kernel compiles functions that write their "
+                    "arguments, or return the array"
+                )
             given: list[Any] = []
             containers = flatten(result, given)
             nodes: list[Node] = []
