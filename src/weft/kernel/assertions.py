@@ -1,8 +1,8 @@
 """`assert` and `raise` that only running a kernel decides: its program gives the first that failed.
 
-Programs have no exceptions, and these may stand in any loop or branch. So each has a number, and
-a cell that loops and branches carry like arrays holds the least of those that failed: a
-reduction, which leaves loops parallel.
+So do Python's own errors, in branches that only the run takes. Programs have no exceptions, and
+these may stand in any loop or branch. So each has a number, and a cell that loops and branches
+carry like arrays holds the least of those that failed: a reduction, which leaves loops parallel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.errors import Place, note_place
+from weft.errors import Place, WeftError, note_place
 from weft.frontend.elementwise import apply
 from weft.frontend.graph import scalar_constant
 from weft.kernel.values import Cell, Memory
@@ -37,7 +37,7 @@ class Assertions:
             self._cell = Cell(Array(scalar_constant(_NONE, DType.I64)), 0, name="failed")
         number = self._numbers.setdefault((repr(error), place), len(self._errors))
         if number == len(self._errors):  # else a body is traced again
-            self._errors.append((error, place))
+            self._errors.append((placed(error, place), place))
         none, own = (scalar_constant(n, DType.I64) for n in (_NONE, number))
         failed = apply("where", held._node, none, own)
         memory.write(self._cell, Array(apply("minimum", self._cell.array._node, failed)))
@@ -68,8 +68,10 @@ class Assertions:
 
 def placed(error: Exception, place: Place) -> Exception:
     """The error, with a note of where in the user's code it arose."""
-    made = copy(error)
-    note_place(made, place)
+    made = copy(error).with_traceback(None)
+    made.__cause__ = made.__context__ = None
+    if not isinstance(error, WeftError) or error.place is None:
+        note_place(made, place)
     return made
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft.array import Array, node_of
-from weft.errors import DTypeError, ShapeError, WeftError
+from weft.errors import DTypeError, OutOfBoundsError, ShapeError, WeftError
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import common_dtype
@@ -34,20 +34,34 @@ class Traced:
     variables: dict[str, Any]
     assigned_at: dict[str, Any]
     cells: dict[Cell, Array]
+    error: Exception | None = None  # Python's own, which the branch ends with
 
 
-def _trace(frame: Frame, body: Callable[[], Any]) -> Traced:
+def is_of_the_run(error: Exception) -> bool:
+    """Whether Python would raise an error where it arises, rather than Weft refuse the program."""
+    return isinstance(error, OutOfBoundsError) or not isinstance(error, WeftError)
+
+
+def _trace(frame: Frame, node: ast.AST, body: Callable[[], Any]) -> Traced:
+    """A branch; where it ends with an error of Python's, the run is to note that."""
     before, places = dict(frame.variables), dict(frame.assigned_at)
     region = frame.memory.enter()
+    ended: Exception | None = None
     try:
         with extents.recording() as guards, graph.Tracing(fixed=True) as scope:
-            result = body()
+            try:
+                result = body()
+            except (ArithmeticError, IndexError, ValueError) as error:
+                if not is_of_the_run(error):
+                    raise
+                ended, result = error, RAISED
+                frame.trace.assertions.fail(frame.memory, error, frame.place(node))
     finally:
         cells = frame.memory.leave(region)
         after, frame.variables = frame.variables, before
         assigned, frame.assigned_at = frame.assigned_at, places
     extents.record(guards)
-    return Traced(Lambda((), (), scope), result, after, assigned, cells)
+    return Traced(Lambda((), (), scope), result, after, assigned, cells, ended)
 
 
 def chosen(
@@ -66,7 +80,10 @@ def branch(
 
     Gives the result of `then` or `otherwise` likewise.
     """
-    sides = (_trace(frame, then), _trace(frame, otherwise))
+    sides = (_trace(frame, node, then), _trace(frame, node, otherwise))
+    for side in sides:
+        if side.error is not None and all(s.result is RAISED for s in sides):
+            raise side.error
     choice = _Choice(frame, node, sides)
     names = _changed(frame.variables, sides)
     merged = {name: choice.variable(name) for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -329,12 +330,13 @@ def _choice(
     condition = truth(frame, test)
     if not isinstance(condition, Array):
         return evaluate(frame, then if condition else otherwise)
+    sides = (partial(evaluate, frame, then), partial(evaluate, frame, otherwise))
     if is_read(then) or is_read(otherwise):
-        return branches.chosen(
-            frame, node, condition,
-            lambda: evaluate(frame, then), lambda: evaluate(frame, otherwise),
-        )  # fmt: skip
-    first, second = evaluate(frame, then), evaluate(frame, otherwise)
+        return branches.chosen(frame, node, condition, *sides)
+    try:
+        first, second = (side() for side in sides)
+    except ArithmeticError:  # of one that may not be needed
+        return branches.chosen(frame, node, condition, *sides)
     if isinstance(first, Number) and isinstance(second, Number):
         return _either(condition, first, second)
     return branches.chosen(frame, node, condition, lambda: first, lambda: second)
