@@ -1,7 +1,5 @@
 """What loops carry that is no number or array: tuples, lists, and what is None at first."""
 
-# ruff: noqa: B007 - what becomes of variables is the subject
-
 from __future__ import annotations
 
 import math
@@ -109,38 +107,6 @@ def test_tuples_that_a_loop_changes(function: Callable[..., Any]) -> None:
     agrees(function, np.array([[1.0, 5, 2], [8, 1, 3], [0, 1, 9], [7, 7, 7], [2, 4, 6]]))
 
 
-def greatest(a: Any) -> Any:
-    best = None
-    for x in a:
-        if best is None or x > best:
-            best = x
-    return best
-
-
-def last_positive(a: Any) -> Any:
-    last = None
-    i = 0
-    while a[i] > 0:
-        last = a[i]
-        i += 1
-    return -1.0 if last is None else last
-
-
-def some_positive(a: Any) -> bool:
-    place = None
-    for i in range(len(a)):
-        if a[i] > 0:
-            place = i
-    return place is None
-
-
-def target_over_no_round(a: Any) -> Any:
-    i = None
-    for i in range(int(a[0])):
-        a[0] += 1
-    return i is None
-
-
 def mode(a: Any) -> Any:
     kind = "first"
     total = 0.0
@@ -165,28 +131,12 @@ def longer_and_longer(a: Any) -> Any:
     return found
 
 
-def maybe_before(a: Any) -> Any:
-    if a[0] > 0:
-        x = 1.0
-    total = 0.0
-    for i in range(len(a)):
-        if i > 0 or a[0] > 0:
-            total += x
-        x = a[i]
-    return total
-
-
 @pytest.mark.parametrize(
     ("function", "found"),
     [
-        (greatest, "best is None or a number here"),
-        (last_positive, "last is None or a number here"),
-        (some_positive, "place is a number or None here"),
-        (target_over_no_round, "i is None or a number here"),
         (mode, "kind is one of two: a str here"),
         (function_of_round, "f is one of two: a builtin_function"),
         (longer_and_longer, "found is a tuple of 2 or a tuple of 3 here"),
-        (maybe_before, "x may have no value here"),
     ],
 )
 def test_what_differs_between_rounds_and_nothing_holds(
@@ -194,10 +144,7 @@ def test_what_differs_between_rounds_and_nothing_holds(
 ) -> None:
     with pytest.raises(WeftError, match=found) as caught:
         wf.kernel(function)(NUMBERS.copy())
-    message = str(caught.value)
-    assert f"{__file__}:" in message
-    if "None" in found:
-        assert "try: a number to begin with" in message
+    assert f"{__file__}:" in str(caught.value)
 
 
 def write_many(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> None:

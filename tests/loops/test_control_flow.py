@@ -113,11 +113,6 @@ def test_return_within_a_branch_that_is_known(
     agrees(function, a, n)
 
 
-def falls_off(x: Any) -> Any:
-    if x > 2:
-        return x * 2
-
-
 def pair_or_none(a: Any) -> Any:
     for i in range(len(a)):
         for j in range(len(a)):
@@ -135,25 +130,11 @@ def pair_or_number(a: Any) -> Any:
     return 4
 
 
-def number_or_none(a: Any) -> Any:
-    return a[0] if a[1] > 0 else None
-
-
-def tuples_of_kinds(a: Any) -> Any:
-    pair: Any = (1.0, 2.0)
-    if a[0] > 0:
-        pair = (1.0, None)
-    return pair[1]
-
-
 @pytest.mark.parametrize(
     ("function", "argument", "found"),
     [
-        (falls_off, 1.0, "the function gives a number or None"),
         (pair_or_none, NUMBERS, "the function gives a tuple of 2 or None"),
         (pair_or_number, NUMBERS, "what a return in this loop gives is not one number"),
-        (number_or_none, NUMBERS, "this expression is a number or None"),
-        (tuples_of_kinds, NUMBERS, "pair is None or a number here"),
     ],
 )
 def test_results_of_two_kinds_are_refused(
@@ -391,23 +372,6 @@ def kept_over_empty_range(a: Any, n: int) -> int:
 )
 def test_loop_variable_keeps_its_value(function: Callable[..., Any]) -> None:
     agrees(function, np.zeros(6), 6)
-
-
-def greatest(a: Any) -> float:
-    first = True
-    for k in range(len(a)):
-        if first:
-            most = a[k]
-            first = False
-        else:
-            most = max(most, a[k])
-    return most
-
-
-def test_variable_without_a_value() -> None:
-    with pytest.raises(WeftError, match="most may have no value here") as caught:
-        wf.kernel(greatest)(NUMBERS)
-    assert "assign most before the branch or loop" in str(caught.value)
 
 
 # ---------------------------------------------------------------- arrays of branches and loops

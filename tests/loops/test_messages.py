@@ -111,7 +111,7 @@ def no_function_of_weft(a: Any) -> None:
 
 def perhaps_unbound(a: Any) -> Any:
     if a[0] > 0:
-        x = a[1]
+        x = a[1:]
     return x
 
 

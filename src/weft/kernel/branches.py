@@ -15,10 +15,11 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel.frame import Frame, Origin, Unbound, cells, plain
+from weft.kernel import maybe
+from weft.kernel.frame import Frame, Origin, ReadUnbound, Unbound, cells, plain
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
-from weft.kernel.values import Cell, KeyView, PermutedView, Reference, View
+from weft.kernel.values import Cell, KeyView, Maybe, PermutedView, Reference, View
 from weft.records import dataclass
 
 RAISED = object()
@@ -42,8 +43,14 @@ def is_of_the_run(error: Exception) -> bool:
     return isinstance(error, OutOfBoundsError) or not isinstance(error, WeftError)
 
 
-def _trace(frame: Frame, node: ast.AST, body: Callable[[], Any]) -> Traced:
+def _trace(
+    frame: Frame, node: ast.AST, body: Callable[[], Any], condition: Node, holds: bool
+) -> Traced:
     """A branch; where it ends with an error of Python's, the run is to note that."""
+    present = frame.trace.present
+    flag = maybe.known_by(condition, holds)
+    known = set() if flag is None else {flag} - present
+    present |= known
     before, places = dict(frame.variables), dict(frame.assigned_at)
     region = frame.memory.enter()
     ended: Exception | None = None
@@ -56,7 +63,11 @@ def _trace(frame: Frame, node: ast.AST, body: Callable[[], Any]) -> Traced:
                     raise
                 ended, result = error, RAISED
                 frame.trace.assertions.fail(frame.memory, error, frame.place(node))
+            except ReadUnbound as signal:  # the loop is traced again, with its value
+                frame.read_unbound[signal.name] = signal.error
+                ended, result = signal, RAISED
     finally:
+        present -= known
         cells = frame.memory.leave(region)
         after, frame.variables = frame.variables, before
         assigned, frame.assigned_at = frame.assigned_at, places
@@ -80,7 +91,10 @@ def branch(
 
     Gives the result of `then` or `otherwise` likewise.
     """
-    sides = (_trace(frame, node, then), _trace(frame, node, otherwise))
+    sides = (
+        _trace(frame, node, then, condition._node, True),
+        _trace(frame, node, otherwise, condition._node, False),
+    )
     for side in sides:
         if side.error is not None and all(s.result is RAISED for s in sides):
             raise side.error
@@ -125,6 +139,15 @@ class _Place:
     sources: tuple[Origin, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Doubtful:
+    """A number that may not be there, of results of the If that is being made."""
+
+    number: Any
+    present: Any
+    absent: Any
+
+
 class _Choice:
     """The values that an If gives, collected."""
 
@@ -145,11 +168,14 @@ class _Choice:
         bound = [name in side.variables for side in self.sides]
         if not all(bound):
             raised = [side.result is RAISED for side in self.sides]
-            if not is_result(name) and not raised[bound.index(False)]:
-                return Unbound(self.frame.place(self.node))
-            values[bound.index(False)] = nothing(values[bound.index(True)])
+            missing = bound.index(False)
+            if is_result(name) or raised[missing]:
+                values[missing] = nothing(values[1 - missing])
+            else:
+                values[missing] = Unbound(self.frame.place(self.node))
         unbound = [value for value in values if isinstance(value, Unbound)]
-        if unbound:
+        is_live = isinstance(self.node, ast.If) and name in live(self.node)
+        if unbound and (not is_live or maybe.joined(values) is None):
             return Unbound(self.frame.place(self.node), unbound[0].found)
         value = self.value(values, name)
         return next(_unbound(value), value)
@@ -176,6 +202,12 @@ class _Choice:
         if first is RAISED or second is RAISED:
             other = nothing(second if first is RAISED else first)
             return self.value([other, second] if first is RAISED else [first, other], what)
+        doubtful = maybe.joined(values)
+        if doubtful is not None:
+            absent, ((one, has_one), (two, has_two)) = doubtful
+            return _Doubtful(
+                self.value([one, two], what), self.value([has_one, has_two], what), absent
+            )
         if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
             return tuple(self.value([a, b], what) for a, b in zip(first, second, strict=True))
         if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
@@ -274,6 +306,9 @@ class _Choice:
         if isinstance(value, tuple | list):
             parts = [self.filled(part, picked) for part in value]
             return parts if isinstance(value, list) else tuple(parts)
+        if isinstance(value, _Doubtful):
+            number, present = self.filled(value.number, picked), self.filled(value.present, picked)
+            return Maybe(number, present, value.absent)
         if isinstance(value, _Place):
             found = picked[value.number]
             if value.array:
@@ -289,6 +324,8 @@ def nothing(like: Any) -> Any:
     if isinstance(like, Reference) or (isinstance(like, Array) and like.ndim):
         node = node_of(plain(like))
         return Array(filled(scalar_constant(0, node.dtype), node.shape))
+    if isinstance(like, Maybe):
+        return Maybe(nothing(like.number), maybe.flag(False), like.absent)
     if isinstance(like, Array | bool | int | float | complex | Extent):
         node = node_of(like)
         return Array(scalar_constant(0, node.dtype, weak=node.weak))
@@ -331,6 +368,8 @@ def kind(value: Any) -> str:
     """What a value is, in messages."""
     if isinstance(value, Unbound):
         return value.found or "without a value on some path"
+    if isinstance(value, Maybe):
+        return "a number or None" if value.absent is None else "without a value on some path"
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, Reference) or (isinstance(value, Array) and value.ndim):

@@ -60,6 +60,11 @@ def call(
         return _of_library(frame, node, function, arguments, named)
 
 
+def is_interpreted(function: Any) -> bool:
+    """Whether calls of a function are those of the user's own, which may take what may be None."""
+    return _is_users(function) or hasattr(function, "interpreted")
+
+
 def _of_library(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:

@@ -15,12 +15,14 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
+from weft.kernel import maybe
 from weft.kernel.branches import kind, kinds
 from weft.kernel.frame import Frame, Number, Origin, Unbound
 from weft.kernel.liveness import live
+from weft.kernel.maybe import Carried
 from weft.kernel.packs import Pack, is_pack, same
-from weft.kernel.syntax import assigned, is_result, left_flag
-from weft.kernel.values import Cell, NotCarried, Reference, Region, replaced
+from weft.kernel.syntax import assigned, is_result, left_flag, written
+from weft.kernel.values import Cell, Maybe, NotCarried, Reference, Region, replaced
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 
@@ -87,6 +89,7 @@ class Loop:
         self.cells: dict[Cell, None] = {}
         self.locals: list[str] = []
         self.packs: dict[str, Pack] = {}
+        self.maybes: dict[str, Carried] = {}  # numbers that may not be there: with a flag each
         self.varying: dict[str, Unbound] = {}  # no value of the program is what they are
         self.fixed: set[str] = set()  # numbers that no round changes: they stay what they are
         self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
@@ -103,6 +106,10 @@ class Loop:
         if isinstance(value, Number):
             initial = node_of(value)
             self.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
+        elif isinstance(value, Maybe):
+            made = self.maybes[name] = Carried(name, value.absent)
+            self._begin(name, value.number)
+            self._begin(made.flag, value.present)
         elif value is None or isinstance(value, Unbound):
             self.locals.append(name)
 
@@ -165,6 +172,7 @@ class Loop:
         """The body with what is carried now; None where more turned out to be carried."""
         frame = self.frame
         before, places = dict(frame.variables), dict(frame.assigned_at)
+        frame.awaited.append({n for n in self.locals if maybe.is_unbound(self.before, n)})
         region = self._region = frame.memory.enter(set(self.cells))
         count = [0]
 
@@ -183,6 +191,7 @@ class Loop:
             function, _ = traced.trace(call, parameters, call)
         finally:
             after, frame.variables = frame.variables, before
+            frame.awaited.pop()
             self.at_end, frame.assigned_at = frame.assigned_at, places
             frame.memory.leave(region)
         if self._missing(after) or not self._settled(function.results) or self._drop_fixed():
@@ -204,6 +213,8 @@ class Loop:
         for cell in self.cells:
             region.journal[cell] = cell.array
             cell.array = next(values)
+        for made in self.maybes.values():
+            self.frame.variables[made.name] = made.value(self.frame.variables)
         for name, whole in self.wholes.items():
             self.frame.note_sources(self.entry[name], [*whole.began, *whole.bound])
         self._bind_packs(self.varying)
@@ -223,6 +234,8 @@ class Loop:
             if not pack.fits(variables.get(pack.name)):
                 self._refuse(pack.name, variables.get(pack.name))
             variables |= zip(pack.parts, map(self._part, variables[pack.name]), strict=True)
+        for made in self.maybes.values():
+            made.take_apart(variables, self.scalars[made.name].initial)
         found: list[Any] = []
         for name in self.scalars:
             value = variables[name]
@@ -273,6 +286,10 @@ class Loop:
             if name in self.fixed or name in self._carried():
                 continue
             held, value = self.before.get(name), after.get(name)
+            if name in self.locals and maybe.is_carried(self.frame, self.before, name, value):
+                self._add_maybe(name, held, value)
+                found = True
+                continue
             if isinstance(held, Reference) and isinstance(value, Reference):
                 if not held.same(value):
                     self.wholes[name] = Whole(
@@ -316,6 +333,15 @@ class Loop:
         for part in pack.parts:
             self._begin(part, self.before[part])
 
+    def _add_maybe(self, name: str, held: Any, value: Any) -> None:
+        """Carry a number that is not there at first, and whether it is."""
+        if held is not None or name not in self.before:
+            held = Unbound(self.frame.place(self.node))
+        made = self.maybes[name] = Carried(name, held)
+        self._add_local(name, value.number if isinstance(value, Maybe) else value)
+        start = node_of(maybe.flag(False))
+        self.scalars[made.flag] = Scalar(made.flag, start, start.dtype, start.weak)
+
     def _part(self, value: Any) -> Any:
         return self.frame.memory.make(value) if isinstance(value, Array) and value.ndim else value
 
@@ -326,8 +352,12 @@ class Loop:
 
     def _drop_fixed(self) -> bool:
         """Carry no number that a round leaves as it is, such as a flag that nothing here sets."""
-        found = [name for name in self.unchanged if name in self.before]
+        kept = {made.name for made in self.maybes.values() if made.flag not in self.unchanged}
+        found = [name for name in self.unchanged if name in self.before and name not in kept]
         for name in found:
+            made = self.maybes.pop(name, None)
+            if made is not None:
+                del self.scalars[made.flag]
             del self.scalars[name]
             self.fixed.add(name)
         return bool(found)
@@ -415,6 +445,8 @@ class Loop:
             node.weak = scalar.weak
             frame.variables[scalar.name] = Array(node)
             frame.assigned_at[scalar.name] = self.at_end.get(scalar.name, frame.place(self.node))
+        for made in self.maybes.values():
+            made.finish(frame.variables, self.before, rounds)
         arrays = {name: Array(next(values)) for name in self.wholes}
         cells = {cell: Array(next(values)) for cell in list(self.cells)}
         for cell, array in cells.items():
@@ -487,16 +519,3 @@ def _depth() -> int:
 
 def _at(place: Place | None) -> str:
     return f" at {place}" if place is not None else ""
-
-
-def written(statements: Sequence[ast.AST]) -> list[str]:
-    """Names whose arrays statements write, as far as that is plain."""
-    found: dict[str, None] = {}
-    for statement in statements:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                if isinstance(node.value, ast.Name):
-                    found[node.value.id] = None
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                found[node.target.id] = None
-    return list(found)

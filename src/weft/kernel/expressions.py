@@ -16,12 +16,12 @@ from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.frontend.extent import Extent
 from weft.functions import where
-from weft.kernel import aliases, branches, calls, grids, membership, numbers, selection
+from weft.kernel import aliases, branches, calls, grids, maybe, membership, numbers, selection
 from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
-from weft.kernel.values import KeyView, PermutedView, Reference, Selection
+from weft.kernel.values import KeyView, Maybe, PermutedView, Reference, Selection
 from weft.ops.dtypes import DType
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -44,11 +44,18 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 
 def evaluate(frame: Frame, node: ast.expr) -> Any:
     """The value of an expression: a Python value, an `Array`, or a `Reference`."""
+    return maybe.needed(frame, node, optional(frame, node))
+
+
+def optional(frame: Frame, node: ast.expr) -> Any:
+    """The value of an expression, which may also be a number or None, by what the run decides."""
     match node:
         case ast.Constant(value):
             return value
         case ast.Name():
-            return frame.look_up(node)
+            found = frame.look_up(node)
+            unbound = isinstance(found, Maybe) and found.absent is not None
+            return maybe.needed(frame, node, found) if unbound else found
         case ast.BinOp(left, op, right):
             return binary(frame, node, op, evaluate(frame, left), evaluate(frame, right))
         case ast.UnaryOp(ast.Not(), operand):
@@ -79,7 +86,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
         case ast.JoinedStr(parts):
             return "".join(_text(frame, node, part) for part in parts)
         case ast.NamedExpr(target, value):
-            found = evaluate(frame, value)
+            found = optional(frame, value)
             frame.assign(target.id, found, node)
             return frame.variables[target.id]
     frame.refuse(
@@ -90,7 +97,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Any:
 
 def returned(frame: Frame, node: ast.expr) -> Any:
     """What a function returns; a kernel can return no elements whose number is not known."""
-    value = evaluate(frame, node)
+    value = optional(frame, node)
     if frame.trace.depth == 1 and selection.is_within(value):
         selection.refuse(frame, node, "a kernel that returns elements that a mask selects")
     return value
@@ -134,7 +141,7 @@ def _elements(frame: Frame, elements: list[ast.expr]) -> list[Any]:
         if isinstance(element, ast.Starred):
             found.extend(evaluate(frame, element.value))
         else:
-            found.append(evaluate(frame, element))
+            found.append(optional(frame, element))
     return found
 
 
@@ -186,8 +193,11 @@ def _call(frame: Frame, node: ast.Call) -> Any:
     ]  # fmt: skip
     named: dict[str, Any] = {}
     for keyword in node.keywords:
-        value = evaluate(frame, keyword.value)
+        value = optional(frame, keyword.value)
         named |= value if keyword.arg is None else {keyword.arg: value}
+    if not calls.is_interpreted(function):
+        arguments = [maybe.needed(frame, node, argument) for argument in arguments]
+        named = {name: maybe.needed(frame, node, value) for name, value in named.items()}
     with interpreting(frame.place(node)):
         result = calls.call(frame, node, function, arguments, named)
         if given is not None and given.are_weak and calls.gives_element(function):
@@ -208,10 +218,13 @@ def truth(frame: Frame, node: ast.expr) -> Any:
     """A condition: a Python bool, or a boolean scalar that is traced."""
     if isinstance(node, ast.BoolOp):
         return _both_or_either(frame, node, isinstance(node.op, ast.And), node.values)
-    return as_truth(frame, node, evaluate(frame, node))
+    return as_truth(frame, node, optional(frame, node))
 
 
 def as_truth(frame: Frame, node: ast.AST, value: Any) -> Any:
+    if isinstance(value, Maybe):
+        holds = node_of(as_truth(frame, node, value.number))
+        return Array(apply("logical_and", value.present._node, holds))
     value = plain(value)
     if isinstance(value, Selection):
         selection.refuse(frame, node, "the truth of elements that a mask selects")
@@ -230,13 +243,49 @@ def negated(value: Any) -> Any:
     return Array(apply("logical_not", value._node)) if isinstance(value, Array) else not value
 
 
+def _waits(frame: Frame, nodes: Sequence[ast.expr]) -> bool:
+    """Whether expressions are evaluated only if needed: they may fail, or do something."""
+    return any(map(is_read, nodes)) or any(
+        isinstance(part, ast.Name) and not frame.is_sure(part.id)
+        for node in nodes for part in ast.walk(node)
+    )  # fmt: skip
+
+
 def _compare(frame: Frame, node: ast.Compare) -> Any:
+    if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+        left, right = optional(frame, node.left), optional(frame, node.comparators[0])
+        if isinstance(left, Maybe) or isinstance(right, Maybe):
+            return _compared_with_none(frame, node, left, right)
+        return _compared(frame, node, plain(left), 0, plain(right))
     return _compared(frame, node, plain(evaluate(frame, node.left)), 0)
 
 
-def _compared(frame: Frame, node: ast.Compare, left: Any, number: int) -> Any:
+def _compared_with_none(frame: Frame, node: ast.Compare, left: Any, right: Any) -> Any:
+    """What a comparison gives, a side of which is a number or None."""
+    value, other = (left, right) if isinstance(left, Maybe) else (right, left)
+    if other is None:
+        same = maybe.is_none(value)
+    elif isinstance(node.ops[0], ast.Eq | ast.NotEq) and isinstance(other, Number):
+        same = maybe.equals(value, other)
+    else:
+        frame.refuse(
+            node, "a comparison of two values that may be None", "one with None, or a number"
+        )
+    if isinstance(node.ops[0], ast.Eq | ast.Is):
+        return same
+    return value.present if other is None else negated(same)
+
+
+_AT_ITS_TURN = object()
+
+
+def _compared(
+    frame: Frame, node: ast.Compare, left: Any, number: int, right: Any = _AT_ITS_TURN
+) -> Any:
     """The comparisons of a chain from a number on; what is read is evaluated if needed."""
-    op, right = node.ops[number], plain(evaluate(frame, node.comparators[number]))
+    op = node.ops[number]
+    if right is _AT_ITS_TURN:
+        right = plain(evaluate(frame, node.comparators[number]))
     with interpreting(frame.place(node)):
         if isinstance(op, ast.In | ast.NotIn) and (is_traced(left) or is_traced(right)):
             one = membership.contains(frame, node, right, left)
@@ -253,7 +302,7 @@ def _compared(frame: Frame, node: ast.Compare, left: Any, number: int) -> Any:
 
     if not is_traced(one):
         return others() if one else one
-    if any(map(is_read, later)) and not getattr(one, "ndim", 1):
+    if _waits(frame, later) and not getattr(one, "ndim", 1):
         return branches.chosen(frame, node, one, others, lambda: False)
     return Array(apply("logical_and", node_of(one), node_of(others())))
 
@@ -267,7 +316,7 @@ def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[a
     remaining = _without_first(node)
     if not isinstance(test, Array):
         return truth(frame, remaining) if test is both else test
-    if any(map(is_read, rest)):
+    if _waits(frame, rest):
         other = branches.chosen(
             frame, node, test,
             lambda: truth(frame, remaining) if both else True,
@@ -281,9 +330,14 @@ def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[a
 def _operand(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
     """The value of `and`, `or`: the operand that decides, where both are of one type."""
     first, *rest = operands
-    value = evaluate(frame, first)
+    value = optional(frame, first)
+    test = as_truth(frame, first, value)
+    if isinstance(value, Maybe):
+        if both:
+            frame.refuse(node, "`and` of a number or None, either of which it may give",
+                         "a truth", "x is not None and ..., as a condition")  # fmt: skip
+        value = value.number
     left = plain(value)
-    test = as_truth(frame, first, left)
     remaining = _without_first(node)
     if not isinstance(test, Array):
         return evaluate(frame, remaining) if test is both else value
@@ -298,7 +352,7 @@ def _operand(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr
             )  # fmt: skip
         return found
 
-    if any(map(is_read, rest)):
+    if _waits(frame, rest):
         sides = (right, lambda: left) if both else (lambda: left, right)
         return branches.chosen(frame, node, test, *sides)
     other = right()
@@ -329,9 +383,9 @@ def _choice(
 ) -> Any:
     condition = truth(frame, test)
     if not isinstance(condition, Array):
-        return evaluate(frame, then if condition else otherwise)
-    sides = (partial(evaluate, frame, then), partial(evaluate, frame, otherwise))
-    if is_read(then) or is_read(otherwise):
+        return optional(frame, then if condition else otherwise)
+    sides = (partial(optional, frame, then), partial(optional, frame, otherwise))
+    if _waits(frame, [then, otherwise]):
         return branches.chosen(frame, node, condition, *sides)
     try:
         first, second = (side() for side in sides)

@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import Place, TracingError, UnsupportedError
+from weft.errors import Place, TracingError, UnsupportedError, user_place
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.kernel.assertions import Assertions
 from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
-from weft.kernel.values import Cell, Memory, Reference, Selection
+from weft.kernel.values import Cell, Maybe, Memory, Reference, Selection
 from weft.records import dataclass
 
 Origin = tuple[Cell, Array | None]
@@ -35,6 +35,15 @@ class Unbound:
 
     place: Place | None
     found: str = ""
+
+
+class ReadUnbound(Exception):  # noqa: N818 - a signal: a later round of a loop may bind it
+    """A variable is read that has no value yet, where a loop is traced that binds it."""
+
+    def __init__(self, name: str, error: TracingError) -> None:
+        super().__init__()
+        self.name = name
+        self.error = error
 
 
 INSTEAD_OF_NONE = (
@@ -61,6 +70,8 @@ class Trace:
         Arrays that are copies of one of several: of which, and what these held then.
     lists : dict
         Python's lists that variables hold, by id, and in how many loops and branches each was made.
+    present : set of Node
+        Flags that are known to be True, by the branches around.
     call : callable
         Interprets a user's function: `call(trace, function, arguments, by_keyword)`.
     """
@@ -74,6 +85,7 @@ class Trace:
     copies: dict[Cell, list[Origin]] = field(default_factory=dict)
     assertions: Assertions = field(default_factory=Assertions)
     lists: dict[int, tuple[list[Any], int]] = field(default_factory=dict)
+    present: set[Node] = field(default_factory=set)
     depth: int = 0  # of calls
 
 
@@ -91,6 +103,10 @@ class Frame:
         Where each variable was assigned last.
     foreign : set of Cell
         Arrays that others may see too: those of the arguments.
+    awaited : list of set of str
+        For each loop that is traced, what it binds for the rounds that follow.
+    read_unbound : dict
+        Those that were read before they had a value, and the error where they never get one.
     """
 
     source: Source
@@ -98,6 +114,8 @@ class Frame:
     variables: dict[str, Any]
     assigned_at: dict[str, Place] = field(default_factory=dict)
     foreign: set[Cell] = field(default_factory=set)
+    awaited: list[set[str]] = field(default_factory=list)
+    read_unbound: dict[str, TracingError] = field(default_factory=dict)
 
     @property
     def memory(self) -> Memory:
@@ -124,10 +142,7 @@ class Frame:
             self._refuse_unbound(node, "not one number, or one array")
         function = self.source.function
         if name in function.__code__.co_varnames:
-            raise _NoNameError(
-                f"{name} may have no value here", "a value on every path",
-                f"assign {name} before the branch or loop", place=self.place(node),
-            )  # fmt: skip
+            self._refuse_unbound(node, "")
         if name in function.__code__.co_freevars:
             cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
             return self.outside(cell.cell_contents)
@@ -167,10 +182,21 @@ class Frame:
                 INSTEAD_OF_NONE if "None" in found
                 else f"another variable in place of {node.id} in one branch",
             )  # fmt: skip
-        raise TracingError(
+        error = _NoNameError(
             f"{node.id} may have no value here", "a value on every path",
             f"assign {node.id} before the branch or loop", place=self.place(node),
         )  # fmt: skip
+        raise ReadUnbound(node.id, error) if self.is_awaited(node.id) else error
+
+    def is_awaited(self, name: str) -> bool:
+        """Whether a loop that is traced may bind a variable for the rounds that follow."""
+        return any(name in names for names in self.awaited)
+
+    def is_sure(self, name: str) -> bool:
+        """Whether a name may be read in any case."""
+        found = self.variables.get(name)
+        unbound = name not in self.variables and name in self.source.function.__code__.co_varnames
+        return not (unbound or isinstance(found, Maybe | Unbound))
 
     def constant(self, value: Any) -> Any:
         """A value from outside the function; arrays are constants that cannot be written."""
@@ -275,6 +301,11 @@ def plain(value: Any) -> Any:
     """References as the arrays that they show now, in containers too."""
     if isinstance(value, Reference):
         return value.read()
+    if isinstance(value, Maybe):
+        raise UnsupportedError(
+            "a number or None, by which branch is taken, within a tuple or list",
+            "numbers", "x is not None first", place=user_place(),
+        )  # fmt: skip
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(map(plain, value))
     if isinstance(value, list):

@@ -13,11 +13,13 @@ from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, make
 from weft.functions import traced, where
+from weft.kernel import maybe
+from weft.kernel.branches import kinds
 from weft.kernel.carried import Loop, Scalar
 from weft.kernel.frame import Frame, Unbound
 from weft.kernel.liveness import live
 from weft.kernel.syntax import left_flag
-from weft.kernel.values import Reference
+from weft.kernel.values import Maybe, Reference
 from weft.ops.dtypes import DType
 
 _UNROLLED = 4  # rounds of a loop over a range of literals that are done one by one
@@ -85,17 +87,21 @@ def _assign_last(
 ) -> None:
     """Let the target of a range be what it was in the last round; if there was none, as before."""
     last = Array(graph.size_scalar(begin + (count - 1) * step, weak=True))
-    before = frame.variables.get(index)
-    if index not in frame.variables or isinstance(before, Unbound):
-        frame.assign(index, last, node)
-    elif not count.symbols:
+    before = frame.variables.get(index, Unbound(frame.place(node)))
+    if not count.symbols:
         if count > 0:
             frame.assign(index, last, node)
-    elif before is None or isinstance(before, Reference):
-        kind = "None" if before is None else "an array"
-        frame.variables[index] = Unbound(frame.place(node), f"{kind} or a number")
+        return
+    some = Array(graph.size_scalar(count, weak=True)) > 0
+    if isinstance(before, Maybe):
+        present = Array(apply("logical_or", some._node, before.present._node))
+        last = where(some, last, before.number)
+        frame.variables[index] = Maybe(last, present, before.absent)
+    elif maybe.is_absent(before):
+        frame.variables[index] = Maybe(last, some, before)
+    elif isinstance(before, Reference | Unbound):
+        frame.variables[index] = Unbound(frame.place(node), kinds((before, last)))
     else:
-        some = Array(graph.size_scalar(count, weak=True)) > 0
         frame.assign(index, where(some, last, before), node)
 
 

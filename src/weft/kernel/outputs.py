@@ -9,7 +9,7 @@ import numpy as np
 from weft.frontend.containers import flatten, unflatten
 from weft.jit.variants import Result, Variant
 from weft.kernel.assertions import Assertions
-from weft.kernel.values import Reference
+from weft.kernel.values import Maybe, Reference
 
 
 class Own:
@@ -19,11 +19,17 @@ class Own:
         self.number = number
 
 
+class OrNone:
+    """Begins a tuple of itself, a flag and a number: the number if the flag is set, else None."""
+
+
 def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
     """A result with arguments that it holds marked: those are given as they are."""
     if isinstance(result, Reference) and id(result.cell) in owners:
         number, given = owners[id(result.cell)]
         return Own(number) if given.same(result) else result
+    if isinstance(result, Maybe):
+        return (OrNone(), result.present, result.number)
     if isinstance(result, tuple) and type(result) is tuple:
         return tuple(marked(part, owners) for part in result)
     if isinstance(result, list):
@@ -75,4 +81,14 @@ class Outputs:
             leaf[()] if isinstance(leaf, np.ndarray) and not leaf.shape else leaf for leaf in leaves
         ]
         leaves = [arguments[leaf.number] if isinstance(leaf, Own) else leaf for leaf in leaves]
-        return unflatten(self.structure, iter(leaves))
+        result = unflatten(self.structure, iter(leaves))
+        return _or_none(result) if any(isinstance(leaf, OrNone) for leaf in leaves) else result
+
+
+def _or_none(result: Any) -> Any:
+    """A result with what stands for numbers that may be None replaced."""
+    if type(result) not in (tuple, list):
+        return result
+    if result and isinstance(result[0], OrNone):
+        return result[2] if result[1] else None
+    return type(result)(map(_or_none, result))

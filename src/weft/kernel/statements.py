@@ -24,6 +24,7 @@ from weft.kernel.expressions import (
     gathered,
     index,
     negated,
+    optional,
     returned,
     subscript,
     truth,
@@ -66,12 +67,12 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
         case ast.Return(value):
             return Returned(None if value is None else returned(frame, value))
         case ast.Assign(targets, value):
-            found = evaluate(frame, value)
+            found = optional(frame, value)
             for target in targets:
                 assign(frame, target, found)
         case ast.AnnAssign(target, _, value):
             if value is not None:
-                assign(frame, target, evaluate(frame, value))
+                assign(frame, target, optional(frame, value))
         case ast.AugAssign():
             _augmented(frame, node)
         case ast.For():
@@ -223,7 +224,7 @@ def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None
 def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     target = node.target
     if isinstance(target, ast.Name):
-        held = frame.look_up(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+        held = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
         value = binary(frame, node, node.op, held, evaluate(frame, node.value))
         if isinstance(held, Reference):
             _write_over(frame, node, held, value)

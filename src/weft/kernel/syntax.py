@@ -92,6 +92,19 @@ def assigned(statements: Iterable[ast.AST]) -> list[str]:
     return list(found)
 
 
+def written(statements: Iterable[ast.AST]) -> list[str]:
+    """Names whose arrays statements write, as far as that is plain."""
+    found: dict[str, None] = {}
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                if isinstance(node.value, ast.Name):
+                    found[node.value.id] = None
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                found[node.target.id] = None
+    return list(found)
+
+
 def returns(statements: Iterable[ast.stmt]) -> bool:
     """Whether statements may leave the function; in loops, those that raise leave a round."""
     return any(

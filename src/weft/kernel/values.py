@@ -150,6 +150,25 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Maybe:
+    """A number that may not be there; see `weft.kernel.maybe`.
+
+    Attributes
+    ----------
+    number : object
+        Where there is none it is never looked at.
+    present : Array
+        Whether there is one.
+    absent : object
+        What a variable is else: None, or unbound.
+    """
+
+    number: Any
+    present: Array
+    absent: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Selection:
     """What a mask selects of an array of its shape; NumPy has the elements in one dimension."""
 

@@ -65,8 +65,8 @@ def undefined(a):
 
 def unassigned(a):
     if a[0] > 0:
-        sign = 1.0
-    a[0] = sign  # here: sign
+        sign = a * 2
+    a[0] = sign[1]  # here: sign
 
 
 def recursive(a):

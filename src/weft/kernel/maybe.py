@@ -1,0 +1,157 @@
+"""Numbers that may not be there, by which branches and rounds came before.
+
+The program holds a number beside a flag that says whether there is one. Where there is none a
+variable is unbound, or None; reading it as a number is Python's error, which the run notes.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, TypeGuard
+
+from weft.array import Array, node_of
+from weft.frontend.elementwise import apply
+from weft.frontend.extent import Extent
+from weft.frontend.graph import Node, scalar_constant
+from weft.frontend.operations import Elementwise
+from weft.kernel.frame import Frame, Number, Unbound
+from weft.kernel.values import Maybe
+from weft.ops.dtypes import DType
+from weft.records import dataclass
+
+
+def flag(present: bool) -> Array:
+    return Array(scalar_constant(present, DType.BOOL))
+
+
+def is_absent(value: Any) -> TypeGuard[Unbound | None]:
+    """Whether a value is none at all: None, or that of a variable that is not bound."""
+    return value is None or (isinstance(value, Unbound) and not value.found)
+
+
+def joined(values: list[Any]) -> tuple[Unbound | None, list[tuple[Any, Array]]] | None:
+    """What else there is than numbers among two values, and each as a number and its flag.
+
+    None where they are not such values.
+    """
+    if not all(is_number(v) or is_absent(v) or isinstance(v, Maybe) for v in values):
+        return None
+    absent = [v.absent if isinstance(v, Maybe) else v for v in values if not is_number(v)]
+    numbers = [v.number if isinstance(v, Maybe) else v for v in values if not is_absent(v)]
+    if not absent or not numbers or len({other is None for other in absent}) > 1:
+        return None
+    return absent[0], [parts(value, numbers[0]) for value in values]
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Number) and not getattr(value, "ndim", 0)
+
+
+def parts(value: Any, like: Any) -> tuple[Any, Array]:
+    """The number, and whether there is one; `like` a number where there is none."""
+    if isinstance(value, Maybe):
+        return value.number, value.present
+    if is_absent(value):
+        node = node_of(like)
+        return Array(scalar_constant(0, node.dtype, weak=node.weak)), flag(False)
+    return value, flag(True)
+
+
+def needed(frame: Frame, node: ast.expr, value: Any) -> Any:
+    """The number, where there has to be one."""
+    if not isinstance(value, Maybe):
+        return value
+    if value.present._node not in frame.trace.present:
+        error: Exception
+        if value.absent is None:
+            error = TypeError(f"{ast.unparse(node)} is None, where a number is needed")
+        else:
+            error = UnboundLocalError(
+                f"cannot access local variable {ast.unparse(node)!r} where it is not associated "
+                "with a value"
+            )
+        frame.trace.assertions.note(frame.memory, value.present, error, frame.place(node))
+    return value.number
+
+
+def is_none(value: Maybe) -> Array:
+    """`value is None`, of a value that may be."""
+    return Array(apply("logical_not", value.present._node))
+
+
+def equals(value: Maybe, other: Any) -> Array:
+    """`value == other`, of a number, which None does not equal."""
+    return Array(apply("logical_and", value.present._node, node_of(value.number == other)))
+
+
+def known_by(condition: Node, holds: bool) -> Node | None:
+    """The flag that is known to be True where a condition holds, or does not; None: not known."""
+    if holds:
+        return condition
+    return condition.inputs[0] if condition.operation == Elementwise("logical_not") else None
+
+
+# ---------------------------------------------------------------- in loops
+
+
+@dataclass(slots=True)
+class Carried:
+    """One that a loop carries: a number of its name, and a flag.
+
+    Attributes
+    ----------
+    name : str
+    absent : None or Unbound
+        What it is where there is no number.
+    bound : bool
+        Whether every round ends with a number.
+    """
+
+    name: str
+    absent: Unbound | None
+    bound: bool = False
+
+    @property
+    def flag(self) -> str:
+        return f"{self.name}.present"
+
+    def value(self, variables: dict[str, Any]) -> Maybe:
+        return Maybe(variables[self.name], variables[self.flag], self.absent)
+
+    def take_apart(self, variables: dict[str, Any], like: Node) -> None:
+        """Let the number and the flag be variables of their own, at the end of a round."""
+        value = variables.get(self.name)
+        if is_number(value) or is_absent(value) or isinstance(value, Maybe):
+            self.bound = is_number(value)
+            variables[self.name], variables[self.flag] = parts(value, Array(like))
+
+    def finish(
+        self, variables: dict[str, Any], before: dict[str, Any], rounds: Extent | None
+    ) -> None:
+        """After the loop: it is there where every round leaves one, and there was a round."""
+        found = self.value(variables)
+        del variables[self.flag]
+        if not self.bound or rounds is None:
+            variables[self.name] = found
+        elif rounds <= 0:
+            variables[self.name] = before.get(self.name, self.absent)
+
+
+def is_unbound(variables: dict[str, Any], name: str) -> bool:
+    """Whether a variable has no value."""
+    held = variables.get(name)
+    return name not in variables or (isinstance(held, Unbound) and not held.found)
+
+
+def is_carried(frame: Frame, before: dict[str, Any], name: str, value: Any) -> bool:
+    """Whether a loop is to carry a number that was not there before, beside a flag."""
+    if name in frame.read_unbound and is_unbound(before, name):
+        error = frame.read_unbound.pop(name)
+        if not is_number(value) and not isinstance(value, Maybe):
+            raise error
+        return True
+    if is_unbound(before, name):
+        return isinstance(value, Maybe) and value.absent is not None
+    if before[name] is None:
+        return is_number(value) or (isinstance(value, Maybe) and value.absent is None)
+    return False
