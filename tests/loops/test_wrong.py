@@ -32,7 +32,7 @@ PROGRAMS = [
     Wrong(wrong.dictionary, errors.UnsupportedError, "a dictionary", "compute it outside"),
     Wrong(wrong.exception, errors.UnsupportedError, "try in a kernel", "outside of the kernel"),
     Wrong(wrong.context, errors.UnsupportedError, "with in a kernel", "outside of the kernel"),
-    Wrong(wrong.inner_function, errors.UnsupportedError, "def in a kernel", "outside"),
+    Wrong(wrong.inner_class, errors.UnsupportedError, "class in a kernel", "outside"),
     Wrong(wrong.formatted, errors.UnsupportedError, "a formatted string", "outside"),
     Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.fft.fft", "dir(weft)"),
     Wrong(wrong.unknown_method, errors.UnsupportedError, "tobytes", "weft.Array has"),

@@ -16,6 +16,7 @@ from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
 from weft.kernel import maybe
+from weft.kernel.closures import Closure
 from weft.kernel.frame import Frame, Origin, ReadUnbound, Unbound, cells, plain
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
@@ -64,7 +65,7 @@ def _trace(
                 ended, result = error, RAISED
                 frame.trace.assertions.fail(frame.memory, error, frame.place(node))
             except ReadUnbound as signal:  # the loop is traced again, with its value
-                frame.read_unbound[signal.name] = signal.error
+                signal.note()
                 ended, result = signal, RAISED
     finally:
         present -= known
@@ -376,6 +377,8 @@ def kind(value: Any) -> str:
         return "an array"
     if isinstance(value, Array | bool | int | float | complex | Extent):
         return "a number"
+    if isinstance(value, Closure):
+        return "a function"
     return "None" if value is None else f"a {type(value).__name__}"
 
 

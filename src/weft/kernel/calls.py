@@ -20,7 +20,8 @@ from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
-from weft.kernel import aliases, numbers, selection, whole_numbers
+from weft.kernel import aliases, closures, numbers, selection, whole_numbers
+from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
 from weft.kernel.keys import is_view
@@ -50,6 +51,9 @@ def call(
     if isinstance(function, Method):
         with _told(frame, node, function.name):
             return _method(frame, node, function, arguments, named)
+    if isinstance(function, Closure):
+        return frame.trace.enter(closures.entered(frame, node, function, arguments, named),
+                                 function.node)  # fmt: skip
     inner = getattr(function, "interpreted", None)  # a kernel's function
     if inner is None and _is_users(function):
         inner = function
@@ -62,7 +66,7 @@ def call(
 
 def is_interpreted(function: Any) -> bool:
     """Whether calls of a function are those of the user's own, which may take what may be None."""
-    return _is_users(function) or hasattr(function, "interpreted")
+    return _is_users(function) or hasattr(function, "interpreted") or isinstance(function, Closure)
 
 
 def _of_library(

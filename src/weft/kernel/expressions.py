@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,7 +17,17 @@ from weft.errors import TracingError, interpreting
 from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.frontend.extent import Extent
 from weft.functions import where
-from weft.kernel import aliases, branches, calls, grids, maybe, membership, numbers, selection
+from weft.kernel import (
+    aliases,
+    branches,
+    calls,
+    closures,
+    grids,
+    maybe,
+    membership,
+    numbers,
+    selection,
+)
 from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
@@ -85,6 +96,8 @@ def optional(frame: Frame, node: ast.expr) -> Any:
             return comprehensions().listed(frame, node)
         case ast.JoinedStr(parts):
             return "".join(_text(frame, node, part) for part in parts)
+        case ast.Lambda():
+            return closure(frame, node)
         case ast.NamedExpr(target, value):
             found = optional(frame, value)
             frame.assign(target.id, found, node)
@@ -95,11 +108,22 @@ def optional(frame: Frame, node: ast.expr) -> Any:
     )  # fmt: skip
 
 
+def closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> closures.Closure:
+    """The function that a definition makes, its defaults evaluated."""
+    by_name = [
+        inspect.Parameter.empty if value is None else optional(frame, value)
+        for value in node.args.kw_defaults
+    ]
+    return closures.defined(frame, node, _elements(frame, node.args.defaults), by_name)
+
+
 def returned(frame: Frame, node: ast.expr) -> Any:
     """What a function returns; a kernel can return no elements whose number is not known."""
     value = optional(frame, node)
     if frame.trace.depth == 1 and selection.is_within(value):
         selection.refuse(frame, node, "a kernel that returns elements that a mask selects")
+    if frame.trace.depth == 1 and isinstance(value, closures.Closure):
+        frame.refuse(node, "a kernel that returns a function", "numbers and arrays")
     return value
 
 
@@ -107,7 +131,6 @@ def _words(node: ast.AST) -> str:
     return {
         ast.Dict: "a dictionary",
         ast.Set: "a set",
-        ast.Lambda: "a lambda",
         ast.DictComp: "a dictionary",
         ast.Await: "await",
         ast.Yield: "yield",

@@ -40,10 +40,15 @@ class Unbound:
 class ReadUnbound(Exception):  # noqa: N818 - a signal: a later round of a loop may bind it
     """A variable is read that has no value yet, where a loop is traced that binds it."""
 
-    def __init__(self, name: str, error: TracingError) -> None:
+    def __init__(self, frame: Frame, name: str, error: TracingError) -> None:
         super().__init__()
+        self.frame = frame
         self.name = name
         self.error = error
+
+    def note(self) -> None:
+        """Let the loop know."""
+        self.frame.read_unbound[self.name] = self.error
 
 
 INSTEAD_OF_NONE = (
@@ -74,10 +79,13 @@ class Trace:
         Flags that are known to be True, by the branches around.
     call : callable
         Interprets a user's function: `call(trace, function, arguments, by_keyword)`.
+    enter : callable
+        Interprets a function within one: `enter(frame, definition)`.
     """
 
     memory: Memory
     call: Callable[..., Any]
+    enter: Callable[..., Any]
     parallel: dict[Place, str] = field(default_factory=dict)
     constants: dict[int, Reference] = field(default_factory=dict)
     cuts: dict[Any, list[tuple[Extent, slice]]] = field(default_factory=dict)
@@ -107,6 +115,8 @@ class Frame:
         For each loop that is traced, what it binds for the rounds that follow.
     read_unbound : dict
         Those that were read before they had a value, and the error where they never get one.
+    enclosing : Frame or None
+        Of the function around, whose variables are read, all but the `own`; see `closures`.
     """
 
     source: Source
@@ -116,6 +126,8 @@ class Frame:
     foreign: set[Cell] = field(default_factory=set)
     awaited: list[set[str]] = field(default_factory=list)
     read_unbound: dict[str, TracingError] = field(default_factory=dict)
+    enclosing: Frame | None = None
+    own: frozenset[str] = frozenset()
 
     @property
     def memory(self) -> Memory:
@@ -141,8 +153,10 @@ class Frame:
         if is_result(name):
             self._refuse_unbound(node, "not one number, or one array")
         function = self.source.function
-        if name in function.__code__.co_varnames:
+        if self._is_own(name):
             self._refuse_unbound(node, "")
+        if self.enclosing is not None:
+            return self.enclosing.look_up(node)
         if name in function.__code__.co_freevars:
             cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
             return self.outside(cell.cell_contents)
@@ -186,7 +200,7 @@ class Frame:
             f"{node.id} may have no value here", "a value on every path",
             f"assign {node.id} before the branch or loop", place=self.place(node),
         )  # fmt: skip
-        raise ReadUnbound(node.id, error) if self.is_awaited(node.id) else error
+        raise ReadUnbound(self, node.id, error) if self.is_awaited(node.id) else error
 
     def is_awaited(self, name: str) -> bool:
         """Whether a loop that is traced may bind a variable for the rounds that follow."""
@@ -194,9 +208,18 @@ class Frame:
 
     def is_sure(self, name: str) -> bool:
         """Whether a name may be read in any case."""
-        found = self.variables.get(name)
-        unbound = name not in self.variables and name in self.source.function.__code__.co_varnames
-        return not (unbound or isinstance(found, Maybe | Unbound))
+        if name in self.variables:
+            return not isinstance(self.variables[name], Maybe | Unbound)
+        if self._is_own(name):
+            return False
+        return self.enclosing is None or self.enclosing.is_sure(name)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a name is that of a variable of this function, rather than of one around."""
+        if self.enclosing is not None:
+            return name in self.own
+        code = self.source.function.__code__
+        return name in code.co_varnames or name in code.co_cellvars
 
     def constant(self, value: Any) -> Any:
         """A value from outside the function; arrays are constants that cannot be written."""

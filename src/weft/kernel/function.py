@@ -44,7 +44,7 @@ from weft.kernel.outputs import Outputs, marked
 from weft.kernel.races import tell
 from weft.kernel.scalars import as_scalar, show
 from weft.kernel.short import ShortWay, short_key, short_way
-from weft.kernel.statements import call_function, source_of
+from weft.kernel.statements import call_function, enter, source_of
 from weft.kernel.strides import layout_of
 from weft.kernel.values import KeyView, Memory, Reference
 from weft.launch import CPU, is_gpu
@@ -310,7 +310,7 @@ class KernelFunction(Jitted):
     def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
         """Interpret it; gives what arguments were written, its result, and what assertions give."""
         memory = Memory()
-        trace = Trace(memory, call_function)
+        trace = Trace(memory, call_function, enter)
         cells: dict[int, Reference] = {}
         given: dict[int, Reference] = {}
         _, *layouts = static[-1]

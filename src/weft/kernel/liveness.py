@@ -16,6 +16,11 @@ def note_live(tree: ast.FunctionDef) -> None:
     The function has no `break` and `continue`; what follows a branch follows both its sides.
     """
     _block(tree.body, frozenset())
+    inner = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+    captured = frozenset(name for node in inner[1:] for name in _read(node))
+    for node in ast.walk(tree):
+        if hasattr(node, "live"):
+            node.live |= captured  # wherever these functions are called
 
 
 def live(node: ast.For | ast.While | ast.If) -> Names:

@@ -20,6 +20,7 @@ from weft.kernel.expressions import (
     assign_names,
     attribute,
     binary,
+    closure,
     evaluate,
     gathered,
     index,
@@ -82,6 +83,8 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
         case ast.Expr(value):
             if not isinstance(value, ast.Constant):
                 evaluate(frame, value)
+        case ast.FunctionDef(name):
+            frame.assign(name, closure(frame, node), node)
         case ast.Pass() | ast.Import() | ast.ImportFrom():
             _imported(frame, node)
         case ast.Delete(targets):
@@ -104,7 +107,7 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
 
 
 _WORDS: dict[type[ast.stmt], str] = {
-    ast.Try: "try", ast.With: "with", ast.FunctionDef: "def", ast.ClassDef: "class",
+    ast.Try: "try", ast.With: "with", ast.ClassDef: "class",
     ast.Raise: "raise of no error", ast.Global: "global", ast.Nonlocal: "nonlocal",
     ast.AsyncFor: "async for", ast.AsyncWith: "async with", ast.Match: "match",
     ast.AsyncFunctionDef: "async def",
@@ -366,20 +369,28 @@ def call_function(trace: Trace, function: Any, arguments: Sequence[Any], named: 
     """Interpret a call of a user's function."""
     source = source_of(function)
     frame = Frame(source, trace, {})
-    if trace.depth >= _DEEPEST:
-        frame.refuse(
-            source.tree, f"{function.__name__} calls itself, {_DEEPEST} calls deep",
-            "calls whose depth is known while compiling", "a loop",
-        )  # fmt: skip
     bound = inspect.signature(function).bind(*arguments, **named)
     bound.apply_defaults()
     known = frame.outside if trace.depth == 0 else frame.constant
     for name, value in bound.arguments.items():
         frame.assign(name, known(value), source.tree)
         frame.foreign.update(cells(value))
+    return enter(frame, source.tree)
+
+
+def enter(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Any:
+    """Interpret the body of a function, its arguments being bound."""
+    trace = frame.trace
+    if trace.depth >= _DEEPEST:
+        frame.refuse(
+            node, f"{getattr(node, 'name', 'a lambda')} calls itself, {_DEEPEST} calls deep",
+            "calls whose depth is known while compiling", "a loop",
+        )  # fmt: skip
     trace.depth += 1
     try:
-        returned = execute(frame, source.tree.body)
+        if isinstance(node, ast.Lambda):
+            return optional(frame, node.body)
+        returned = execute(frame, node.body)
     finally:
         trace.depth -= 1
     return None if returned is None or returned.value is RAISED else returned.value

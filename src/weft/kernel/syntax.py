@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -76,6 +76,9 @@ def read_source(function: Callable[..., Any]) -> Source:
     _WithoutErrorStates(function).visit(tree)
     tree.body = _Jumps(source).block(tree.body, None)
     note_live(tree)
+    for inner in ast.walk(tree):
+        if isinstance(inner, ast.FunctionDef) and inner is not tree:
+            note_live(inner)
     return source
 
 
@@ -110,8 +113,16 @@ def returns(statements: Iterable[ast.stmt]) -> bool:
     return any(
         isinstance(node, ast.Return)
         or (isinstance(node, ast.Raise) and not getattr(node, "in_loop", False))
-        for statement in statements for node in ast.walk(statement)
-    )  # fmt: skip
+        for node in within(statements)
+    )
+
+
+def within(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All that a function does in some statements, without what functions in these do."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            yield from within(ast.iter_child_nodes(node))
 
 
 def is_read(expression: ast.expr) -> bool:
@@ -213,7 +224,9 @@ class _Jumps:
         return done
 
     def statement(self, statement: ast.stmt, loop: _Loop | None) -> ast.stmt:
-        if isinstance(statement, ast.If):
+        if isinstance(statement, ast.FunctionDef):
+            statement.body = self.block(statement.body, None)
+        elif isinstance(statement, ast.If):
             statement.body = self.block(statement.body, loop)
             statement.orelse = self.block(statement.orelse, loop)
         elif isinstance(statement, ast.For | ast.While):
@@ -301,7 +314,7 @@ class _Loop:
 
 def _results(loop: ast.stmt) -> tuple[list[str], bool]:
     """Variables for what the returns in a loop give, and whether that is a tuple of them."""
-    values = [node.value for node in ast.walk(loop) if isinstance(node, ast.Return)]
+    values = [node.value for node in within([loop]) if isinstance(node, ast.Return)]
     if all(value is None or _is_none(value) for value in values):
         return [], False
     lengths = {len(v.elts) if isinstance(v, ast.Tuple) else None for v in values}

@@ -26,11 +26,11 @@ def context(a):
         a[0] = 1
 
 
-def inner_function(a):
-    def square(x):  # here: def
-        return x * x
+def inner_class(a):
+    class Square:  # here: class
+        side = a[1]
 
-    a[0] = square(a[1])
+    a[0] = Square.side
 
 
 def formatted(a):
