@@ -125,6 +125,30 @@ def closure_written(a: Any) -> None:
     CONSTANT[0] = a[0]
 
 
+def over_a_text(a: Any) -> None:
+    for letter in "abc":
+        a[0] += ord(letter)
+
+
+def over_a_number(a: Any) -> None:
+    for x in a[0]:
+        a[1] += x
+
+
+def number_written(a: Any) -> None:
+    b: Any = 3
+    b[0] = a[0]
+
+
+def number_unpacked(a: Any) -> Any:
+    x, y = a[0]
+    return x + y
+
+
+def list_by_condition(a: Any) -> Any:
+    return [i for i in range(len(a)) if a[i] > 2]
+
+
 CONSTANT = np.zeros(3)
 
 # function, what of its source is at the column, parts of the message
@@ -132,7 +156,12 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (with_statement, "with", "with in a kernel"),
     (dictionary, "{1", "a dictionary"),
     (try_statement, "try", "try in a kernel"),
-    (printed, "print", "print"),
+    (printed, "print", "(?s)print.*try: return what is to be printed"),
+    (over_a_text, '"abc"', "(?s)a loop over a str.*try: np.frombuffer"),
+    (over_a_number, "a[0]", "a loop over a number"),
+    (number_written, "b[0]", "a write to a number"),
+    (number_unpacked, "x, y", "a number for several names"),
+    (list_by_condition, "a[i] > 2", "a list of as many as a condition keeps"),
     (unknown_name, "missing", "name missing is not defined"),
     (changing_type, "x = x", "x changes its type in a loop: float32 at .*, float64 at"),
     (two_types, "if", "x has two types after this branch: float64 at .* and float32 at"),

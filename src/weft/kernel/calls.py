@@ -21,6 +21,8 @@ from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
 from weft.kernel import aliases, closures, numbers, selection, whole_numbers
+from weft.kernel.advice import in_place_of
+from weft.kernel.branches import kind
 from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
@@ -191,6 +193,7 @@ def _known(
     frame.refuse(
         node, f"a call of {name or function!r}, which cannot be compiled",
         "functions of math, NumPy and weft, other kernels, and functions written in Python",
+        in_place_of(function),
     )  # fmt: skip
 
 
@@ -473,7 +476,7 @@ def write(
     if isinstance(target, Selection):
         selection.refuse(frame, node, "a write to a copy of elements that a mask selects")
     if not isinstance(target, Reference):
-        frame.refuse(node, f"a write to a {type(target).__name__}", "a write to an array")
+        frame.refuse(node, f"a write to {kind(target)}", "a write to an array")
     cell = target.cell
     if cell.refusal:
         frame.refuse(

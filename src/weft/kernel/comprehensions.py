@@ -54,8 +54,19 @@ def _rounds(
         )  # fmt: skip
     for element in elements:
         assign_names(frame, first.target, element)
-        if all(truth(frame, test) for test in first.ifs):
+        if all(_is_kept(frame, test) for test in first.ifs):
             yield from _rounds(frame, node, more)
+
+
+def _is_kept(frame: Frame, test: ast.expr) -> bool:
+    held = truth(frame, test)
+    if isinstance(held, Array):
+        frame.refuse(
+            test, "a list of as many as a condition keeps, which only the run knows",
+            "conditions that are known while compiling; any, all, sum, min, max, or a function of "
+            "NumPy, of such numbers", "an array that a loop fills, and a count of what is in it",
+        )  # fmt: skip
+    return bool(held)
 
 
 def consumed(frame: Frame, node: ast.Call, function: Any) -> Given | None:

@@ -14,6 +14,8 @@ from weft.frontend import extent as extents
 from weft.frontend import lengths
 from weft.frontend.extent import Extent
 from weft.kernel import loops
+from weft.kernel.advice import to_go_over
+from weft.kernel.branches import kind
 from weft.kernel.decorator import prange
 from weft.kernel.expressions import evaluate, subscript
 from weft.kernel.frame import Frame, all_plain
@@ -58,7 +60,10 @@ def items_of(frame: Frame, node: ast.expr) -> Items:
         held = over
         return Items(held.read().shape[0], lambda number: subscript(frame, node, held, number))
     if not isinstance(over, tuple | list | range):
-        frame.refuse(node, f"a loop over a {type(over).__name__}", "range, prange, a tuple")
+        frame.refuse(
+            node, f"a loop over {kind(over)}", "range, prange, an array, a tuple or list",
+            to_go_over(over),
+        )  # fmt: skip
     return Items(len(over), over.__getitem__, is_known=True)
 
 

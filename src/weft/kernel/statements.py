@@ -210,7 +210,7 @@ def _unpacked(frame: Frame, node: ast.expr, value: Any) -> list[Any]:
         count = value.read()._node.shape[0]
         return [subscript(frame, node, value, k) for k in range(int(count))]
     if not isinstance(value, tuple | list):
-        frame.refuse(node, f"a {type(value).__name__} for several names", "a tuple")
+        frame.refuse(node, f"{branches.kind(value)} for several names", "a tuple")
     return list(value)
 
 
