@@ -20,7 +20,7 @@ from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
-from weft.kernel import aliases, closures, numbers, selection, whole_numbers
+from weft.kernel import aliases, closures, gamma, numbers, real_numbers, selection, whole_numbers
 from weft.kernel.advice import in_place_of
 from weft.kernel.branches import kind
 from weft.kernel.closures import Closure
@@ -313,12 +313,15 @@ def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
         return functions.fmod(*map(as_float, arguments))
     if name == "pow":
         return as_float(arguments[0]) ** as_float(arguments[1])
-    if name == "remainder":  # to the nearest multiple, not NumPy's function of that name
-        frame.refuse(node, "math.remainder", "math.fmod, or x % y")
     if name in ("radians", "degrees"):
         return getattr(functions, name)(as_float(arguments[0]))
-    if (name, len(arguments)) in whole_numbers.WRITTEN_OUT:
+    if whole_numbers.written_out(name, len(arguments)) is not None:
         return whole_numbers.call(frame, node, name, arguments)
+    if name in ("gamma", "lgamma"):
+        return gamma.call(frame, node, name, *arguments)
+    written = real_numbers.written_out(name, len(arguments))
+    if written is not None:
+        return frame.trace.call(frame.trace, written, arguments, {})
     own = getattr(functions, {"log": "log", **_RENAMED, **_MATH}.get(name, name), None)
     if own is None:
         frame.refuse(node, f"math.{name}", "a function that weft has: see dir(weft)")

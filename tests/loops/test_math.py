@@ -1,0 +1,86 @@
+"""Functions of `math` that Weft writes out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from tests.loops.agree import agrees
+
+
+def test_whole_numbers() -> None:
+    def found(a: Any, b: Any, n: int) -> Any:
+        for i in range(len(a)):
+            k = abs(b[i])
+            b[i] = math.gcd(a[i], b[i], n) + 100 * math.lcm(a[i], b[i], 6) + math.gcd(a[i])
+            a[i] = math.comb(a[i], k) - math.perm(a[i] // 2, k // 3) + math.lcm(k)
+        return math.comb(n, 3), math.perm(n, 3), math.perm(n), math.gcd(n, 4, 6), math.lcm(n)
+
+    agrees(found, np.array([12, 62, 0, 7, 99, 66]), np.array([8, 31, 4, 9, 0, -33]), 14)
+
+
+@pytest.mark.parametrize("function", [math.comb, math.perm])
+def test_of_no_negative_number(function: Any) -> None:
+    def found(a: Any) -> Any:
+        return function(a[0], a[1])
+
+    kernel = agrees(found, np.array([5, 2]))
+    for wrong in ([-1, 2], [5, -1]):
+        with pytest.raises(ValueError, match="must be a non-negative integer") as caught:
+            kernel(np.array(wrong))
+        assert "return function(a[0], a[1])" in caught.value.__notes__[0]
+
+
+REALS = np.array([
+    0.0, -0.0, 1.0, -1.0, 2.5, -3.5, 7.0, 1e300, -1e-300, 5e-324, sys.float_info.max, math.inf,
+    -math.inf, 2.0**-1022, 0.5, 1.5,
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("interpret_below", [0, 1 << 20])
+def test_remainders_mantissas_and_exponents(interpret_below: int) -> None:
+    """To the last bit."""
+
+    def found(a: Any, whole: Any, n: int) -> Any:
+        for i in range(len(a)):
+            x = a[i]
+            a[i] = math.remainder(x, 2.0) if -1e306 < x < 1e306 else 0.0
+            whole[i, 0], whole[i, 1] = math.frexp(x)
+            whole[i, 2] = math.ldexp(x, -600) + math.ldexp(x * 1e-300, 500)
+            whole[i, 3] = math.ldexp(0.7, n - 100 * i) + math.ldexp(1.1, 1000 - 7 * i)
+        return math.frexp(whole[0, 0] + 6.0)
+
+    with wf.config(interpret_below=interpret_below):
+        for n in (0, 20, -40):
+            agrees(found, REALS, np.zeros((len(REALS), 4)), n, rtol=0)
+
+
+def test_distances() -> None:
+    def found(a: Any, b: Any) -> Any:
+        flat = math.dist(a, b), math.dist((a[0], a[1]), (b[0], 2)), math.dist((1.0,), (a[2],))
+        return *flat, math.hypot(a[0]), math.hypot(a[0], b[0], a[1], 3), math.hypot(*(a[0], 2.0))
+
+    agrees(found, np.array([3.0, -1, 4]), np.array([1.0, 5, 9]))
+
+
+@pytest.mark.parametrize("interpret_below", [0, 1 << 20])
+def test_gamma(interpret_below: int) -> None:
+    def found(a: Any, b: Any) -> None:
+        for i in range(len(a)):
+            b[i] = math.lgamma(a[i])
+            a[i] = math.gamma(a[i])
+
+    numbers = np.array(
+        [1, 2, 3, 10, 23, 24, 0.5, 1e-30, -1e-30, 1.3, -0.5, -2.25, -7.75, 170.5, -170.5, 33.3,
+         -1.5, math.inf, math.nan],
+    )
+    with wf.config(interpret_below=interpret_below):
+        kernel = agrees(found, numbers, np.zeros(len(numbers)))
+        for wrong in (0.0, -3.0):
+            with pytest.raises(ValueError, match="math domain error"):
+                kernel(np.full(len(numbers), wrong), np.zeros(len(numbers)))
