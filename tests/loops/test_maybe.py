@@ -150,10 +150,66 @@ def target_over_no_round(a: Any, n: int) -> Any:
     return i is None
 
 
+def in_an_inner_loop(a: Any, n: int) -> float:
+    total = 0.0
+    for i in range(n):
+        for j in range(i):
+            total += before * j
+        before = a[i]
+    return total
+
+
+def none_by_number_of_round(a: Any, n: int) -> float:
+    before = None
+    total = 0.0
+    for i in range(n):
+        if i > 0:
+            total += before * a[i]  # type: ignore[operator]
+        before = a[i]
+    return total
+
+
+def unset(a: Any, n: int) -> Any:
+    last = a[0]
+    total = 0.0
+    for i in range(n):
+        if last is not None:
+            total += last
+        last = None if a[i] < 2 else a[i]
+    return total, last
+
+
+def runs(a: Any, n: int) -> Any:
+    start = None
+    count = 0
+    for i in range(n):
+        if a[i] > 0:
+            if start is None:
+                start = i
+        else:
+            if start is not None:
+                count += i - start
+            start = None
+    return count if start is None else count + n - start
+
+
+def nearest_others(a: Any, n: int) -> None:
+    found = np.zeros(n)
+    for i in wf.prange(n):
+        least = None
+        for j in range(n):
+            if j != i and (least is None or abs(a[i] - a[j]) < least):
+                least = abs(a[i] - a[j])
+        if least is not None:
+            found[i] = least
+    a[:n] = found
+
+
 FUNCTIONS = [
     products_of_neighbours, of_two_loops, before_the_loop, first_round_apart, under_one_condition,
     greatest, greatest_and_its_place, last_positive, some_positive, until_it_converges, of_a_helper,
-    falls_off, chosen, part_of_a_tuple, target_over_no_round,
+    in_an_inner_loop, none_by_number_of_round, unset, runs, nearest_others, falls_off, chosen,
+    part_of_a_tuple, target_over_no_round,
 ]  # fmt: skip
 
 

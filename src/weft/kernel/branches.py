@@ -17,7 +17,7 @@ from weft.functions import traced
 from weft.functions.creation import filled
 from weft.kernel import maybe
 from weft.kernel.closures import Closure
-from weft.kernel.frame import Frame, Origin, ReadUnbound, Unbound, cells, plain
+from weft.kernel.frame import Frame, NoneOperandError, Origin, ReadUnbound, Unbound, cells, plain
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
 from weft.kernel.values import Cell, KeyView, Maybe, PermutedView, Reference, View
@@ -59,7 +59,7 @@ def _trace(
         with extents.recording() as guards, graph.Tracing(fixed=True) as scope:
             try:
                 result = body()
-            except (ArithmeticError, IndexError, ValueError) as error:
+            except (ArithmeticError, IndexError, NoneOperandError, ValueError) as error:
                 if not is_of_the_run(error):
                     raise
                 ended, result = error, RAISED

@@ -58,6 +58,15 @@ class Whole:
     bound: Sequence[Origin] = ()  # likewise what a round binds it to
 
 
+class _MayBeAbsent(Exception):  # noqa: N818 - a signal: trace the loop again
+    """A round ends without a number where the loop began with one."""
+
+    def __init__(self, name: str, value: Unbound | Maybe | None) -> None:
+        super().__init__()
+        self.name = name
+        self.absent = value.absent if isinstance(value, Maybe) else value
+
+
 class Loop:
     """A loop that is traced: what it carries, found by tracing its body until that is stable.
 
@@ -158,6 +167,11 @@ class Loop:
                     raise
                 self.cells[signal.cell] = None  # of which there are only so many
                 continue
+            except _MayBeAbsent as signal:
+                made = self.maybes[signal.name] = Carried(signal.name, signal.absent)
+                start = node_of(maybe.flag(not self.scalars[signal.name].local))
+                self.scalars[made.flag] = Scalar(made.flag, start, start.dtype, start.weak)
+                continue
             if function is not None:
                 return function
             attempts += 1
@@ -238,7 +252,9 @@ class Loop:
             made.take_apart(variables, self.scalars[made.name].initial)
         found: list[Any] = []
         for name in self.scalars:
-            value = variables[name]
+            value = variables.get(name, Unbound(self.frame.place(self.node)))
+            if maybe.may_be_absent(value):
+                raise _MayBeAbsent(name, value)
             if not isinstance(value, Number):
                 self._refuse(name, value)
             found.append(value)

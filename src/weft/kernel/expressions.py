@@ -28,7 +28,7 @@ from weft.kernel import (
     numbers,
     selection,
 )
-from weft.kernel.frame import Frame, Number, is_traced, plain
+from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
 from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
@@ -172,6 +172,7 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
     left, right = plain(left), plain(right)
     try:
         with interpreting(frame.place(node)):
+            _require_operands(node, left, right)
             made = numbers.bits(frame, node, op, left, right)
             if made is not None:
                 return made
@@ -180,9 +181,14 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
             operands = numbers.fitted(numbers.name_of(op), (left, right))
             return lifted(frame, node, BINARY[type(op)], operands)
     except TypeError as error:
-        if isinstance(error, TracingError) or is_traced(left) or is_traced(right):
+        if isinstance(error, TracingError | NoneOperandError) or is_traced([left, right]):
             raise
         frame.refuse(node, str(error), "numbers or arrays")
+
+
+def _require_operands(node: ast.AST, *operands: Any) -> None:
+    if any(operand is None for operand in operands):
+        raise NoneOperandError(f"an operand of {ast.unparse(node)} is None")
 
 
 def assign_names(frame: Frame, target: ast.expr, value: Any) -> None:
@@ -314,6 +320,8 @@ def _compared(
             one = membership.contains(frame, node, right, left)
             one = negated(one) if isinstance(op, ast.NotIn) else one
         else:
+            if not isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot | ast.In | ast.NotIn):
+                _require_operands(node, left, right)
             operands = numbers.fitted(numbers.name_of(op), (left, right))
             one = lifted(frame, node, _COMPARE[type(op)], operands)
     later = node.comparators[number + 1 :]

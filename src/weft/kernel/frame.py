@@ -51,6 +51,10 @@ class ReadUnbound(Exception):  # noqa: N818 - a signal: a later round of a loop 
         self.frame.read_unbound[self.name] = self.error
 
 
+class NoneOperandError(TypeError):
+    """An operation on None, of which a branch that needs a number may be traced too early."""
+
+
 INSTEAD_OF_NONE = (
     "a number to begin with, as -1 or np.inf, or another variable that says whether there is one"
 )

@@ -43,6 +43,11 @@ def joined(values: list[Any]) -> tuple[Unbound | None, list[tuple[Any, Array]]] 
     return absent[0], [parts(value, numbers[0]) for value in values]
 
 
+def may_be_absent(value: Any) -> TypeGuard[Unbound | Maybe | None]:
+    """Whether a value is none at all, or may be."""
+    return is_absent(value) or isinstance(value, Maybe)
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, Number) and not getattr(value, "ndim", 0)
 

@@ -13,7 +13,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import DTypeError, interpreting
 from weft.frontend.extent import Extent
-from weft.kernel import assertions, branches, calls, iterables, loops
+from weft.kernel import assertions, branches, calls, iterables, loops, maybe
 from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
     as_truth,
@@ -30,7 +30,7 @@ from weft.kernel.expressions import (
     subscript,
     truth,
 )
-from weft.kernel.frame import Frame, Trace, cells, is_traced, plain
+from weft.kernel.frame import Frame, ReadUnbound, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
@@ -77,9 +77,9 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
         case ast.AugAssign():
             _augmented(frame, node)
         case ast.For():
-            return _for(frame, node)
+            return _loop(frame, lambda: _for(frame, node))
         case ast.While():
-            return _while(frame, node)
+            return _loop(frame, lambda: _while(frame, node))
         case ast.Expr(value):
             if not isinstance(value, ast.Constant):
                 evaluate(frame, value)
@@ -196,9 +196,10 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
                 assign(frame, part, element)
         case ast.Subscript(container, key):
             held = evaluate(frame, container)
+            value = maybe.needed(frame, target, value)
             _write(frame, target, held, index(frame, key), value)
         case ast.Attribute():
-            calls.write(frame, target, _part(frame, target), value)
+            calls.write(frame, target, _part(frame, target), maybe.needed(frame, target, value))
         case _:
             frame.refuse(target, "an assignment to no place", "a name, or elements of an array")
 
@@ -293,6 +294,17 @@ def _if(frame: Frame, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[bool, Ret
         return False, None
     sides = side([*node.body, *rest]), side([*node.orelse, *rest])
     return True, Returned(branches.branch(frame, node, condition, *sides))
+
+
+def _loop(frame: Frame, run: Callable[[], Returned | None]) -> Returned | None:
+    """A loop; one that reads what a loop around it binds later has no rounds in its first."""
+    try:
+        return run()
+    except ReadUnbound as signal:
+        if not signal.frame.is_awaited(signal.name):
+            raise signal.error from None
+        signal.note()
+        return None
 
 
 def _for(frame: Frame, node: ast.For) -> Returned | None:
