@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,3 +156,21 @@ def test_as_many_slots_as_fit_where_fewer_were_no_choice(slots: int, tmp_path: P
     with wf.config(devices=[NAME], memory_limit={NAME: "8 MiB"}, slots=slots):
         wf.store(x - wf.asarray(x).mean(axis=0), tmp_path / "y.npy")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), x - x.mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("slots", [None, 3])
+def test_what_is_refused_on_a_device_needs_as_much_as_one_box(
+    slots: int | None, tmp_path: Path
+) -> None:
+    if NAME not in wf.devices():
+        pytest.skip("no such device here")
+    x = np.random.default_rng(4).random((131_072, 13))
+    y = x - wf.asarray(x).mean(axis=0)
+    with wf.config(devices=[NAME], slots=slots):
+        with wf.config(memory_limit={NAME: "4 MiB"}), pytest.raises(MemoryLimitError) as caught:
+            wf.store(y, tmp_path / "y.npy")
+        (needed,) = re.findall(rf'memory_limit={{"{NAME}": (\d+)}}', str(caught.value))
+        with wf.config(memory_limit={NAME: int(needed)}):
+            wf.store(y, tmp_path / "y.npy")
+        with wf.config(memory_limit={NAME: int(needed) - 1}), pytest.raises(MemoryLimitError):
+            wf.store(y, tmp_path / "z.npy")

@@ -11,7 +11,6 @@ and the quickest that fits is taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -94,20 +93,25 @@ def quickest(
     return best
 
 
-def in_fewer_slots(scheduler: Scheduler) -> PlannedStage | None:
+def in_fewer_slots(scheduler: Scheduler, refusal: MemoryLimitError) -> PlannedStage:
     """The stage with fewer boxes in flight than are wanted, for which there is no memory.
 
-    None where as many as is quickest were tried already, or not even one fits.
+    Raises
+    ------
+    MemoryLimitError
+        `refusal`, where as many as is quickest were tried already; or what one box needs.
     """
     device, draft = scheduler.code.device, scheduler.draft
     if device is None or draft is None or scheduler.resident > scheduler.setting.limit:
-        return None
+        raise refusal
     slots = device.slots or 1
     while slots > 1:
         slots //= 2
-        with suppress(MemoryLimitError):
+        try:
             return quickest(scheduler, device, draft.total, scheduler.unit(), slots)
-    return None
+        except MemoryLimitError as error:
+            refusal = error
+    raise refusal
 
 
 def extent_of(total: int, unit: int, count: int, across: bool = False) -> int:

@@ -408,12 +408,13 @@ class _Maker:
         if tiles is not None:
             return replace(tiles, remarks=(*tiles.remarks, *remarks))
         if refusal is not None:
-            stage = in_fewer_slots(alone)
-        if stage is None and refusal is not None:
-            if self.setting.apart is None or group.draft is not None:
-                raise refusal
-            alone = scheduler(replace(self.setting, compile=self.setting.apart(refusal)))
-            stage = alone.schedule()
+            try:
+                stage = in_fewer_slots(alone, refusal)
+            except MemoryLimitError as error:
+                if self.setting.apart is None or group.draft is not None:
+                    raise
+                alone = scheduler(replace(self.setting, compile=self.setting.apart(error)))
+                stage = alone.schedule()
         assert stage is not None
         return replace(
             stage, remarks=(*stage.remarks, *remarks), smaller=in_smaller_boxes(alone, stage)
