@@ -174,3 +174,27 @@ def test_what_is_refused_on_a_device_needs_as_much_as_one_box(
             wf.store(y, tmp_path / "y.npy")
         with wf.config(memory_limit={NAME: int(needed) - 1}), pytest.raises(MemoryLimitError):
             wf.store(y, tmp_path / "z.npy")
+
+
+@pytest.mark.parametrize("name", ["x.zarr", "x.h5"])
+def test_chunks_are_decoded_once_where_another_axis_can_be_cut(name: str, tmp_path: Path) -> None:
+    """A box of columns decodes all chunks: so it is planned, and counted where nothing else is."""
+    x = np.random.default_rng(5).random((30_000, 100))
+    path = str(tmp_path / name)
+    if name.endswith("zarr"):
+        zarr = pytest.importorskip("zarr")
+        zarr.create_array(store=path, shape=x.shape, chunks=(500, 100), dtype=x.dtype)[...] = x
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=x, chunks=(500, 100), compression="lzf")
+    with wf.config(memory_limit="36 MiB"):
+        given = wf.open(path)
+        assert list(wf.explain(wf.store, given.T + 1, "y.npy").passes.values()) == [1]
+        plan = wf.explain(wf.store, wf.sort(given, axis=0), "y.npy")
+        boxes = plan.plan.stages[0].boxes.count
+        assert boxes > 1
+        assert list(plan.passes.values()) == [boxes]
+        assert f"read {boxes} times" in str(plan)
+        wf.store(given.T + 1, tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x.T + 1)

@@ -15,6 +15,7 @@ from weft.fun import nodes as fun
 from weft.plan.nodes import Where, Window
 from weft.plan.protocols import is_source
 from weft.plan.setting import BOX_BYTES
+from weft.plan.traffic import moved
 
 if TYPE_CHECKING:
     from weft.plan.schedule import Scheduler
@@ -31,7 +32,7 @@ _FLANKS = 8  # boxes that lean are so many times as long as they lean, where the
 def useful_extent(scheduler: Scheduler, total: int, unit: int) -> int:
     """How long boxes should be, of `total` coordinates: a multiple of a unit, or all."""
     assert scheduler.draft is not None
-    read, written = scheduler.moved(scheduler.boxes(max(total, 1)))
+    read, written = moved(scheduler, scheduler.boxes(max(total, 1)))
     touched = sum(read.values()) + written or 1
 
     def touching(wanted: int) -> int:

@@ -61,6 +61,8 @@ class Preferences:
         Statements of more scalar operations than these are not small.
     whole : set of int
         Statements that run whole, however large they are.
+    decoded : callable
+        The chunks of a parameter that is decoded by whole chunks; None for others.
     """
 
     small: int
@@ -69,6 +71,7 @@ class Preferences:
     apart: Collection[int] = ()
     small_work: float = math.inf
     whole: Collection[int] = ()
+    decoded: Callable[[str], tuple[int, ...] | None] = lambda name: None
 
 
 def partition(analysis: Analysis, preferences: Preferences) -> list[Group]:
@@ -194,8 +197,12 @@ class _Partition:
         for (array, axis), (lower, upper, lengths) in hulls.items():
             # Reads far apart, as at both ends, are of what is between them none.
             together = upper - np.minimum(lower, upper)
-            elements = float(np.minimum(together, lengths).sum())
-            cost += elements * self._row_bytes(array, axis)
+            elements = np.minimum(together, lengths)
+            chunks = self.preferences.decoded(array)
+            if chunks is not None:  # long boxes end where chunks do, but none is decoded in part
+                chunk = min(chunks[axis], analysis.shapes[array][axis])
+                elements = np.where(elements > 0, np.maximum(elements, chunk), 0)
+            cost += float(elements.sum()) * self._row_bytes(array, axis)
         for name in draft.whole:
             cost += analysis.bytes(name) * self._times_moved(name, len(edges) - 1)
         for position in draft.targets:

@@ -20,7 +20,7 @@ from weft.plan.nodes import Input, Plan, PlannedStage, Value, memory_sink
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
-from weft.plan.protocols import Sink, held_by_reads, is_source
+from weft.plan.protocols import Sink, decoded_chunks, held_by_reads, is_source
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Compile, Processor, Setting, direct_array
 from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
@@ -193,6 +193,9 @@ def _make(
     def addressable(name: str) -> bool:
         return direct_array(setting.inputs[name]) is not None
 
+    def decoded(name: str) -> tuple[int, ...] | None:
+        return decoded_chunks(setting.inputs.get(name))
+
     on_device = setting.rates is not None or any(not p.is_host for p in setting.processors)
     staged = [p.name for p in program.params if on_device or not addressable(p.name)]
     along_rows = {
@@ -209,7 +212,9 @@ def _make(
     while True:
         analysis = Analysis(program, sizes, staged, leans, blocked.ends)
         small_work = SMALL_WORK if setting.processors else math.inf
-        preferences = Preferences(small, addressable, refused, apart, small_work, whole)
+        preferences = Preferences(
+            small, addressable, refused, apart, small_work, whole, decoded
+        )
         groups = partition(analysis, preferences)
         made = _Maker(analysis, groups, setting, constants, spill, phases)
         try:

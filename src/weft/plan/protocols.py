@@ -57,6 +57,12 @@ class DecodingSource(Source, Protocol):
     """Bytes that one read holds besides what it fills: a chunk as it is stored, and decoded."""
 
 
+def decoded_chunks(value: object) -> tuple[int, ...] | None:
+    """The chunks that a source decodes whole; None where only what is wanted is read."""
+    decodes = is_source(value) and isinstance(value, DecodingSource) and value.decoding > 0
+    return value.chunks if decodes else None  # type: ignore[attr-defined]
+
+
 READERS = 4
 _HELD = 4 << 20
 """Bytes that reads may hold without a plan that counts them, as those of objects may."""

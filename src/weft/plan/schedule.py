@@ -38,6 +38,7 @@ from weft.plan.refusals import refusal
 from weft.plan.segment import PARTS, Layout
 from weft.plan.setting import Setting, direct_array
 from weft.plan.statements import Analysis
+from weft.plan.traffic import moved
 from weft.plan.window import Windowed
 from weft.plan.work import work
 
@@ -278,7 +279,7 @@ class Scheduler:
     def window_bytes(self, window: Window, boxes: Boxes) -> npt.NDArray[np.int64]:
         if window.axis is None:
             return np.full(boxes.count, self.analysis.bytes(window.array))
-        return self._part_bytes(window.array, window.cuts, boxes)
+        return self.part_bytes(window.array, window.cuts, boxes.values, boxes.count)
 
     def output_bytes(self, output: Output, boxes: Boxes, number: int, owned: bool) -> Any:
         flank = self._flanks.get(output.carry)
@@ -290,42 +291,25 @@ class Scheduler:
             size = self.analysis.bytes(output.array) if is_array else type_.dtype.itemsize
             return np.full(boxes.count, size)
         if not owned or output.more:  # tiles own what they compute
-            return self._part_bytes(output.array, output.cuts, boxes)
+            return self.part_bytes(output.array, output.cuts, boxes.values, boxes.count)
         lower, upper = boxes.owned[number]
         return (upper - lower) * self._row_bytes(output.array, output.axis)
 
-    def _part_bytes(
-        self, array: str, cuts: tuple[Cut, ...], boxes: Boxes
+    def part_bytes(
+        self, array: str, cuts: tuple[Cut, ...], ends: Mapping[str, Numbers], count: int
     ) -> npt.NDArray[np.int64]:
         shape = self.analysis.shapes[array]
         axes = {axis for axis, _, _ in cuts}
-        count = np.full(boxes.count, self.analysis.types[array].dtype.itemsize)
-        count *= math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
+        size = np.full(count, self.analysis.types[array].dtype.itemsize)
+        size *= math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
         for _, lower, upper in cuts:
-            count = count * (boxes.values[upper] - boxes.values[lower])
-        return count
+            size = size * (ends[upper] - ends[lower])
+        return size
 
     def _row_bytes(self, array: str, axis: int) -> int:
         shape = self.analysis.shapes[array]
         others = math.prod(shape[:axis]) * math.prod(shape[axis + 1 :])
         return self.analysis.types[array].dtype.itemsize * others
-
-    def moved(self, boxes: Boxes) -> tuple[dict[str, int], int]:
-        """Bytes read of each input, and bytes written, in all boxes together."""
-        read: dict[str, int] = {}
-        for window, where in zip(self.stage.windows, self.where, strict=True):
-            size = self.window_bytes(window, boxes)
-            if where == "resident" or not self.analysis.shapes[window.array]:
-                continue  # what is loaded is counted when it is; scalars are nothing
-            # An array that every box may read is moved once.
-            count = int(size.max(initial=0) if window.axis is None else size.sum())
-            read[window.array] = read.get(window.array, 0) + count
-        written = 0
-        for number, output in enumerate(self.stage.outputs):
-            places = len(self.setting.sinks.get(output.array, ()))
-            size = self.output_bytes(output, boxes, number, True)
-            written += places * int(size.max(initial=0) if output.carry else size.sum())
-        return read, written
 
     def workspace(self, boxes: Boxes) -> int:
         """Bytes that one run needs besides its arguments, at most."""
@@ -393,10 +377,7 @@ class Scheduler:
             self._kept_rows(window, where, boxes, depth)
             for window, where in zip(stage.windows, self.where, strict=True)
         )
-        read, written = self.moved(boxes)
-        for window, rows in zip(stage.windows, kept_rows, strict=True):
-            if rows is not None and window.axis is not None:
-                read[window.array] -= int(rows.sum()) * self._row_bytes(window.array, window.axis)
+        read, written = moved(self, boxes, kept_rows)
         loads = tuple(dict.fromkeys(
             window.array
             for window, where in zip(stage.windows, self.where, strict=True)
