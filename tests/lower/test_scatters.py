@@ -117,3 +117,35 @@ def test_vector_math_gives_what_it_gives_elsewhere() -> None:
         (found,) = run(scattered, [np.zeros(n), x], {"n": n})
         (expected,) = run(mapped, [x], {"n": n})
         assert np.array_equal(found, expected)
+
+
+BACKWARDS = """program assign(d: f32[m, p], k: i64[n], v: f32[n], z: i64) sizes m, n, p {
+  let e: f32[m, p] = kernel (i < m, j < p) {
+    let a: f32 = d[i, j]
+    let b: f32 = negative(a)
+    in b
+  }
+  let r: f32[m, p] = slice e[m - 1 for m by -1, 0 for p]
+  let q: f32[m, p] = loop (w: f32[m, p] = r) for t from 0 to z {
+    in d
+  }
+  let h: f32[m, p] = scatter q over (i < n, j < p) {
+    let a: i64 = k[i]
+    let b: i64 = size j
+    let c: f32 = v[i]
+    in a, b, c
+  }
+  in h
+}"""
+
+
+def test_an_array_that_lies_backwards_is_written_too() -> None:
+    program = parse(BACKWARDS)
+    segment = compiled(program)
+    rng = np.random.default_rng(9)
+    for m, n, p in [(3, 2, 3), (20, 5000, 40), (5, 2, 1)]:
+        agree(
+            program,
+            [rng.random((m, p), np.float32), rng.integers(0, m, n), rng.random(n, np.float32), 0],
+            segment=segment, m=m, n=n, p=p,
+        )  # fmt: skip

@@ -234,24 +234,31 @@ def _row(
 
 
 def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
-    """Each thread writes a range of the first destination's memory, where it is row-major."""
+    """Each thread writes a range of the first destination's memory, where strides are positive."""
     target = memory(let.pattern[0])
     same = all(memory(var).index == target.index for var in let.pattern)
     cheap = shapes.cost(scatter.body)
     small = cheap.is_constant and cheap.constant <= 32
     label = kernels.describe("scatter", scatter.space, let.pattern)
     points = e.named(product(r.extent for r in scatter.space))
+    outer, last = scatter.space[:-1], scatter.space[-1]
+    positive = all(e.unit.nonnegative(stride) for stride in target.index.strides)
+    if not (same and small and positive):
+        with kernels.parallel(e, imp.ONE, label):
+            kernels.nest(
+                e, outer,
+                lambda: _row(
+                    e, let, scatter, imp.ZERO, e.named(last.extent), lambda write, _: write()
+                ),
+            )  # fmt: skip
+        return
     span = e.named(
         target.index.offset
         + sum(((extent - 1) * stride for extent, stride in target.index.dims), as_poly(1))
     )
-    positive = all(e.unit.nonnegative(stride) for stride in target.index.strides)
-    tiles: imp.Expr = imp.ONE
-    if same and small and positive:
-        threads = e.poly(Poly.var("threads"))
-        worth = machine(">=", points, imp.integer(WORTH))
-        tiles = e.declare(imp.Select(worth, threads, imp.ONE))
-    outer, last = scatter.space[:-1], scatter.space[-1]
+    threads = e.poly(Poly.var("threads"))
+    worth = machine(">=", points, imp.integer(WORTH))
+    tiles = e.declare(imp.Select(worth, threads, imp.ONE))
     with kernels.parallel(e, tiles, label) as tile:
         share = e.declare(machine("+", machine("/", span, tiles), imp.ONE))
         lower = e.declare(machine("*", tile, share))
