@@ -114,7 +114,7 @@ AROUND: dict[str, Callable[[wf.Array], wf.Array]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ["read in boxes", "on a device"])
+@pytest.mark.parametrize("way", ["read in boxes", "in memory", "on a device"])
 @pytest.mark.parametrize("name", AROUND)
 def test_what_wraps_around_reads_little_besides_its_box(
     name: str, way: str, tmp_path: Path

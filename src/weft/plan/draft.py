@@ -46,11 +46,14 @@ class Ranges:
         For each target, its share of that range: shares are disjoint and cover it all.
     reads : dict of ReadKey to (lower, upper)
         Along the axis by which each read is cut.
+    unwrapped : dict of ReadKey to (lower, upper)
+        As if the axis went on, of reads that wrap around it: they may be of its ends alone.
     """
 
     computed: dict[int, Bounds]
     owned: dict[int, Bounds]
     reads: dict[ReadKey, Bounds]
+    unwrapped: dict[ReadKey, Bounds] = field(default_factory=dict)
 
 
 @dataclass
@@ -153,6 +156,12 @@ class Draft:
                 none = empty | (lower >= upper)
                 read = np.where(none, NOWHERE, lower), np.where(none, -1, upper)
                 found.reads[key] = read
+                beyond = analysis.unwrapped(statement, dim, access, axis, (low, high))
+                if beyond is not None:
+                    first, last = beyond
+                    found.unwrapped[key] = (
+                        np.where(none, NOWHERE, first), np.where(none, -1, last),
+                    )  # fmt: skip
                 producer = analysis.producer.get(access.array)
                 if producer is not None and producer in self.members:
                     needed[producer] = join(needed.get(producer, nothing), read)

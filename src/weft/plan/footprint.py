@@ -343,6 +343,20 @@ def footprint(
     return tuple(found)
 
 
+def unwrapped(access: Access, intervals: Intervals, axis: int, boxes: int) -> Bounds | None:
+    """What boxes read along an axis that wraps around, as if it went on beyond both ends.
+
+    None where the axis does not wrap, or nothing is known of the index.
+    """
+    ends, rule = access.index[axis], access.boundary[axis]
+    if ends is None or rule is None or rule.kind != "wrap":
+        return None
+    first, last = intervals.size(ends[0]), intervals.size(ends[1])
+    if first is None or last is None:
+        return None
+    return _spread(first[0], boxes), _spread(last[1] + 1, boxes)
+
+
 def _spread(value: Numbers, boxes: int) -> npt.NDArray[np.int64]:
     array = np.asarray(value, dtype=np.int64)
     return array if array.shape == (boxes,) else np.broadcast_to(array, (boxes,))

@@ -137,7 +137,8 @@ class Boxes:
 
     `values` gives each size variable that begins with "box" its value in each box; `owned`
     gives for each output the part of its window that belongs to the box (halos belong to
-    the neighbours).
+    the neighbours). `around` gives for windows that wrap around how many indices along their
+    axis are read, at both ends of it.
     """
 
     count: int
@@ -147,6 +148,7 @@ class Boxes:
     extent: int = 0  # of a full box, in that unit
     total: int = 0  # of all of them
     spans: tuple[tuple[int, int], ...] = ()  # of each, along that coordinate
+    around: Mapping[str, Numbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,8 @@ class _Partition:
         for key, (lower, upper) in ranges.reads.items():
             if analysis.producer.get(key[1]) in draft.members:
                 continue
+            if key[1] not in analysis.staged:
+                lower, upper = ranges.unwrapped.get(key, (lower, upper))
             length = upper - np.minimum(lower, upper)
             hull = hulls.setdefault((key[1], draft.axes[key]), [lower, upper, 0 * length])
             hull[0], hull[1] = np.minimum(hull[0], lower), np.maximum(hull[1], upper)
@@ -197,7 +199,7 @@ class _Partition:
         for (array, axis), (lower, upper, lengths) in hulls.items():
             # Reads far apart, as at both ends, are of what is between them none.
             together = upper - np.minimum(lower, upper)
-            elements = np.minimum(together, lengths)
+            elements = np.minimum(np.minimum(together, lengths), analysis.shapes[array][axis])
             chunks = self.preferences.decoded(array)
             if chunks is not None:  # long boxes end where chunks do, but none is decoded in part
                 chunk = min(chunks[axis], analysis.shapes[array][axis])

@@ -8,7 +8,7 @@ and mapped files cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,9 @@ from weft.plan.canonical import canonical
 from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import quickest
 from weft.plan.device_items import with_items
-from weft.plan.draft import Draft, Ranges
+from weft.plan.draft import Draft
 from weft.plan.extents import MOST_OVERLAP, overlap, useful_extent
+from weft.plan.footprint import Bounds
 from weft.plan.nodes import (
     Boxes,
     Cut,
@@ -178,16 +179,21 @@ class Scheduler:
         extent = int(np.max(stops - starts, initial=0))
         ranges = draft.evaluate(starts, stops)
         values: dict[str, npt.NDArray[np.int64]] = {}
+        around: dict[str, Numbers] = {}
         for position, (lower, upper) in self.windowed.ranges.items():
             values[lower], values[upper] = ranges.computed[position]
         for name, (low, high) in self.windowed.tiles.items():
             values[name] = (values[high] - values[low]) // drafts.SCAN_TILE
         for window in self.stage.windows:
             if window.axis is not None:
-                lows, highs = self._hull(window, ranges)
+                keys = self.windowed.reads[window.name]
+                lows, highs = _hull([ranges.reads[key] for key in keys])
                 values[window.lower], values[window.upper] = lows, self._to_chunks(
                     window, lows, highs
                 )
+                if not ranges.unwrapped.keys().isdisjoint(keys):
+                    first, last = _hull([ranges.unwrapped.get(k, ranges.reads[k]) for k in keys])
+                    around[window.name] = last - first
         owned = []
         for output in self.stage.outputs:
             position = self.analysis.producer.get(output.array, -1)
@@ -197,14 +203,8 @@ class Scheduler:
                 owned.append(ranges.owned[position])
         unit = self._unit_name()
         spans = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
-        return Boxes(len(starts), values, tuple(owned), unit, min(extent, total), total, spans)
-
-    def _hull(self, window: Window, ranges: Ranges) -> tuple[Any, Any]:
-        bounds = [ranges.reads[key] for key in self.windowed.reads[window.name]]
-        lower = np.minimum.reduce([low for low, _ in bounds])
-        upper = np.maximum.reduce([high for _, high in bounds])
-        empty = lower >= upper
-        return np.where(empty, 0, lower), np.where(empty, 0, upper)
+        extent = min(extent, total)
+        return Boxes(len(starts), values, tuple(owned), unit, extent, total, spans, around)
 
     def _to_chunks(
         self, window: Window, lower: npt.NDArray[np.int64], upper: npt.NDArray[np.int64]
@@ -486,6 +486,13 @@ class Scheduler:
 
 def _pages(count: int) -> int:
     return -(-count // _PAGE) * _PAGE
+
+
+def _hull(bounds: Sequence[Bounds]) -> Bounds:
+    lower = np.minimum.reduce([low for low, _ in bounds])
+    upper = np.maximum.reduce([high for _, high in bounds])
+    empty = lower >= upper
+    return np.where(empty, 0, lower), np.where(empty, 0, upper)
 
 
 def _layout(array: npt.NDArray[Any], axis: int | None) -> Layout:

@@ -11,7 +11,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.plan.calls import cut_call
-from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint
+from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint, unwrapped
 from weft.plan.loops import cut_loop
 from weft.plan.materialise import as_kernel
 from weft.plan.unwrap import unwrap
@@ -175,6 +175,16 @@ class Analysis:
             (access, ((np.where(low == 0, 0, first), last), *rest))
             for access, ((first, last), *rest) in found
         ]
+
+    def unwrapped(
+        self, statement: Statement, dim: int, access: Access, axis: int, bounds: Bounds
+    ) -> Bounds | None:
+        """What boxes read along an axis that wraps around, as if it went on; None: it does not."""
+        if access.boundary[axis] is None:
+            return None
+        low, high = bounds
+        fixed = {statement.dims[dim]: (low, np.maximum(high - 1, low))}
+        return unwrapped(access, Intervals(statement.reads, self.sizes, fixed), axis, len(low))
 
     def footprints_in(
         self, statement: Statement, ranges: Mapping[int, Bounds]

@@ -53,4 +53,8 @@ def _bytes_read(
             whole = np.minimum(-(-ends[upper] // chunk) * chunk, extent)
             ends[lower] = np.where(some, ends[lower] // chunk * chunk, ends[upper])
             ends[upper] = np.where(some, whole, ends[upper])
+    around = boxes.around.get(window.name)
+    if around is not None and window.array not in scheduler.analysis.staged:
+        # Of what lies between, nothing is read.
+        ends[window.upper] = np.minimum(ends[window.upper], ends[window.lower] + around)
     return int(scheduler.part_bytes(window.array, window.cuts, ends, boxes.count).sum())
