@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agreement.ways import Listed
+from agreement.ways import Listed, small_boxes
 from devices.harness import NAME
 
 import weft as wf
@@ -198,3 +198,31 @@ def test_chunks_are_decoded_once_where_another_axis_can_be_cut(name: str, tmp_pa
         assert f"read {boxes} times" in str(plan)
         wf.store(given.T + 1, tmp_path / "y.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x.T + 1)
+
+
+ROUNDS: dict[str, Callable[[wf.Array, wf.Array], wf.Array]] = {
+    "a stencil that wraps around": lambda i, s: AROUND["stencil"](s),
+    "a stencil": lambda i, s: wf.stencil(lambda a: a[-1, 0] + a[0, 1], s, boundary="edge"),
+    "an elimination": lambda i, s: s - s[i] * 0.5,
+}
+
+
+@pytest.mark.parametrize("devices", [["cpu"], [NAME]])
+@pytest.mark.parametrize("name", ROUNDS)
+def test_rounds_that_data_count_fit_whole_or_are_refused(
+    name: str, devices: list[str], tmp_path: Path
+) -> None:
+    if not set(devices) <= set(wf.devices()):
+        pytest.skip("no such device here")
+    x = np.random.default_rng(7).random((60_000, 11))  # 5 MiB
+    given = wf.asarray(x)
+    y = wf.fori_loop(0, wf.max(wf.astype(given[:9, 0], wf.int64)) + 3, ROUNDS[name], given)
+    with (
+        wf.config(devices=devices, memory_limit="28 MiB"),
+        pytest.raises(MemoryLimitError, match="how many rounds there are depends on data"),
+    ):
+        wf.store(y, tmp_path / "y.npy")
+    with wf.config(devices=devices, memory_limit="50 MiB"), small_boxes(1 << 20):
+        wf.store(y, tmp_path / "y.npy")
+    expected = np.asarray(wf.fori_loop(0, 3, ROUNDS[name], given))
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)

@@ -23,7 +23,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
-from weft.plan.loops import rows_that_fit
+from weft.plan.loops import is_counted, rows_that_fit
 from weft.sizes import ZERO, Poly, Size
 
 
@@ -42,6 +42,8 @@ def lengthen(program: fun.Program, sizes: Mapping[str, int], limit: int) -> fun.
 
 def _suits(let: fun.Let, stencil: Stencil, sizes: Mapping[str, int], limit: int) -> bool:
     if not stencil.wraps[0] or not isinstance(let.expr, fun.Loop):
+        return False
+    if not is_counted(stencil, sizes):
         return False
     extent = int(stencil.shape[0].evaluate(sizes))
     margin = int(_margin(stencil).evaluate(sizes))

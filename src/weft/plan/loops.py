@@ -9,7 +9,7 @@ overlap there, and what they share is computed by each of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -74,6 +74,11 @@ def cut_loop(let: fun.Let, leans: bool = False) -> CutLoop | None:
     reads += [(array, (None,) * _rank(array)) for array in stencil.fixed.values()]
     axes = tuple(zip(names, stencil.shape, strict=False))
     return CutLoop(stencil, axes, tuple(reads), margins)
+
+
+def is_counted(stencil: Stencil, sizes: Collection[str]) -> bool:
+    """Whether its rounds are as many as sizes say: what a box needs is known before it runs."""
+    return stencil.rounds.variables() <= set(sizes)
 
 
 def _leaning(loop: fun.Loop, stencil: Stencil, name: str) -> CutLoop:

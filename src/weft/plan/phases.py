@@ -18,7 +18,7 @@ from weft.fun.builder import Names
 from weft.fun.leaning import turns_of
 from weft.fun.stencils import Stencil
 from weft.plan.code import Rates
-from weft.plan.loops import cut_loop, lean_of, rows_that_fit
+from weft.plan.loops import cut_loop, is_counted, lean_of, rows_that_fit
 from weft.plan.nodes import size_text
 from weft.records import dataclass
 
@@ -144,7 +144,8 @@ def in_phases(
     choices: dict[str, Choice] = {}
     for let in program.body.statements:
         cut = cut_loop(let)
-        if cut is None or not isinstance(let.expr, fun.Loop):
+        counted = cut is not None and is_counted(cut.stencil, sizes)
+        if cut is None or not counted or not isinstance(let.expr, fun.Loop):
             statements.append(let)
             continue
         choice = choose(let.expr, cut.stencil, sizes, limit, machine, leaning)

@@ -27,6 +27,9 @@ _SCALARS = (fun.Apply, fun.Cast, fun.SizeValue)
 _NESTS = (fun.Kernel, fun.Reduce, fun.Scan)
 
 
+UNCOUNTED = "how many rounds there are depends on data"
+
+
 class Unsuited(Exception):  # noqa: N818 (a reason, not an error)
     """Why the rounds of a loop cannot be done on boxes of rows."""
 
@@ -129,7 +132,7 @@ def rounds_of(let: fun.Let, axis: int, names: Names) -> Rounds:
     """
     loop = let.expr
     if not isinstance(loop, fun.Loop) or not isinstance(loop.form, fun.For):
-        raise Unsuited("how many rounds there are depends on data", let.place)
+        raise Unsuited(UNCOUNTED, let.place)
     shapes = [walk.type_sizes(p.type) for p in loop.params]
     extents = [shape[axis] for shape in shapes if len(shape) > axis]
     most = max((len(shape) for shape in shapes), default=0)

@@ -12,7 +12,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.plan.calls import cut_call
 from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint, unwrapped
-from weft.plan.loops import cut_loop
+from weft.plan.loops import cut_loop, is_counted
 from weft.plan.materialise import as_kernel
 from weft.plan.unwrap import unwrap
 from weft.records import dataclass
@@ -120,7 +120,7 @@ class Analysis:
         cut = as_kernel(let, self.names) or let
         cut = unwrap(cut, self.staged, self.sizes, self.names)
         leans = bool(cut.pattern) and cut.pattern[0].name in self.leaning
-        dims, carried = _cuts(cut, leans)
+        dims, carried = _cuts(cut, leans, self.sizes)
         reads = Reads(cut, self.arrays, leans)
         original = reads if cut is let else Reads(let, self.arrays)
         return Statement(
@@ -207,7 +207,9 @@ class Analysis:
         ]
 
 
-def _cuts(let: fun.Let, leans: bool) -> tuple[tuple[tuple[str, Size], ...], bool]:
+def _cuts(
+    let: fun.Let, leans: bool, sizes: Collection[str]
+) -> tuple[tuple[tuple[str, Size], ...], bool]:
     """The index variables along which a statement can be cut, with their extents.
 
     And whether its boxes must go one after another.
@@ -229,5 +231,6 @@ def _cuts(let: fun.Let, leans: bool) -> tuple[tuple[tuple[str, Size], ...], bool
             return (() if cut is None else cut.axes), False
         case fun.Loop():
             rounds = cut_loop(let, leans)
-            return (() if rounds is None else rounds.axes), leans
+            counted = rounds is not None and is_counted(rounds.stencil, sizes)
+            return (() if rounds is None or not counted else rounds.axes), leans
     return tuple((dim.index.name, dim.extent) for dim in ranges), carried
