@@ -77,7 +77,7 @@ def test_what_is_there_stays_as_it_is(x: wf.Array, tmp_path: Path) -> None:
     assert not array.any()
 
 
-def test_what_cannot_be_stored_is_refused(x: wf.Array, tmp_path: Path) -> None:
+def test_what_cannot_be_stored_is_refused(x: wf.Array) -> None:
     with pytest.raises(ShapeError):
         wf.explain(wf.store, x, np.zeros(3))
     with pytest.raises(TypeError):

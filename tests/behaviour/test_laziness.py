@@ -40,7 +40,7 @@ class Counting:
 # ---------------------------------------------------------------- laziness
 
 
-def test_nothing_is_read_before_a_value_is_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_read_before_a_value_is_asked_for() -> None:
     x = wf.open(Untouchable())
     y = (np.sin(x) + np.ones(50)).sum(axis=0)
     z = wf.matmul(x, x.T)[3:, ::-2].at[0].set(1.0)

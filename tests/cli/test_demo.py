@@ -36,7 +36,7 @@ def test_terrain_does_not_depend_on_bands(tmp_path: Path) -> None:
     assert 150 < whole.min() < whole.max() < 1200
 
 
-def test_terrain_is_smooth_and_rough(tmp_path: Path) -> None:
+def test_terrain_is_smooth_and_rough() -> None:
     """No seams, and no flat ground either."""
     rows = Terrain((400, 3000)).rows(0, 400)
     for axis in (0, 1):

@@ -64,7 +64,7 @@ def test_bits_do_not_depend_on_boxes() -> None:
     np.testing.assert_allclose(found[0][1][4], np.cumsum(y), rtol=1e-9, atol=1e-9)
 
 
-def test_accesses_of_tiles_are_proved_before_boxes_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accesses_of_tiles_are_proved_before_boxes_run() -> None:
     """The last tile may be shorter; no index is looked at in a loop, nor is one refused."""
     program = split_reductions(read(ROUNDED), always)
     made: list[Any] = []

@@ -89,7 +89,7 @@ def test_one_that_has_died_is_replaced() -> None:
     assert toolchain.load_library(TEXT, quick()).answer() == 42
 
 
-def test_no_program_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_program_is_no_error() -> None:
     ahead.start(("/nonexistent/compiler",), ())
     assert ahead._started is None
     assert ahead.compile_ahead(TEXT, ("/nonexistent/compiler",), ()) is None
