@@ -128,10 +128,6 @@ def test_column_major_is_fortrans() -> None:
     assert Lmad.column_major((N, M, K), N).dims == ((N, ONE), (M, N), (K, N * M))
 
 
-def test_coercion_keeps_the_points() -> None:
-    assert Lmad.row_major((N, M)).coerce((K, M)) == Lmad(ZERO, ((K, M), (M, ONE)))
-
-
 def test_compose_and_text() -> None:
     diagonal = Lmad(M, ((N * N, as_poly(2)),)).compose(ONE, ((N, N + 1),))
     assert str(diagonal) == "m + 2 + {(n : 2*n + 2)}"

@@ -10,7 +10,6 @@ from weft.lmad.sets import (
     contains,
     cover,
     expand,
-    insert_empty,
     is_injective,
     join,
     normalise,
@@ -48,12 +47,6 @@ def test_join_and_split_undo_each_other() -> None:
     assert split(lmad("0", ("n*m", "k")), 0, parse_poly("m")) == lmad("0", ("n", "m*k"), ("m", "k"))
     assert join(lmad("0", ("n", "m"), ("n", "1")), 0) is None
     assert split(lmad("0", ("n + 1", "1")), 0, as_poly(2)) is None
-
-
-def test_an_empty_dimension_changes_nothing() -> None:
-    thin = insert_empty(lmad("2", ("3", "5"), ("4", "1")), 1, N)
-    assert thin == lmad("2", ("3", "5"), ("1", "n"), ("4", "1"))
-    assert elements(thin, {"n": 7}) == elements(lmad("2", ("3", "5"), ("4", "1")), {})
 
 
 def test_expansion() -> None:

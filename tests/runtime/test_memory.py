@@ -86,8 +86,9 @@ def test_budget_is_never_passed() -> None:
     budget.reserve(600)
     with pytest.raises(MemoryLimitError, match=r"401 B for staging .* 1000 B.* 600 B"):
         budget.reserve(401, "staging")
-    with budget.holding(400):
-        assert budget.now == 1000
+    budget.reserve(400)
+    assert budget.now == 1000
+    budget.release(400)
     assert (budget.now, budget.peak) == (600, 1000)
     budget.release(600)
     assert budget.now == 0
@@ -98,8 +99,8 @@ def test_budget_of_many_threads() -> None:
 
     def work() -> None:
         for _ in range(2000):
-            with budget.holding(3):
-                pass
+            budget.reserve(3)
+            budget.release(3)
 
     workers = [threading.Thread(target=work) for _ in range(6)]
     for worker in workers:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from runtime import segments
 
-from weft.errors import ArgumentError, OutOfBoundsError
+from weft.errors import OutOfBoundsError
 from weft.runtime import threads
 from weft.runtime.devices.cpu import CpuDevice
 from weft.runtime.threads import CancelFlag, Cancelled
@@ -90,15 +90,6 @@ def test_cgroup_quotas(
         lambda controller, root: directories(controller, root, str(tmp_path / "cgroup")),
     )  # fmt: skip
     assert threads._cgroup_cpus(str(tmp_path / "sys")) == expected
-
-
-def test_set_threads() -> None:
-    threads.set_threads(3)
-    assert threads.threads() == 3
-    threads.set_threads(None)
-    assert threads.threads() == threads.default_threads()
-    with pytest.raises(ArgumentError):
-        threads.set_threads(0)
 
 
 # ---------------------------------------------------------------- the pool

@@ -159,7 +159,7 @@ def of(constant: int, loops: list[tuple[int, int, int]]) -> Access:
 def test_theorem_1(constant: int, loops: list[tuple[int, int, int]]) -> None:
     """Elements of an RCSLMAD come in the order of its digits, so all are different."""
     made = of(constant, loops)
-    if made.is_restricted:
+    if restricted(made.strides, [dim.extent for dim in made.dims]):
         steps = [range(0, dim.stride * dim.extent, dim.stride) for dim in made.dims]
         met = [made.base + sum(digits) for digits in itertools.product(*steps)]
         assert all(a < b for a, b in itertools.pairwise(met))

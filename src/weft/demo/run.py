@@ -51,7 +51,7 @@ def demo(gib: float, memory: str, out: str, show: Print = print, progress: bool 
     seconds = time.perf_counter() - start
     show(f"  {'made' if made else 'found and checked'} in {seconds:.1f} s: {path}")
 
-    results, seconds, peak = _run(path, shape, memory, out, show, progress)
+    results, seconds, peak = _run(path, memory, out, show, progress)
     _report(path, results, seconds, peak, memory, show)
     dem = np.load(path, mmap_mode="r")
     _report_check(dem, results, show)
@@ -81,7 +81,7 @@ def _affordable(gib: float, out: str, show: Print) -> float:
 
 
 def _run(
-    path: str, shape: tuple[int, int], memory: str, out: str, show: Print, progress: bool
+    path: str, memory: str, out: str, show: Print, progress: bool
 ) -> tuple[dict[str, Any], float, int | None]:
     """Analyse the terrain; results, seconds, and the peak of anonymous memory."""
     names = list(analysis.analyse(wf.open(path)))

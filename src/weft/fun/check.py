@@ -241,7 +241,7 @@ class Checker:
             case fun.Loop():
                 return self.loop(expr)
             case fun.Call():
-                return self.call(expr, let)
+                return self.call(expr)
             case _:
                 result = self.layout(expr)
                 self.type(result)
@@ -422,7 +422,7 @@ class Checker:
             self.type(type_)
         return wanted
 
-    def call(self, expr: fun.Call, let: fun.Let) -> Types:
+    def call(self, expr: fun.Call) -> Types:
         types = tuple(map(self.atom, expr.arguments))
         given = tuple((t.dtype, t.shape if isinstance(t, fun.Array) else ()) for t in types)
         try:

@@ -71,11 +71,6 @@ def show_expr(expr: fun.Expr) -> str:
     return Printer().expr(expr, "")
 
 
-def show_body(body: fun.Body) -> str:
-    """The text of a body, without braces."""
-    return "\n".join(Printer().lines(body, ""))
-
-
 def show_let(let: fun.Let, places: bool = False) -> str:
     """The text of a statement."""
     return Printer(places).let(let, "")

@@ -90,11 +90,6 @@ class Lmad:
         dims = dict(zip(axes, self.dims, strict=True))
         return Lmad(self.offset, tuple(dims[d] for d in range(len(axes))))
 
-    def coerce(self, shape: tuple[Size, ...]) -> Lmad:
-        """The same index function with other names for the same extents."""
-        dims = zip(shape, self.strides, strict=True)
-        return Lmad(self.offset, tuple(dims))
-
     def broadcast(self, shape: tuple[Size, ...]) -> Lmad:
         """Repeated to a shape, dimensions aligned on the right: strides of 0.
 

@@ -49,11 +49,6 @@ def normalise(lmad: Lmad, prover: Prover) -> Lmad | None:
     return Lmad(offset, tuple(sorted(dims, key=cmp_to_key(order))))
 
 
-def insert_empty(lmad: Lmad, axis: int, stride: Size) -> Lmad:
-    """The same set with one more dimension, of a single element."""
-    return Lmad(lmad.offset, (*lmad.dims[:axis], (ONE, stride), *lmad.dims[axis:]))
-
-
 def join(lmad: Lmad, axis: int) -> Lmad | None:
     """The same set with dimensions axis and axis + 1 as one; None where they do not join.
 

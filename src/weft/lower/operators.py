@@ -180,7 +180,7 @@ def selection(reduce: fun.Reduce) -> Selection | None:
     position = _position(reduce)
     if components is None or position is None or not _commutes_by_cases(operator, position):
         return None
-    better = _better(operator, components, position)
+    better = _better(operator, position)
     if better is None:
         return None
     count = len(operator.params) // 2
@@ -228,7 +228,7 @@ _DECIDED = {  # of a position on the left that is smaller than the one on the ri
 }  # fmt: skip
 
 
-def _better(operator: fun.Lambda, components: dict[str, int], position: int) -> fun.Lambda | None:
+def _better(operator: fun.Lambda, position: int) -> fun.Lambda | None:
     """Whether the right side is selected where the left one stands first; None where the
     components are not all chosen by one condition.
 

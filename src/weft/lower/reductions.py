@@ -172,7 +172,7 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
         return _by_rows(e, reduce, position, extent, neutral)
     return _either(
         e, lambda: condition, neutral,
-        lambda: _in_sequence(e, reduce, position, extent, neutral),
+        lambda: _in_sequence(e, reduce, extent, neutral),
         lambda: _by_rows(e, reduce, position, extent, neutral),
     )  # fmt: skip
 
@@ -236,7 +236,7 @@ def _all(conditions: Sequence[imp.Expr]) -> imp.Expr:
 
 
 def _in_sequence(
-    e: Emitter, reduce: fun.Reduce, position: int, extent: imp.Expr, neutral: Values
+    e: Emitter, reduce: fun.Reduce, extent: imp.Expr, neutral: Values
 ) -> list[imp.Expr]:
     """Short rows as one sequence, in tiles of rows that `split_reductions` would make."""
     left, right = reduce.space[-2:]

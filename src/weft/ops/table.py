@@ -141,9 +141,6 @@ def lookup(name: str) -> Operation:
 
 # ---------------------------------------------------------------- spellings
 
-_CHARACTER = {DType.BOOL: "b", DType.F32: "f", DType.F64: "f", DType.C64: "c", DType.C128: "c"}
-
-
 def _by_kind(**texts: str) -> Callable[[Dialect, DType], str]:
     """A spelling for each group of kinds ("iu", "f", ...); `@` is the dtype's name."""
     table = {kind: text for kinds, text in texts.items() for kind in kinds}

@@ -127,7 +127,7 @@ class _Reads:
         if write.name not in walk.used_names(expr):
             return expr
         if isinstance(expr, fun.Index):
-            return self._read(expr, write, inner) if expr.array.name == write.name else None
+            return self._read(expr, inner) if expr.array.name == write.name else None
         inside, failed = (*inner, *indices_of(expr)), False
 
         def body(body: fun.Body) -> fun.Body:
@@ -142,7 +142,7 @@ class _Reads:
         made = walk.map_bodies(expr, body)
         return None if failed or write.name in walk.used_names(made) else made
 
-    def _read(self, read: fun.Index, write: Write, inner: tuple[Inner, ...]) -> fun.Index | None:
+    def _read(self, read: fun.Index, inner: tuple[Inner, ...]) -> fun.Index | None:
         """x[p], or v[p - s] at the kernel's own index; None for any other read."""
         found = resolved(read, self.chain, inner, self.known)
         if not isinstance(found, fun.Index) or found.array == self.chain.root:

@@ -78,7 +78,7 @@ def resolved(
     for write in reversed(chain.writes[:count]):
         if write.dims == dims:
             if isinstance(write.value, fun.Var) or isinstance(expr, fun.Index):
-                return write.value if _fits(write, expr) else None
+                return write.value if _fits(write) else None
             return None
         inside = _inside(expr, write, known)
         if inside is not None:
@@ -90,7 +90,7 @@ def resolved(
     return fun.Slice(chain.root, expr.dims)
 
 
-def _fits(write: Write, expr: fun.Index | fun.Slice) -> bool:
+def _fits(write: Write) -> bool:
     """Whether the value written has the shape of what is read: a scalar may fill a slice."""
     is_array = isinstance(write.value.type, fun.Array)
     return is_array == any(isinstance(dim, fun.Span) for dim in write.dims)

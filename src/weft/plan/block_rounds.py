@@ -232,7 +232,7 @@ class _Blocks:
                 self, self._size("box_round", lower + begin), self._size("box_rounds", end - begin),
                 {n: own[n] if last else self.builder.var(n, v.type) for n, v in own.items()},
             )  # fmt: skip
-            block.check(lower + begin, end - begin)
+            block.check(end - begin)
             state = block.emit(state)
             text = f"rounds {begin} to {end} of {total} on each row"
             if self.rounds.pivots:
@@ -262,7 +262,7 @@ class _Block:
         self.base = blocks.first + step * (first if step >= 0 else first + width - 1)
         self.count = abs(step) * width + (spread + 1 - abs(step))
 
-    def check(self, first: int, width: int) -> None:
+    def check(self, width: int) -> None:
         """Refuse rows outside the array, which a round may take under a condition alone."""
         known = {**self.blocks.sizes, **self.blocks.numbers}
         base, count = int(self.base.evaluate(known)), int(self.count.evaluate(known))

@@ -23,9 +23,6 @@ import numpy as np
 from weft.records import dataclass
 from weft.sizes import ZERO, Size, parse_poly
 
-WORKSPACE = -1
-"""The block that is the segment's workspace."""
-
 PROCESSOR = "is_processor"
 """The integer that every device defines: 1 if it is a CPU, else 0."""
 

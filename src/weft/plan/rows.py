@@ -159,7 +159,7 @@ class Row:
         """update u[k, rest] = value  =>  if i == k { update row[rest] = value } else { row }"""
         along = self.round.rounds.along[array.name]
         before, dim = self.pull(array.name), dims[along.axis]
-        condition = self._condition(let, array, dim)
+        condition = self._condition(array, dim)
         inner = self if condition is None else self.inside()
         new = inner._updated(let, before, dims, value)
         if condition is None:
@@ -167,9 +167,7 @@ class Row:
         choice = fun.If(condition, inner.builder.body([new]), fun.Body((), (before,)))
         return self.builder.let(choice, before.type, "row")
 
-    def _condition(
-        self, let: fun.Let, array: fun.Var, dim: fun.Span | Size
-    ) -> fun.Atom | None:
+    def _condition(self, array: fun.Var, dim: fun.Span | Size) -> fun.Atom | None:
         """Whether an update writes this row; None where it writes all rows."""
         rounds, along = self.round.rounds, self.round.rounds.along[array.name]
         if not isinstance(dim, fun.Span):

@@ -167,15 +167,6 @@ class Budget:
         with self._lock:
             self.now -= count
 
-    @contextmanager
-    def holding(self, count: int, purpose: str = "") -> Iterator[None]:
-        """`count` bytes, reserved within the block."""
-        self.reserve(count, purpose)
-        try:
-            yield
-        finally:
-            self.release(count)
-
 
 # ---------------------------------------------------------------- the pool
 

@@ -15,11 +15,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from weft.errors import ArgumentError
 from weft.runtime import built
 from weft.runtime.toolchain import load_library
-
-_chosen: int | None = None
 
 
 def default_threads() -> int:
@@ -43,7 +40,7 @@ def cores() -> tuple[int, ...]:
     """The cores that this process uses, as the operating system numbers them."""
     affinity = getattr(os, "sched_getaffinity", None)
     found = sorted(affinity(0)) if affinity is not None else range(os.cpu_count() or 1)
-    return tuple(found[: _default_threads()])
+    return tuple(found[: threads()])
 
 
 @contextmanager
@@ -70,27 +67,9 @@ def on_cores(wanted: Collection[int]) -> Iterator[None]:
 
 
 @functools.cache
-def _default_threads() -> int:
-    return default_threads()
-
-
 def threads() -> int:
-    """The number of threads that a call uses."""
-    return _chosen if _chosen is not None else _default_threads()
-
-
-def set_threads(count: int | None) -> None:
-    """Set the number of threads of calls that do not say; None for the default.
-
-    Raises
-    ------
-    ArgumentError
-        When the count is not positive.
-    """
-    global _chosen
-    if count is not None and count < 1:
-        raise ArgumentError(f"threads is {count}", "at least 1")
-    _chosen = count
+    """The number of threads of calls that do not say."""
+    return default_threads()
 
 
 def _cgroup_cpus(root: str = "/sys/fs/cgroup") -> float | None:

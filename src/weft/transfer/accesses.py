@@ -61,11 +61,6 @@ class Access:
     def strides(self) -> tuple[int, ...]:
         return tuple(d.stride for d in self.dims)
 
-    @property
-    def is_restricted(self) -> bool:
-        """Whether it is an RCSLMAD (definition 1): no element is met twice."""
-        return restricted(self.strides, [d.extent for d in self.dims])
-
     def extents(self, strides: Sequence[int]) -> tuple[int, ...]:
         """How many digits it has for each of some strides: 1 for those that it lacks."""
         known = {d.stride: d.extent for d in self.dims}
