@@ -216,16 +216,7 @@ class _Projection:
 
     def among(self, index: Lmad, count: Size) -> bool:
         """Whether the elements are proved to be among the first `count` of the block."""
-        index, prover = self.scope.resolve(index), self.scope.prover
-        least = greatest = index.offset
-        for extent, stride in index.dims:
-            if prover.nonnegative(stride):
-                greatest = greatest + (extent - 1) * stride
-            elif prover.nonnegative(-stride):
-                least = least + (extent - 1) * stride
-            else:
-                return False
-        return prover.nonnegative(least) and prover.less(greatest, self.scope.resolved(count))
+        return self.scope.lies_inside(self.scope.resolve(index), self.scope.resolved(count))
 
     def body(self, statements: Sequence[fun.Let]) -> None:
         for let in statements:

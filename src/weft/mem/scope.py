@@ -190,7 +190,7 @@ class Scope:
         (`weft.lower.lmads` asks it to, where ranges end in sizes alone).
         """
         index, extent = self.resolve(index), self.resolved(extent)
-        inside, once = self._inside(index, extent), lmads.is_injective(index, self.prover)
+        inside, once = self.lies_inside(index, extent), lmads.is_injective(index, self.prover)
         if inside and once:
             return True
         lengths = [self.resolved(upper - lower) for _, lower, upper in self.ranges]
@@ -199,8 +199,8 @@ class Scope:
             return False
         return inside or all(self._at_launch(index, sign) for sign in (1, -1))
 
-    def _inside(self, index: Lmad, extent: Size) -> bool:
-        """Whether 0 <= least and greatest < extent is proved."""
+    def lies_inside(self, index: Lmad, extent: Size) -> bool:
+        """Whether 0 <= least and greatest < extent is proved of an LMAD that is resolved."""
         prover, least, greatest = self.prover, index.offset, index.offset
         for count, stride in index.dims:
             if prover.nonnegative(stride):
