@@ -28,6 +28,7 @@ from weft.errors import (
 )
 from weft.frontend import extent
 from weft.frontend.graph import Node, leaf
+from weft.frontend.guards import tracing
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
 from weft.launch import CPU, INTERPRETER, Computation, target
@@ -107,7 +108,7 @@ def compute(outputs: Sequence[Node], out: Sequence[NDArray | None] | None = None
     computed of, those of data excepted, which is part of the program.
     """
     computation, walk = computation_of(outputs)
-    if extent.tracing():
+    if tracing():
         data = {length.poly.variable for node in walk.leaves for length in node.shape}
         extent.settle(name for name in walk.names if name not in data)
     with _Places(computation, outputs, walk):

@@ -19,6 +19,7 @@ from weft.frontend import layout, lengths
 from weft.frontend.elementwise import as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node, Shape, pick, size_scalar
+from weft.frontend.guards import forget_guards
 from weft.functions import matmul, matrix_transpose, tensordot, vecdot
 from weft.functions.arguments import array_node, as_inexact, inexact, one_axis
 from weft.functions.linear_algebra import misfit
@@ -86,7 +87,7 @@ def _square(x: Any, what: str) -> Node:
     node = _matrices(x, what)
     rows, columns = node.shape[-2:]
     if not lengths.agree(rows, columns):
-        extents.forget_guards()
+        forget_guards()
         raise ShapeError(
             f"{what} of matrices of shape {layout.values(node.shape[-2:])}",
             "square ones", place=user_place(),

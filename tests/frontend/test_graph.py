@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft as wf
-from weft.frontend import extent as extents
-from weft.frontend.extent import constant, recording, variable
+from weft.frontend.extent import constant, variable
+from weft.frontend.guards import forget_guards, recording, take_guards
 from weft.frontend.key import graph_key
 from weft.frontend.trace import trace
 from weft.fun import nodes as fun
@@ -21,7 +21,7 @@ from weft.fun.show import show
 @pytest.fixture(autouse=True)
 def _nothing_is_decided() -> None:
     """What other tests have decided of sizes belongs to the next node."""
-    extents.forget_guards()
+    forget_guards()
 
 
 def key(*arrays: Any) -> Any:
@@ -147,7 +147,7 @@ def test_guards_of_a_failed_operation_are_forgotten() -> None:
     x = ones(5)
     with pytest.raises(ValueError, match="broadcast"):
         x[2:40] + ones(4)
-    assert not extents._recording.guards
+    assert not take_guards()
     assert key(x + 1.0) == key(ones(6) + 1.0)
 
 

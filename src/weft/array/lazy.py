@@ -26,6 +26,7 @@ from weft.frontend import indexing, layout, operations
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Dimension
 from weft.frontend.graph import Node
+from weft.frontend.guards import tracing
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -64,7 +65,7 @@ class Array(Methods):
     def shape(self) -> tuple[Dimension, ...]:
         """The lengths: ints, or (in a function being traced) extents that act as ints."""
         shape = self._node.shape
-        if extents.tracing():
+        if tracing():
             return tuple([e.value if e.is_constant else e for e in shape])
         return tuple([e.value for e in shape])
 
@@ -80,7 +81,7 @@ class Array(Methods):
     def size(self) -> Any:
         """The number of elements."""
         total = extents.product(self._node.shape)
-        return total if extents.tracing() and not total.is_constant else total.value
+        return total if tracing() and not total.is_constant else total.value
 
     @property
     def itemsize(self) -> int:

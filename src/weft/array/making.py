@@ -22,6 +22,7 @@ from weft.frontend.elementwise import (
 )
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
+from weft.frontend.guards import tracing
 from weft.ops.dtypes import DType, from_numpy
 
 _PYTHON_SCALARS = (bool, int, float, complex)
@@ -74,7 +75,7 @@ def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
     if isinstance(obj, (*_PYTHON_SCALARS, np.generic, Extent)):
         if copy is False:
             raise ArgumentError("a Python scalar without a copy", "copy=None", place=user_place())
-        if not (extents.tracing() or isinstance(obj, Extent)):
+        if not (tracing() or isinstance(obj, Extent)):
             return _from_sequence(obj, dtype)  # data: no part of the program
         node = scalar_node(obj)
         wanted = from_numpy(dtype) if dtype is not None else node.dtype
@@ -199,7 +200,7 @@ def node_of(value: Any) -> Node:
     if isinstance(value, Array):
         return value._node
     if isinstance(value, _PYTHON_SCALARS):
-        if extents.tracing() or _is_small(value):
+        if tracing() or _is_small(value):
             return scalar_node(value)
         weak = scalar_node(value)
         return graph.leaf(value, (), weak.dtype, weak=True)
@@ -230,7 +231,7 @@ extents.scalar_of = _scalar_of
 
 def _extent_of(value: Any) -> Extent | None:
     """The extent that a scalar of a function being traced is."""
-    if not isinstance(value, Array) or not value._node.abstract or not extents.tracing():
+    if not isinstance(value, Array) or not value._node.abstract or not tracing():
         return None
     if value._node.shape or not value._node.dtype.is_integer:
         return None

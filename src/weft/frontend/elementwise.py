@@ -17,14 +17,10 @@ from weft.errors import (
     user_place,
 )
 from weft.frontend import graph
-from weft.frontend.extent import (
-    Extent,
-    decide_equal,
-    forget_guards,
-    require_equal,
-)
+from weft.frontend.extent import Extent, decide_equal, require_equal
 from weft.frontend.extent import constant as extent_constant
 from weft.frontend.graph import Node, Shape, make, scalar_constant
+from weft.frontend.guards import forget_guards
 from weft.frontend.lengths import agree, is_just
 from weft.frontend.operations import Broadcast, Cast, Constant, Elementwise, Leaf
 from weft.ops import table

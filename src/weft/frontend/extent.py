@@ -13,85 +13,17 @@ from __future__ import annotations
 
 import itertools
 import operator
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from weft.errors import ArgumentTypeError, user_place
-from weft.records import dataclass
+from weft.frontend.guards import Guard, record, tracing
 from weft.sizes import Derived, Fact, Poly
 from weft.sizes.division import divided
 from weft.sizes.facts import Relation, SizeOperation
 
 _counter = itertools.count()
 _SMALL = 16  # literals up to this are constants of the program, larger ones size variables
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A fact under which the graph was built, and the derived sizes that it names."""
-
-    fact: Fact
-    derived: tuple[Derived, ...] = ()
-
-
-class _Recording(threading.local):
-    """Guards since the last node was made, or since tracing began, in this thread."""
-
-    def __init__(self) -> None:
-        self.guards: list[Guard] = []
-        self.depth = 0  # of compiled functions and combinators being traced
-        self.chosen: dict[Any, Any] = {}  # extents computed in the outermost one, outside bodies
-
-
-_recording = _Recording()
-
-
-def tracing() -> bool:
-    """Whether a function is being traced: shapes are then extents, not ints."""
-    return _recording.depth > 0
-
-
-@contextmanager
-def recording() -> Iterator[list[Guard]]:
-    """Trace a function: guards are collected in the list, for the whole of the block."""
-    outer = _recording.guards
-    guards: list[Guard] = []
-    _recording.guards = guards
-    _recording.depth += 1
-    try:
-        yield guards
-    finally:
-        _recording.guards = outer
-        _recording.depth -= 1
-        if not _recording.depth:
-            _recording.chosen.clear()
-
-
-def chosen() -> dict[Any, Any] | None:
-    """Extents that the function being traced computes outside all bodies, by what they are of."""
-    return _recording.chosen if _recording.depth else None
-
-
-def record(guards: list[Guard]) -> None:
-    """Add guards to those being collected."""
-    _recording.guards.extend(guards)
-
-
-def take_guards() -> tuple[Guard, ...]:
-    """The guards that belong to the node being made (none while a function is traced)."""
-    if _recording.depth or not _recording.guards:
-        return ()
-    guards = tuple(_recording.guards)
-    _recording.guards.clear()
-    return guards
-
-
-def forget_guards() -> None:
-    """Drop what a failed operation recorded."""
-    if not _recording.depth:
-        _recording.guards.clear()
 
 
 class Extent:
@@ -351,7 +283,7 @@ def literal(value: Any) -> Extent:
     if isinstance(value, Extent):
         return value
     value = integer(value)
-    if _recording.depth or -_SMALL <= value <= _SMALL:
+    if tracing() or -_SMALL <= value <= _SMALL:
         return constant(value)
     return variable(value)
 
@@ -388,13 +320,12 @@ def require_equal(left: Extent, right: Extent) -> Extent:
     if difference.symbols:
         decide_equal(left, right)
         return left
-    fact = Fact("==0", difference.poly)
-    _recording.guards.append(Guard(fact, difference.derived))
+    _guard("==0", difference)
     return right if right.is_constant else left
 
 
 def _guard(relation: Relation, extent: Extent) -> None:
-    _recording.guards.append(Guard(Fact(relation, extent.poly), extent.derived))
+    record([Guard(Fact(relation, extent.poly), extent.derived)])
 
 
 def settle(names: Iterable[str]) -> None:
@@ -408,8 +339,7 @@ def require_at_least(left: Extent, right: Extent) -> None:
     """A fact for the prover: left >= right, as their values were found to be."""
     difference = left - right
     if not difference.symbols and not never_negative(difference.poly):
-        fact = Fact(">=0", difference.poly)
-        _recording.guards.append(Guard(fact, difference.derived))
+        _guard(">=0", difference)
 
 
 def never_negative(poly: Poly) -> bool:

@@ -25,7 +25,8 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from weft.errors import Place, interpreted_place
-from weft.frontend.extent import Extent, Guard, take_guards
+from weft.frontend.extent import Extent
+from weft.frontend.guards import Guard, take_guards
 from weft.frontend.operations import Constant, Elementwise, Leaf, Operation, Param, Pick, SizeScalar
 from weft.fun import nodes as fun
 from weft.ops.dtypes import DType

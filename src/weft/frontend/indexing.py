@@ -27,10 +27,10 @@ from weft.frontend.extent import (
     divide,
     literal,
     require_at_least,
-    tracing,
     variable,
 )
 from weft.frontend.graph import Node, Shape, is_index, make, size_scalar
+from weft.frontend.guards import tracing
 from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_bounds, values
 from weft.frontend.lengths import as_length, is_just
 from weft.frontend.operations import MovingPoint, MovingSpan, Point, SliceDim, Span

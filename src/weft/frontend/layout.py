@@ -13,13 +13,13 @@ from weft.frontend.extent import (
     constant,
     decide_equal,
     divide,
-    forget_guards,
     integer,
     literal,
     product,
     require_equal,
-)  # fmt: skip
+)
 from weft.frontend.graph import Node, Shape, make
+from weft.frontend.guards import forget_guards
 from weft.frontend.lengths import agree, is_just
 from weft.frontend.operations import Span
 from weft.frontend.symbolic import choose

@@ -20,15 +20,14 @@ from weft.frontend import operations
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import (
     Extent,
-    Guard,
     constant,
     decide_equal,
     merged,
     never_negative,
-    record,
     variable_value,
 )
 from weft.frontend.graph import Node, innermost_scope, size_scalar
+from weft.frontend.guards import Guard, chosen, record
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 from weft.sizes import Fact, Poly
@@ -264,7 +263,7 @@ def choose(operation: str, left: Extent, right: Extent) -> Extent:
         return extent_of(apply(operation, size_scalar(left), size_scalar(right)))
 
     scope = innermost_scope()
-    known = extents.chosen() if scope is None else scope.chosen
+    known = chosen() if scope is None else scope.chosen
     if known is None:
         return made()
     key = operation, left.poly, right.poly

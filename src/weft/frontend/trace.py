@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.frontend.emit import Emitter
-from weft.frontend.extent import Guard
 from weft.frontend.graph import Node
+from weft.frontend.guards import Guard
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.operations import Leaf
 from weft.frontend.symbolic import require_one_shape

@@ -11,8 +11,9 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import lengths
-from weft.frontend.extent import Extent, as_extent, forget_guards, require_equal
+from weft.frontend.extent import Extent, as_extent, require_equal
 from weft.frontend.graph import size_scalar
+from weft.frontend.guards import forget_guards
 from weft.functions.arguments import NumPyOnlyError, axes_of, inexact, one_axis
 from weft.functions.creation import full, linspace, zeros
 from weft.functions.data_types import astype, result_type

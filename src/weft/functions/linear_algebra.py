@@ -10,6 +10,7 @@ from weft.frontend import extent as extents
 from weft.frontend import layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.graph import Node, make
+from weft.frontend.guards import forget_guards
 from weft.functions.arguments import array_node, axes_of, one_axis
 from weft.functions.statistical import sum_node
 from weft.ops.dtypes import DType
@@ -25,7 +26,7 @@ def promoted(*arrays: Any) -> tuple[Node, ...]:
 
 def misfit(what: str, left: Node, right: Node, expected: str) -> ShapeError:
     """The error of two arrays that do not go together; guards that compared them are void."""
-    extents.forget_guards()
+    forget_guards()
     shapes = f"{layout.values(left.shape)} and {layout.values(right.shape)}"
     return ShapeError(f"{what} of shapes {shapes}", expected, place=user_place())
 

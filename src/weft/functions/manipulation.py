@@ -16,6 +16,7 @@ from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.elementwise import broadcast_shapes as _shapes
 from weft.frontend.extent import Extent, literal, product
 from weft.frontend.graph import Node, make
+from weft.frontend.guards import forget_guards, tracing
 from weft.functions.arguments import array_node, axes_of, one_axis
 from weft.functions.stencils import Rule, shifted
 
@@ -44,8 +45,8 @@ def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
     if not shapes:
         return ()
     common = _shapes([tuple(extents.as_extent(n) for n in shape) for shape in shapes])
-    extents.forget_guards()
-    return tuple(e if extents.tracing() and not e.is_constant else e.value for e in common)
+    forget_guards()
+    return tuple(e if tracing() and not e.is_constant else e.value for e in common)
 
 
 def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:
@@ -148,7 +149,7 @@ def _joined(nodes: Sequence[Node], axis: int) -> Node:
         if len(node.shape) != rank or any(
             a != axis and not lengths.agree(node.shape[a], first[a]) for a in range(rank)
         ):
-            extents.forget_guards()
+            forget_guards()
             raise ShapeError(
                 f"shapes {layout.values(nodes[0].shape)} and {layout.values(node.shape)} joined "
                 f"along axis {axis}",

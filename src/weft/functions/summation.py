@@ -21,6 +21,7 @@ from weft.frontend import layout, lengths
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
+from weft.frontend.guards import forget_guards
 from weft.functions.creation import arange
 from weft.functions.linear_algebra import matmul, promoted
 from weft.functions.statistical import sum_node
@@ -118,7 +119,7 @@ def _agree(inputs: Sequence[str], nodes: Sequence[Node]) -> None:
             if not letter.isascii():
                 continue
             if not lengths.agree(first, extent):
-                extents.forget_guards()
+                forget_guards()
                 raise ShapeError(
                     f"einsum of axes {letter} of lengths {first.value} and {extent.value}",
                     "one length for each letter", place=user_place(),

@@ -17,6 +17,7 @@ from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape
+from weft.frontend.guards import record, recording
 from weft.functions.statistical import greatest, least
 from weft.ops.dtypes import DType
 
@@ -46,14 +47,14 @@ def trace(
             f"a {type(function).__name__} where a function is needed", "a function",
             place=user_place(),
         )  # fmt: skip
-    with extents.recording() as guards, graph.Tracing(fixed) as scope:
+    with recording() as guards, graph.Tracing(fixed) as scope:
         params = tuple(parameters(scope))
         arrays = [Array(param) for param in params]
         result = function(*arrays) if call is None else call(arrays)
         leaves: list[Any] = []
         structure = flatten(result, leaves)
         results = tuple([node_of(leaf) for leaf in leaves])
-    extents.record(guards)
+    record(guards)
     for node in results:
         symbolic.require_one_shape(node, scope.depth)
     return Lambda(params, results, scope), structure

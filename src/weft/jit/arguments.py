@@ -16,8 +16,9 @@ from weft.errors import ArgumentTypeError, UnsupportedError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph
 from weft.frontend.containers import flatten, unflatten
-from weft.frontend.extent import Extent, Guard
+from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
+from weft.frontend.guards import Guard
 from weft.frontend.key import Walk
 from weft.ops.dtypes import DType, from_numpy
 from weft.records import dataclass

@@ -21,11 +21,11 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.array.making import order_of_rows, turned_back
 from weft.errors import ArgumentError, ArgumentTypeError, user_place, warn
-from weft.frontend import extent as extents
 from weft.frontend import operations
 from weft.frontend.containers import Structure, flatten, unflatten
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
+from weft.frontend.guards import record, recording, tracing
 from weft.frontend.trace import Traced, graph_key, trace
 from weft.fun import nodes as fun
 from weft.jit.arguments import (
@@ -196,10 +196,10 @@ class Jitted:
                 place=user_place(),
             )  # fmt: skip
         values = [asarray(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
-        with extents.recording() as guards:
+        with recording() as guards:
             result = self._run(values, structure, static)
-        if extents.tracing():
-            extents.record(guards)
+        if tracing():
+            record(guards)
             return result
         given: list[Any] = []
         containers = flatten(result, given)
@@ -255,7 +255,7 @@ class Jitted:
         for number, order in orders:
             values[number] = turned_back(values[number]._node, order)
         arrays = [(value, value._node) for value in values if isinstance(value, Array)]
-        with extents.recording() as guards:
+        with recording() as guards:
             result = self._run(values, structure, static)
             if result is None and any(array._node is not node for array, node in arrays):
                 name = getattr(self.function, "__name__", "a function")

@@ -13,6 +13,7 @@ from weft.frontend import graph, layout, operations
 from weft.frontend.elementwise import common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, make, scalar_constant
+from weft.frontend.guards import record, recording
 from weft.functions import traced
 from weft.functions.creation import filled
 from weft.kernel import maybe
@@ -56,7 +57,7 @@ def _trace(
     region = frame.memory.enter()
     ended: Exception | None = None
     try:
-        with extents.recording() as guards, graph.Tracing(fixed=True) as scope:
+        with recording() as guards, graph.Tracing(fixed=True) as scope:
             try:
                 result = body()
             except (ArithmeticError, IndexError, NoneOperandError, ValueError) as error:
@@ -72,7 +73,7 @@ def _trace(
         cells = frame.memory.leave(region)
         after, frame.variables = frame.variables, before
         assigned, frame.assigned_at = frame.assigned_at, places
-    extents.record(guards)
+    record(guards)
     return Traced(Lambda((), (), scope), result, after, assigned, cells, ended)
 
 
