@@ -28,7 +28,8 @@ class Group(click.Group):
 
 def _without_own_place(error: WeftError) -> WeftError:
     """An error that is due to what was typed, which no line of the user's code is."""
-    if error.place is None or not error.place.file.startswith(os.path.dirname(click.__file__)):
+    own = os.path.dirname(click.__file__), os.path.dirname(__file__)
+    if error.place is None or not error.place.file.startswith(own):
         return error
     return type(error)(error.found, error.expected, error.advice)
 

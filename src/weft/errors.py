@@ -13,12 +13,15 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from numpy.linalg import LinAlgError
 
 from weft.records import dataclass
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PROGRAMS = os.path.join(_PACKAGE, "demo") + os.sep  # that are written as a user's are
+_own: dict[str, bool] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +77,30 @@ def note_place(error: Exception, place: Place | None) -> None:
         error.add_note(f"at {place}: {place.excerpt()}")
 
 
-def user_place() -> Place | None:
+def is_own(file: str) -> bool:
+    """Whether a file is Weft's, and not a program that uses it."""
+    own = _own.get(file)
+    if own is None:
+        own = _own[file] = file.startswith(_PACKAGE) and not file.startswith(_PROGRAMS)
+    return own
+
+
+def user_frame() -> FrameType | None:
     """The innermost frame outside Weft itself (None when there is none)."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def user_place() -> Place | None:
+    """The line of user code that Weft is called from or interprets (None when there is none)."""
     if _reading.place is not None:
         return _reading.place
-    frame = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE):
-            return Place(code.co_filename, frame.f_lineno, code.co_name)
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+    frame = user_frame()
+    if frame is None:
+        return None
+    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def place_at_caller(error: WeftError) -> None:
@@ -109,7 +125,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the innermost frame outside Weft itself: the user's line."""
     level = 1
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and is_own(frame.f_code.co_filename):
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level)

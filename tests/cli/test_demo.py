@@ -130,6 +130,9 @@ def test_demo(tmp_path: Path) -> None:
     report = "\n".join(lines)
     for word in ("The plan", "GiB/s", "Statistics", "differences from NumPy", "hillshade.png"):
         assert word in report
+    assert "copied to no other memory" in report
+    assert "analysis.py:" in report  # the program that a plan is of
+    assert "test_demo.py" not in report
     assert (tmp_path / "hillshade.png").stat().st_size > 100_000
     for name in analysis.MAPS:
         assert np.load(tmp_path / f"{name}.npy", mmap_mode="r").shape[1] > 4000

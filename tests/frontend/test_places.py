@@ -39,6 +39,15 @@ def test_a_refused_plan_names_the_line_of_its_own_graph(tmp_path: Path) -> None:
             assert f"test_places.py:{line}" in str(caught.value)
 
 
+def test_modules_beside_weft_whose_names_begin_alike_are_the_users() -> None:
+    file = f"{Path(wf.__file__).parent}_extra/module.py"
+    names = {"wf": wf, "x": wf.asarray(np.ones(3))}
+    exec(compile("\n\ny = wf.take(x, wf.asarray([7]))", file, "exec"), names)
+    with pytest.raises(wf.WeftError) as caught:
+        names["y"].numpy()
+    assert f"{file}:3" in str(caught.value)
+
+
 def _line() -> int:
     frame = inspect.currentframe()
     assert frame is not None

@@ -18,13 +18,12 @@ it depends on (or whose branch it must stay in). It is computed there, once.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from weft.errors import Place, interpreted_place
+from weft.errors import Place, interpreted_place, user_frame
 from weft.frontend.extent import Extent
 from weft.frontend.guards import Guard, take_guards
 from weft.frontend.operations import Constant, Elementwise, Leaf, Operation, Param, Pick, SizeScalar
@@ -102,26 +101,13 @@ class Lambda:
     scope: Scope
 
 
-_PACKAGE = sys.modules["weft"].__path__[0]
-_inside: dict[str, bool] = {}  # file -> whether it is Weft's own
-
-
 def user_line() -> tuple[Any, int] | Place | None:
     """Code object and line of the innermost frame outside Weft, or the place interpreted."""
     place = interpreted_place()
     if place is not None:
         return place
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        file = code.co_filename
-        inside = _inside.get(file)
-        if inside is None:
-            inside = _inside[file] = file.startswith(_PACKAGE)
-        if not inside:
-            return code, frame.f_lineno
-        frame = frame.f_back
-    return None
+    frame = user_frame()
+    return None if frame is None else (frame.f_code, frame.f_lineno)
 
 
 class _Open(threading.local):
