@@ -312,6 +312,7 @@ ARGUMENTS: list[tuple[Callable[[], Any], type, type, str]] = [
     (lambda: wf.explain(3), ArgumentTypeError, TypeError, "explain"),
     (lambda: array(3)["a"], OutOfBoundsError, IndexError, '["a"]'),
     (lambda: array(3).to_device("tpu"), ArgumentError, ValueError, "tpu"),
+    (lambda: array(3).persist("cuda:0"), ArgumentError, ValueError, "cuda:0"),
     (lambda: wf.zeros(3, device="tpu"), ArgumentError, ValueError, "tpu"),
     (lambda: wf.zeros(-3), ArgumentError, ValueError, "zeros"),
     (lambda: bool(array(3)), wf.WeftError, ValueError, "bool"),

@@ -150,7 +150,14 @@ class Array(Methods):
         return self.numpy()
 
     def persist(self, device: str | None = None) -> Array:
-        """Compute once, and keep the values: later expressions start from them."""
+        """Compute once, and keep the values, in the host's memory: later expressions start there.
+
+        Raises
+        ------
+        ArgumentError
+            For any other device than "cpu".
+        """
+        self.to_device("cpu" if device is None else device)
         self._require_values("values are to be kept")
         return Array(execute.persist([self._node])[0])
 
