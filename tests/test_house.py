@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import weft
 
 SOURCE = Path(__file__).parent.parent / "src" / "weft"
 
@@ -117,6 +120,23 @@ def test_imports(path: Path) -> None:
         assert target in allowed, f"{path}:{line}: {room} may not import {target}"
         seen = WINDOWS.get((room, target))
         assert seen is None or name in seen, f"{path}:{line}: {room} may not import {name}"
+
+
+def public() -> Iterator[tuple[str, object]]:
+    for name in weft.__all__:
+        value = getattr(weft, name)
+        if isinstance(value, type) and value.__module__.startswith("weft."):
+            for member in sorted(vars(value).keys() | dir(value)):
+                if not member.startswith("_") and not hasattr(Exception, member):
+                    yield f"{name}.{member}", getattr(value, member)
+        if callable(value):
+            yield name, value
+    for name in weft.linalg.__all__:
+        yield f"linalg.{name}", getattr(weft.linalg, name)
+
+
+def test_what_is_public_says_what_it_does() -> None:
+    assert not [name for name, value in public() if not inspect.getdoc(value)]
 
 
 def test_the_table_names_rooms_that_exist() -> None:

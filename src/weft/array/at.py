@@ -38,22 +38,29 @@ class AtKey:
         return Array(put(self._array._node, self._key, value, combine))
 
     def get(self) -> Array:
+        """What is there."""
         return self._array[self._key]
 
     def set(self, value: Any) -> Array:
+        """The array with this value there."""
         return self._put(value, None)
 
     def add(self, value: Any) -> Array:
+        """The array with this added to what is there."""
         return self._put(value, "add")
 
     def subtract(self, value: Any) -> Array:
+        """The array with this subtracted from what is there."""
         return self._put(-asarray(value), "add")
 
     def multiply(self, value: Any) -> Array:
+        """The array with what is there multiplied by this."""
         return self._put(value, "multiply")
 
     def min(self, value: Any) -> Array:
+        """The array with the lesser of this and what is there."""
         return self._put(value, "minimum")
 
     def max(self, value: Any) -> Array:
+        """The array with the greater of this and what is there."""
         return self._put(value, "maximum")

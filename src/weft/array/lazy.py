@@ -71,10 +71,12 @@ class Array(Methods):
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The dtype, as NumPy's."""
         return self._node.dtype.numpy
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self._node.shape)
 
     @property
@@ -85,6 +87,7 @@ class Array(Methods):
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self._node.dtype.itemsize
 
     @property
@@ -94,6 +97,7 @@ class Array(Methods):
 
     @property
     def device(self) -> str:
+        """Where lazy arrays are, as the standard asks: "cpu"."""
         return "cpu"
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
@@ -122,10 +126,12 @@ class Array(Methods):
 
     @property
     def real(self) -> Array:
+        """Real parts; what is real as it is."""
         return self if self._node.dtype.is_float else Array(apply("real", self._node))
 
     @property
     def imag(self) -> Array:
+        """Imaginary parts, which are zeros of what is real."""
         from weft import functions
 
         return functions.imag(self)
@@ -199,6 +205,7 @@ class Array(Methods):
         return self._implicit("item()").item(*index)
 
     def tolist(self) -> Any:
+        """Compute: nested lists of Python scalars."""
         return self._implicit("tolist()").tolist()
 
     def _scalar(self, what: str) -> Any:
@@ -320,6 +327,7 @@ class Array(Methods):
         return Array(self._node)
 
     def copy(self) -> Array:
+        """The array as another object: what is written to one is not seen in the other."""
         return Array(self._node)
 
     def __reduce__(self) -> Any:

@@ -44,6 +44,7 @@ def asarray(
     ----------
     obj : weft.Array, numpy.ndarray, source, scalar, sequence, or object with DLPack
     dtype : dtype, optional
+    device : "cpu", optional
     copy : bool, optional
         True takes a snapshot: later changes of `obj` are not seen. False never copies.
 

@@ -26,6 +26,7 @@ class Methods:
     __slots__ = ()
 
     def astype(self: Any, dtype: Any, copy: bool = True) -> Array:
+        """Elements in another dtype, as `weft.astype`."""
         from weft import functions
 
         return functions.astype(self, dtype, copy=copy)
@@ -41,6 +42,7 @@ class Methods:
         return functions.reshape(self, wanted, copy=copy)
 
     def transpose(self: Any, *axes: Any) -> Array:
+        """With the dimensions in this order; reversed where none is given."""
         if not axes or axes == (None,):
             reverse: Array = self.T
             return reverse
@@ -50,12 +52,14 @@ class Methods:
         return functions.permute_dims(self, tuple(order))
 
     def squeeze(self: Any, axis: Any = None) -> Array:
+        """Without dimensions of length 1: all of them, where no axis is given."""
         ones = tuple(a for a, e in enumerate(self._node.shape) if lengths.is_just(e, 1))
         from weft import functions
 
         return functions.squeeze(self, ones if axis is None else axis)
 
     def ravel(self: Any, order: str = "C") -> Array:
+        """All elements along one dimension, in an order."""
         from weft import functions
 
         return functions.reshape(self.T if _is_by_columns(order) else self, (-1,))
@@ -63,26 +67,31 @@ class Methods:
     flatten = ravel
 
     def trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """Sums of diagonals, as `weft.trace`."""
         from weft import functions
 
         return functions.trace(self, offset, axis1, axis2)
 
     def diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """Diagonals, as `weft.diagonal`."""
         from weft import functions
 
         return functions.diagonal(self, offset, axis1, axis2)
 
     def sum(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
+        """The sum along axes, as `weft.sum`."""
         from weft import functions
 
         return functions.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def prod(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
+        """The product along axes, as `weft.prod`."""
         from weft import functions
 
         return functions.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def mean(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
+        """The mean along axes, as `weft.mean`."""
         from weft import functions
 
         return functions.mean(self, axis=axis, dtype=dtype, keepdims=keepdims)
@@ -91,6 +100,7 @@ class Methods:
         self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
         correction: float | None = None, keepdims: bool = False,
     ) -> Array:
+        """The variance along axes, as `weft.var`; `ddof` is NumPy's name for `correction`."""
         from weft import functions
 
         correction = ddof if correction is None else correction
@@ -102,6 +112,7 @@ class Methods:
         self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
         correction: float | None = None, keepdims: bool = False,
     ) -> Array:
+        """The standard deviation along axes; parameters as those of `var`."""
         from weft import functions
 
         correction = ddof if correction is None else correction
@@ -110,31 +121,37 @@ class Methods:
         )
 
     def min(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        """The least element along axes, as `weft.min`."""
         from weft import functions
 
         return functions.min(self, axis=axis, keepdims=keepdims)
 
     def max(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        """The greatest element along axes, as `weft.max`."""
         from weft import functions
 
         return functions.max(self, axis=axis, keepdims=keepdims)
 
     def all(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        """Whether all elements along axes are true, as `weft.all`."""
         from weft import functions
 
         return functions.all(self, axis=axis, keepdims=keepdims)
 
     def any(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+        """Whether any element along axes is true, as `weft.any`."""
         from weft import functions
 
         return functions.any(self, axis=axis, keepdims=keepdims)
 
     def argmax(self: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        """Where the greatest element is, as `weft.argmax`."""
         from weft import functions
 
         return functions.argmax(self, axis=axis, keepdims=keepdims)
 
     def argmin(self: Any, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        """Where the least element is, as `weft.argmin`."""
         from weft import functions
 
         return functions.argmin(self, axis=axis, keepdims=keepdims)
@@ -149,18 +166,21 @@ class Methods:
         return functions.argsort(self, axis=axis, stable=keeps)
 
     def cumsum(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+        """Running sums along an axis; of all elements, where none is given."""
         flat = self.ravel() if axis is None else self
         from weft import functions
 
         return functions.cumulative_sum(flat, axis=0 if axis is None else axis, dtype=dtype)
 
     def cumprod(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+        """Running products along an axis; of all elements, where none is given."""
         flat = self.ravel() if axis is None else self
         from weft import functions
 
         return functions.cumulative_prod(flat, axis=0 if axis is None else axis, dtype=dtype)
 
     def clip(self: Any, min: Any = None, max: Any = None) -> Array:
+        """Elements kept between limits, in the dtype that NumPy gives them."""
         from weft import functions
 
         limits = [limit for limit in (min, max) if limit is not None]
@@ -168,6 +188,7 @@ class Methods:
         return functions.clip(functions.astype(self, common), min, max)
 
     def round(self: Any, decimals: int = 0) -> Any:
+        """Rounded to so many decimals, halves to even; to tens and more where negative."""
         from weft import functions
 
         if decimals and self._node.dtype.is_complex:  # infinite parts stay apart from others
@@ -183,6 +204,7 @@ class Methods:
         return functions.round(self)
 
     def conj(self: Any) -> Any:
+        """Complex conjugates; what is real as it is."""
         if not self._node.dtype.is_complex:  # booleans too, of which functions.conj makes int8
             return self.copy()
         from weft import functions
@@ -192,22 +214,26 @@ class Methods:
     conjugate = conj
 
     def dot(self: Any, other: Any) -> Array:
+        """The product of NumPy's `dot`, as `weft.dot`."""
         from weft import functions
 
         return functions.dot(self, other)
 
     def take(self: Any, indices: Any, axis: int | None = None) -> Array:
+        """Elements at indices along an axis; of all elements, where none is given."""
         source = self.ravel() if axis is None else self
         from weft import functions
 
         return functions.take(source, indices, axis=0 if axis is None else axis)
 
     def repeat(self: Any, repeats: Any, axis: int | None = None) -> Array:
+        """Each element so many times, as `weft.repeat`."""
         from weft import functions
 
         return functions.repeat(self, repeats, axis=axis)
 
     def swapaxes(self: Any, first: int, second: int) -> Array:
+        """With two dimensions exchanged."""
         order = list(range(self.ndim))
         first, second = (layout.axis_number(axis, self.ndim) for axis in (first, second))
         order[first], order[second] = order[second], order[first]
@@ -216,6 +242,7 @@ class Methods:
         return functions.permute_dims(self, tuple(order))
 
     def nonzero(self: Any) -> tuple[Array, ...]:
+        """Indices of what is not zero, one array for each dimension, as `weft.nonzero`."""
         from weft import functions
 
         return functions.nonzero(self)

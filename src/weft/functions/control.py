@@ -100,6 +100,8 @@ def fori_loop(
         Of the index and the value; gives a value of the same shapes and dtypes.
     init : array_like, or containers of them
         The first value. Python scalars take the dtype of what the body gives.
+    unroll : optional
+        JAX's, taken and not used.
 
     Returns
     -------
@@ -184,6 +186,8 @@ def scan(function: Callable[[Any, Any], Any], init: Any, xs: Any, /, length: Any
     init : array_like, or containers of them
     xs : array_like, or containers of them, or None
         Of one length along their first axes; None, if `length` is given.
+    length : int, optional
+        The number of rounds.
 
     Returns
     -------
@@ -293,6 +297,7 @@ def iterate(
     n : int or integer scalar
     every : int, optional
         Also keep the state after every so many steps.
+    with_step : bool
 
     Returns
     -------

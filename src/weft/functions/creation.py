@@ -187,6 +187,7 @@ def linspace(
     num : int
     dtype : dtype, optional
         That of the ends by default, float64 for Python's numbers and integers.
+    device : "cpu", optional
     endpoint : bool
         Whether `stop` is the last value; if not, it is the one after.
     """

@@ -107,8 +107,8 @@ def store(
         Go on where an interrupted run stopped (chunked targets). Where each box needs what the
         one before it left (running sums, iterated stencils that lean), all boxes run again.
     progress : bool or callable, optional
-        True for a bar; or a function of (bytes done, bytes in all). By default as
-        `wf.config(progress=...)` says.
+        True for a bar; or a function of (bytes done, bytes in all), such as
+        `weft.progress.tqdm_progress(bar)`. By default as `wf.config(progress=...)` says.
 
     Raises
     ------

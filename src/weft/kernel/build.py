@@ -186,7 +186,8 @@ def kernels_of(module: ModuleType) -> list[KernelFunction]:
                     f"parameter {name} of {kernel.function.__name__} has no type of Weft's",
                     "a type for each parameter: ahead of time there are no arguments to take it "
                     "from",
-                    f"{name}: weft.f64[:], or a signature: @weft.kernel('f64[:], i64 -> None')",
+                    f"{name}: weft.f64[:] or {name}: weft.i64, or a signature: "
+                    "@weft.kernel('f64[:], i64 -> None')",
                     place=kernel.parameter_place(name),
                 )  # fmt: skip
     return found
