@@ -13,6 +13,7 @@ from plan.stages import InterpretedStage, ListedSink, ListedSource
 from weft.errors import SinkError, SourceError
 from weft.fun.parse import parse
 from weft.plan.planner import plan_program
+from weft.progress import tqdm_progress
 from weft.runtime.executor import execute
 from weft.runtime.profile import profile
 
@@ -114,6 +115,23 @@ def test_boxes_that_are_done_are_skipped() -> None:
     np.testing.assert_array_equal(sink.array[60:], 2 * array[60:])
     assert not sink.times[:60].any()
     assert source.bytes == array[60:].nbytes
+
+
+class Bar:
+    """What a bar of tqdm's has."""
+
+    n, total = 0, None
+
+    def update(self, more: int) -> None:
+        self.n += more
+
+
+def test_a_bar_of_tqdm() -> None:
+    bar = Bar()
+    report = tqdm_progress(bar)
+    for done in (0, 300, 1000):
+        report(done, 1000)
+        assert (bar.n, bar.total) == (done, 1000)
 
 
 def test_progress_grows_to_the_total() -> None:
