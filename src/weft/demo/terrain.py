@@ -81,9 +81,7 @@ class Terrain:
         return band
 
 
-def write_terrain(
-    path: str, shape: tuple[int, int], report: Callable[[int, int], None] | None = None
-) -> bool:
+def write_terrain(path: str, shape: tuple[int, int]) -> bool:
     """Write a terrain as a `.npy` file; False where the very file is there already."""
     terrain = Terrain(shape)
     if _is_written(path, terrain):
@@ -93,8 +91,6 @@ def write_terrain(
         for start in range(0, shape[0], _BAND):
             stop = min(start + _BAND, shape[0])
             sink.write((slice(start, stop), slice(0, shape[1])), terrain.rows(start, stop))
-            if report is not None:
-                report(stop * shape[1] * 4, shape[0] * shape[1] * 4)
     except BaseException:
         sink.abort()
         raise

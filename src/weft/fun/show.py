@@ -71,9 +71,9 @@ def show_expr(expr: fun.Expr) -> str:
     return Printer().expr(expr, "")
 
 
-def show_let(let: fun.Let, places: bool = False) -> str:
+def show_let(let: fun.Let) -> str:
     """The text of a statement."""
-    return Printer(places).let(let, "")
+    return Printer().let(let, "")
 
 
 def show_type(type_: fun.Type) -> str:

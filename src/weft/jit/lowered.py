@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,25 +20,22 @@ class Lowered:
     ----------
     program : Program
         As it was traced.
-    sizes : mapping of str to int, optional
-        The sizes to decide for; without them, nothing is left to sizes.
     """
 
-    def __init__(self, program: Program, sizes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.sizes = sizes
 
     @cached_property
     def _optimised(self) -> Program:
-        from weft.compiler import choices, finish
+        from weft.compiler import finish
         from weft.passes.pipeline import optimise
         from weft.plan.decisions import Choices, decide
         from weft.runtime.threads import threads
 
         fused = optimise(self.program)
         contiguous = frozenset(param.name for param in self.program.params)
-        given = Choices(fused.derived, (), ()) if self.sizes is None else choices(fused)
-        decided = decide(given, {**(self.sizes or {}), "threads": threads()}, settings().optimise)
+        given = Choices(fused.derived, (), ())  # nothing is left to sizes
+        decided = decide(given, {"threads": threads()}, settings().optimise)
         return finish(fused, given, decided, contiguous)
 
     @property
