@@ -310,6 +310,8 @@ ARGUMENTS: list[tuple[Callable[[], Any], type, type, str]] = [
     (lambda: array(3) + MASKED, ArgumentTypeError, TypeError, "MASKED"),
     (lambda: wf.jit(lambda x: x + 1)(MASKED), ArgumentTypeError, TypeError, "MASKED"),
     (lambda: wf.explain(3), ArgumentTypeError, TypeError, "explain"),
+    (lambda: wf.explain(array(3), "y.npy"), ArgumentTypeError, TypeError, "str"),
+    (lambda: wf.explain(array(3), memory_limit=1), ArgumentTypeError, TypeError, "memory_limit"),
     (lambda: array(3)["a"], OutOfBoundsError, IndexError, '["a"]'),
     (lambda: array(3).to_device("tpu"), ArgumentError, ValueError, "tpu"),
     (lambda: array(3).persist("cuda:0"), ArgumentError, ValueError, "cuda:0"),

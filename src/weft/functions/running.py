@@ -210,6 +210,7 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
     if plan_call is not None:  # a kernel, which writes its arguments
         return Explanation(plan_call(*arguments, **named))
     if isinstance(function, Array):
+        _require_arrays(arguments, named)
         results: Any = (function, *arguments)
     elif callable(function):
         lazy = [asarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
@@ -227,6 +228,21 @@ def explain(function: Any, *arguments: Any, **named: Any) -> Explanation:
             place=user_place(),
         )  # fmt: skip
     return Explanation(execute.plan_nodes(nodes))
+
+
+def _require_arrays(others: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Refuse what is explained beside a lazy array and is none: it would mean nothing."""
+    for other in others:
+        if not _nodes(other):
+            raise ArgumentTypeError(
+                f"explain of a lazy array and a {type(other).__name__}", "lazy arrays alone",
+                "wf.explain(wf.store, x, target) for what wf.store would do", place=user_place(),
+            )  # fmt: skip
+    for name in named:
+        raise ArgumentTypeError(
+            f"explain of a lazy array with {name}=...", "lazy arrays alone",
+            "with wf.config(...) for settings", place=user_place(),
+        )  # fmt: skip
 
 
 def _plan_store(
