@@ -21,7 +21,7 @@ Ensures: no work beyond a few cheap operations is done twice; no producer is rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from math import inf
 from typing import TypeAlias
@@ -119,7 +119,7 @@ class _Fusion:
         gone = {producer.name for producer in chosen if not producer.pinned}
         outer, self.out, self.elements = self.out, [], {}
         self.scopes.append({})
-        copy = _Copy(self, None, None)
+        copy = _Copy(self)
         for let in body.statements:
             if let.pattern[0].name not in gone:
                 copy.statement(let)
@@ -137,11 +137,10 @@ class _Fusion:
         for scope in reversed(self.scopes):
             if key in scope:
                 return scope[key]
-        space = producer.kernel.space
-        copy = _Copy(self, dict(zip((r.index.name for r in space), indices, strict=True)), rules)
-        for range_, rule in zip(space, rules or (None,) * len(space), strict=True):
-            if rule is not None:
-                copy.rules[range_.index.name] = rule
+        names = [range_.index.name for range_ in producer.kernel.space]
+        given = zip(names, rules or (None,) * len(names), strict=True)
+        own = {name: rule for name, rule in given if rule is not None}
+        copy = _Copy(self, dict(zip(names, indices, strict=True)), own)
         for let in producer.kernel.body.statements:
             copy.statement(let)
         results = tuple(map(copy.atom, producer.kernel.body.results))
@@ -157,14 +156,15 @@ class _Copy(walk.Substitution):
     """
 
     def __init__(
-        self, fusion: _Fusion, indices: dict[str, Size] | None, rules: Rules | None
-    ) -> None:
+        self, fusion: _Fusion, indices: dict[str, Size] | None = None,
+        rules: Mapping[str, fun.Boundary] | None = None,
+    ) -> None:  # fmt: skip
         # A producer's body may use elements that were read before it.
         atoms, fresh = ({}, None) if indices is None else (fusion.elements, fusion.fresh)
         super().__init__(atoms, indices, fresh)
         self.fusion = fusion
         self.indices = indices or {}
-        self.rules: dict[str, fun.Boundary] = {}
+        self.rules = rules or {}
 
     def atom(self, atom: fun.Atom) -> fun.Atom:
         if isinstance(atom, fun.Var) and atom.name in self.indices and atom.name not in self.atoms:
