@@ -110,11 +110,15 @@ def test_explain_a_kernel(program: str, tmp_path: Path) -> None:
         (("demo", "--gib", "0"), "positive"),
         (("demo", "--gib", "nan"), "positive"),
         (("demo", "--gib", "inf"), "positive"),
+        (("demo", "--gib", "0.001", "--out", "{x}"), "cannot write"),
+        (("demo", "--gib", "0.001", "--out", "{x}/part"), "cannot write"),
+        (("demo", "--gib", "0.001", "--out", "{folder}", "--memory", "x"), "not a size"),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], message: str, program: str) -> None:
     folder = Path(program).parent
-    files = {"program": program, "x": folder / "x.npy", "broken": folder / "broken.py"}
+    files = {"program": program, "x": folder / "x.npy", "broken": folder / "broken.py",
+             "folder": folder}
     result = run(*(argument.format(**files) for argument in arguments))
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)

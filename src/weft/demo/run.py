@@ -18,6 +18,7 @@ from weft.demo.measure import PeakMemory, read_seconds, write_seconds
 from weft.demo.picture import draw
 from weft.demo.terrain import terrain_shape, write_terrain
 from weft.errors import SinkError
+from weft.io.publish import unwritable
 from weft.plan.protocols import Box
 
 Array = npt.NDArray[Any]
@@ -41,7 +42,10 @@ def demo(gib: float, memory: str, out: str, show: Print = print, progress: bool 
     show : callable
         Takes each line of the report.
     """
-    os.makedirs(out, exist_ok=True)
+    try:
+        os.makedirs(out, exist_ok=True)
+    except OSError as error:
+        raise unwritable(out, error) from error
     path = os.path.join(out, "elevation.npy")
     shape = terrain_shape(int(_affordable(gib, out, show) * GIB))
     size = shape[0] * shape[1] * 4
@@ -56,7 +60,10 @@ def demo(gib: float, memory: str, out: str, show: Print = print, progress: bool 
     dem = np.load(path, mmap_mode="r")
     _report_check(dem, results, show)
     preview = os.path.join(out, "hillshade.png")
-    draw(preview, dem, results)
+    try:
+        draw(preview, dem, results)
+    except OSError as error:
+        raise unwritable(preview, error) from error
     show(f"\nPreview: {preview}")
 
 
