@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +143,18 @@ def test_what_is_public_says_what_it_does() -> None:
 def test_the_table_names_rooms_that_exist() -> None:
     existing = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in rooms()}
     assert set(MAY_IMPORT) | USER_FACING <= existing
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    house = SOURCE.parent.parent
+    text = (house / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+(?:\.py|\.c|/))`", text))
+    assert len(named) > 100
+    assert not [
+        name for name in named
+        if not (house / name).exists() and not (SOURCE / name).exists()
+        and not any(SOURCE.rglob(name))
+    ]  # fmt: skip
 
 
 def test_no_room_is_called_utils() -> None:
