@@ -179,6 +179,18 @@ def unset(a: Any, n: int) -> Any:
     return total, last
 
 
+def places_of_the_greatest_step(a: Any, n: int) -> Any:
+    most = None
+    for i in range(n):
+        for j in range(n):
+            if i != j and (most is None or a[i] - a[j] > most):
+                most = a[i] - a[j]
+                places = (i, j)
+    if most is None:
+        return None
+    return most * 100 + places[0] * 10 + places[1]
+
+
 def runs(a: Any, n: int) -> Any:
     start = None
     count = 0
@@ -209,7 +221,7 @@ FUNCTIONS = [
     products_of_neighbours, of_two_loops, before_the_loop, first_round_apart, under_one_condition,
     greatest, greatest_and_its_place, last_positive, some_positive, until_it_converges, of_a_helper,
     in_an_inner_loop, none_by_number_of_round, unset, runs, nearest_others, falls_off, chosen,
-    part_of_a_tuple, target_over_no_round,
+    places_of_the_greatest_step, part_of_a_tuple, target_over_no_round,
 ]  # fmt: skip
 
 
@@ -242,6 +254,13 @@ def read_too_early(a: Any) -> Any:
     return total
 
 
+def tuple_bound_by_some(a: Any) -> Any:
+    for i in range(len(a)):
+        if a[i] > 1:
+            pair = (i, a[i])
+    return pair
+
+
 def target_of_no_round(a: Any) -> Any:
     for i in range(int(a[0])):
         a[1] += 1
@@ -261,6 +280,7 @@ def none_in_a_sum(a: Any) -> Any:
     [
         (bound_by_some, NUMBERS, -abs(NUMBERS), UnboundLocalError, "return x"),
         (read_too_early, NUMBERS + 9, NUMBERS, UnboundLocalError, "total += before"),
+        (tuple_bound_by_some, NUMBERS, -abs(NUMBERS), UnboundLocalError, "return pair"),
         (target_of_no_round, NUMBERS, -NUMBERS, UnboundLocalError, "return i"),
         (none_in_a_sum, NUMBERS, NUMBERS - 9, TypeError, "return best + 1"),
     ],

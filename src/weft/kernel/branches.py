@@ -175,6 +175,7 @@ class _Choice:
                 values[missing] = nothing(values[1 - missing])
             else:
                 values[missing] = Unbound(self.frame.place(self.node))
+        values = maybe.spread(values)
         unbound = [value for value in values if isinstance(value, Unbound)]
         is_live = isinstance(self.node, ast.If) and name in live(self.node)
         if unbound and (not is_live or maybe.joined(values) is None):

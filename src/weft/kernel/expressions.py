@@ -64,9 +64,7 @@ def optional(frame: Frame, node: ast.expr) -> Any:
         case ast.Constant(value):
             return value
         case ast.Name():
-            found = frame.look_up(node)
-            unbound = isinstance(found, Maybe) and found.absent is not None
-            return maybe.needed(frame, node, found) if unbound else found
+            return maybe.bound(frame, node, frame.look_up(node))
         case ast.BinOp(left, op, right):
             return binary(frame, node, op, evaluate(frame, left), evaluate(frame, right))
         case ast.UnaryOp(ast.Not(), operand):

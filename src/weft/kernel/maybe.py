@@ -43,6 +43,27 @@ def joined(values: list[Any]) -> tuple[Unbound | None, list[tuple[Any, Array]]] 
     return absent[0], [parts(value, numbers[0]) for value in values]
 
 
+def spread(values: list[Any]) -> list[Any]:
+    """Two values; of a tuple of numbers and what is not bound, each part may be not bound."""
+    for place, value in enumerate(values):
+        other = values[1 - place]
+        of_numbers = type(value) is tuple and all(is_number(v) or _is_unbound(v) for v in value)
+        if of_numbers and value and isinstance(other, Unbound) and not other.found:
+            values[1 - place] = (other,) * len(value)
+    return values
+
+
+def _is_unbound(value: Any) -> bool:
+    return isinstance(value, Maybe) and value.absent is not None
+
+
+def bound(frame: Frame, node: ast.expr, value: Any) -> Any:
+    """What a variable holds, which has to be bound, as the parts of a tuple have to."""
+    if type(value) is tuple and any(map(_is_unbound, value)):
+        return tuple(bound(frame, node, part) for part in value)
+    return needed(frame, node, value) if _is_unbound(value) else value
+
+
 def may_be_absent(value: Any) -> TypeGuard[Unbound | Maybe | None]:
     """Whether a value is none at all, or may be."""
     return is_absent(value) or isinstance(value, Maybe)
