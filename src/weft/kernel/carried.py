@@ -6,17 +6,18 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.array import Array, node_of, strong
+from weft.array import Array, node_of
 from weft.errors import DTypeError, Place, ShapeError
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, symbolic
-from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.elementwise import common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
 from weft.kernel import maybe
 from weft.kernel.branches import kind, kinds
+from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame, Number, Origin, Unbound
 from weft.kernel.liveness import live
 from weft.kernel.maybe import Carried
@@ -24,38 +25,8 @@ from weft.kernel.packs import Pack, is_pack, same
 from weft.kernel.syntax import assigned, is_result, left_flag, written
 from weft.kernel.values import Cell, Maybe, NotCarried, Reference, Region, replaced
 from weft.ops.dtypes import DType
-from weft.records import dataclass
 
 _ROUNDS = 6  # of tracing, until types are stable
-
-
-@dataclass(slots=True)
-class Scalar:
-    """A number that a loop carries."""
-
-    name: str
-    initial: Node
-    dtype: DType
-    weak: bool
-    local: bool = False  # made by the body, and read after the loop
-
-    def node(self) -> Node:
-        return (
-            strong(self.initial, self.dtype)
-            if self.initial.weak
-            else as_dtype(self.initial, self.dtype)
-        )
-
-
-@dataclass(slots=True)
-class Whole:
-    """An array that a loop carries by its value: a variable that each round binds anew."""
-
-    name: str
-    initial: Array
-    before: Reference | None  # None: made by the body, and read after the loop
-    began: Sequence[Origin] = ()  # what it begins with, where others see that too
-    bound: Sequence[Origin] = ()  # likewise what a round binds it to
 
 
 class _MayBeAbsent(Exception):  # noqa: N818 - a signal: trace the loop again

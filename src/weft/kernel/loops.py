@@ -15,7 +15,8 @@ from weft.frontend.graph import Lambda, Node, Scope, make
 from weft.functions import traced, where
 from weft.kernel import maybe
 from weft.kernel.branches import kinds
-from weft.kernel.carried import Loop, Scalar
+from weft.kernel.carried import Loop
+from weft.kernel.carried_values import Scalar
 from weft.kernel.frame import Frame, Unbound
 from weft.kernel.liveness import live
 from weft.kernel.syntax import left_flag
