@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,24 +15,26 @@ import numpy as np
 from weft import functions
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, WeftError
-from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
-from weft.kernel import aliases, closures, gamma, numbers, real_numbers, selection, whole_numbers
+from weft.kernel import (
+    aliases,
+    built_ins,
+    closures,
+    gamma,
+    numbers,
+    real_numbers,
+    selection,
+    whole_numbers,
+    writing,
+)
 from weft.kernel.advice import in_place_of
-from weft.kernel.branches import kind
 from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
-from weft.kernel.keys import is_view
 from weft.kernel.numbers import as_float, as_int, weak
-from weft.kernel.values import (
-    KeyView,
-    Reference,
-    Selection,
-    replaced,
-)
+from weft.kernel.values import Reference, Selection
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 
@@ -83,7 +84,7 @@ def _of_library(
         return _into(
             frame, node, named.pop("out"), lambda: call(frame, node, function, arguments, named)
         )
-    found = _in_place(frame, node, function, arguments, named)
+    found = writing.by_function(frame, node, function, arguments, named)
     if found is not None:
         return found[0]
     shown = aliases.function(frame, node, function, arguments, named)
@@ -104,7 +105,7 @@ def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any])
         (target,) = target
     if target is None:
         return compute()
-    write(frame, node, target, compute())
+    writing.write(frame, node, target, compute())
     return target
 
 
@@ -169,7 +170,7 @@ def _known(
         return _of_selection(frame, node, function, arguments, named)
     if function is builtins.pow and len(arguments) == 2 and not named:
         return numbers.base(frame, node, *arguments) ** arguments[1]
-    own = _BUILTINS.get(function) if _hashable(function) else None
+    own = built_ins.OWN.get(function) if _hashable(function) else None
     if own is not None:
         return own(*arguments, **named)
     if module.startswith("numpy"):
@@ -208,7 +209,7 @@ def _of_selection(
         return _ufunc(frame, node, function, arguments, named)
     if len(arguments) == 1 and not named and isinstance(arguments[0], Selection):
         if function is builtins.sum:
-            return _sum(selection.filled(arguments[0], 0).reshape(-1))
+            return built_ins.total(selection.filled(arguments[0], 0).reshape(-1))
         return selection.method(frame, node, arguments[0], name)
     return selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
 
@@ -336,9 +337,6 @@ _MATH = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------- Python's own functions
-
-
 def _converted(value: Any, function: Any) -> Any:
     """`np.float32(x)`: a scalar or array of that dtype."""
     if not isinstance(value, Array | Extent):
@@ -348,195 +346,7 @@ def _converted(value: Any, function: Any) -> Any:
     return functions.astype(array, np.dtype(function))
 
 
-def _extreme(comparison: str) -> Callable[..., Any]:
-    """Python's `min` or `max`: the first of equal ones, and of those that do not compare."""
-
-    def chosen(*arguments: Any) -> Any:
-        if len(arguments) == 1 and isinstance(arguments[0], Array):
-            return _extreme_of(_in_one_dimension(arguments[0]), comparison)
-        values = list(arguments[0]) if len(arguments) == 1 else list(arguments)
-        if any(getattr(value, "ndim", 0) for value in values):
-            raise TypeError("arrays, of which none is less or greater as a whole")
-        if not values:
-            name = "min" if comparison == "less" else "max"
-            raise ValueError(f"{name}() iterable argument is empty")
-        best = values[0]
-        for value in values[1:]:
-            if not is_traced(best) and not is_traced(value):
-                better = value < best if comparison == "less" else value > best
-                best = value if better else best
-                continue
-            left, right = map(node_of, numbers.widened((value, best)))
-            if left.dtype.is_integer and right.dtype.is_integer:  # whose bounds lengths may need
-                best = Array(apply("minimum" if comparison == "less" else "maximum", left, right))
-                continue
-            best = Array(apply("where", apply(comparison, left, right), left, right))
-        return best
-
-    return chosen
-
-
-def _extreme_of(array: Array, comparison: str) -> Array:
-    """NaN where the first element is, than which none is less or greater; else of the others."""
-    if array.dtype.kind != "f":
-        return (functions.min if comparison == "less" else functions.max)(array)
-    functions.max(array)  # says that there are no elements
-    best = (functions.nanmin if comparison == "less" else functions.nanmax)(array)
-    first = array[0]
-    return functions.where(functions.isnan(first), first, best)
-
-
-def _in_one_dimension(array: Array) -> Array:
-    if array.ndim != 1:
-        raise TypeError(f"an argument of {array.ndim} dimensions, whose rows are no numbers")
-    return array
-
-
-def _sum(values: Any, start: Any = 0) -> Any:
-    if isinstance(values, Array):  # NumPy's function would sum small integers in 64 bits
-        dtype = None if values.dtype == bool else values.dtype
-        return functions.sum(values, axis=0, dtype=dtype) + start
-    return functools.reduce(lambda a, b: a + b, values, start)
-
-
-def _any_or_all(both: bool) -> Callable[[Any], Any]:
-    """Python's `all` or `any`."""
-
-    def found(values: Any) -> Any:
-        if isinstance(values, Array):
-            return (functions.all if both else functions.any)(_in_one_dimension(values))
-        truths = [_bool(value) for value in values]
-        if any(isinstance(truth, Array) and truth.ndim for truth in truths):
-            raise TypeError("arrays among what its argument holds have no truth")
-        if any(truth is not both for truth in truths if not isinstance(truth, Array)):
-            return not both
-        traced = [truth._node for truth in truths if isinstance(truth, Array)]
-        operation = "logical_and" if both else "logical_or"
-        if not traced:
-            return both
-        return Array(functools.reduce(lambda a, b: apply(operation, a, b), traced))
-
-    return found
-
-
-def _len(value: Any) -> Any:
-    if isinstance(value, Array) and not value.ndim:
-        raise TypeError("a number, which has no length")
-    return value.shape[0] if isinstance(value, Array) else len(value)
-
-
-def _round(value: Any, digits: Any = None) -> Any:
-    if isinstance(value, Extent):
-        if digits is not None and not (isinstance(digits, int) and digits >= 0):
-            raise TypeError("digits left of the point, of an int, are an argument not supported")
-        return value
-    if not isinstance(value, Array):
-        return round(value, digits)
-    return as_int(functions.round(value)) if digits is None else value.round(digits)
-
-
-def _bool(value: Any) -> Any:
-    return Array(as_dtype(node_of(value), DType.BOOL)) if is_traced(value) else bool(value)
-
-
-def _pow(base: Any, power: Any) -> Any:
-    return base**power
-
-
-def _complex(real: Any, imaginary: Any = 0) -> Any:
-    if is_traced(real) or is_traced(imaginary):
-        return real + imaginary * 1j
-    return complex(real, imaginary)
-
-
-def _absolute(value: Any) -> Any:
-    return functions.abs(value) if isinstance(value, Array) else abs(value)
-
-
-_BUILTINS: dict[Any, Callable[..., Any]] = {
-    builtins.all: _any_or_all(True), builtins.any: _any_or_all(False),
-    builtins.abs: _absolute, builtins.min: _extreme("less"), builtins.max: _extreme("greater"),
-    builtins.sum: _sum, builtins.len: _len, builtins.int: as_int, builtins.float: as_float,
-    builtins.round: _round, builtins.bool: _bool, builtins.pow: _pow, builtins.complex: _complex,
-    builtins.divmod: lambda a, b: (a // b, a % b), builtins.tuple: tuple, builtins.list: list,
-    builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
-    builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),
-    builtins.range: range, builtins.slice: slice, builtins.reversed: lambda part: list(part)[::-1],
-}  # fmt: skip
-
-
-# ---------------------------------------------------------------- writing
-
-
-def write(
-    frame: Frame, node: ast.AST, target: Any, value: Any, key: Any = None,
-    combine: str | None = None,
-) -> None:  # fmt: skip
-    """`target[key] = value`, in place; without a key all of the target.
-
-    With `combine`, a scalar operation, of what is there and each value that comes, in order.
-    """
-    if isinstance(target, Selection):
-        selection.refuse(frame, node, "a write to a copy of elements that a mask selects")
-    if not isinstance(target, Reference):
-        frame.refuse(node, f"a write to {kind(target)}", "a write to an array")
-    cell = target.cell
-    if cell.refusal:
-        frame.refuse(
-            node, f"a write to an array that cannot be written: {cell.refusal}",
-            "an argument, or an array made in the kernel",
-        )  # fmt: skip
-    if isinstance(value, Selection):
-        part = selection.written(frame, node, target.read(), key, value)
-    else:
-        if key is not None and target.shows_part and is_view(key) and combine is None:
-            target, key = target.through(KeyView(key)), None
-        key = Ellipsis if key is None else key
-        numbers.require_held(target.read().dtype, value)
-        part = KeyView(key).put(target.read(), plain(value), combine)
-    frame.memory.write(cell, replaced(cell.array, target.views, part))
-
-
-def _in_place(
-    frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
-) -> tuple[Any] | None:
-    """NumPy's functions that write one of their arguments; a result in a tuple."""
-    if function is np.copyto:
-        _copy_to(frame, node, *arguments, **named)
-        return (None,)
-    if function is np.fill_diagonal:
-        _fill_diagonal(frame, node, *arguments, **named)
-        return (None,)
-    accumulated = getattr(function, "__self__", None)  # np.add, of np.add.at
-    if isinstance(accumulated, np.ufunc) and function.__name__ == "at" and len(arguments) == 3:
-        target, key, value = arguments
-        write(frame, node, target, value, plain(key), accumulated.__name__)
-        return (None,)
-    return None
-
-
-def _copy_to(
-    frame: Frame, node: ast.Call, dst: Any, src: Any, casting: str = "same_kind", where: Any = True
-) -> None:  # fmt: skip
-    new, mask = plain(src), plain(where)
-    if isinstance(new, Array) and isinstance(dst, Reference):
-        own = dst.read().dtype
-        if not new._node.weak and not np.can_cast(new.dtype, own, casting):  # type: ignore[arg-type]
-            frame.refuse(
-                node, f"a copy of {new.dtype} to {own}, casting={casting!r}",
-                "a dtype that can be cast so", "src.astype(dtype)",
-            )  # fmt: skip
-    if mask is not True:
-        new = functions.where(mask, new, plain(dst))
-    write(frame, node, dst, new)
-
-
-def _fill_diagonal(frame: Frame, node: ast.Call, a: Any, val: Any, wrap: Any = False) -> None:
-    if wrap is not False:
-        frame.refuse(node, "fill_diagonal with wrap", "a diagonal that ends with the columns")
-    array = plain(a)
-    count = functions.arange(min(array.shape))
-    write(frame, node, a, plain(val), (count,) * array.ndim)
+# ---------------------------------------------------------------- methods
 
 
 def _method(
@@ -547,10 +357,10 @@ def _method(
     if isinstance(reference, Reference):
         if name == "fill":
             (value,) = _only(arguments, named)
-            write(frame, node, reference, value)
+            writing.write(frame, node, reference, value)
             return None
         if name == "sort":
-            write(frame, node, reference, _sorted(reference.read(), *arguments, **named))
+            writing.write(frame, node, reference, _sorted(reference.read(), *arguments, **named))
             return None
         shown = aliases.method(frame, node, reference, name, arguments, named)
         if shown is not None:

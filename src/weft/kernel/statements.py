@@ -13,7 +13,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import DTypeError, interpreting
 from weft.frontend.extent import Extent
-from weft.kernel import assertions, branches, calls, iterables, loops, maybe
+from weft.kernel import assertions, branches, iterables, loops, maybe, writing
 from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
     as_truth,
@@ -199,7 +199,7 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
             value = maybe.needed(frame, target, value)
             _write(frame, target, held, index(frame, key), value)
         case ast.Attribute():
-            calls.write(frame, target, _part(frame, target), maybe.needed(frame, target, value))
+            writing.write(frame, target, _part(frame, target), maybe.needed(frame, target, value))
         case _:
             frame.refuse(target, "an assignment to no place", "a name, or elements of an array")
 
@@ -222,7 +222,7 @@ def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None
         return
     if isinstance(held, Reference):
         key = resolved(frame, held.read(), key)
-    calls.write(frame, node, held, value, key)
+    writing.write(frame, node, held, value, key)
 
 
 def _augmented(frame: Frame, node: ast.AugAssign) -> None:
@@ -267,7 +267,7 @@ def _write_over(frame: Frame, node: ast.AST, held: Reference, value: Any) -> Non
             f"an operand that keeps {own}", "x = x + y instead of x += y",
             place=frame.place(node),
         )  # fmt: skip
-    calls.write(frame, node, held, value)
+    writing.write(frame, node, held, value)
 
 
 # ---------------------------------------------------------------- branches and loops

@@ -1,0 +1,134 @@
+"""Python's own functions (`min`, `sum`, `len`, ...), of what is traced."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft import functions
+from weft.array import Array, node_of
+from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.extent import Extent
+from weft.kernel import numbers
+from weft.kernel.frame import is_traced
+from weft.kernel.numbers import as_float, as_int
+from weft.ops.dtypes import DType
+
+
+def _extreme(comparison: str) -> Callable[..., Any]:
+    """Python's `min` or `max`: the first of equal ones, and of those that do not compare."""
+
+    def chosen(*arguments: Any) -> Any:
+        if len(arguments) == 1 and isinstance(arguments[0], Array):
+            return _extreme_of(_in_one_dimension(arguments[0]), comparison)
+        values = list(arguments[0]) if len(arguments) == 1 else list(arguments)
+        if any(getattr(value, "ndim", 0) for value in values):
+            raise TypeError("arrays, of which none is less or greater as a whole")
+        if not values:
+            name = "min" if comparison == "less" else "max"
+            raise ValueError(f"{name}() iterable argument is empty")
+        best = values[0]
+        for value in values[1:]:
+            if not is_traced(best) and not is_traced(value):
+                better = value < best if comparison == "less" else value > best
+                best = value if better else best
+                continue
+            left, right = map(node_of, numbers.widened((value, best)))
+            if left.dtype.is_integer and right.dtype.is_integer:  # whose bounds lengths may need
+                best = Array(apply("minimum" if comparison == "less" else "maximum", left, right))
+                continue
+            best = Array(apply("where", apply(comparison, left, right), left, right))
+        return best
+
+    return chosen
+
+
+def _extreme_of(array: Array, comparison: str) -> Array:
+    """NaN where the first element is, than which none is less or greater; else of the others."""
+    if array.dtype.kind != "f":
+        return (functions.min if comparison == "less" else functions.max)(array)
+    functions.max(array)  # says that there are no elements
+    best = (functions.nanmin if comparison == "less" else functions.nanmax)(array)
+    first = array[0]
+    return functions.where(functions.isnan(first), first, best)
+
+
+def _in_one_dimension(array: Array) -> Array:
+    if array.ndim != 1:
+        raise TypeError(f"an argument of {array.ndim} dimensions, whose rows are no numbers")
+    return array
+
+
+def total(values: Any, start: Any = 0) -> Any:
+    if isinstance(values, Array):  # NumPy's function would sum small integers in 64 bits
+        dtype = None if values.dtype == bool else values.dtype
+        return functions.sum(values, axis=0, dtype=dtype) + start
+    return functools.reduce(lambda a, b: a + b, values, start)
+
+
+def _any_or_all(both: bool) -> Callable[[Any], Any]:
+    """Python's `all` or `any`."""
+
+    def found(values: Any) -> Any:
+        if isinstance(values, Array):
+            return (functions.all if both else functions.any)(_in_one_dimension(values))
+        truths = [_bool(value) for value in values]
+        if any(isinstance(truth, Array) and truth.ndim for truth in truths):
+            raise TypeError("arrays among what its argument holds have no truth")
+        if any(truth is not both for truth in truths if not isinstance(truth, Array)):
+            return not both
+        traced = [truth._node for truth in truths if isinstance(truth, Array)]
+        operation = "logical_and" if both else "logical_or"
+        if not traced:
+            return both
+        return Array(functools.reduce(lambda a, b: apply(operation, a, b), traced))
+
+    return found
+
+
+def _len(value: Any) -> Any:
+    if isinstance(value, Array) and not value.ndim:
+        raise TypeError("a number, which has no length")
+    return value.shape[0] if isinstance(value, Array) else len(value)
+
+
+def _round(value: Any, digits: Any = None) -> Any:
+    if isinstance(value, Extent):
+        if digits is not None and not (isinstance(digits, int) and digits >= 0):
+            raise TypeError("digits left of the point, of an int, are an argument not supported")
+        return value
+    if not isinstance(value, Array):
+        return round(value, digits)
+    return as_int(functions.round(value)) if digits is None else value.round(digits)
+
+
+def _bool(value: Any) -> Any:
+    return Array(as_dtype(node_of(value), DType.BOOL)) if is_traced(value) else bool(value)
+
+
+def _pow(base: Any, power: Any) -> Any:
+    return base**power
+
+
+def _complex(real: Any, imaginary: Any = 0) -> Any:
+    if is_traced(real) or is_traced(imaginary):
+        return real + imaginary * 1j
+    return complex(real, imaginary)
+
+
+def _absolute(value: Any) -> Any:
+    return functions.abs(value) if isinstance(value, Array) else abs(value)
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    builtins.all: _any_or_all(True), builtins.any: _any_or_all(False),
+    builtins.abs: _absolute, builtins.min: _extreme("less"), builtins.max: _extreme("greater"),
+    builtins.sum: total, builtins.len: _len, builtins.int: as_int, builtins.float: as_float,
+    builtins.round: _round, builtins.bool: _bool, builtins.pow: _pow, builtins.complex: _complex,
+    builtins.divmod: lambda a, b: (a // b, a % b), builtins.tuple: tuple, builtins.list: list,
+    builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
+    builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),
+    builtins.range: range, builtins.slice: slice, builtins.reversed: lambda part: list(part)[::-1],
+}  # fmt: skip
