@@ -332,3 +332,20 @@ def test_scatter_into_what_a_loop_alternates_between() -> None:
         with wf.config(threads=threads):
             found = wf.jit(program)(bins, weights, np.ones(1000))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_masks_in_branches_select_where_no_parameter_is_involved() -> None:
+    """As elsewhere; a branch of its own operands was refused for values that do not leave it."""
+    x, yes = wf.asarray(np.arange(6.0)), wf.asarray(np.array(True))
+
+    def added(v: wf.Array) -> wf.Array:
+        v = v * 2
+        v[v > 4] += 1
+        return v
+
+    np.testing.assert_array_equal(wf.cond(yes, added, lambda v: v, x), [0, 2, 4, 7, 9, 11])
+    assert float(wf.cond(yes, lambda v: v[v > 3].sum(), lambda v: v.sum(), x)) == 9
+    twice = wf.map(lambda e: wf.cond(yes, lambda: added(x)[2] + e, lambda: e), x)
+    np.testing.assert_array_equal(twice, x + 4)
+    with pytest.raises(TracingError, match="an index that is a mask"):
+        wf.fori_loop(0, 3, lambda i, v: added(v), x)

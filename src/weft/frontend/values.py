@@ -92,7 +92,7 @@ class Values(ABC):
             stack.pop()
             builder = self._builder(top)
             builder.place = top.place()
-            self.memos[top.scope][top] = self.emit(top, builder)
+            self.memos[self._home(top)][top] = self.emit(top, builder)
         found = self._known(node)
         assert found is not None
         return found
@@ -104,14 +104,23 @@ class Values(ABC):
         if type(operation) is operations.Pick:
             several = self._known(node.inputs[0])
             return None if several is None else (several[operation.number],)
-        memo = self.memos.get(node.scope)
-        if memo is None:
-            raise TracingError(
-                "a value that was made inside a traced function is used outside of it",
-                advice="return it from the function",
-                place=node.place(),
-            )
-        return memo.get(node)
+        return self.memos[self._home(node)].get(node)
+
+    def _home(self, node: Node) -> Scope | None:
+        """The scope where a node is emitted.
+
+        What depends on no parameter can be outside of the branch where it was made, too: a mask
+        is, whose elements are counted while the branch is traced.
+        """
+        if node.scope in self.memos:
+            return node.scope
+        if not node.abstract:
+            return None
+        raise TracingError(
+            "a value that was made inside a traced function is used outside of it",
+            advice="return it from the function",
+            place=node.place(),
+        )
 
     def _needed(self, node: Node) -> tuple[Node, ...]:
         """The inputs that must be emitted before a node (inlined ones need theirs)."""
@@ -135,7 +144,7 @@ class Values(ABC):
                 needed.append(source)
 
     def _builder(self, node: Node) -> Builder:
-        return self.builders[node.scope]
+        return self.builders[self._home(node)]
 
     def size(self, extent: Extent) -> Size:
         """An extent as a polynomial over sizes and scalars of the program."""
@@ -217,7 +226,7 @@ class Values(ABC):
                 index = ZERO
             name = index.variable
             return inner.scalar(index) if name is None else fun.Var(name, fun.Scalar(DType.I64))
-        known = self.memos[node.scope].get(node)
+        known = self.memos[self._home(node)].get(node)
         if known is None and self._inlined(node, consumer, depth):
             return self.compute(inner, node, indices, consumer, depth)
         shape = self.shape(node)
