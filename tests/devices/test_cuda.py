@@ -106,6 +106,21 @@ def test_an_index_outside(on: CudaDevice) -> None:
             np.testing.assert_array_equal(take(np.arange(10.0), np.array([3, 9])), [3, 9])
 
 
+def test_groups_do_nothing_after_a_failure(on: CudaDevice) -> None:
+    """A scan whose tiles look back has no states then, which what failed would have prepared."""
+    count = 20_000
+    running = wf.jit(
+        lambda i, v: wf.cumulative_sum(wf.scatter(wf.zeros(count, dtype=wf.int64), i, v, "add"))
+    )
+    where, values = np.arange(count)[::-1].copy(), np.arange(count)
+    where[77] = 50_000
+    with wf.config(devices=[on.name]):
+        with pytest.raises(IndexError, match="index 50000 is outside"):
+            running(where, values)
+        where[77] = count - 78
+        np.testing.assert_array_equal(running(where, values), np.cumsum(values[::-1]))
+
+
 def test_what_fails_is_named(on: CudaDevice) -> None:
     x = np.arange(5000.0)
     double = wf.jit(lambda a: a * 2)

@@ -37,8 +37,9 @@ class KernelPrinter(Printer):
         params += [f"{self.memory}char *{_block(number)}" for number in kernel.blocks]
         params += [f"const {self.long} {var.name}" for var in kernel.integers]
         self.depth = 1
-        # A barrier waits for every item.
-        if kernel.follows_failures and not holds(kernel.body, imp.Barrier):
+        # A barrier waits for every item: all find the same, unless some fail meanwhile.
+        alike = not (holds(kernel.body, imp.Barrier) and holds(kernel.body, imp.Fail))
+        if kernel.follows_failures and alike:
             self.line("if (failed[0]) return;")
         self.line(f"const {self.long} {kernel.item.name} = {self.item};")
         self.depth = 0
