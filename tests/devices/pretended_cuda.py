@@ -2,7 +2,7 @@
 
 Streams do nothing until they are waited for, so that what is used too early, or freed too
 early, is found. Kernels are the CUDA C++ that Weft prints, compiled for the host and called for
-every thread in turn, or by threads where they meet at barriers. Arguments are checked as
+every thread of a block in some order, up to each barrier. Arguments are checked as
 cuda.core checks them, and addresses as a GPU does: after one that is no multiple of the bytes that
 are loaded or stored there, every call fails.
 """
@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -29,51 +28,8 @@ import pytest
 from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
 
-PRELUDE = """
-#include <cmath>
-#include <cstring>
-#include <algorithm>
-#include <barrier>
-using namespace std;
-#define __global__
-#define __device__
-#define __forceinline__ inline
-#define __restrict__
-#define __shared__ static
-struct Three { unsigned x; };
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-static thread_local Three blockIdx, threadIdx, blockDim;
-static float __int_as_float(int bits) { float x; memcpy(&x, &bits, 4); return x; }
-static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }
-static int atomicCAS(int *at, int old, int now) {
-    __atomic_compare_exchange_n(at, &old, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return old;
-}
-template <class T, class F> static T atomically(T *at, F f) {
-    T was = __atomic_load_n(at, __ATOMIC_SEQ_CST);
-    while (!__atomic_compare_exchange_n(at, &was, f(was), false, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST)) {}
-    return was;
-}
-#define ATOMIC(name, result) template <class T> static T name(T *at, T value) { \
-    return atomically(at, [=](T was) { return (T)(result); }); }
-ATOMIC(atomicAdd, was + value)
-ATOMIC(atomicMin, was < value ? was : value)
-ATOMIC(atomicMax, was > value ? was : value)
-ATOMIC(atomicAnd, was & value)
-ATOMIC(atomicOr, was | value)
-ATOMIC(atomicXor, was ^ value)
-extern "C" { int misaligned = 0; }  // what -fsanitize=alignment calls is this, not libubsan's
-extern "C" void __ubsan_handle_type_mismatch_v1(void *, void *) { misaligned = 1; }
-static void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-static std::barrier<> *gate;
-static void __syncthreads() { gate->arrive_and_wait(); }
-extern "C" void open_gate(unsigned threads) { delete gate; gate = new std::barrier<>(threads); }
-extern "C" void place(unsigned block, unsigned thread, unsigned threads) {
-    blockIdx.x = block; threadIdx.x = thread; blockDim.x = threads;
-}
-"""
+PRELUDE = Path(__file__).with_name("pretended_cuda.h").read_text()
+_MOST_ARGUMENTS = 40  # MOST there
 
 
 class CUDAError(Exception):
@@ -278,12 +234,13 @@ class Resource:
 
 
 class Kernel:
-    def __init__(self, library: ctypes.CDLL, name: str, signature: str, grouped: bool) -> None:
-        self.grouped = grouped
-        self.open_gate = library.open_gate
-        self.function = getattr(library, name)
-        self.place = library.place
-        self.misaligned = ctypes.c_int.in_dll(library, "misaligned")
+    def __init__(self, library: ctypes.CDLL, name: str, signature: str) -> None:
+        self.name = name
+        self.function = ctypes.cast(getattr(library, name), ctypes.c_void_p)
+        self.run_grid = library.run_grid
+        self.misaligned, self.outside = (
+            ctypes.c_int.in_dll(library, flag) for flag in ("misaligned", "outside")
+        )
         self.kinds = ["*" in parameter for parameter in signature.split(",")]
         self.handle = number(self)
 
@@ -292,13 +249,12 @@ class ObjectCode:
     def __init__(self, code: bytes) -> None:
         self.code = code
         source = code.decode()
-        self.grouped = re.findall(r"void (\w+)\([^)]*\) {(?:(?!\n}).)*?__syncthreads", source, re.S)
         self.signatures = dict(re.findall(r'__global__ void (\w+)\(([^)]*)\)', source))
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
             text.write_text(PRELUDE + source)
             command = ["g++", "-O1", "-w", "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off"]
-            command += ["-fsanitize=alignment"]
+            command += ["-fsanitize=alignment,bounds"]
             subprocess.run([*command, str(text), "-o", str(library)], check=True)
             self.library = ctypes.CDLL(str(library))
 
@@ -307,7 +263,7 @@ class ObjectCode:
         return ObjectCode(code)
 
     def get_kernel(self, name: str) -> Kernel:
-        return Kernel(self.library, name, self.signatures[name], name in self.grouped)
+        return Kernel(self.library, name, self.signatures[name])
 
 
 class Program:
@@ -334,28 +290,12 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
         assert isinstance(argument, Buffer if is_pointer else np.int64), argument
 
     def run() -> None:
-        values = [
-            ctypes.c_void_p(a.open()) if isinstance(a, Buffer) else ctypes.c_longlong(int(a))
-            for a in arguments
-        ]
-
-        def one(block: int, thread: int) -> None:
-            kernel.place(block, thread, config.block)
-            kernel.function(*values)
-
-        for block in range(config.grid):
-            if not kernel.grouped:
-                for thread in range(config.block):
-                    one(block, thread)
-                continue
-            kernel.open_gate(config.block)
-            threads = [
-                threading.Thread(target=one, args=(block, thread)) for thread in range(config.block)
-            ]
-            for started in threads:
-                started.start()
-            for started in threads:
-                started.join()
+        values = [a.open() if isinstance(a, Buffer) else int(a) for a in arguments]
+        assert len(values) <= _MOST_ARGUMENTS
+        words = (ctypes.c_longlong * _MOST_ARGUMENTS)(*values)
+        parted = kernel.run_grid(kernel.function, words, config.grid, config.block)
+        assert not parted, f"some threads of {kernel.name} ended where others met at a barrier"
+        assert not kernel.outside.value, f"{kernel.name}: outside of an array of a block's"
         if kernel.misaligned.value:
             Context.lose()
 

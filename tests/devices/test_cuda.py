@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -203,6 +205,42 @@ def test_what_kernels_load_and_store_is_aligned(on: CudaDevice, count: int) -> N
 
 def test_no_gpu_no_device() -> None:
     assert all(device.name.startswith("cuda:") for device in cuda.find())
+
+
+TURN = """
+extern "C" __global__ void turn(long long *failed, char *block) {
+    __shared__ long long near[64];
+    near[threadIdx.x + AHEAD] = threadIdx.x;
+    BARRIER;
+    ((long long *)block)[threadIdx.x] = near[63 - threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize(("barrier", "ahead", "wrong"), [
+    ("__syncthreads()", 0, None),
+    ("", 0, "other values"),
+    ("__syncthreads()", 1, "outside of an array"),
+    ("if (threadIdx.x < 32) __syncthreads()", 0, "some threads of turn ended"),
+])  # fmt: skip
+def test_the_stand_in_finds_what_groups_do_wrong(
+    barrier: str, ahead: int, wrong: str | None
+) -> None:
+    """Barriers that are missing, or that some threads do not reach; places outside of arrays."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    text = TURN.replace("BARRIER", barrier).replace("AHEAD", str(ahead))
+    kernel = pretended_cuda.ObjectCode(text.encode()).get_kernel("turn")
+    stream, memory = pretended_cuda.Stream(), pretended_cuda.Resource()
+    failed, block = memory.allocate(24), memory.allocate(64 * 8)
+    pretended_cuda.launch(stream, SimpleNamespace(grid=1, block=64), kernel, failed, block)
+    if wrong is not None and wrong != "other values":
+        with pytest.raises(AssertionError, match=wrong):
+            stream.sync()
+        return
+    stream.sync()
+    right = np.array_equal(block.owner.view(np.int64), np.arange(64)[::-1])
+    assert right == (wrong is None)
 
 
 def test_groups_of_threads(on: CudaDevice) -> None:
