@@ -302,6 +302,15 @@ def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPa
     assert not sums("x[i]", 8192).asked
 
 
+@pytest.mark.parametrize("columns", [False, True])
+def test_columns_may_ask_for_nothing(columns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "fetching", lambda: Fetching(AHEAD, 1, columns=columns))
+    n, m = 12, 512
+    run = recorded(COLUMNS, [np.zeros((n, m), np.float32)], 4 * m, {}, n=n, m=m)
+    assert bool(run.asked) is columns
+    assert sums("x[i]", 8192).asked  # whatever columns do
+
+
 @pytest.mark.parametrize(
     ("text", "vector", "expected"),
     [
@@ -309,6 +318,10 @@ def test_nothing_is_asked_for_where_that_costs_time(monkeypatch: pytest.MonkeyPa
         ("vendor_id\t: GenuineIntel\nflags\t: avx2", 32, Fetching(1 << 11, 4, 1 << 9)),
         ("vendor_id\t: AuthenticAMD\nflags\t: avx2 avx512f", 64, Fetching(1 << 13, 1)),
         ("vendor_id\t: AuthenticAMD\nflags\t: avx2", 32, Fetching(0, 4, in_turn=1 << 13)),
+        (
+            "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t: 17\nflags\t: avx512f", 64,
+            Fetching(1 << 13, 1, in_turn=1 << 13, columns=False),
+        ),
         ("", 16, Fetching(1 << 13, 1)),
     ],
 )

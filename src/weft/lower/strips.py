@@ -399,7 +399,7 @@ def _row(e: Emitter, strip: Strip, reduce: fun.Reduce, totals: Sequence[imp.Poin
     used = walk.free_names(reduce.body)
     var = e.unit.integer("l")
     parts: AbstractContextManager[tuple[imp.Expr, imp.Expr]] = nullcontext((imp.ZERO, strip.count))
-    if flat and not reduce.counter:
+    if flat and not reduce.counter and fetching.fetching().columns:
         parts = _asked_for(e, strip, reduce)
     with parts as (begin, end), simd(e, var, begin, end):
         _lanes(e, strip, var, used if flat else ())

@@ -22,7 +22,9 @@ _MANY_TILES = 4096  # so many
 _LONG_SUM = 1 << 15  # terms are better added in parts, which are combined by neighbours
 _MANY_COLUMNS = 4096  # that are enough for boxes of them
 _WIDE = 1 << 13  # columns that are enough for all threads, and
-_ONE_TILE = 32  # elements of such columns, which are one tile: its sums would be copied
+_SHORT = 32  # elements of such columns, which are one tile: its sums would be copied
+_COLUMNS_PER_THREAD = 128  # that are worth a share of them, of columns that are together
+_ONE_TILE = 1 << 20  # elements: one tile, which one thread would reduce
 _AHEAD = range(128, 65537)  # elements of a row that is reduced while it is in a core's own cache
 
 Extents: TypeAlias = tuple[Size, Size]
@@ -94,15 +96,16 @@ def nothing(given: Choices) -> Decided:
 def every_decision(given: Choices) -> Iterator[Decided]:
     """All answers of a launch on one device, if there are few; first that of `nothing`."""
     yield nothing(given)
-    groups = (given.nests, given.splits, given.tiles, given.contractions)
+    groups = (given.nests, given.splits, given.tiles, given.columns, given.contractions)
     if not 0 < sum(map(len, groups)) <= _FEW_CHOICES:
         return
     flags = [list(product((False, True), repeat=len(group))) for group in groups]
-    for nests, splits, tiles, contractions in product(*flags):
-        if any((*nests, *splits, *tiles, *contractions)):
+    for nests, splits, tiles, columns, contractions in product(*flags):
+        if any((*nests, *splits, *tiles, *columns, *contractions)):
             yield replace(
-                nothing(given), nests=nests, splits=splits, tiles=tiles, contractions=contractions
-            )
+                nothing(given), nests=nests, splits=splits, tiles=tiles, columns=columns,
+                contractions=contractions,
+            )  # fmt: skip
 
 
 def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -> Decided:
@@ -139,7 +142,7 @@ def for_device(given: Choices, values: Mapping[str, int], optimise: str = "") ->
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
     """Nest where there are many rows that fit a core's cache; split rows that are few and long.
 
-    Columns that are many and short are whole.
+    Columns that are one tile are whole, if there are enough for all threads.
 
     Loops of many rounds over arrays that are not tiny are tiled in time, unless `optimise`
     (see `weft.config`) says "no-time-tiles". What they reduce is reduced by the round before where
@@ -168,7 +171,7 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
             for rounds, step in given.tiles
         ) if "no-time-tiles" not in words else (False,) * len(given.tiles),
         tuple(
-            columns.evaluate(known) >= _WIDE and length.evaluate(known) <= _ONE_TILE
+            _are_one_tile(columns.evaluate(known), length.evaluate(known), values["threads"])
             for columns, length in given.columns
         ),
         tuple(
@@ -178,6 +181,12 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
         _contractions(given, known),
         contract,
     )
+
+
+def _are_one_tile(columns: int, length: int, threads: int) -> bool:
+    if columns >= _WIDE and length <= _SHORT:
+        return True
+    return columns * length <= _ONE_TILE and columns >= _COLUMNS_PER_THREAD * threads
 
 
 def most_sums(given: Choices, values: Mapping[str, int]) -> int:
