@@ -17,8 +17,7 @@ ADD = """program histogram(d: DT[m], k: i64[n], v: DT[n]) sizes m, n {
   in h
 }"""
 
-SET = """program assign(d: f32[m, p], k: i64[n], v: f32[n]) sizes m, n, p {
-  let h: f32[m, p] = scatter d over (i < n, j < p) {
+ROWS = """  let h: f32[m, p] = scatter TARGET over (i < n, j < p) {
     let a: i64 = k[i]
     let b: i64 = size j
     let c: f32 = v[i]
@@ -26,6 +25,9 @@ SET = """program assign(d: f32[m, p], k: i64[n], v: f32[n]) sizes m, n, p {
   }
   in h
 }"""
+
+SET = """program assign(d: f32[m, p], k: i64[n], v: f32[n]) sizes m, n, p {
+""" + ROWS.replace("TARGET", "d")
 
 
 @pytest.mark.parametrize(
@@ -129,14 +131,7 @@ BACKWARDS = """program assign(d: f32[m, p], k: i64[n], v: f32[n], z: i64) sizes 
   let q: f32[m, p] = loop (w: f32[m, p] = r) for t from 0 to z {
     in d
   }
-  let h: f32[m, p] = scatter q over (i < n, j < p) {
-    let a: i64 = k[i]
-    let b: i64 = size j
-    let c: f32 = v[i]
-    in a, b, c
-  }
-  in h
-}"""
+""" + ROWS.replace("TARGET", "q")
 
 
 def test_an_array_that_lies_backwards_is_written_too() -> None:

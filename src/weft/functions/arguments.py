@@ -29,7 +29,6 @@ class NumPyOnlyError(UnsupportedError):
     """Arguments that a function of NumPy takes, but not Weft's: NumPy's calls NumPy computes."""
 
 
-
 def array_node(value: Any) -> Node:
     """An array argument; a Python scalar becomes a scalar of its default dtype."""
     if isinstance(value, Array):

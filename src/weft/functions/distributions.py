@@ -155,8 +155,8 @@ def _together(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
     """Rows of the elements along axes, and the axes."""
     array = inexact(a)
     axes = axes_of(axis, array.ndim)
-    moved = moveaxis(array, axes, tuple(range(array.ndim - len(axes), array.ndim)))
     kept = array.ndim - len(axes)
+    moved = moveaxis(array, axes, tuple(range(kept, array.ndim)))
     return moved.reshape((*moved.shape[:kept], math.prod(moved.shape[kept:]))), axes
 
 

@@ -140,8 +140,7 @@ class Loop:
                 continue
             except _MayBeAbsent as signal:
                 made = self.maybes[signal.name] = Carried(signal.name, signal.absent)
-                start = node_of(maybe.flag(not self.scalars[signal.name].local))
-                self.scalars[made.flag] = Scalar(made.flag, start, start.dtype, start.weak)
+                self._begin(made.flag, maybe.flag(not self.scalars[signal.name].local))
                 continue
             if function is not None:
                 return function
@@ -326,8 +325,7 @@ class Loop:
             held = Unbound(self.frame.place(self.node))
         made = self.maybes[name] = Carried(name, held)
         self._add_local(name, value.number if isinstance(value, Maybe) else value)
-        start = node_of(maybe.flag(False))
-        self.scalars[made.flag] = Scalar(made.flag, start, start.dtype, start.weak)
+        self._begin(made.flag, maybe.flag(False))
 
     def _part(self, value: Any) -> Any:
         return self.frame.memory.make(value) if isinstance(value, Array) and value.ndim else value

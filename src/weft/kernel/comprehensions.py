@@ -14,7 +14,8 @@ from weft.kernel import iterables
 from weft.kernel.branches import chosen, nothing
 from weft.kernel.calls import goes_over
 from weft.kernel.expressions import assign_names, evaluate, truth
-from weft.kernel.frame import Frame, Number, plain
+from weft.kernel.frame import Frame, plain
+from weft.kernel.maybe import is_number
 from weft.kernel.values import NotCarried, Selection
 from weft.records import dataclass
 
@@ -118,7 +119,7 @@ def _generated(
     finally:
         frame.memory.leave(region)
         frame.variables = before
-    if not all(isinstance(v, Number) and not getattr(v, "ndim", 0) for v in values):
+    if not all(map(is_number, values)):
         return None
     given = Selection(*made) if generator.ifs else made
     return Given(given, all(node_of(value).weak for value in values))

@@ -12,16 +12,17 @@ from weft import functions
 from weft.array import Array, node_of
 from weft.frontend.elementwise import apply
 from weft.kernel import numbers
-from weft.kernel.frame import Frame, Number
+from weft.kernel.frame import Frame
+from weft.kernel.maybe import is_number
 
 
 def contains(frame: Frame, node: ast.AST, elements: Any, value: Any) -> Any:
     """`value in elements`: a bool, or a boolean scalar that is traced."""
-    if isinstance(elements, range) and _is_number(value):
+    if isinstance(elements, range) and is_number(value):
         return _in_range(elements, value)
     if isinstance(elements, tuple | list) and not _holds_arrays((elements, value)):
         return _either(_equal(element, value) for element in elements)
-    if isinstance(elements, Array) and elements.ndim and _is_number(value):
+    if isinstance(elements, Array) and elements.ndim and is_number(value):
         return functions.any(_equal_numbers(elements, value))
     frame.refuse(
         node, f"`in` of a {type(elements).__name__}, by what only the run knows",
@@ -42,7 +43,7 @@ def _equal(first: Any, second: Any) -> Any:
         if len(first) != len(second):
             return False
         return _all(map(_equal, first, second))
-    if _is_number(first) and _is_number(second):
+    if is_number(first) and is_number(second):
         return _equal_numbers(first, second)
     return False if isinstance(first, Array) or isinstance(second, Array) else first == second
 
@@ -55,10 +56,6 @@ def _holds_arrays(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return any(map(_holds_arrays, value))
     return bool(getattr(value, "ndim", 0))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Number) and not getattr(value, "ndim", 0)
 
 
 def _either(truths: Iterable[Any]) -> Any:
