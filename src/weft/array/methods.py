@@ -187,13 +187,14 @@ class Methods:
         common = functions.result_type(self, *limits)  # NumPy's, where wf.clip keeps the dtype
         return functions.clip(functions.astype(self, common), min, max)
 
-    def round(self: Any, decimals: int = 0) -> Any:
+    def round(self: Any, decimals: int = 0) -> Array:
         """Rounded to so many decimals, halves to even; to tens and more where negative."""
         from weft import functions
 
         if decimals and self._node.dtype.is_complex:  # infinite parts stay apart from others
             parts = (part.round(decimals)._node for part in (self.real, self.imag))
-            return type(self)(apply("complex", *parts))
+            joined: Array = type(self)(apply("complex", *parts))
+            return joined
         scale = 10.0 ** abs(decimals)
         if decimals > 0:
             whole: bool = self._node.dtype.is_integer
@@ -203,10 +204,11 @@ class Methods:
             return functions.astype(rounded, functions.result_type(self, 1))
         return functions.round(self)
 
-    def conj(self: Any) -> Any:
+    def conj(self: Any) -> Array:
         """Complex conjugates; what is real as it is."""
         if not self._node.dtype.is_complex:  # booleans too, of which functions.conj makes int8
-            return self.copy()
+            same: Array = self.copy()
+            return same
         from weft import functions
 
         return functions.conj(self)
