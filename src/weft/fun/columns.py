@@ -14,15 +14,21 @@ from weft.fun import walk
 def reads_columns(body: fun.Body, lane: str, reduced: Collection[str]) -> bool:
     """Whether the reads of the highest rank end in the lane, and in no reduced index.
 
-    Of the reads that differ between lanes: for a product of matrices, those of the right one.
+    Of the reads that differ between lanes: for a product of matrices, those of the right one. Or
+    whether they are windows that slide with the lane, as those of convolutions do, x[i + k]:
+    windows are short, and a lane for each of them needs no sum across lanes.
     """
     reads = [let.expr for let in walk.statements(body) if isinstance(let.expr, fun.Index)]
     reads = [read for read in reads if any(lane in i.variables() for i in read.indices)]
     rank = max((len(read.indices) for read in reads), default=0)
-    last = {
-        name
-        for read in reads
-        if rank and len(read.indices) == rank
-        for name in read.indices[-1].variables()
-    }
-    return lane in last and last.isdisjoint(reduced)
+    reads = [read for read in reads if rank and len(read.indices) == rank]
+    last = {name for read in reads for name in read.indices[-1].variables()}
+    if lane not in last:
+        return False
+    return last.isdisjoint(reduced) or all(_slides(read, lane) for read in reads)
+
+
+def _slides(read: fun.Index, lane: str) -> bool:
+    """Whether neighbouring lanes read neighbours."""
+    *before, last = read.indices
+    return last.coefficient(lane) == 1 and not any(lane in i.variables() for i in before)
