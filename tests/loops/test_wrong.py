@@ -91,7 +91,7 @@ PROGRAMS = [
     Wrong(wrong.constant_written, errors.UnsupportedError, "a constant", "an argument"),
     Wrong(wrong.index_of_number, errors.UnsupportedError, "an index into a number", "an array"),
     Wrong(wrong.length_of_number, errors.UnsupportedError, "which has no length", "arguments"),
-    Wrong(wrong.searched_in_loop, errors.UnsupportedError, "inside a loop", "(x, values)"),
+    Wrong(wrong.factored_in_loop, errors.UnsupportedError, "inside a loop", "before or"),
     Wrong(wrong.unbounded_length, errors.ShapeError, "only the run knows", "wf.minimum(length"),
     Wrong(wrong.negative_length, errors.ArgumentError, "may be negative", "n: wf.i64"),
     Wrong(wrong.greatest_of_arrays, errors.UnsupportedError, "less or greater", "arguments"),

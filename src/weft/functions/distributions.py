@@ -32,6 +32,7 @@ from weft.functions.elementwise import (
 from weft.functions.joining import diag
 from weft.functions.manipulation import concat, expand_dims, flip, moveaxis, permute_dims
 from weft.functions.searching import known_values, searchsorted, take
+from weft.functions.selecting import Neighbours, neighbours
 from weft.functions.sorting import partitioned
 from weft.functions.statistical import diff, mean
 from weft.functions.statistical import max as greatest
@@ -132,22 +133,29 @@ def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Arr
     if not isinstance(q, Array) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
         raise ArgumentError(f"a quantile at {q}", "parts from 0 to 1", place=user_place())
     rows, kept = _together(a, axis)
+    length = rows._node.shape[-1]
     parts = asarray(q)
+    known = None
     if type(q) in (int, float):  # a number of any dtype
         parts = astype(parts, rows.dtype)
+        if length.is_constant:
+            known = math.floor(float(np.asarray(q, rows.dtype)) * (length.value - 1))
     last = _count(rows.shape[-1]) - 1
     place = astype(parts, "float64") * last
     low = astype(floor(place), "int64")
     high = minimum(low + 1, last)
     apart = (place - floor(place)).reshape((*parts.shape, *(1,) * (rows.ndim - 1)))
     apart = astype(apart, result_type(parts.dtype, rows.dtype))
-    ordered = _ordered(rows, [low, high, last])
-    below, above = take(ordered, low, axis=0), take(ordered, high, axis=0)
+    near = neighbours(rows, low if known is None else known)
+    if near is None:
+        ordered = _ordered(rows, [low, high, last])
+        near = take(ordered, low, axis=0), take(ordered, high, axis=0), ordered[-1]
+    below, above, one = near
     # from the nearer one, so that between equal ones there is no other
     step = above - below
     found = where(apart < 0.5, below + step * apart, above - step * (1 - apart))
     found = where(logical_or(apart == 0, below == above), below, found)  # infinite ones, too
-    found = where(isnan(ordered[-1]), ordered[-1], found)
+    found = where(isnan(one), one, found)
     return expand_dims(found, tuple(parts.ndim + k for k in kept)) if keepdims else found
 
 
@@ -175,16 +183,31 @@ def percentile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> A
 def median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The middle of the ordered elements along axes, or the mean of the two there; NaN of none."""
     rows, kept = _together(a, axis)
-    length = rows.shape[-1]
     if lengths.is_just(rows._node.shape[-1], 0):
         found = full(rows.shape[:-1], math.nan, dtype=rows.dtype)
     else:
-        middle = (length - 1) // 2, length // 2
-        ordered = _ordered(rows, [_count(place) for place in (*middle, length - 1)])
-        below, above = (ordered[place] for place in middle)
+        below, above, one = _middle(rows)
         found = where(below == above, below, (below + above) / 2)
-        found = where(isnan(ordered[-1]), ordered[-1], found)
+        found = where(isnan(one), one, found)
     return expand_dims(found, kept) if keepdims else found
+
+
+def _middle(rows: Array) -> Neighbours:
+    """The element in the middle of rows, or the two; and NaN if there is one."""
+    length = rows.shape[-1]
+    middle = (length - 1) // 2, length // 2
+    known = rows._node.shape[-1]
+    if known.is_constant:
+        found = neighbours(rows, (known.value - 1) // 2)
+        odd: Any = known.value % 2 == 1
+    else:
+        found = neighbours(rows, _count(middle[0]))
+        odd = _count(length) % 2 == 1
+    if found is None:
+        ordered = _ordered(rows, [_count(place) for place in (*middle, length - 1)])
+        return ordered[middle[0]], ordered[middle[1]], ordered[-1]
+    below, above, one = found
+    return below, where(odd, below, above), one
 
 
 # ---------------------------------------------------------------- how many are where

@@ -136,14 +136,19 @@ def argwhere(x: Any, /) -> Array:
 def library_call(
     routine: str, options: Any, inputs: tuple[Node, ...], shape: Shape, dtype: DType
 ) -> Node:
-    """A call of a library routine on whole arrays.
+    """A call of a library routine on whole arrays; elsewhere, what is written out in its place.
 
     Raises
     ------
     UnsupportedError
-        Inside a loop, branch or combinator: compiled code does not call back.
+        Inside a loop, branch or combinator, where it is not: compiled code does not call back.
     """
-    return _outside(make(operations.Call(routine, options), inputs, shape, dtype), routine)
+    node = make(operations.Call(routine, options), inputs, shape, dtype)
+    if node.scope is None:
+        return node
+    from weft.functions.written_out import written_out
+
+    return written_out(routine, dict(options), inputs) or _outside(node, routine)
 
 
 def library_calls(
@@ -160,17 +165,17 @@ def library_calls(
     return _outside(make(operation, inputs, (), None, types=types), routine)
 
 
+def is_within(*nodes: Node) -> bool:
+    """Whether what is computed of nodes is within a loop, branch or combinator."""
+    return make(operations.Call("", ()), nodes, (), DType.BOOL).scope is not None
+
+
 def _outside(node: Node, routine: str) -> Node:
     if node.scope is not None:
-        along = ""
-        if routine == "searchsorted":
-            along = ", of all values at once: wf.{0}(x, values); or a binary search by hand"
-        elif "sort" in routine:
-            along = ", along an axis: wf.{0}(x, axis=...)"
         raise UnsupportedError(
             f"{routine} inside a loop, branch or combinator",
             f"{routine} of whole arrays",
-            "call it before or after" + along.format(routine),
+            "call it before or after",
             place=user_place(),
         )
     return node

@@ -1,4 +1,4 @@
-"""Sorting functions, and sets: by library calls."""
+"""Sorting functions, and sets: by library calls, or what is written out in loops."""
 
 from __future__ import annotations
 

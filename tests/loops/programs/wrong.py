@@ -197,9 +197,9 @@ def length_of_number(a):
     return len(a[0])  # here: len(
 
 
-def searched_in_loop(a):
+def factored_in_loop(a):
     for i in range(len(a)):
-        a[i] = np.searchsorted(a, i)  # here: np.searchsorted
+        a[i] = np.linalg.eigvalsh(a[i] * np.eye(2))[0]  # here: np.linalg.eigvalsh
 
 
 def unbounded_length(a):
