@@ -420,7 +420,7 @@ def test_many_candidates_are_searched(dtype: Any) -> None:
         expected = np.isin(x, y)
         agree(wf.isin(wf.asarray(x), y), expected)
         agree(jitted(x, y), ~expected)
-    assert str(wf.explain(wf.isin(x, y))).count("by NumPy") == 2
+    assert str(wf.explain(wf.isin(x, y))).count("by NumPy") == 1  # sorted
 
 
 def both(expression: str, v: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from weft.functions import (
     manipulation,
     nan_reductions,
     numerics,
+    ordered,
     running,
     searching,
     sorting,
@@ -35,6 +36,7 @@ from weft.functions.lmads import *  # noqa: F403
 from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
 from weft.functions.numerics import *  # noqa: F403
+from weft.functions.ordered import *  # noqa: F403
 from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
@@ -58,6 +60,7 @@ __all__ += lmads.__all__
 __all__ += manipulation.__all__
 __all__ += nan_reductions.__all__
 __all__ += numerics.__all__
+__all__ += ordered.__all__
 __all__ += running.__all__
 __all__ += searching.__all__
 __all__ += sorting.__all__

@@ -31,7 +31,8 @@ from weft.functions.elementwise import (
 )
 from weft.functions.joining import diag
 from weft.functions.manipulation import concat, expand_dims, flip, moveaxis, permute_dims
-from weft.functions.searching import known_values, searchsorted, take
+from weft.functions.ordered import searchsorted
+from weft.functions.searching import known_values, take
 from weft.functions.selecting import Neighbours, neighbours
 from weft.functions.sorting import partitioned
 from weft.functions.statistical import diff, mean

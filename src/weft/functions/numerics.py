@@ -34,7 +34,8 @@ from weft.functions.elementwise import round as nearest
 from weft.functions.linear_algebra import vecdot
 from weft.functions.lmads import lmad
 from weft.functions.manipulation import concat, flip, moveaxis
-from weft.functions.searching import searchsorted, take
+from weft.functions.ordered import searchsorted
+from weft.functions.searching import take
 from weft.functions.statistical import diff
 from weft.functions.statistical import sum as total
 

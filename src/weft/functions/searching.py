@@ -19,14 +19,14 @@ from weft.errors import (
 )
 from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, layout, lengths, operations
-from weft.frontend.elementwise import apply, as_dtype, common_dtype
+from weft.frontend.elementwise import apply
 from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
 from weft.functions.arguments import array_node, one_axis
 from weft.functions.creation import iota
 from weft.functions.statistical import greatest, keep_dimensions, kept_shape, least
 from weft.ops.dtypes import DType
 
-__all__ = ["argmax", "argmin", "argwhere", "nonzero", "searchsorted", "take", "take_along_axis"]
+__all__ = ["argmax", "argmin", "argwhere", "nonzero", "take", "take_along_axis"]
 
 _LAST = 2**63 - 1  # after every index: the neutral element's
 
@@ -179,26 +179,6 @@ def _outside(node: Node, routine: str) -> Node:
             place=user_place(),
         )
     return node
-
-
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Array:
-    """Where values would be inserted into a sorted vector."""
-    if side not in ("left", "right"):
-        raise ArgumentError(f"side {side!r}", '"left" or "right"', place=user_place())
-    ordered, values = array_node(x1), array_node(x2)
-    if len(ordered.shape) != 1:
-        raise ShapeError(
-            f"searchsorted in an array of shape {layout.values(ordered.shape)}", "one dimension",
-            place=user_place(),
-        )  # fmt: skip
-    if sorter is not None:
-        ordered = indexing.gather(ordered, [0], [as_dtype(array_node(sorter), DType.I64)], 0)
-    dtype = common_dtype((ordered, values))
-    shape = values.shape
-    flat = layout.reshape(as_dtype(values, dtype), (extents.product(shape),))
-    inputs = (as_dtype(ordered, dtype), flat)
-    found = library_call("searchsorted", (("side", side),), inputs, flat.shape, DType.I64)
-    return Array(layout.reshape(found, shape))
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:

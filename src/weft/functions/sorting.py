@@ -15,7 +15,8 @@ from weft.frontend.graph import Node, size_scalar
 from weft.functions.arguments import array_node, one_axis
 from weft.functions.data_types import astype
 from weft.functions.elementwise import minimum, where
-from weft.functions.searching import known_values, library_call, searchsorted, take
+from weft.functions.ordered import searchsorted
+from weft.functions.searching import known_values, library_call, take
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
 

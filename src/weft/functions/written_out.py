@@ -16,7 +16,7 @@ from weft.functions import exchanges
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop, while_loop
 from weft.functions.creation import empty_like, iota
-from weft.functions.elementwise import logical_and, logical_not, logical_or, minimum, where
+from weft.functions.elementwise import logical_and, logical_or, minimum, where
 from weft.functions.exchanges import Order
 from weft.ops.dtypes import DType
 
@@ -34,9 +34,6 @@ def written_out(routine: str, options: dict[str, Any], inputs: tuple[Node, ...])
             return _sorted(inputs[0], True, options["descending"])
         case "partition":
             return _sorted(inputs[0], False, False)
-        case "searchsorted":
-            ordered, values = inputs
-            return _searched(ordered, values, options["side"])
     return None
 
 
@@ -122,30 +119,3 @@ def _merged(given: tuple[Node, ...], order: Order) -> Node:
 def _element(vector: Array, index: Array) -> Array:
     """An element at an index that is not negative."""
     return Array(indexing.gather(vector._node, [0], [index._node], 0))
-
-
-# ---------------------------------------------------------------- places in order
-
-
-def _searched(ordered: Node, values: Node, side: str) -> Node:
-    """Where values would be inserted into an ordered vector, by halving what is left of it."""
-    vector = Array(ordered)
-    length = Array(graph.size_scalar(ordered.shape[0]))
-    zero = Array(graph.scalar_constant(0, DType.I64))
-
-    def place(value: Array) -> Array:
-        def halved(ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = ends
-            middle = (low + high) >> 1
-            here = _element(vector, middle)._node
-            if side == "left":
-                behind = Array(_precedes(here, value._node))
-            else:
-                behind = logical_not(Array(_precedes(value._node, here)))
-            return where(behind, middle + 1, low), where(behind, high, middle)
-
-        found: Array = while_loop(lambda ends: ends[0] < ends[1], halved, (zero, length))[0]
-        return found
-
-    found: Array = mapped(place, Array(values))
-    return found._node
