@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -62,11 +63,22 @@ class Context:
             raise CUDAError(cls.lost)
 
 
+class Current(threading.local):
+    """The GPU of a thread: what is made, it is made for that one."""
+
+    device: Device | None = None
+    before: Device | None = None  # another was pushed onto it
+
+
+current = Current()
+
+
 class Stream:
     """Commands in order, run when somebody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device) -> None:
         Context.check()
+        self.device = device
         self.waiting: list[Callable[[], None]] = []
         self.run = 0
         self.builder: GraphBuilder | None = None  # that captures what is queued
@@ -94,6 +106,7 @@ class Stream:
 
     def record(self, event: Any = None, options: Any = None) -> Event:
         assert options is None or isinstance(options, EventOptions)
+        assert self.device is current.device, "an event of another GPU than its stream"
         Context.check()
         return Event(self, self.run + len(self.waiting))
 
@@ -180,8 +193,8 @@ class Graph:
 class Buffer:
     """Bytes of the host's memory."""
 
-    def __init__(self, handle: int, size: int, owner: Any) -> None:
-        self.handle, self.size, self.owner = handle, size, owner
+    def __init__(self, handle: int, size: int, owner: Any, device: int | None = None) -> None:
+        self.handle, self.size, self.owner, self.device = handle, size, owner, device
 
     @staticmethod
     def from_handle(ptr: int, size: int, mr: Any = None, owner: Any = None) -> Buffer:
@@ -208,10 +221,15 @@ class Buffer:
         return self.handle
 
     def close(self, stream: Stream | None = None) -> None:
+        Context.check()
+        assert current.device is not None, "no GPU is the thread's"
         if stream is None:
             self.owner = None
         else:
-            stream.queue(lambda: self.close())
+            stream.queue(self.free)
+
+    def free(self) -> None:
+        self.owner = None
 
 
 allocated: dict[int, Buffer] = {}
@@ -221,15 +239,18 @@ allocated: dict[int, Buffer] = {}
 class Resource:
     """Where buffers come from."""
 
-    def __init__(self, *options: Any) -> None:
+    def __init__(self, device: int | None = None) -> None:
+        self.device = device  # None: of the host
         self.fails = False
 
     def allocate(self, size: int, *, stream: Stream | None = None) -> Buffer:
         Context.check()
+        assert current.device is not None, "no GPU is the thread's"
         if self.fails:
             raise CUDAError("CUDA_ERROR_OUT_OF_MEMORY: no memory")
         memory = np.full(size, 0xA5, np.uint8)
-        made = allocated[memory.ctypes.data] = Buffer(memory.ctypes.data, size, memory)
+        made = Buffer(memory.ctypes.data, size, memory, self.device)
+        allocated[memory.ctypes.data] = made
         return made
 
 
@@ -285,9 +306,12 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
     assert isinstance(stream, Stream)
     assert isinstance(kernel, Kernel)
     assert len(arguments) == len(kernel.kinds)
+    assert stream.device is current.device, "a kernel for another GPU than the thread's"
     Context.check()
     for argument, is_pointer in zip(arguments, kernel.kinds, strict=True):
         assert isinstance(argument, Buffer if is_pointer else np.int64), argument
+        if is_pointer:
+            assert argument.device == stream.device.device_id, "memory of another GPU"
 
     def run() -> None:
         values = [a.open() if isinstance(a, Buffer) else int(a) for a in arguments]
@@ -329,16 +353,20 @@ def launch_kernel(
 
 
 class Device:
-    device_id = 0
     name = "Pretended GPU"
     arch = "80"
     properties = SimpleNamespace(multiprocessor_count=1, clock_rate=1_000_000)
 
+    def __init__(self, number: int = 0) -> None:
+        self.device_id = number
+
     def set_current(self) -> None:
         Context.check()
+        current.device = self
 
     def create_stream(self) -> Stream:
-        return Stream()
+        assert current.device is self
+        return Stream(self)
 
 
 class Driver:
@@ -364,14 +392,27 @@ class Driver:
 
     def cuMemHostRegister(self, address: int, count: int, flags: int) -> tuple[Any]:  # noqa: N802
         assert flags == 1
+        assert current.device is not None
         if self.refuses or address in self.registered:
             return (self.CUresult.CUDA_ERROR_INVALID_VALUE,)
         self.registered[address] = count
         return (self.CUresult.CUDA_SUCCESS,)
 
     def cuMemHostUnregister(self, address: int) -> tuple[Any]:  # noqa: N802
+        assert current.device is not None
         del self.registered[address]
         return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuCtxGetCurrent(self) -> tuple[Any, Any]:  # noqa: N802
+        return self.CUresult.CUDA_SUCCESS, current.device
+
+    def cuCtxPushCurrent(self, context: Any) -> tuple[Any]:  # noqa: N802
+        current.before, current.device = current.device, context
+        return (self.CUresult.CUDA_SUCCESS,)
+
+    def cuCtxPopCurrent(self) -> tuple[Any, Any]:  # noqa: N802
+        popped, current.device = current.device, current.before
+        return self.CUresult.CUDA_SUCCESS, popped
 
     def cuPointerGetAttribute(self, kind: int, address: int) -> tuple[Any, int]:  # noqa: N802
         if self.is_locked(address):
@@ -409,12 +450,11 @@ def handle_return(returned: tuple[Any, ...]) -> None:
     raise CUDAError(Context.lost or returned[0].name)
 
 
-def gpu() -> CudaDevice:
-    """A device of its own, with a driver of its own."""
-    device, driver = Device(), Driver()
+def gpus(count: int) -> tuple[CudaDevice, ...]:
+    """Devices with a driver of their own."""
     launch = ctypes.cast(launch_kernel, ctypes.c_void_p).value or 0
-    locks = cuda.page_locks([device], driver)
-    return CudaDevice(device, core, driver, launch, locks, CUDAError, handle_return)
+    failing = CUDAError, handle_return
+    return cuda.usable([Device(n) for n in range(count)], core, Driver(), launch, *failing)
 
 
 @contextmanager
@@ -423,15 +463,25 @@ def only_gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[CudaDevic
 
     At the end its memory is accounted for.
     """
+    with only_gpus(1, monkeypatch, cache) as (made,):
+        yield made
+
+
+@contextmanager
+def only_gpus(
+    count: int, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> Iterator[tuple[CudaDevice, ...]]:
+    """The same with several of them."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     monkeypatch.setenv("WEFT_CACHE_DIR", str(cache))
     monkeypatch.setattr(Context, "lost", "")  # which a test may set
-    made = gpu()
-    with mock.patch.object(cuda, "find", return_value=(made,)):
+    made = gpus(count)
+    with mock.patch.object(cuda, "find", return_value=made):
         yield made
-    made.trim()
-    assert made.used == 0
+    for device in made:
+        device.trim()
+        assert device.used == 0
 
 
 core = SimpleNamespace(

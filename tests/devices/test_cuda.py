@@ -231,7 +231,9 @@ def test_the_stand_in_finds_what_groups_do_wrong(
         pytest.skip("no g++")
     text = TURN.replace("BARRIER", barrier).replace("AHEAD", str(ahead))
     kernel = pretended_cuda.ObjectCode(text.encode()).get_kernel("turn")
-    stream, memory = pretended_cuda.Stream(), pretended_cuda.Resource()
+    device = pretended_cuda.Device()
+    device.set_current()
+    stream, memory = device.create_stream(), pretended_cuda.Resource(device.device_id)
     failed, block = memory.allocate(24), memory.allocate(64 * 8)
     pretended_cuda.launch(stream, SimpleNamespace(grid=1, block=64), kernel, failed, block)
     if wrong is not None and wrong != "other values":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -56,28 +57,46 @@ def find() -> tuple[CudaDevice, ...]:
         from cuda.bindings import driver
         from cuda.core._utils.cuda_utils import CUDAError, handle_return
 
-        devices = core.Device.get_all_devices()
-        locks = page_locks(devices, driver)
         launch = ctypes.cast(library.cuLaunchKernel, ctypes.c_void_p).value or 0
-        failing = CUDAError, handle_return
-        return tuple(
-            CudaDevice(device, core, driver, launch, locks, *failing) for device in devices
+        return usable(
+            core.Device.get_all_devices(), core, driver, launch, CUDAError, handle_return
         )
     except Exception:  # no driver, no package, no GPU
         return ()
 
 
-def page_locks(devices: Sequence[Any], driver: Any) -> PageLocks:
-    """Page-locked memory, for every GPU."""
+def usable(
+    devices: Sequence[Any], core: Any, driver: Any, launch: int, failure: type[BaseException],
+    fail: Callable[[tuple[Any, ...]], object],
+) -> tuple[CudaDevice, ...]:  # fmt: skip
+    """Those that can be used: not one that is broken, or that another process has for itself."""
+    locks, found = page_locks(driver), []
+    for device in devices:
+        with suppress(Exception):
+            found.append(CudaDevice(device, core, driver, launch, locks, failure, fail))
+    return tuple(found)
+
+
+def page_locks(driver: Any) -> PageLocks:
+    """Page-locked memory, for every GPU.
+
+    Memory dies in any thread, at any time: that GPU stays the thread's which is. Errors have nobody
+    to go to then: of a GPU that is lost, say, or in a process that was forked.
+    """
     done, host = driver.CUresult.CUDA_SUCCESS, driver.CUmemorytype.CU_MEMORYTYPE_HOST
     kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    contexts: dict[int, Any] = {}  # those that locked memory, by its address
 
     def lock(address: int, count: int) -> bool:
-        return bool(driver.cuMemHostRegister(address, count, _OF_ALL_GPUS)[0] == done)
+        locked = bool(driver.cuMemHostRegister(address, count, _OF_ALL_GPUS)[0] == done)
+        if locked:
+            contexts[address] = driver.cuCtxGetCurrent()[1]
+        return locked
 
     def unlock(address: int) -> None:
-        devices[0].set_current()  # for a thread that may have used none
-        driver.cuMemHostUnregister(address)
+        if driver.cuCtxPushCurrent(contexts.pop(address))[0] == done:
+            driver.cuMemHostUnregister(address)
+            driver.cuCtxPopCurrent()
 
     def is_locked(address: int) -> bool:
         result, found = driver.cuPointerGetAttribute(kind, address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.errors import WeftError
 from weft.plan import launches
 from weft.runtime import profile
 from weft.runtime.address import address_of
@@ -120,9 +122,12 @@ class Slot(Buffers["CudaDevice"]):
         return True
 
     def release(self) -> None:
+        with suppress(WeftError):  # of one that is lost
+            self.device.enter()  # for a thread that may have used no GPU, or another one
         super().release()
         while self.pinned:
-            self.pinned.popitem()[1].close()
+            with suppress(*self.device.failures):
+                self.pinned.popitem()[1].close()
 
     def release_buffer(self, buffer: Any) -> None:
         buffer.close(self.stream)
@@ -218,7 +223,8 @@ class CudaRun(Run["CudaDevice"]):
 
     def _close_graphs(self) -> None:
         while self.graphs:
-            self.graphs.pop().close()
+            with suppress(*self.device.failures):
+                self.graphs.pop().close()
 
     # ------------------------------------------------------------ events
 

@@ -188,7 +188,8 @@ class Buffers(ABC, Generic[DeviceT]):
         self.zeroed = None
         while self.buffers:
             count, buffer = self.buffers.pop()
-            self.release_buffer(buffer)
+            with suppress(*self.device.failures):  # a lost device takes nothing back
+                self.release_buffer(buffer)
             self.device.free(count)
 
     @abstractmethod
