@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from devices.harness import Device, device
+from devices.harness import Device, device, processors_only
 
 import weft as wf
 from weft.errors import CompileError, DeviceError, MemoryLimitError
@@ -214,4 +214,27 @@ def test_beside_the_cpu_nothing_is_lost(kind: str) -> None:
             if faulty.calls < at and told:
                 raise AssertionError(f"left out for no reason: {told[0].message}")
     on.trim()
+    assert on.used == 0
+
+
+@processors_only
+@pytest.mark.parametrize(("attribute", "most", "said"), [
+    ("most_of_group", 128, "no larger ones than of 128"), ("shared_bytes", 8192, "with 8 KiB"),
+])  # fmt: skip
+def test_groups_that_the_device_has_no_room_for(attribute: str, most: int, said: str) -> None:
+    """Items of a group wait for each other: fewer of them would compute something else."""
+    on = device()
+    x = np.random.default_rng(1).integers(0, 9, 70_000)
+    running = wf.jit(lambda a: wf.cumulative_sum(a))
+    more = wf.jit(lambda a: a + 1)
+    with (
+        wf.config(devices=[on.name]),
+        mock.patch.object(on, "is_processor", False),
+        mock.patch.object(on, attribute, most),
+        mock.patch.object(on, "_free_slots", []),
+    ):
+        with pytest.raises(CompileError, match=f"groups of 256 items that share .* {said}"):
+            running(x)
+        np.testing.assert_array_equal(more(x), x + 1)
+        on.trim()
     assert on.used == 0

@@ -83,6 +83,7 @@ class OpenClDevice(Memory):
         self.is_processor = kind == "CPU"
         self.has_long_atomics = all(name in device.extensions for name in _LONG_ATOMICS)
         self.most_of_group = int(device.max_work_group_size)
+        self.shared_bytes = int(device.local_mem_size)  # by the items of a group
         self.items = device.max_compute_units * _ITEMS_OF_UNIT[kind]
         self.memory = int(device.global_mem_size)
         super().__init__(name, self.memory * 4 // 5)

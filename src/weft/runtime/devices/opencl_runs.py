@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.errors import CompileError
 from weft.plan import launches
 from weft.plan.code import FlankPlace
 from weft.plan.segment import Segment
@@ -18,6 +19,7 @@ from weft.runtime import profile
 from weft.runtime.devices.memory import Buffers, HeldArrays
 from weft.runtime.devices.protocol import row_major, rows_of
 from weft.runtime.devices.runs import KeptLaunches, Run, begin
+from weft.runtime.memory import format_bytes
 
 if TYPE_CHECKING:
     from weft.runtime.devices.opencl import OpenClDevice
@@ -70,19 +72,44 @@ class Slot(Buffers["OpenClDevice"]):
             self.queue = cl.CommandQueue(device.context, device.device, properties=timed)
         except cl.Error as error:
             raise device.error("making a queue", error) from error
-        self._kernels: dict[tuple[OpenClSegment, str], Any] = {}
+        self._kernels: dict[tuple[OpenClSegment, str], tuple[Any, int]] = {}
 
-    def kernel(self, loaded: OpenClSegment, step: launches.Launch) -> Any:
-        """A segment's kernel, for this queue alone: its arguments are its own state."""
+    def kernel(self, loaded: OpenClSegment, step: launches.Launch) -> tuple[Any, int]:
+        """A segment's kernel, for this queue alone, and how many of its items run together.
+
+        Its arguments are its own state.
+
+        Raises
+        ------
+        CompileError
+            Where its items share what the device has too little of.
+        """
         found = self._kernels.get((loaded, step.kernel))
         if found is None:
-            found = self._kernels[loaded, step.kernel] = self.device.cl.Kernel(
-                loaded.program, step.kernel
-            )
+            kernel = self.device.cl.Kernel(loaded.program, step.kernel)
             buffers = (None,) * (1 + len(step.blocks))
             # PyOpenCL sets numbers of known types much more quickly.
-            found.set_scalar_arg_dtypes([*buffers, *(np.int64,) * len(step.integers)])
+            kernel.set_scalar_arg_dtypes([*buffers, *(np.int64,) * len(step.integers)])
+            found = kernel, self._group(kernel, step)
+            self._kernels[loaded, step.kernel] = found
         return found
+
+    def _group(self, kernel: Any, step: launches.Launch) -> int:
+        """As many items as a launch asks for, or as the device has where these share nothing."""
+        device, kind = self.device, self.device.cl.kernel_work_group_info
+        most, shared = (
+            int(kernel.get_work_group_info(what, device.device))
+            for what in (kind.WORK_GROUP_SIZE, kind.LOCAL_MEM_SIZE)
+        )
+        most = min(most, device.most_of_group)
+        if shared and (most < step.group or shared > device.shared_bytes):
+            raise CompileError(
+                f"{step.kernel} has groups of {step.group} items that share "
+                f"{format_bytes(shared)}, and {device.name} has no larger ones than of {most}, "
+                f"with {format_bytes(device.shared_bytes)}",
+                advice='compute it on the CPU: wf.config(devices=["cpu"])',
+            )
+        return min(step.group, most)
 
     def copy_in(self, buffer: Any, array: NDArray, number: int, offset: int = 0) -> Any:
         """Queue a copy to the device, so many bytes into the buffer."""
@@ -170,8 +197,7 @@ class OpenClRun(Run["OpenClDevice"]):
         self, step: launches.Launch, items: int, blocks: list[Any], integers: Sequence[int]
     ) -> None:
         device = self.device
-        group = min(step.group, device.most_of_group)
-        kernel = self.slot.kernel(self.loaded, step)
+        kernel, group = self.slot.kernel(self.loaded, step)
         kernel.set_args(self.buffers[-1], *blocks, *integers)
         event = device.cl.enqueue_nd_range_kernel(
             self.slot.queue, kernel, (-(-items // group) * group,), (group,)
