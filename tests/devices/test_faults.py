@@ -148,6 +148,23 @@ def test_boxes_for_which_memory_is_too_small_are_halved(kind: str) -> None:
     assert on.used == 0
 
 
+def test_scans_for_which_memory_is_too_small_begin_anew() -> None:
+    """In smaller boxes: what a box has carried to the next one is lost."""
+    on = device()
+    x = np.random.default_rng(1).normal(size=600_000)
+    running, make = wf.jit(lambda a: wf.cumulative_sum(a)), on.make_buffer
+
+    def made(count: int) -> Any:
+        if count > 2 << 20:
+            raise full(on)
+        return make(count)
+
+    on.trim()
+    with wf.config(devices=[on.name]), mock.patch.object(on, "make_buffer", made):
+        found = running(x)
+    np.testing.assert_allclose(found, np.cumsum(x), rtol=1e-9, atol=1e-9)
+
+
 def test_code_that_the_device_refuses() -> None:
     on = device()
     x = np.arange(5000.0)

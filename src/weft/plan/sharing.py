@@ -63,7 +63,7 @@ def in_smaller_boxes(scheduler: Scheduler, planned: PlannedStage) -> PlannedStag
     unit, extent = scheduler.unit(), planned.boxes.extent
     if extent <= unit:
         return None
-    if scheduler.stage.flanks and not scheduler.stage.carries:
+    if scheduler.stage.in_order:
         return _all_in_smaller_boxes(scheduler, extent, HALVED)
     if not _has_free_boxes(scheduler):
         return None
@@ -77,7 +77,7 @@ def in_smaller_boxes(scheduler: Scheduler, planned: PlannedStage) -> PlannedStag
 def _all_in_smaller_boxes(
     scheduler: Scheduler, extent: int, times: int
 ) -> PlannedStage | None:
-    """A stage whose boxes lean, from its first box on: what they have left is lost."""
+    """A stage whose boxes come in order, from the first one on: what they have left is lost."""
     unit, (_, least) = scheduler.unit(), scheduler.draft.shortest() if scheduler.draft else (0, 0)
     extent = extent // 2 // unit * unit
     if not times or extent < max(unit, least // _LEAST_OF_LEAN):
