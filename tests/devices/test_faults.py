@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -244,6 +247,7 @@ def test_groups_that_the_device_has_no_room_for(attribute: str, most: int, said:
     x = np.random.default_rng(1).integers(0, 9, 70_000)
     running = wf.jit(lambda a: wf.cumulative_sum(a))
     more = wf.jit(lambda a: a + 1)
+    on.trim()
     with (
         wf.config(devices=[on.name]),
         mock.patch.object(on, "is_processor", False),
@@ -255,3 +259,37 @@ def test_groups_that_the_device_has_no_room_for(attribute: str, most: int, said:
         np.testing.assert_array_equal(more(x), x + 1)
         on.trim()
     assert on.used == 0
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside the CPU"])
+def test_a_process_that_is_forked_uses_no_device_of_before(beside: bool) -> None:
+    """Drivers' threads are not there any more, and their answers never come."""
+    on, x = device(), np.arange(300_000.0)
+    more, less = wf.jit(lambda a: a + 1), wf.jit(lambda a: a - 1)  # the second is not compiled yet
+    with wf.config(devices=[on.name]):
+        more(x)
+    process = os.fork()
+    if process == 0:
+        told = "other values"
+        try:
+            with wf.config(devices=["cpu", on.name] if beside else [on.name]):
+                found = more(x), less(x)
+            if np.array_equal(found, (x + 1, x - 1)):
+                told = "right"
+        except DeviceError as error:
+            told = str(error)
+        os._exit({"right": 1}.get(told, 2 if "was forked" in told else 3))
+    status = _ended(process)
+    assert status == (1 if beside else 2)
+
+
+def _ended(process: int) -> int | None:
+    """What a process ends with; None if it does not."""
+    for _ in range(1000):
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        sleep(0.02)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return None

@@ -195,6 +195,7 @@ class CudaDevice(Memory):
 
     def enter(self) -> None:
         """Make it the GPU of the calling thread."""
+        self.check_process()
         try:
             self.device.set_current()
         except self.failures as error:

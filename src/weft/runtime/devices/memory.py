@@ -5,6 +5,7 @@ What is the same for every driver, as are runs (`weft.runtime.devices.runs`).
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -49,9 +50,24 @@ class Memory(ABC):
         self.name = name
         self.default_limit = self.limit = limit
         self.statistics = Statistics()
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._used = 0
         self._free_slots: list[Any] = []
+
+    def check_process(self) -> None:
+        """Refuse a process that was forked since the device was found: drivers' threads are gone.
+
+        Raises
+        ------
+        DeviceError
+        """
+        if os.getpid() != self._process:
+            raise DeviceError(
+                f"{self.name} was found before this process was forked: drivers work in no fork",
+                advice='start processes anew (multiprocessing.get_context("spawn")), or compute '
+                'on the CPU: wf.config(devices=["cpu"])',
+            )
 
     def takes(self, array: NDArray) -> bool:
         """Whether it copies the array as it lies, and back to there."""
@@ -129,6 +145,7 @@ class Memory(ABC):
 
     def take_slot(self) -> Any:
         """A queue with its buffers, that nobody else uses."""
+        self.check_process()
         with self._lock:
             if self._free_slots:
                 return self._free_slots.pop()

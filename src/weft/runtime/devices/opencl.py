@@ -130,6 +130,7 @@ class OpenClDevice(Memory):
 
     def build(self, source: str) -> Any:
         """A program, through the cache of binaries."""
+        self.check_process()
         cl, device = self.cl, self.device
         if "double" in source and "cl_khr_fp64" not in device.extensions:
             raise UnsupportedError(
