@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from devices.harness import Device, compiled, device, run_type
+from devices.harness import Device, compiled, device, processors_only, run_type
 from devices.test_faults import failing, lost
 
 import weft as wf
@@ -17,6 +17,7 @@ from weft.errors import DeviceError
 from weft.fun.parse import parse
 from weft.plan.segment import Segment
 from weft.runtime.devices import runs
+from weft.runtime.devices.opencl_runs import OpenClRun
 from weft.runtime.devices.runs import Run
 from weft.runtime.incore import derive
 
@@ -191,3 +192,28 @@ def test_a_run_before_another_is_looked_at_less_often() -> None:
     """
     assert looks(1000) < looks(None) / 4
     assert looks(1000) < looks(3000) / 4
+
+
+@processors_only
+@pytest.mark.parametrize("reads", [True, False])
+def test_events_of_long_loops_are_not_kept(reads: bool) -> None:
+    """Of what has run, and of kernels that others follow, nobody asks any more."""
+    on, x, kept = device(), np.arange(50.0), []
+    mark = OpenClRun.mark
+
+    def marked(run: Any) -> Any:
+        kept.append(len(run.events))
+        return mark(run)
+
+    if reads:
+        loop = wf.jit(lambda a: wf.while_loop(lambda y: y.sum() < 1e5, lambda y: y + 1, a))
+        expected = x + 1976
+    else:
+        loop = wf.jit(lambda a: wf.fori_loop(0, 500, lambda k, y: y[::-1] + k, a))
+        expected = x + sum(range(500))
+    with (
+        wf.config(devices=[on.name], interpret_below=0),
+        mock.patch.object(OpenClRun, "mark", marked),
+    ):
+        np.testing.assert_allclose(loop(x), expected)
+    assert max(kept) < 10
