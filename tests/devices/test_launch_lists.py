@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from itertools import chain
 
 import pytest
 
 from weft.plan.launches import Launch, Listed
-from weft.runtime.devices.launch_lists import Part, _parts
+from weft.runtime.devices.cpu import CpuDevice
+from weft.runtime.devices.launch_lists import LaunchList, Part, _parts
 from weft.sizes import ONE
 
 
@@ -40,3 +42,24 @@ def test_what_comes_again_is_a_part(listed: list[Listed], parts: tuple[Part, ...
 
 def test_equal_launches_are_the_same_where_they_are_one_object() -> None:
     assert _parts([launch(0) for _ in range(200)]) == (Part(0, 200),)
+
+
+def test_more_groups_than_a_gpu_has_are_refused() -> None:
+    if not CpuDevice.available():
+        pytest.skip("no C compiler")
+    seen: list[int] = []
+
+    @ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, *[ctypes.c_void_p] * 3
+    )
+    def noted(kernel: int, groups: int, *_: int) -> int:
+        seen.append(groups)
+        return 0
+
+    step = Launch("kernel", ONE, 64, (0,), ("n",))
+    address = ctypes.cast(noted, ctypes.c_void_p).value or 0
+    for groups in (5, 2**31 - 1, 2**31, 2**32 + 5):
+        found = LaunchList([(step, 64 * groups, (3,))], lambda name: 1, 4)
+        status = found.launcher([0] * 4, address, 0)(*found.parts)
+        assert status == (groups >= 2**31)
+    assert seen == [5, 2**31 - 1]
