@@ -425,6 +425,7 @@ class Driver:
     def cuMemcpy3DAsync(self, copied: Any, stream: int) -> tuple[Any]:  # noqa: N802
         here, there = ("src", "dst") if hasattr(copied, "srcHost") else ("dst", "src")
         assert self.is_locked(getattr(copied, f"{here}Host"))
+        assert max(copied.srcPitch, copied.dstPitch) < 1 << 31  # or the driver refuses it
         self.rows += 1
 
         def run() -> None:

@@ -13,7 +13,7 @@ import pytest
 from devices import pretended_cuda
 
 import weft as wf
-from weft.runtime.devices import copies
+from weft.runtime.devices import copies, cuda_runs
 from weft.runtime.devices.cuda import CudaDevice
 from weft.runtime.devices.page_locks import LEAST, PageLocks
 from weft.runtime.memory import Pool
@@ -142,6 +142,20 @@ def test_rows_that_lie_apart_are_copied_as_they_lie(on: CudaDevice) -> None:
             np.testing.assert_allclose(found, np.cumsum(x, axis=0), rtol=1e-9, atol=1e-9)
     assert on.driver.rows > 2
     assert on.driver.rows == on.statistics.boxes
+
+
+def test_rows_farther_apart_than_the_driver_copies_are_copied_one_by_one(on: CudaDevice) -> None:
+    x = np.random.default_rng(1).normal(size=(3, 8, 20_000))
+    running = wf.jit(lambda a: wf.cumulative_sum(a, axis=0))
+    with (
+        wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}),
+        mock.patch.object(cuda_runs, "_MOST_PITCH", x.strides[1] - 1),
+    ):
+        for _ in range(3):
+            found = running(x)
+            np.testing.assert_allclose(found, np.cumsum(x, axis=0), rtol=1e-9, atol=1e-9)
+    assert on.driver.is_locked(x.ctypes.data)
+    assert not on.driver.rows
 
 
 def test_large_copies_are_in_pieces_and_by_threads(on: CudaDevice) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NDArray: TypeAlias = npt.NDArray[Any]
 _PIECE = 8 << 20  # bytes that are copied to the GPU while the host copies the next ones
+_MOST_PITCH = 2**31 - 1  # bytes from one row to the next, in one copy of the driver's
 _SHORT_ROW = 256  # bytes of rows that the host gathers sooner than a GPU copies them
 
 
@@ -111,14 +112,16 @@ class Slot(Buffers["CudaDevice"]):
             return False
         if (rows is not None and rows.bytes < _SHORT_ROW) or not self.device.locks.holds(array):
             return False
-        if rows is not None:
-            self.device.copy_rows(way, buffer, offset, address_of(array), rows, self.stream)
+        address = address_of(array)
+        if rows is not None and rows.pitch <= _MOST_PITCH:
+            self.device.copy_rows(way, buffer, offset, address, rows, self.stream)
             self.device.statistics.boxes += 1
             return True
-        count = array.nbytes
-        host = self.device.core.Buffer.from_handle(address_of(array), count, owner=array)
-        ends = self.part(buffer, offset, count), host
-        self.device.copy(*(ends if way == "in" else ends[::-1]), self.stream)
+        begins, count = (iter([0]), array.nbytes) if rows is None else (rows.begins(), rows.bytes)
+        for number, begin in enumerate(begins):
+            host = self.device.core.Buffer.from_handle(address + begin, count, owner=array)
+            ends = self.part(buffer, offset + number * count, count), host
+            self.device.copy(*(ends if way == "in" else ends[::-1]), self.stream)
         return True
 
     def release(self) -> None:

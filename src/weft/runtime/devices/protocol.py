@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -159,6 +159,12 @@ class Rows:
     pitch: int
     planes: int
     plane_pitch: int
+
+    def begins(self) -> Iterator[int]:
+        """Where each row begins, in bytes after the first one."""
+        for plane in range(self.planes):
+            for row in range(self.count):
+                yield plane * self.plane_pitch + row * self.pitch
 
 
 def rows_of(array: NDArray) -> Rows | None:
