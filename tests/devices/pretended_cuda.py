@@ -355,10 +355,10 @@ def launch_kernel(
 class Device:
     name = "Pretended GPU"
     arch = "80"
-    properties = SimpleNamespace(multiprocessor_count=1, clock_rate=1_000_000)
 
     def __init__(self, number: int = 0) -> None:
         self.device_id = number
+        self.properties = SimpleNamespace(multiprocessor_count=1, clock_rate=1_000_000)
 
     def set_current(self) -> None:
         Context.check()

@@ -12,6 +12,7 @@ import pytest
 from devices import pretended_cuda
 
 import weft as wf
+from weft.errors import DeviceError
 from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
 from weft.runtime.devices.cuda_runs import Slot
@@ -92,10 +93,25 @@ def test_memory_is_given_back_by_any_thread(both: tuple[CudaDevice, ...]) -> Non
 
 def test_one_that_is_broken_hides_no_other() -> None:
     devices = [pretended_cuda.Device(number) for number in range(3)]
-    error = pretended_cuda.CUDAError("CUDA_ERROR_DEVICE_UNAVAILABLE")
-    with mock.patch.object(devices[1], "set_current", side_effect=error):
-        found = cuda.usable(
-            devices, pretended_cuda.core, pretended_cuda.Driver(), 0, pretended_cuda.CUDAError,
-            pretended_cuda.handle_return,
-        )  # fmt: skip
+    del devices[1].properties
+    found = cuda.usable(
+        devices, pretended_cuda.core, pretended_cuda.Driver(), 0, pretended_cuda.CUDAError,
+        pretended_cuda.handle_return,
+    )  # fmt: skip
     assert [device.name for device in found] == ["cuda:0", "cuda:2"]
+
+
+def test_nothing_is_made_on_one_that_is_not_used(both: tuple[CudaDevice, ...]) -> None:
+    one, other = both
+    error = pretended_cuda.CUDAError("CUDA_ERROR_DEVICE_UNAVAILABLE")
+    double, x = wf.jit(lambda a: a * 2), np.arange(5000.0)
+    with mock.patch.object(other.device, "set_current", side_effect=error) as entered:
+        assert other.describe().startswith("cuda:1")
+        with wf.config(devices=[one.name]):
+            np.testing.assert_array_equal(double(x), 2 * x)
+        assert not entered.called
+        with (
+            wf.config(devices=[other.name]),
+            pytest.raises(DeviceError, match="cuda:1 failed at the choice of it"),
+        ):
+            double(x)

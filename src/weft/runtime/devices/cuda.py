@@ -12,7 +12,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -69,7 +69,7 @@ def usable(
     devices: Sequence[Any], core: Any, driver: Any, launch: int, failure: type[BaseException],
     fail: Callable[[tuple[Any, ...]], object],
 ) -> tuple[CudaDevice, ...]:  # fmt: skip
-    """Those that can be used: not one that is broken, or that another process has for itself."""
+    """Those of which anything is known: one that is broken hides no other."""
     locks, found = page_locks(driver), []
     for device in devices:
         with suppress(Exception):
@@ -127,13 +127,9 @@ class CudaDevice(Memory):
         self, device: Any, core: Any, driver: Any, launch: int, locks: PageLocks,
         failure: type[BaseException], fail: Callable[[tuple[Any, ...]], object],
     ) -> None:  # fmt: skip
-        device.set_current()
         self.core, self.driver, self.launch = core, driver, launch
         self.locks = locks
         self.device = device
-        self.pool = core.DeviceMemoryResource(device.device_id)
-        self.pinned = core.LegacyPinnedMemoryResource()
-        self.stream = device.create_stream()  # allocations are ordered on it
         self.memory = int(driver.cuDeviceTotalMem(device.device_id)[1])
         self.items = device.properties.multiprocessor_count * _ITEMS_OF_UNIT
         self.slots: int | None = None
@@ -143,6 +139,26 @@ class CudaDevice(Memory):
         self._loaded: dict[str, CudaSegment] = {}
         self._rates: Rates | None = None
         self.launch_config = lru_cache(_CONFIGS)(self._launch_config)
+
+    # What is made on a GPU takes some of its memory, and time: only where that GPU is used.
+
+    @cached_property
+    def pool(self) -> Any:
+        """Where its memory comes from."""
+        self.enter()
+        return self.core.DeviceMemoryResource(self.device.device_id)
+
+    @cached_property
+    def pinned(self) -> Any:
+        """Where page-locked memory comes from."""
+        self.enter()
+        return self.core.LegacyPinnedMemoryResource()
+
+    @cached_property
+    def stream(self) -> Any:
+        """What allocations are ordered on."""
+        self.enter()
+        return self.device.create_stream()
 
     def _launch_config(self, groups: int, items: int) -> Any:
         return self.core.LaunchConfig(grid=groups, block=items)
