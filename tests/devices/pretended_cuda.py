@@ -71,6 +71,8 @@ class Current(threading.local):
 
 
 current = Current()
+computing = threading.Lock()
+"""A kernel's threads have places of the whole process."""
 
 
 class Stream:
@@ -317,7 +319,8 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
         values = [a.open() if isinstance(a, Buffer) else int(a) for a in arguments]
         assert len(values) <= _MOST_ARGUMENTS
         words = (ctypes.c_longlong * _MOST_ARGUMENTS)(*values)
-        parted = kernel.run_grid(kernel.function, words, config.grid, config.block)
+        with computing:
+            parted = kernel.run_grid(kernel.function, words, config.grid, config.block)
         assert not parted, f"some threads of {kernel.name} ended where others met at a barrier"
         assert not kernel.outside.value, f"{kernel.name}: outside of an array of a block's"
         if kernel.misaligned.value:

@@ -37,6 +37,19 @@ def test_boxes_are_shared(both: tuple[CudaDevice, ...]) -> None:
     assert all(device.statistics.launches for device in both)
 
 
+def test_what_one_fails_to_do_the_other_does(both: tuple[CudaDevice, ...]) -> None:
+    x = np.linspace(0, 9, 400_000)
+    function = wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + 2) + wf.exp(-a))
+    error = pretended_cuda.CUDAError("CUDA_ERROR_ECC_UNCORRECTABLE")
+    with (
+        wf.config(devices=[device.name for device in both]),
+        mock.patch.object(both[1], "copy", side_effect=error),
+        pytest.warns(RuntimeWarning, match="cuda:1 was left out, and others did its part"),
+    ):
+        found = function(x)
+    np.testing.assert_allclose(found, np.sqrt(np.sin(x) ** 2 + 2) + np.exp(-x), rtol=1e-12)
+
+
 def test_memory_of_another_dies(both: tuple[CudaDevice, ...]) -> None:
     """What it has locked is let go in the middle of a run: the GPU of the thread stays that."""
     other, one = both
