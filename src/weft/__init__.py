@@ -13,6 +13,7 @@ from weft.functions import (
     data_types,
     distributions,
     elementwise,
+    histograms,
     joining,
     linear_algebra,
     lmads,
@@ -35,6 +36,7 @@ from weft.functions.data_types import *  # noqa: F403
 from weft.functions.data_types import __array_namespace_info__
 from weft.functions.distributions import *  # noqa: F403
 from weft.functions.elementwise import *  # noqa: F403
+from weft.functions.histograms import *  # noqa: F403
 from weft.functions.joining import *  # noqa: F403
 from weft.functions.linear_algebra import *  # noqa: F403
 from weft.functions.lmads import *  # noqa: F403
@@ -82,6 +84,7 @@ __all__ += creation.__all__
 __all__ += data_types.__all__
 __all__ += distributions.__all__
 __all__ += elementwise.__all__
+__all__ += histograms.__all__
 __all__ += joining.__all__
 __all__ += linear_algebra.__all__
 __all__ += lmads.__all__

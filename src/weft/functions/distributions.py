@@ -1,4 +1,4 @@
-"""NumPy's functions of how values are distributed: quantiles, histograms, covariances."""
+"""NumPy's functions of how values are distributed: quantiles, covariances."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from weft.frontend import lengths
 from weft.frontend.extent import Extent, as_extent, require_equal
 from weft.frontend.graph import size_scalar
 from weft.frontend.guards import forget_guards
-from weft.functions.arguments import NumPyOnlyError, axes_of, inexact, one_axis
-from weft.functions.creation import full, linspace, zeros
+from weft.functions.arguments import axes_of, inexact, one_axis
+from weft.functions.creation import full
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import (
     clip,
     conj,
     floor,
     isnan,
-    logical_and,
     logical_or,
     maximum,
     minimum,
@@ -30,19 +29,17 @@ from weft.functions.elementwise import (
     where,
 )
 from weft.functions.joining import diag
-from weft.functions.manipulation import concat, expand_dims, flip, moveaxis, permute_dims
-from weft.functions.ordered import searchsorted
-from weft.functions.searching import known_values, take
+from weft.functions.manipulation import concat, expand_dims, moveaxis, permute_dims
+from weft.functions.searching import take
 from weft.functions.selecting import Neighbours, neighbours
 from weft.functions.sorting import partitioned
-from weft.functions.statistical import diff, mean
 from weft.functions.statistical import max as greatest
+from weft.functions.statistical import mean
 from weft.functions.statistical import min as least
 from weft.functions.statistical import sum as total
 
 __all__ = [
-    "average", "bincount", "corrcoef", "cov", "digitize", "histogram", "median", "percentile",
-    "ptp", "quantile",
+    "average", "corrcoef", "cov", "median", "percentile", "ptp", "quantile",
 ]  # fmt: skip
 
 
@@ -209,113 +206,6 @@ def _middle(rows: Array) -> Neighbours:
         return ordered[middle[0]], ordered[middle[1]], ordered[-1]
     below, above, one = found
     return below, where(odd, below, above), one
-
-
-# ---------------------------------------------------------------- how many are where
-
-
-def histogram(
-    a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
-) -> tuple[Array, Array]:
-    """How many elements lie in each of the intervals between edges, the last one included.
-
-    Parameters
-    ----------
-    a : array, real
-    bins : int or vector
-        How many equal intervals, or increasing edges.
-    range : (scalar, scalar), optional
-        The first and the last of edges of equal intervals; by default the least and the largest
-        element.
-    density : bool
-        Parts of the whole a unit of the axis, in place of numbers.
-    weights : array, optional
-        What each element counts, in place of 1.
-
-    Returns
-    -------
-    counts, edges : Array
-
-    Raises
-    ------
-    ArgumentError
-        For fewer than one interval.
-    NumPyOnlyError
-        For the names of NumPy's ways to choose intervals.
-    """
-    if isinstance(bins, str):
-        raise NumPyOnlyError(f"bins={bins!r}", "a number, or edges", place=user_place())
-    values = asarray(a).ravel()
-    even = asarray(bins).ndim == 0
-    if even and bins < 1:
-        raise ArgumentError(f"{bins} intervals", "one or more", place=user_place())
-    edges = _even_edges(values, bins, range) if even else asarray(bins)
-    inside = logical_and(values >= edges[0], values <= edges[-1])
-    count = edges.shape[0] - 1
-    if even:
-        place = _even_place(where(inside, values, edges[0]), edges)
-    else:
-        place = searchsorted(edges, values, side="right") - 1
-        place = where(values == edges[-1], count - 1, place)
-    place = where(inside, place, count)  # what is outside, and NaN, behind the last
-    counted = asarray(1) if weights is None else asarray(weights).ravel()
-    counts = zeros(count + 1, dtype=counted.dtype).at[place].add(counted)[:-1]
-    if density:
-        counts = counts / diff(edges) / total(counts)
-    return counts, edges
-
-
-def _even_edges(values: Array, bins: Any, range: Any) -> Array:
-    """Edges of so many equal intervals."""
-    dtype = inexact(values).dtype
-    if range is not None:
-        given = range
-    elif lengths.is_just(values._node.shape[0], 0):
-        given = (0.0, 1.0)  # NumPy's, of no elements
-    else:
-        given = (least(values), greatest(values))
-    low, high = (inexact(end) for end in given)
-    same = low == high
-    return linspace(
-        where(same, low - 0.5, low), where(same, high + 0.5, high), bins + 1, dtype=dtype
-    )
-
-
-def _even_place(values: Array, edges: Array) -> Array:
-    """In which of equal intervals values lie: where that is computed to be, or beside it.
-
-    By the edges as they are rounded.
-    """
-    last = edges.shape[0] - 2
-    part = (inexact(values) - edges[0]) / (edges[-1] - edges[0])
-    place = minimum(astype(floor(part * _count(last + 1)), "int64"), last)
-    place = place - astype(values < take(edges, place), "int64")
-    after = logical_and(values >= take(edges, place + 1), place != last)
-    return place + astype(after, "int64")
-
-
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
-    """How often each number from 0 to the largest is there (computes `x` now)."""
-    given = None if weights is None else known_values(weights, "bincount()")
-    return asarray(np.bincount(known_values(x, "bincount()"), given, minlength))
-
-
-def digitize(x: Any, bins: Any, right: bool = False) -> Array:
-    """In which interval between edges each element lies: 0 before the first edge.
-
-    Parameters
-    ----------
-    x : array
-    bins : vector
-        Increasing or decreasing edges.
-    right : bool
-        Whether an edge belongs to the interval before it.
-    """
-    edges = asarray(bins)
-    falling = edges[0] > edges[-1]
-    ordered = where(falling, flip(edges), edges)
-    found = searchsorted(ordered, x, side="left" if right else "right")
-    return where(falling, edges.shape[0] - found, found)
 
 
 # ---------------------------------------------------------------- covariances
