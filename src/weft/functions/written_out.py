@@ -12,7 +12,7 @@ from weft.array import Array
 from weft.frontend import graph, indexing, layout, operations
 from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node, make
-from weft.functions import exchanges
+from weft.functions import elimination, exchanges
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop, while_loop
 from weft.functions.creation import empty_like, iota
@@ -25,6 +25,13 @@ _FEW = 16  # exchanges of neighbours, n^2 / 2, gain on merging up to there
 
 def written_out(routine: str, options: dict[str, Any], inputs: tuple[Node, ...]) -> Node | None:
     """What a library routine gives; None where it is not written out."""
+    match routine:
+        case "det":
+            return elimination.determinants(*inputs)
+        case "inv":
+            return elimination.solutions(inputs[0], None)
+        case "solve":
+            return elimination.solutions(*inputs)
     if any(node.dtype.is_complex for node in inputs):
         return None
     match routine:

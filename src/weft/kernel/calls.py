@@ -14,9 +14,9 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, WeftError
+from weft.errors import ArgumentError, LinearAlgebraError, WeftError
 from weft.frontend.extent import Extent
-from weft.functions import interoperability
+from weft.functions import elimination, interoperability
 from weft.functions.interoperability import _RENAMED
 from weft.kernel import (
     aliases,
@@ -96,7 +96,12 @@ def _of_library(
         return interoperability.ufunc(
             combined, function.__name__, plain_arguments, plain_named(named)
         )
-    return _known(frame, node, function, all_plain(arguments), plain_named(named))
+    with elimination.whether_regular() as regular:
+        result = _known(frame, node, function, all_plain(arguments), plain_named(named))
+    for held in regular:
+        error = LinearAlgebraError(f"{function.__name__}: singular matrix")
+        frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
+    return result
 
 
 def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any]) -> Any:
