@@ -138,15 +138,26 @@ def along_axes(x: Any) -> Any:
 def test_medians_and_quantiles_of_windows() -> None:
     for dtype in (np.float64, np.float32, np.int32):
         agrees(median_of_9, numbers(dtype, (9, 8)))
-    for reach in (1, 2):
+    for reach in (1, 3):
         agrees(median_of_windows, numbers(np.float64, (9, 8)), reach)
-    for length in (4, 7, 10):
+    for length in (4, 26, 29):
         x = RANDOM.standard_normal(30) * 10.0 ** RANDOM.integers(-300, 300, 30)
         agrees(rolling, x, length)
     x = numbers(np.float64, (30,))
-    agrees(rolling, np.where(np.isinf(x), 2.0, x), 6)  # NumPy interpolates infinite ones to NaN
-    for length in (7, 8):
+    x = np.where(np.isinf(x), 2.0, x)  # between which NumPy finds NaN
+    agrees(rolling, x, 6)
+    agrees(rolling, x, 26)
+    for length in (7, 8, 31, 32):
         agrees(along_axes, numbers(np.float64, (3, length, 4)))
+
+
+def test_one_kernel_for_windows_of_every_size() -> None:
+    """Short ones are parts of programs of their own, whichever is called first."""
+    image = numbers(np.float64, (20, 18))
+    kernel = wf.kernel(median_of_windows)
+    for reach in (3, 1, 0, 2, 1, 4):
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(kernel(image, reach), median_of_windows(image, reach))
 
 
 def parts(values: Any, first: Any) -> Any:

@@ -31,7 +31,7 @@ from weft.functions.elementwise import (
 from weft.functions.joining import diag
 from weft.functions.manipulation import concat, expand_dims, moveaxis, permute_dims
 from weft.functions.searching import take
-from weft.functions.selecting import Neighbours, neighbours
+from weft.functions.selecting import Neighbours, neighbours, with_known_lengths
 from weft.functions.sorting import partitioned
 from weft.functions.statistical import max as greatest
 from weft.functions.statistical import mean
@@ -161,6 +161,7 @@ def _together(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
     """Rows of the elements along axes, and the axes."""
     array = inexact(a)
     axes = axes_of(axis, array.ndim)
+    array = Array(with_known_lengths(array._node, axes))
     kept = array.ndim - len(axes)
     moved = moveaxis(array, axes, tuple(range(kept, array.ndim)))
     return moved.reshape((*moved.shape[:kept], math.prod(moved.shape[kept:]))), axes

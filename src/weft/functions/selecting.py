@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from weft.array import Array
-from weft.frontend import graph
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout
 from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node, size_scalar
 from weft.functions import exchanges
@@ -28,6 +30,8 @@ from weft.functions.statistical import reduce_node, sum
 from weft.ops.dtypes import DType
 
 _FEW = 49  # a window of 7 x 7: networks of more take seconds to compile
+
+_SETTLED = 25  # where lengths are arguments, there is a program for each of so few
 
 Neighbours: TypeAlias = tuple[Array, Array, Array]
 """What is at a place, what at the next, and a number that is NaN if there is one."""
@@ -53,6 +57,22 @@ def neighbours(rows: Array, place: Any) -> Neighbours | None:
         return _of_few(node, place, length.value)
     where_to = place if isinstance(place, Array) else Array(graph.scalar_constant(place, DType.I64))
     return _within(rows, where_to) if is_within(node, where_to._node) else None
+
+
+def with_known_lengths(node: Node, axes: Sequence[int]) -> Node:
+    """An array within a loop whose lengths along axes are part of the program where it is short."""
+    shape = [node.shape[axis] for axis in axes]
+    count = extents.product(tuple(shape))
+    if count.symbols or count.is_constant or not is_within(node):
+        return node
+    if not extents.at_least(extents.constant(_SETTLED), count):
+        return node
+    for axis, extent in zip(axes, shape, strict=True):
+        if not extent.is_constant:
+            length = extents.constant(extent.value)
+            extents.require_equal(extent, length)
+            node = layout.take_slice(node, axis, layout.ZERO, length)
+    return node
 
 
 def _of_few(rows: Node, place: int, length: int) -> Neighbours:
