@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.errors import Place, UnsupportedError, user_place
 from weft.kernel.liveness import note_live
+from weft.kernel.matches import AsBranches
 from weft.records import dataclass
 
 
@@ -24,8 +25,8 @@ class Source:
     ----------
     function : FunctionType
     tree : ast.FunctionDef
-        With the line numbers of its file, loops without `break` and `continue`, and nothing
-        left of `with np.errstate(...)` but what it holds.
+        With the line numbers of its file, loops without `break` and `continue`, `if` for
+        `match`, and nothing left of `with np.errstate(...)` but what it holds.
     indent : int
         Columns that were taken off every line before parsing.
     """
@@ -74,6 +75,7 @@ def read_source(function: Callable[..., Any]) -> Source:
     tree = module.body[0]
     source = Source(function, tree, indent)
     _WithoutErrorStates(function).visit(tree)
+    AsBranches().visit(tree)
     tree.body = _Jumps(source).block(tree.body, None)
     note_live(tree)
     for inner in ast.walk(tree):
