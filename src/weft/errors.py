@@ -195,6 +195,12 @@ class TracingError(WeftError, TypeError):
     """Code that needs a value while only its shape and dtype are known."""
 
 
+def called(name: str) -> str:
+    """What a user called what a program has under a name: names are numbered there."""
+    base, _, number = name.rpartition("_")
+    return base if base and number.isdigit() else name
+
+
 class OutOfBoundsError(WeftError, IndexError):
     """An index outside its array."""
 

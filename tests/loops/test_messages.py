@@ -274,3 +274,30 @@ def test_read_only_arguments() -> None:
     a.flags.writeable = False
     with pytest.raises(WeftError, match="read-only"):
         wf.kernel(one)(a)
+
+
+def through_places(values: Any, places: Any) -> float:
+    total = 0.0
+    for i in range(places.shape[0]):
+        total += values[places[i]]
+    return total
+
+
+def behind_the_last(values: Any, count: int) -> float:
+    total = 0.0
+    for i in range(count):
+        total += values[i]
+    return total
+
+
+@pytest.mark.parametrize("interpret_below", [0, 1 << 20])
+def test_arrays_are_called_as_the_user_calls_them(interpret_below: int) -> None:
+    values = np.ones(3)
+    with wf.config(interpret_below=interpret_below):
+        for function, other in ((through_places, np.array([0, 7])), (behind_the_last, 5)):
+            for call in (
+                lambda f, x: wf.kernel(f)(values, x),
+                lambda f, x: wf.kernel(f)(values, **{f.__code__.co_varnames[1]: x}),
+            ):
+                with pytest.raises(wf.errors.OutOfBoundsError, match=r"axis 0 of values\b"):
+                    call(function, other)

@@ -51,6 +51,16 @@ def unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     return kind(*values)  # a named tuple
 
 
+def count_leaves(structure: Structure) -> int:
+    """How many values the containers of a structure hold."""
+    if structure is None:
+        return 1
+    kind, parts = structure
+    if kind is dict or kind is OrderedDict or dataclasses.is_dataclass(kind):
+        parts = [part for _, part in parts]
+    return sum(map(count_leaves, parts))
+
+
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """The containers with a function applied to each value."""
     leaves: list[Any] = []

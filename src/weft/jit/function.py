@@ -22,7 +22,7 @@ from weft.array import Array, asarray
 from weft.array.making import order_of_rows, turned_back
 from weft.errors import ArgumentError, ArgumentTypeError, user_place, warn
 from weft.frontend import operations
-from weft.frontend.containers import Structure, flatten, unflatten
+from weft.frontend.containers import Structure, count_leaves, flatten, unflatten
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.frontend.guards import record, recording, tracing
@@ -298,11 +298,18 @@ class Jitted:
         return traced.program, ()
 
     def _parameter_names(self, structure: Structure, placed: list[Placed]) -> dict[Node, str]:
-        """Names of plain positional arguments, for programs that are read."""
-        names = list(self.signature.parameters)
-        if structure[0] is tuple and all(part is None for part in structure[1]):
-            return {p.node: n for p, n in zip(placed, names, strict=False) if p.node is not None}
-        return {}
+        """What the arguments are called that arrays are given as, or within."""
+        _, parts = structure
+        by_name: Sequence[Any] = ()
+        if any(part is not None for part in parts):  # positional ones, and those by name
+            (_, parts), (_, by_name) = parts
+        names: list[str] = []
+        for parameter in self.signature.parameters.values():
+            several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+            names += [parameter.name] * (len(parts) if several else 1)
+        given = [*zip(names, parts, strict=False), *by_name]
+        each = [name for name, part in given for _ in range(count_leaves(part))]
+        return {p.node: n for p, n in zip(placed, each, strict=True) if p.node is not None}
 
     # ------------------------------------------------------------ looking inside
 

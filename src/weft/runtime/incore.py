@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import OutOfBoundsError
+from weft.errors import OutOfBoundsError, called
 from weft.lmad import exact
 from weft.plan.code import Wholes
 from weft.plan.segment import BoundsCheck, CollisionCheck, Layout, Segment
@@ -144,7 +144,7 @@ def check_bounds(
             begin = np.broadcast_to(begin, outside.shape)[first]
             raise OutOfBoundsError(
                 f"indices from {lower[first] + begin} to {upper[first] + begin} leave axis "
-                f"{check.axis} of {check.array}, which has {total} elements",
+                f"{check.axis} of {called(check.array)}, which has {total} elements",
                 f"0 <= index < {total}",
                 "guard the access with wf.where or wf.cond, or read with a boundary rule",
                 check.place,
@@ -164,7 +164,7 @@ def check_collisions(checks: Sequence[CollisionCheck], values: Mapping[str, Any]
         rows = np.stack(columns[len(counts) :], axis=-1)[used].reshape(-1, len(sizes))
         for offset, *numbers in np.unique(rows, axis=0).tolist():
             dims = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-            exact.refuse_collision(offset, dims, check.array, check.place)
+            exact.refuse_collision(offset, dims, called(check.array), check.place)
 
 
 def prepare_launch(step: SegmentStep, values: Mapping[str, int]) -> Launch:

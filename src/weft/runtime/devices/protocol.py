@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import ArgumentError, InternalError, OutOfBoundsError
+from weft.errors import ArgumentError, InternalError, OutOfBoundsError, called
 from weft.plan.code import FlankPlace, Held, Pending, Rates
 from weft.plan.segment import Segment
 from weft.records import dataclass
@@ -132,14 +132,14 @@ def raise_failure(segment: Segment, code: int, index: int, extent: int) -> NoRet
     failure = segment.failures[code - FIRST_FAILURE]
     if failure.kind == "collision":
         raise ArgumentError(
-            f"an update of {failure.array} meets an element twice, at the indices {index} "
+            f"an update of {called(failure.array)} meets an element twice, at the indices {index} "
             f"and {extent} in row-major order",
             "an LMAD that meets no element twice",
             "update an LMAD that does not overlap itself",
             failure.place,
         )
     raise OutOfBoundsError(
-        f"index {index} is outside axis {failure.axis} of {failure.array}, "
+        f"index {index} is outside axis {failure.axis} of {called(failure.array)}, "
         f"which has {extent} elements",
         f"0 <= index < {extent}",
         place=failure.place,
