@@ -65,6 +65,13 @@ def out_of_bounds(a: Any) -> None:
     a[99] = 1
 
 
+def appended(a: Any) -> Any:
+    found: list[Any] = []
+    for i in range(a.shape[0]):
+        found.append(a[i])
+    return np.array(found)
+
+
 def past_the_end(a: Any) -> None:
     for i in range(a.shape[0]):
         a[i + 1] = 0.0
@@ -179,6 +186,7 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (no_function_of_weft, "np.random", "permutation.*cannot be compiled"),
     (perhaps_unbound, "x", "x may have no value here"),
     (in_place_of_another_dtype, "b += a", "operation in place that gives float"),
+    (appended, "found.append", r"append.*(\n.*)*try: x = np.zeros\(n\)"),
     (closure_written, "CONSTANT[0]", "cannot be written: it is an array from outside"),
 ]  # fmt: skip
 
