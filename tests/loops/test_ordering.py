@@ -11,6 +11,7 @@ from devices.harness import device
 from loops.agree import agrees
 
 import weft as wf
+from weft.functions import exchanges
 
 RANDOM = np.random.default_rng(9)
 
@@ -97,6 +98,19 @@ def test_descending_order_within_a_map() -> None:
             expected = function(part, axis=1, descending=True).numpy()
             inside = wf.map(lambda row: function(row, descending=True), part).numpy()  # noqa: B023
             np.testing.assert_array_equal(inside, expected)
+
+
+@pytest.mark.parametrize("length", [2, 3, 5, 8, 9, 11, 25, 49])
+def test_networks_sort_zeros_and_ones(length: int) -> None:
+    """And so all that is ordered (Knuth, volume 3, theorem 5.3.4 Z)."""
+    every = np.arange(1 << length)[:, None] >> np.arange(length) if length < 12 else (
+        RANDOM.random((3000, length)) < RANDOM.random((3000, 1))
+    )  # fmt: skip
+    for network in (exchanges.merges, exchanges.neighbours):
+        x = every & 1
+        for i, j in network(length):
+            x[:, i], x[:, j] = np.minimum(x[:, i], x[:, j]), np.maximum(x[:, i], x[:, j])
+        assert (x[:, 1:] >= x[:, :-1]).all()
 
 
 def median_of_9(image: Any) -> Any:
