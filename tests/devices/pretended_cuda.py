@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -234,7 +235,7 @@ class Buffer:
         self.owner = None
 
 
-allocated: dict[int, Buffer] = {}
+allocated: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
 """By their addresses, those that were closed too."""
 
 

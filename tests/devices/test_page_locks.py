@@ -133,6 +133,17 @@ def test_copies_are_from_and_to_locked_memory(on: CudaDevice) -> None:
     assert on.driver.is_locked(x.ctypes.data)
 
 
+def test_views_of_page_locked_memory_outlive_its_slot(on: CudaDevice) -> None:
+    slot = on.take_slot()
+    view = slot.staging(0, LARGE)[1]
+    at = view.ctypes.data
+    slot.release()
+    assert pretended_cuda.allocated[at].open() == at
+    view[...] = 1
+    del view
+    assert at not in pretended_cuda.allocated
+
+
 def test_rows_that_lie_apart_are_copied_as_they_lie(on: CudaDevice) -> None:
     x = np.random.default_rng(1).normal(size=(64, 4000))
     running = wf.jit(lambda a: wf.cumulative_sum(a, axis=0))

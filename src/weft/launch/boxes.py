@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import as_strided
 
 from weft.config import Settings, settings
 from weft.errors import MemoryLimitError
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.ops.dtypes import DType
+from weft.plan.nodes import ArrayForm
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
 from weft.runtime.memory import host_pool
 
@@ -234,10 +234,8 @@ def _sink_key(sink: Sink | None) -> Any:
 
 
 def _without_memory(value: Any) -> Any:
-    """What a plan knows of an array: shape, dtype and strides. (A kept plan keeps no data.)"""
-    if not isinstance(value, np.ndarray):
-        return value
-    return as_strided(np.empty(1, value.dtype), value.shape, value.strides)
+    """What a plan knows of an array. (A kept plan keeps no data.)"""
+    return ArrayForm.of(value) if isinstance(value, np.ndarray) else value
 
 
 def _planned(
@@ -281,5 +279,5 @@ def _planned(
 
 
 def _as_array(value: Any, dtype: DType) -> Any:
-    is_array = isinstance(value, np.ndarray) or is_source(value)
+    is_array = isinstance(value, np.ndarray | ArrayForm) or is_source(value)
     return value if is_array else np.asarray(value, dtype.numpy)

@@ -20,10 +20,38 @@ from weft.plan.protocols import Sink, Source
 from weft.records import dataclass
 
 Numbers: TypeAlias = npt.NDArray[np.int64]  # one element for each box
-Input: TypeAlias = Source | npt.NDArray[Any] | np.generic | bool | int | float | complex
 Where: TypeAlias = Literal["direct", "staged", "resident"]
 Cut: TypeAlias = tuple[int, str, str]
 """An axis of an array, and the size variables of the range of its indices that a box has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayForm:
+    """All that a plan needs to know of an array in memory: how it lies, and none of its elements.
+
+    (An array over other memory with such strides would be one that nobody may look at, and errors
+    keep what they passed by.)
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_contiguous: bool
+
+    @staticmethod
+    def of(array: npt.NDArray[Any]) -> ArrayForm:
+        """How an array lies."""
+        return ArrayForm(array.shape, array.strides, array.dtype, array.flags.c_contiguous)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+
+Input: TypeAlias = (
+    Source | npt.NDArray[Any] | ArrayForm | np.generic | bool | int | float | complex
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
 from weft.plan.protocols import Sink, decoded_chunks, held_by_reads, is_source
 from weft.plan.schedule import Scheduler
-from weft.plan.setting import Compile, Processor, Setting, direct_array
+from weft.plan.setting import Compile, Processor, Setting, form_in_memory
 from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
 from weft.plan.side_by_side import side_by_side
 from weft.plan.statements import Analysis
@@ -191,7 +191,7 @@ def _make(
     leans = {name for name, choice in phases.items() if choice.way.leans}
 
     def addressable(name: str) -> bool:
-        return direct_array(setting.inputs[name]) is not None
+        return form_in_memory(setting.inputs[name]) is not None
 
     def decoded(name: str) -> tuple[int, ...] | None:
         return decoded_chunks(setting.inputs.get(name))
@@ -477,7 +477,7 @@ class _Maker:
         return memory_sink(self.setting.sinks.get(name, ())) is None
 
     def _must_load(self, name: str) -> bool:
-        return name in self.setting.inputs and direct_array(self.setting.inputs[name]) is None
+        return name in self.setting.inputs and form_in_memory(self.setting.inputs[name]) is None
 
     def _carry_bytes(self, name: str) -> int:
         return self.analysis.bytes(name) if name in self.analysis.arrays else 2 * _SCALAR

@@ -25,6 +25,7 @@ from weft.plan.draft import Draft
 from weft.plan.extents import MOST_OVERLAP, overlap, useful_extent
 from weft.plan.footprint import Bounds
 from weft.plan.nodes import (
+    ArrayForm,
     Boxes,
     Cut,
     Numbers,
@@ -37,7 +38,7 @@ from weft.plan.nodes import (
 from weft.plan.protocols import is_source
 from weft.plan.refusals import refusal
 from weft.plan.segment import PARTS, Layout
-from weft.plan.setting import Setting, direct_array
+from weft.plan.setting import Setting, form_in_memory
 from weft.plan.statements import Analysis
 from weft.plan.traffic import moved
 from weft.plan.window import Windowed
@@ -86,7 +87,7 @@ class Scheduler:
     def _where(self, window: Window) -> Where:
         if window.array not in self.setting.inputs:
             return "resident"
-        if direct_array(self.setting.inputs[window.array]) is not None:
+        if form_in_memory(self.setting.inputs[window.array]) is not None:
             return "direct"
         return "resident" if window.axis is None else "staged"
 
@@ -94,9 +95,9 @@ class Scheduler:
         layouts: list[Layout] = []
         for window, where in zip(self.stage.windows, self.where, strict=True):
             if where == "direct":
-                array = direct_array(self.setting.inputs[window.array])
-                assert array is not None
-                layouts.append(_layout(array, window.axis))
+                form = form_in_memory(self.setting.inputs[window.array])
+                assert form is not None
+                layouts.append(_layout(form, window.axis))
             else:
                 layouts.append("rows" if self._is_part_of_rows(window, where) else "contiguous")
         layouts += ["contiguous"] * (len(self.stage.carries) + len(self.stage.flanks))
@@ -471,10 +472,10 @@ class Scheduler:
         windows = zip(self.stage.windows, self.program.params, self.where, strict=False)
         for window, param, where in windows:
             if where == "direct":
-                array = direct_array(self.setting.inputs[window.array])
-                assert array is not None
-                for dim, stride in enumerate(array.strides):
-                    known[f"{param.name}.stride{dim}"] = stride // array.itemsize
+                form = form_in_memory(self.setting.inputs[window.array])
+                assert form is not None
+                for dim, stride in enumerate(form.strides):
+                    known[f"{param.name}.stride{dim}"] = stride // form.itemsize
             elif self._is_part_of_rows(window, where):
                 shape = self.analysis.shapes[window.array]
                 for dim in range(len(shape)):
@@ -495,8 +496,8 @@ def _hull(bounds: Sequence[Bounds]) -> Bounds:
     return np.where(empty, 0, lower), np.where(empty, 0, upper)
 
 
-def _layout(array: npt.NDArray[Any], axis: int | None) -> Layout:
+def _layout(form: ArrayForm, axis: int | None) -> Layout:
     """The layout of a window of an array along an axis."""
-    if array.flags.c_contiguous and (axis is None or math.prod(array.shape[:axis]) == 1):
+    if form.is_contiguous and (axis is None or math.prod(form.shape[:axis]) == 1):
         return "contiguous"
-    return "rows" if array.strides[-1:] == (array.itemsize,) else "strided"
+    return "rows" if form.strides[-1:] == (form.itemsize,) else "strided"

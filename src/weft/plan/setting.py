@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.plan.code import Rates, StageCode
-from weft.plan.nodes import Input
+from weft.plan.nodes import ArrayForm, Input
 from weft.plan.protocols import Sink, is_source
 from weft.plan.segment import Layout
 from weft.records import dataclass
@@ -89,10 +88,9 @@ class Setting:
     reads: int = 0
 
 
-def direct_array(value: Input) -> npt.NDArray[Any] | None:
-    """The input as addressable memory, if it is."""
-    if isinstance(value, np.ndarray):
+def form_in_memory(value: Input) -> ArrayForm | None:
+    """How the input lies in addressable memory, if it does."""
+    if isinstance(value, ArrayForm):
         return value
-    if is_source(value):
-        return value.direct()
-    return np.asarray(value)
+    array = value.direct() if is_source(value) else np.asarray(value)
+    return None if array is None else ArrayForm.of(array)

@@ -57,9 +57,9 @@ class Slot(Buffers["CudaDevice"]):
         if buffer is None or buffer.size < count:
             if buffer is not None:
                 self.stream.sync()  # which may still copy from it
-                buffer.close()
             buffer = self.pinned[number, turn] = self.device.pinned.allocate(count)
         memory: Any = (ctypes.c_uint8 * count).from_address(int(buffer.handle))
+        memory.buffer = buffer  # which ends when the last view does: errors keep some
         return buffer, np.ndarray((count,), np.uint8, memory)
 
     def part(self, buffer: Any, offset: int, count: int) -> Any:
@@ -128,9 +128,7 @@ class Slot(Buffers["CudaDevice"]):
         with suppress(WeftError):  # of one that is lost
             self.device.enter()  # for a thread that may have used no GPU, or another one
         super().release()
-        while self.pinned:
-            with suppress(*self.device.failures):
-                self.pinned.popitem()[1].close()
+        self.pinned.clear()
 
     def release_buffer(self, buffer: Any) -> None:
         buffer.close(self.stream)
