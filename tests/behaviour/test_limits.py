@@ -226,3 +226,34 @@ def test_rounds_that_data_count_fit_whole_or_are_refused(
         wf.store(y, tmp_path / "y.npy")
     expected = np.asarray(wf.fori_loop(0, 3, ROUNDS[name], given))
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+def test_results_that_do_not_fit_are_refused_before_any_cut_is_tried(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = wf.asarray(Listed(np.random.default_rng(1).random((1000, 1000))))
+    planned: list[object] = []
+    monkeypatch.setattr("weft.plan.planner.partition", lambda *given: planned.append(given))
+    with wf.config(memory_limit="30 MiB"), pytest.raises(MemoryLimitError) as refused:
+        np.asarray(wf.cumulative_sum(x * 2, axis=0))
+    assert not planned
+    assert "the results need 31.6 MiB at once" in refused.value.found
+    assert "wf.store" in refused.value.advice
+
+
+@pytest.mark.parametrize("kind", [wf.asarray, lambda x: wf.asarray(Listed(x))])
+def test_a_result_that_is_given_twice_is_counted_twice(
+    kind: Callable[[np.ndarray], wf.Array]
+) -> None:
+    x = np.random.default_rng(1).random((1000, 1000))  # 7.6 MiB; 24 MiB are for the program
+    twice = kind(x) * 2
+    needed = 15.3 if kind is wf.asarray else 39.3
+    for limit in (0.95 * needed, 1.05 * needed):
+        with wf.config(memory_limit=int(limit * 2**20)):
+            if limit < needed:
+                with pytest.raises(MemoryLimitError, match=r"results need 39\.3 MiB"):
+                    wf.compute(twice, twice)
+                continue
+            first, second = wf.compute(twice, twice)
+            assert not np.shares_memory(first, second)
+            np.testing.assert_array_equal(second, x * 2)

@@ -68,6 +68,7 @@ class Ready:
     steps: InCore
     artifact: Artifact
     plain: bool  # every result is a new array of its own, or all of one seen otherwise
+    copied: int  # bytes of the results that are copies, of inputs and of one another
 
 
 class _NoCodeError(Exception):
@@ -162,9 +163,10 @@ class Computation:
         except _NoCodeError:
             return _given(self.interpret(sizes, inputs, current.optimise), out)
         steps = ready.steps
-        if steps.peak_bytes > current.limit:
+        needed = steps.peak_bytes + ready.copied
+        if needed > current.limit:
             raise MemoryLimitError(
-                f"this computation needs {format_bytes(steps.peak_bytes)} in core",
+                f"this computation needs {format_bytes(needed)} in core",
                 f"at most the memory limit, {format_bytes(current.limit)}",
             )
         held = dict(zip(self.names, inputs, strict=True))
@@ -290,7 +292,19 @@ class Computation:
         roots = {artifact.roots.get(name, name) for name in names} - set(self.names)
         plain = len(roots) == len(artifact.results)
         in_core = InCore(steps, derive(values, artifact.derived), tuple(names))
-        return Ready(in_core, artifact, plain)
+        return Ready(in_core, artifact, plain, 0 if plain else self._copied(artifact, values))
+
+    def _copied(self, artifact: Artifact, sizes: Mapping[str, int]) -> int:
+        """Bytes of the results that are made of memory which is not theirs; see `_results`."""
+        known, taken, copied = derive(sizes, self.program.derived), set(self.names), 0
+        for result, atom in zip(artifact.results, self.program.body.results, strict=True):
+            if isinstance(result, str):
+                root = artifact.roots.get(result, result)
+                if root in taken and isinstance(atom.type, fun.Array):
+                    shape = (extent.evaluate(known) for extent in atom.type.shape)
+                    copied += math.prod(shape) * atom.type.dtype.itemsize
+                taken.add(root)
+        return copied
 
     def _compile(
         self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, where: str,

@@ -10,7 +10,6 @@ from typing import Any
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Names
 from weft.plan.block_rounds import Blocked, block_rounds
 from weft.plan.code import Rates
 from weft.plan.device_boxes import in_fewer_slots
@@ -21,6 +20,8 @@ from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
 from weft.plan.protocols import Sink, decoded_chunks, held_by_reads, is_source
+from weft.plan.refusals import refusal_of_results
+from weft.plan.results import bytes_given, place_of_results, with_owned_results
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Compile, Processor, Setting, form_in_memory
 from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
@@ -108,7 +109,7 @@ def plan_program(
     for entry in program.derived:  # extents of loops are made of these, too
         sizes[entry.name] = entry.evaluate(sizes)
     program = lengthen(program, sizes, least)
-    program, constants = _with_owned_results(program)
+    program, constants = with_owned_results(program)
     results = tuple(
         atom.name if isinstance(atom, fun.Var) else f"constant {number}"
         for number, atom in enumerate(program.body.results)
@@ -116,6 +117,9 @@ def plan_program(
     destinations: dict[str, list[Sink | None]] = {}
     for name, sink in zip(results, sinks, strict=True):
         destinations.setdefault(name, []).append(sink)
+    given = bytes_given(program, sizes, destinations)
+    if given and given + allowance > limit:  # no cut helps
+        raise refusal_of_results(given, allowance, reads, limit, place_of_results(program))
     if small is None:
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
@@ -131,7 +135,7 @@ def plan_program(
         made, stages = _make_blocked(
             program, sizes, setting, small, constants, least, alone, error
         )
-    peak = max((stage.peak_bytes for stage in stages), default=0) + allowance
+    peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
         made.constants, threads,
@@ -273,26 +277,6 @@ def _is_left(analysis: Analysis, target: int, refused: set[Choice]) -> bool:
     """Whether a target has a dimension along which no cut was refused."""
     tried = {dim for position, dim in refused if position == target}
     return len(tried) < len(analysis.statements[target].dims)
-
-
-def _with_owned_results(program: fun.Program) -> tuple[fun.Program, dict[str, Any]]:
-    """Results that are parameters become copies; those that are constants are set aside."""
-    params = {param.name: param for param in program.params}
-    names = Names.of(program)
-    lets = list(program.body.statements)
-    copies: dict[str, fun.Var] = {}
-    results: list[fun.Atom] = []
-    constants: dict[str, Any] = {}
-    for number, atom in enumerate(program.body.results):
-        if isinstance(atom, fun.Const):
-            constants[f"constant {number}"] = atom.dtype.numpy.type(atom.value)
-        elif atom.name in params and isinstance(atom.type, fun.Array):
-            if atom.name not in copies:
-                copies[atom.name] = fun.Var(names.fresh(atom.name), atom.type)
-                lets.append(fun.Let((copies[atom.name],), fun.Copy(params[atom.name])))
-            atom = copies[atom.name]
-        results.append(atom)
-    return replace(program, body=fun.Body(tuple(lets), tuple(results))), constants
 
 
 class _Maker:

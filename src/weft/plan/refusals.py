@@ -33,10 +33,7 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
     parts = [f"{size_text(from_stage)} for a box"]
     if scheduler.resident:
         parts.append(f"{size_text(scheduler.resident)} for whole arrays")
-    if allowance:
-        parts.append(f"{size_text(allowance - scheduler.setting.reads)} for the program itself")
-    if scheduler.setting.reads:
-        parts.append(f"{size_text(scheduler.setting.reads)} to decode chunks")
+    parts += _besides_arrays(allowance, scheduler.setting.reads)
     needed = planned.peak_bytes + allowance
     return MemoryLimitError(
         f"{name} needs {size_text(needed)} at once ({', '.join(parts)}): {cut}",
@@ -44,6 +41,25 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
         f"{fewer}a memory_limit of at least {needed} bytes",
         place,
     )
+
+
+def refusal_of_results(
+    given: int, allowance: int, reads: int, limit: int, place: Place | None
+) -> MemoryLimitError:
+    """What is said where the results in memory alone, `given` bytes, pass the limit."""
+    parts = [f"{size_text(given)} for arrays in memory", *_besides_arrays(allowance, reads)]
+    return MemoryLimitError(
+        f"the results need {size_text(given + allowance)} at once ({', '.join(parts)})",
+        f"at most the memory limit, {size_text(limit)}",
+        f"wf.store them into files, or a memory_limit of at least {given + allowance} bytes",
+        place,
+    )
+
+
+def _besides_arrays(allowance: int, reads: int) -> list[str]:
+    """What of the allowance, of which `reads` are for chunks, is for what."""
+    parts = [f"{size_text(allowance - reads)} for the program itself"] if allowance else []
+    return parts + ([f"{size_text(reads)} to decode chunks"] if reads else [])
 
 
 def _chunked(scheduler: Scheduler) -> str:
