@@ -32,13 +32,14 @@ from weft.frontend.guards import tracing
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
 from weft.launch import CPU, INTERPRETER, Computation, target
-from weft.launch.boxes import addressable, plan_of, run_in_boxes, run_on
+from weft.launch.boxes import addressable, plan_of, run_in_boxes, run_on, sinks_for
 from weft.ops.dtypes import from_numpy
 from weft.plan.protocols import Sink, Source
 
 # The compiler, the planner and files are imported when they are first needed, so that
 # `import weft` stays quick.
 if TYPE_CHECKING:
+    from weft.plan.at_once import AtOnce
     from weft.plan.nodes import Plan
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -160,6 +161,24 @@ def _native(value: Any) -> Any:
     return value
 
 
+def plan_of_call(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    out: Sequence[NDArray | None],
+) -> Plan | AtOnce:
+    """What a call would do that has arrays for some of its results: at once where that fits."""
+    current = settings()
+    arrays = addressable(computation, inputs)
+    if arrays is not None and target(current) == CPU and len(current.devices) == 1:
+        from weft.launch.at_once import at_once
+
+        found = at_once(computation, sizes, arrays, out, current)
+        if found is not None:
+            return found
+    return plan_call(computation, sizes, inputs, out)
+
+
 def plan_call(
     computation: Computation,
     sizes: Mapping[str, int],
@@ -180,7 +199,8 @@ def plan_call(
                 made, packed.sizes, packed.inputs(arrays), [None] * len(made.results), current
             )
             return replace(plan, transfers=tuple(packed.lines()))
-    return plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
+    sinks = sinks_for(computation, inputs, out, current)
+    return plan_of(computation, sizes, inputs, sinks, current)
 
 
 def persist(outputs: Sequence[Node]) -> list[Node]:

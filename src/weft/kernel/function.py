@@ -253,12 +253,14 @@ class KernelFunction(Jitted):
         ), shared  # fmt: skip
 
     def plan_call(self, *args: Any, **kwargs: Any) -> Any:
-        """The plan that a call would follow if it is cut into boxes; nothing runs."""
+        """What a call would do, at once or in boxes; nothing runs."""
         _, data, ready, _ = self._found(args, kwargs)
         layout = Outputs.of(ready.variant)
         out = [data[number] for number in layout.written] + [None] * layout.returned
-        computation = ready.variant.computation
-        return execute.plan_call(computation, ready.sizes, ready.inputs(data), out)
+        computation, inputs = ready.variant.computation, ready.inputs(data)
+        if not layout.written:
+            return execute.plan_call(computation, ready.sizes, inputs)
+        return execute.plan_of_call(computation, ready.sizes, inputs, out)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         try:

@@ -141,7 +141,8 @@ def run_in_boxes(
     from weft.runtime.executor import execute
 
     arrays = addressable(computation, inputs)
-    plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
+    sinks = sinks_for(computation, inputs, out, current)
+    plan = plan_of(computation, sizes, inputs, sinks, current)
     on_device = any(
         stage.code.device is not None or (stage.shares and arrays is not None)
         for stage in plan.stages
@@ -150,9 +151,28 @@ def run_in_boxes(
     results = [np.asarray(value) for value in execute(plan, pool=pool)]
     for k, given in enumerate(out or ()):
         if given is not None:
-            np.copyto(given, results[k], casting="no")
+            if sinks[k] is None:
+                np.copyto(given, results[k], casting="no")
             results[k] = given
     return results
+
+
+def sinks_for(
+    computation: Computation, inputs: Sequence[Any], out: Sequence[NDArray | None] | None,
+    current: Settings,
+) -> list[Sink | None]:  # fmt: skip
+    """Where boxes write each result: to the array given for it, if nothing that is read lies there.
+
+    None for a new array.
+    """
+    if out is None or current.devices != (CPU,):  # a plan for files is made for each call
+        return [None] * len(computation.results)
+    from weft.io.held import overlap
+    from weft.io.memory import MemorySink
+
+    read = [value for value, yes in zip(inputs, computation.is_read, strict=True) if yes]
+    sinks = [None if given is None else MemorySink(given) for given in out]
+    return [None if sink is None or overlap([sink], read) else sink for sink in sinks]
 
 
 def _run_part(

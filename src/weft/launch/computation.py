@@ -163,7 +163,16 @@ class Computation:
         except _NoCodeError:
             return _given(self.interpret(sizes, inputs, current.optimise), out)
         steps = ready.steps
+        targets: dict[str, NDArray] = {}
+        if out is not None:
+            targets = {
+                name: given.reshape(shape)
+                for name, number, shape in self.targets(ready, inputs, out)
+                if (given := out[number]) is not None
+            }
         needed = steps.peak_bytes + ready.copied
+        if needed > current.limit and targets:
+            needed = steps.peak(targets) + ready.copied
         if needed > current.limit:
             raise MemoryLimitError(
                 f"this computation needs {format_bytes(needed)} in core",
@@ -175,11 +184,6 @@ class Computation:
             if ready.plain:
                 return values
             return self._results(ready, values, held)
-        targets = {
-            name: given.reshape(shape)
-            for name, number, shape in self.targets(ready, inputs, out)
-            if (given := out[number]) is not None
-        }
         values = steps.call(held, host_pool(), threads, targets or None)
         return _given(self._results(ready, values, held), out)
 

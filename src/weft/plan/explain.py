@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from weft.plan.at_once import AtOnce
 from weft.plan.code import DeviceCode
 from weft.plan.nodes import Plan, PlannedStage, Tiles, memory_sink, size_text
 from weft.plan.protocols import Sink, Source, held_by_reads, is_source
@@ -33,7 +34,7 @@ class Explanation:
 
     Attributes
     ----------
-    plan : Plan
+    plan : Plan or AtOnce
     peak_bytes : int
         An upper bound of what running it allocates.
     bytes_moved : int
@@ -44,7 +45,7 @@ class Explanation:
         For each input, how often it is read in full.
     """
 
-    plan: Plan
+    plan: Plan | AtOnce
 
     @property
     def peak_bytes(self) -> int:
@@ -56,15 +57,19 @@ class Explanation:
 
     @property
     def kernels(self) -> tuple[str, ...]:
+        if isinstance(self.plan, AtOnce):
+            return self.plan.kernels
         return tuple(kernel for stage in self.plan.stages for kernel in stage.kernels)
 
     @property
     def passes(self) -> dict[str, float]:
-        return passes(self.plan)
+        return self.plan.passes if isinstance(self.plan, AtOnce) else passes(self.plan)
 
     def lines(self) -> list[Line]:
         """The explanation, line by line."""
         plan = self.plan
+        if isinstance(plan, AtOnce):
+            return [Line(depth, text) for depth, text in plan.lines()]
         return [*_heading(plan), *_inputs(plan), *_stages(plan), *_results(plan)]
 
     def __str__(self) -> str:

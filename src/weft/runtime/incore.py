@@ -8,7 +8,7 @@ each set of sizes and strides, so that a repeated call only fills in pointers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -222,7 +222,7 @@ class InCore:
         )
         self.origins = self._origins()
         self.dead_after = self._last_uses()
-        self.peak_bytes = self._peak()
+        self.peak_bytes = self.peak()
         self.single = (
             self.steps[0]
             if len(self.steps) == 1
@@ -252,22 +252,26 @@ class InCore:
         dead.reverse()
         return tuple(dead)
 
-    def _peak(self) -> int:
-        """Bytes allocated at most: results of steps until their last use, and workspace."""
+    def peak(self, given: Collection[str] = ()) -> int:
+        """Bytes allocated at most: results of steps until their last use, and workspace.
+
+        `given`: what goes to arrays that are there.
+        """
         held: dict[str, int] = {}
         peak = 0
         for launch, dead in zip(self.steps, self.dead_after, strict=True):
             step, names, workspace = launch.step, launch.step.results, 0
             if isinstance(launch, Launch):
                 for name, (shape, dtype) in zip(names, launch.results, strict=True):
-                    held[name] = math.prod(shape) * dtype.itemsize
+                    held[name] = 0 if name in given else math.prod(shape) * dtype.itemsize
                 for result, param in launch.step.segment.donated:
                     held[names[result]] = held.pop(step.params[param], 0)
                 workspace = launch.workspace
             elif launch.step.over is not None:
                 held[names[0]] = held.pop(launch.step.over, 0)
             else:
-                held.update(zip(names, launch.step.bytes(self.values), strict=True))
+                made = zip(names, launch.step.bytes(self.values), strict=True)
+                held.update((name, 0 if name in given else count) for name, count in made)
             peak = max(peak, sum(held.values()) + workspace)
             for name in dead:
                 held.pop(name, None)
