@@ -111,6 +111,9 @@ AROUND: dict[str, Callable[[wf.Array], wf.Array]] = {
     "iterated": lambda x: wf.iterate(AROUND["stencil"], x, 2),
     "roll": lambda x: wf.roll(x, (7, 3), axis=(0, 1)),
     "pad": lambda x: wf.pad(x, ((2, 1), (1, 1)), mode="wrap"),
+    "roll in one row": lambda x: wf.roll(x, 7),
+    "roll far in one row": lambda x: wf.roll(x, -400_001),
+    "roll of one row": lambda x: wf.roll(wf.reshape(x, (-1,)), 5),
 }  # fmt: skip
 
 

@@ -63,7 +63,8 @@ def _element(
                 build,
             )  # fmt: skip
         case fun.Reshape(array, _):
-            return _read(array, _reshaped(_shape(array), type_.shape, at, build), build)
+            place = place_in(array, type_.shape, at, build)
+            return build.let(place, fun.Scalar(array.type.dtype))
         case fun.Concat(arrays, axis):
             return _joined(arrays, axis, at, type_, build)
         case fun.Update(array, dims, value) if all(
@@ -72,6 +73,13 @@ def _element(
             return _updated(array, dims, value, at, type_, build)
         case _:
             return None
+
+
+def place_in(
+    array: fun.Var, shape: tuple[Size, ...], at: tuple[Size, ...], build: Builder
+) -> fun.Index:
+    """The read of an array that gives what it has at an index of `shape`, were it reshaped so."""
+    return fun.Index(array, tuple(_reshaped(_shape(array), shape, at, build)))
 
 
 def _shape(array: fun.Var) -> tuple[Size, ...]:

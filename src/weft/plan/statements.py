@@ -108,6 +108,7 @@ class Analysis:
         self.arrays = {
             name: type_.rank for name, type_ in self.types.items() if isinstance(type_, fun.Array)
         }
+        self._rows = _in_one_row(program)
         self.statements = [
             self._statement(position, let)
             for position, let in enumerate(program.body.statements)
@@ -118,7 +119,8 @@ class Analysis:
 
     def _statement(self, position: int, let: fun.Let) -> Statement:
         cut = as_kernel(let, self.names) or let
-        cut = unwrap(cut, self.staged, self.sizes, self.names)
+        is_part = isinstance(let.expr, fun.Slice | fun.Concat)
+        cut = unwrap(cut, self.staged, self.sizes, self.names, self._rows, is_part)
         leans = bool(cut.pattern) and cut.pattern[0].name in self.leaning
         dims, carried = _cuts(cut, leans, self.sizes)
         reads = Reads(cut, self.arrays, leans)
@@ -205,6 +207,19 @@ class Analysis:
             (access, footprint(access, intervals, self.shapes[access.array], boxes))
             for access in reads.accesses
         ]
+
+
+def _in_one_row(program: fun.Program) -> dict[str, fun.Var]:
+    """The parameters that statements show with all elements in one row, by what they call that."""
+    params = {param.name for param in program.params}
+    return {
+        let.pattern[0].name: let.expr.array
+        for let in program.body.statements
+        if isinstance(let.expr, fun.Reshape)
+        and isinstance(let.expr.array, fun.Var)
+        and let.expr.array.name in params
+        and len(let.expr.shape) == 1
+    }
 
 
 def _cuts(

@@ -3,9 +3,11 @@
     x[i - 1: wrap(0, n)]
  => if i - 1 < 0 { x[i - 1 + n] } else { if i - 1 >= n { x[i - 1 - n] } else { x[i - 1] } }
 
-Removes: wrap rules on the first axis of the arrays named, where the index wraps once at most.
-Adds: conditions. Requires: nothing. Ensures: the same values; the footprint of a box is two
-small intervals, where a rule would make it the whole array.
+Removes: wrap rules on the first axis of the arrays named, where the index wraps once at most, and
+such reads, and parts, of an array whose elements are shown in one row: they become reads of the
+array itself (a box at both ends would make all of that row). Adds: conditions. Requires: nothing.
+Ensures: the same values; the footprint of a box is two small intervals, where a rule would make it
+the whole array.
 """
 
 from __future__ import annotations
@@ -20,16 +22,27 @@ from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.ops.dtypes import DType
 from weft.plan.footprint import Intervals, Reads
+from weft.plan.materialise import place_in
 from weft.sizes import Size
 
 _BOOL = fun.Scalar(DType.BOOL)
 
 
 def unwrap(
-    let: fun.Let, arrays: Collection[str], sizes: Mapping[str, int], names: Names
-) -> fun.Let:
-    """The statement with its reads of `arrays` unwrapped."""
-    if not any(_wraps(inner.expr, arrays) for inner in _inside(let)):
+    let: fun.Let, arrays: Collection[str], sizes: Mapping[str, int], names: Names,
+    rows: Mapping[str, fun.Var] | None = None, parts: bool = False,
+) -> fun.Let:  # fmt: skip
+    """The statement with its reads of `arrays` unwrapped, and those of `rows`: arrays in one row.
+
+    `parts`: whether other reads of those are of the arrays themselves, too.
+    """
+    rows = rows or {}
+    arrays = {*arrays, *rows}
+
+    def is_part(expr: fun.Expr) -> bool:
+        return parts and isinstance(expr, fun.Index) and expr.array.name in rows
+
+    if not any(_wraps(inner.expr, arrays) or is_part(inner.expr) for inner in _inside(let)):
         return let
     intervals = Intervals(Reads(let, dict.fromkeys(arrays, 1)), sizes, {})
 
@@ -46,12 +59,23 @@ def unwrap(
             expr = statement.expr
             rule = _wraps(expr, arrays)
             if isinstance(expr, fun.Index) and rule is not None and once(expr.indices[0], rule):
-                build.statements.extend(_unwrapped(statement, expr, rule, names))
+                build.statements.extend(_unwrapped(statement, expr, rule, names, rows))
+            elif isinstance(expr, fun.Index) and is_part(expr) and not any(expr.boundary):
+                there = _in_rows(expr, rows[expr.array.name], expr.indices, build)
+                build.statements.append(replace(statement, expr=there))
             else:
                 build.statements.append(replace(statement, expr=walk.map_bodies(expr, body)))
         return build.body(inner.results)
 
     return replace(let, expr=walk.map_bodies(let.expr, body))
+
+
+def _in_rows(
+    read: fun.Index, array: fun.Var, at: tuple[Size, ...], build: Builder
+) -> fun.Index:
+    """The read of the array that gives what a read of it in one row does."""
+    assert isinstance(read.array.type, fun.Array)
+    return place_in(array, read.array.type.shape, at, build)
 
 
 def _inside(let: fun.Let) -> list[fun.Let]:
@@ -68,8 +92,9 @@ def _wraps(expr: fun.Expr, arrays: Collection[str]) -> fun.Boundary | None:
 
 
 def _unwrapped(
-    let: fun.Let, read: fun.Index, rule: fun.Boundary, names: Names
+    let: fun.Let, read: fun.Index, rule: fun.Boundary, names: Names, rows: Mapping[str, fun.Var]
 ) -> tuple[fun.Let, ...]:
+    array = rows.get(read.array.name)
     extent = rule.upper - rule.lower
     build = Builder(names)
     build.place = let.place
@@ -81,6 +106,10 @@ def _unwrapped(
     )
 
     def shifted(builder: Builder, by: Size) -> fun.Body:
+        if array is not None:
+            place = (read.indices[0] + by,)
+            there = _in_rows(read, array, place, builder)
+            return builder.body([builder.let(there, let.pattern[0].type)])
         moved = replace(
             read,
             indices=(read.indices[0] + by, *read.indices[1:]),
