@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -260,3 +261,21 @@ def test_a_result_that_is_given_twice_is_counted_twice(
             first, second = wf.compute(twice, twice)
             assert not np.shares_memory(first, second)
             np.testing.assert_array_equal(second, x * 2)
+
+
+@pytest.mark.parametrize(
+    ("unique", "needed"),
+    [
+        (wf.unique_values, "17.2"), (wf.unique_counts, "17.2"), (wf.unique_inverse, "78.2"),
+        (wf.unique_all, "78.2"), (wf.unique, "17.2"),
+    ],
+)  # fmt: skip
+def test_what_numpy_makes_of_distinct_values_is_refused_by_name(unique: Any, needed: str) -> None:
+    x = np.arange(2_000_000) % 1000
+    with (
+        wf.config(memory_limit="16 MiB"),
+        pytest.raises(MemoryLimitError, match=rf"of 2000000 elements.*: {needed} MiB"),
+    ):
+        unique(wf.asarray(x))
+    with wf.config(memory_limit="96 MiB"):
+        unique(wf.asarray(x))

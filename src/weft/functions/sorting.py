@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
+from weft.config import settings
+from weft.errors import ArgumentError, DTypeError, MemoryLimitError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
@@ -19,6 +20,7 @@ from weft.functions.ordered import searchsorted
 from weft.functions.searching import known_values, library_call, take
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
+from weft.runtime.memory import format_bytes
 
 __all__ = [
     "argpartition", "argsort", "isin", "partition", "sort", "unique", "unique_all",
@@ -164,37 +166,60 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Array
 
 
+def _distinct(x: Any, what: str, **options: Any) -> Any:
+    """What NumPy's unique gives for the values of an array, which are computed now.
+
+    Raises
+    ------
+    MemoryLimitError
+        Where what it makes, for each element whatever its value, passes the memory limit.
+    """
+    values, limit = known_values(x, what), settings().limit
+    places = any(options.get(f"return_{kind}") for kind in ("index", "inverse"))
+    needed = values.nbytes + values.size  # a copy that is sorted, and where the next one differs
+    needed += (values.nbytes + 8 * values.size) * places  # the order, and the copy in it
+    needed += 16 * values.size * bool(options.get("return_inverse"))  # numbers, in both orders
+    if needed > limit:
+        raise MemoryLimitError(
+            f"{what} of {values.size} elements, which NumPy sorts: {format_bytes(needed)}",
+            f"at most the memory limit, {format_bytes(limit)}",
+            "wf.sort the elements, or a larger memory_limit"
+            + (", or wf.unique_values and wf.searchsorted in them" if places else ""),
+            user_place(),
+        )
+    return np.unique(values, **options)
+
+
 def unique_all(x: Any, /) -> UniqueAll:
     """Distinct values in order, where each is first, where each went, how often (computes x)."""
-    values = known_values(x, "unique_all()")
-    found, first, inverse, counts = np.unique(
-        values, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
-    )
-    inverse = inverse.reshape(values.shape)
+    found, first, inverse, counts = _distinct(
+        x, "unique_all()", return_index=True, return_inverse=True, return_counts=True,
+        equal_nan=False,
+    )  # fmt: skip
+    inverse = inverse.reshape(np.shape(x))
     return UniqueAll(*(asarray(part) for part in (found, first, inverse, counts)))
 
 
 def unique_counts(x: Any, /) -> UniqueCounts:
     """Distinct values in order, and how often each is there (computes `x` now)."""
-    values = known_values(x, "unique_counts()")
-    return UniqueCounts(*map(asarray, np.unique(values, return_counts=True, equal_nan=False)))
+    found = _distinct(x, "unique_counts()", return_counts=True, equal_nan=False)
+    return UniqueCounts(*map(asarray, found))
 
 
 def unique_inverse(x: Any, /) -> UniqueInverse:
     """Distinct values in order, and where each element went (computes `x` now)."""
-    values = known_values(x, "unique_inverse()")
-    found, inverse = np.unique(values, return_inverse=True, equal_nan=False)
-    return UniqueInverse(asarray(found), asarray(inverse.reshape(values.shape)))
+    found, inverse = _distinct(x, "unique_inverse()", return_inverse=True, equal_nan=False)
+    return UniqueInverse(asarray(found), asarray(inverse.reshape(np.shape(x))))
 
 
 def unique_values(x: Any, /) -> Array:
     """Distinct values in order (computes `x` now)."""
-    return asarray(np.unique(known_values(x, "unique_values()"), equal_nan=False))
+    return asarray(_distinct(x, "unique_values()", equal_nan=False))
 
 
 def unique(x: Any, **options: Any) -> Any:
     """NumPy's unique (computes `x` now)."""
-    found = np.unique(known_values(x, "unique()"), **options)
+    found = _distinct(x, "unique()", **options)
     return tuple(map(asarray, found)) if isinstance(found, tuple) else asarray(found)
 
 
