@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -279,3 +280,27 @@ def test_what_numpy_makes_of_distinct_values_is_refused_by_name(unique: Any, nee
         unique(wf.asarray(x))
     with wf.config(memory_limit="96 MiB"):
         unique(wf.asarray(x))
+
+
+@pytest.mark.parametrize(
+    ("call", "shape", "times"),
+    [
+        (wf.sort, (1_000_000,), 2), (wf.argsort, (1_000_000,), 3),
+        (lambda x: wf.argsort(x, descending=True), (1_000_000,), 3),
+        (wf.linalg.inv, (1000, 1000), 4), (lambda x: x @ x, (1000, 1000), 1),
+    ],
+)  # fmt: skip
+def test_what_library_calls_make_besides_their_results_is_in_the_plan(
+    call: Callable[[wf.Array], wf.Array], shape: tuple[int, ...], times: int
+) -> None:
+    x = np.random.default_rng(5).random(shape)
+    given = wf.asarray(x)
+    with wf.config(memory_limit=int(0.97 * times * x.nbytes)), pytest.raises(MemoryLimitError):
+        np.asarray(call(given))
+    with wf.config(memory_limit=int(1.03 * times * x.nbytes)):
+        tracemalloc.start()
+        found = np.asarray(call(given))
+        made = tracemalloc.get_traced_memory()[1]  # but for what lies in Weft's pool
+        tracemalloc.stop()
+    assert made <= (times - 1) * x.nbytes + (1 << 20)
+    assert found.shape == shape

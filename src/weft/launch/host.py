@@ -16,6 +16,7 @@ from weft.fun import walk
 from weft.fun.access import span_slice
 from weft.launch.gram import gram
 from weft.ops import routines
+from weft.plan.calls import bytes_beside
 from weft.runtime import blas, profile
 from weft.runtime.incore import HostRun, HostStep
 from weft.runtime.memory import host_pool
@@ -36,7 +37,7 @@ def host_step(let: fun.Let, over: str | None = None) -> HostStep:
     if isinstance(expr, fun.Call):
         return HostStep(
             params, results, lambda sizes: LibraryCall(let, params, over, sizes),
-            lambda sizes: _allocated(let, sizes), over,
+            lambda sizes: _allocated(let, sizes), over, workspace=bytes_beside(let).evaluate,
         )  # fmt: skip
     constant = None
     if isinstance(expr, fun.Broadcast) and isinstance(expr.array, fun.Const):

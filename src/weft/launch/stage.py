@@ -31,6 +31,7 @@ from weft.launch.host import call_library, view
 from weft.ops import routines
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
+from weft.plan.calls import bytes_beside
 from weft.plan.code import DeviceCode, FlankPlace, Held, Pending, Rates, StageCode, Wholes
 from weft.plan.seams import CallPiece, CompiledPiece, cut_at_calls
 from weft.plan.segment import Better, Layout, Segment
@@ -315,7 +316,6 @@ class StepsStage:
 class CallStage:
     """A stage that is one library call on views: NumPy writes to where its results belong."""
 
-    workspace: Size | None = ZERO
     device: DeviceCode | None = None
     remarks: tuple[str, ...] = ()
 
@@ -329,6 +329,7 @@ class CallStage:
         self._views = tuple(views)
         self._let = let
         self._threads = threads
+        self.workspace: Size | None = bytes_beside(let)
 
     @staticmethod
     def of(program: fun.Program, threads: int) -> CallStage | None:

@@ -59,6 +59,9 @@ class Routine:
         The options that it takes, with their defaults.
     updates : bool
         The result is an update of the first argument, and may be given its memory.
+    beside : tuple of int
+        What it makes besides its results, and gives back: so many times the bytes of its
+        arguments, and of its results, at most.
     bind : callable or None
         (*arrays, out, **options) -> what of BLAS does it for arrays that lie so, and the
         arrays, scalars among them, that it takes (`weft.ops.blas.Bound.call`); or None.
@@ -69,6 +72,7 @@ class Routine:
     execute: Callable[..., None]
     defaults: Options
     updates: bool = False
+    beside: tuple[int, int] = (0, 0)
     bind: Callable[..., Product | None] | None = None
 
     def result_types(
@@ -309,13 +313,15 @@ ROUTINES: dict[str, Routine] = {
     for routine in (
         Routine("matmul", _matmul_rule, _matmul, {}, bind=_bind_matmul),
         Routine(
-            "update", _update_rule, _update, {"part": "all", "twice": False}, True, _bind_update
+            "update", _update_rule, _update, {"part": "all", "twice": False}, True,
+            bind=_bind_update,
         ),
-        Routine("sort", _sort_rule, _sort, _SORTING),
-        Routine("argsort", _argsort_rule, _argsort, _SORTING),
+        Routine("sort", _sort_rule, _sort, _SORTING, beside=(0, 1)),  # half of it, where it merges
+        Routine("argsort", _argsort_rule, _argsort, _SORTING, beside=(0, 2)),  # and a result
         Routine("partition", _partition_rule, _partition, {}),
-        Routine("searchsorted", _search_rule, _search, {"side": "left"}),
-        *(Routine(name, *parts) for name, parts in FACTORISATIONS.items()),
+        Routine("searchsorted", _search_rule, _search, {"side": "left"}, beside=(0, 1)),
+        # What LAPACK overwrites, and works in; and results.
+        *(Routine(name, *parts, beside=(2, 1)) for name, parts in FACTORISATIONS.items()),
     )
 }
 

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.ops.routines import routine
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Poly, Size
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 Ends = tuple[Size, Size] | None
 
@@ -27,6 +29,20 @@ class CutCall:
 
     axes: tuple[tuple[str, Size], ...]
     reads: tuple[tuple[Ends, ...], ...]
+
+
+def bytes_beside(let: fun.Let) -> Size:
+    """What a call makes besides its results, and gives back, at most; 0 of other statements."""
+    if not isinstance(let.expr, fun.Call):
+        return ZERO
+    of_arguments, of_results = routine(let.expr.routine).beside
+    arguments = [_bytes(atom.type) for atom in let.expr.arguments]
+    results = [_bytes(var.type) for var in let.pattern]
+    return as_poly(sum(arguments, ZERO) * of_arguments + sum(results, ZERO) * of_results)
+
+
+def _bytes(type_: fun.Type) -> Size:
+    return product(walk.type_sizes(type_)) * type_.dtype.itemsize
 
 
 def cut_call(let: fun.Let) -> CutCall | None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from weft.fun import nodes as fun
 from weft.plan import draft as drafts
+from weft.plan.calls import bytes_beside
 from weft.plan.canonical import canonical
 from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import quickest
@@ -321,6 +322,7 @@ class Scheduler:
         # An interpreter makes every array, the results too, before they are copied out.
         total = np.zeros(boxes.count, np.int64)
         for let in self.stage.program.body.statements:
+            total = total + bytes_beside(let).evaluate(values)
             for var in let.pattern:
                 if isinstance(var.type, fun.Array) and not isinstance(let.expr, fun.LAYOUT_CHANGES):
                     count: Any = var.type.dtype.itemsize

@@ -55,7 +55,8 @@ HostRun: TypeAlias = Callable[[Sequence[Value], Mapping[str, NDArray] | None], S
 class HostStep:
     """A library call or a view: `bind(sizes)` gives what makes the named results.
 
-    `bytes(sizes)` is what each of them takes, unless its one result takes the memory of `over`.
+    `bytes(sizes)` is what each of them takes, unless its one result takes the memory of `over`;
+    `workspace(sizes)` what the call makes besides.
     `reshapes`: the result is the same memory in another shape, where that is row-major.
     """
 
@@ -65,6 +66,7 @@ class HostStep:
     bytes: Callable[[Mapping[str, int]], Sequence[int]]
     over: str | None = None
     reshapes: bool = False
+    workspace: Callable[[Mapping[str, int]], int] | None = None
 
 
 Step: TypeAlias = SegmentStep | HostStep
@@ -272,6 +274,8 @@ class InCore:
             else:
                 made = zip(names, launch.step.bytes(self.values), strict=True)
                 held.update((name, 0 if name in given else count) for name, count in made)
+            if isinstance(launch, HostCall) and launch.step.workspace is not None:
+                workspace = launch.step.workspace(self.values)
             peak = max(peak, sum(held.values()) + workspace)
             for name in dead:
                 held.pop(name, None)
