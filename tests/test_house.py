@@ -20,7 +20,7 @@ COMPILER_AND_BELOW = FUN_AND_BELOW | {
 }  # fmt: skip
 EXECUTE_AND_BELOW = COMPILER_AND_BELOW | {"transfer", "runtime", "io", "execute"}
 USER_FACING = {
-    "array", "functions", "linalg", "jit", "kernel", "config", "launch", "progress",
+    "array", "functions", "fft", "linalg", "jit", "kernel", "config", "launch", "progress",
 }  # fmt: skip
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -132,8 +132,9 @@ def public() -> Iterator[tuple[str, object]]:
                     yield f"{name}.{member}", getattr(value, member)
         if callable(value):
             yield name, value
-    for name in weft.linalg.__all__:
-        yield f"linalg.{name}", getattr(weft.linalg, name)
+    for module in (weft.fft, weft.linalg):
+        for name in module.__all__:
+            yield f"{module.__name__}.{name}", getattr(module, name)
 
 
 def test_what_is_public_says_what_it_does() -> None:

@@ -1,6 +1,6 @@
 """Weft: NumPy-style array programs, compiled, on data of any size."""
 
-from weft import linalg
+from weft import fft, linalg
 from weft.array import Array, asarray
 from weft.config import config, settings
 from weft.errors import WeftError
@@ -74,8 +74,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Array", "WeftError", "__array_api_version__", "__array_namespace_info__", "__version__",
-    "asarray", "boolean", "c64", "c128", "config", "f32", "f64", "i8", "i16", "i32", "i64", "jit",
-    "kernel", "linalg", "prange", "profile", "settings", "u8", "u16", "u32", "u64",
+    "asarray", "boolean", "c64", "c128", "config", "f32", "f64", "fft", "i8", "i16", "i32", "i64",
+    "jit", "kernel", "linalg", "prange", "profile", "settings", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 __all__ += combinators.__all__
 __all__ += comparing.__all__

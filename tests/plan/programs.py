@@ -296,7 +296,9 @@ CASES += [
           let o: i64[n, k] = call searchsorted(r, y)
           let l: i64[2] = kernel (z < 2) { let q: i64 = multiply(z, 3) in q }
           let h: f64[n, k] = call partition(y, l)
-          in y, v, g, s, o, h }""",
+          let u: c128[n, k] = call fft(y) to (k)
+          let w1: f64[n, m] = call irfft(u, norm = "ortho") to (m)
+          in y, v, g, s, o, h, u, w1 }""",
         {"n": 60, "m": 7, "k": 5},
         lambda: {**_floats(60, 7)(), "w": _floats(7, 5)()["x"], "b": np.arange(5.0)},
     ),

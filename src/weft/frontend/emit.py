@@ -57,7 +57,8 @@ class Emitter(Values):
                 arrays = tuple(map(self.array, node.inputs))
                 return (b.let(fun.Concat(arrays, axis), self.type(node)),)
             case operations.Call(routine, options):
-                call = fun.Call(routine, tuple(map(self.atom, node.inputs)), options)
+                extents = tuple(map(self.size, node.sizes))
+                call = fun.Call(routine, tuple(map(self.atom, node.inputs)), options, extents)
                 return b.bind(call, self.types(node))
             case operations.If():
                 then, otherwise = (self.body(b, function, ()) for function in node.lambdas)

@@ -426,7 +426,9 @@ class Checker:
         types = tuple(map(self.atom, expr.arguments))
         given = tuple((t.dtype, t.shape if isinstance(t, fun.Array) else ()) for t in types)
         try:
-            found = routines.routine(expr.routine).result_types(given, dict(expr.options))
+            found = routines.routine(expr.routine).result_types(
+                given, dict(expr.options), expr.extents
+            )
         except WeftError as error:
             self.fail(error.found, error.expected)
         return tuple(

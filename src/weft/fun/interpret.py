@@ -245,5 +245,8 @@ class Evaluator(Accesses, ParallelForms):
             raise Irregular  # library routines run once for each index
         arguments = [np.asarray(self.value(atom)) for atom in expr.arguments]
         options: dict[str, Any] = dict(expr.options)
-        results = routines.routine(expr.routine).run(*arguments, place=self.place, **options)
+        extents = tuple(map(self.size, expr.extents))
+        results = routines.routine(expr.routine).run(
+            *arguments, place=self.place, extents=extents, **options
+        )
         return [result if result.ndim else result[()] for result in results]

@@ -367,12 +367,14 @@ class Call:
     """A library routine (BLAS, sorting): a seam between compiled segments.
 
     `routine` is a name of `weft.ops.routines`; `options` are its keyword arguments, given
-    as constants. The types of the results are those of the let's pattern.
+    as constants; `extents` are those of the results that neither arguments nor options tell.
+    The types of the results are those of the let's pattern.
     """
 
     routine: str
     arguments: tuple[Atom, ...]
     options: tuple[tuple[str, bool | int | float | str], ...] = ()
+    extents: tuple[Size, ...] = ()
 
 
 LayoutExpr: TypeAlias = Slice | LmadSlice | Permute | Reshape | Broadcast

@@ -475,7 +475,8 @@ class Parser:
                 arguments.append(self.atom())
             if self.next != ")":
                 self.expect(",")
-        return fun.Call(routine, tuple(arguments), tuple(options))
+        extents = self.listed(self.poly) if self.take("to") else ()
+        return fun.Call(routine, tuple(arguments), tuple(options), extents)
 
     def option(self) -> bool | int | float | str:
         if self.kind == "string":

@@ -200,9 +200,10 @@ class Printer:
                 return f"if {self.atom(condition)} {blocks}"
             case fun.Loop():
                 return self.loop(expr, indent)
-            case fun.Call(routine, arguments, options):
+            case fun.Call(routine, arguments, options, extents):
                 given = [f"{name}={_option(value)}" for name, value in options]
-                return f"call {routine}({_join([*map(self.atom, arguments), *given])})"
+                made = f" to ({_join(extents)})" if extents else ""
+                return f"call {routine}({_join([*map(self.atom, arguments), *given])}){made}"
             case _:
                 assert_never(expr)
 

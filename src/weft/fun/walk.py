@@ -104,8 +104,9 @@ def map_expr(expr: fun.Expr, to: Mapper) -> fun.Expr:
                 case _:
                     assert_never(form)
             return fun.Loop(params, initial, new_form, to.body(body))
-        case fun.Call(routine, arguments, options):
-            return fun.Call(routine, tuple(map(to.atom, arguments)), options)
+        case fun.Call(routine, arguments, options, extents):
+            given = tuple(map(to.atom, arguments))
+            return fun.Call(routine, given, options, tuple(map(to.size, extents)))
         case _:
             assert_never(expr)
 

@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -200,13 +201,21 @@ def translated(
 
 def _own(module: str, name: str) -> Any:
     """The function of Weft for one of NumPy's, or None."""
-    from weft import functions, linalg
+    from weft import functions
 
-    if module == "numpy.linalg":
-        return getattr(linalg, name) if name in linalg.__all__ else None
+    own = extension(module)
+    if own is not None:
+        return getattr(own, name) if name in own.__all__ else None
     if module not in MODULES:
         return None
     return _METHODS.get(name) or (getattr(functions, name) if name in functions.__all__ else None)
+
+
+def extension(module: str) -> ModuleType | None:
+    """The module of Weft for one of NumPy's beside its namespace, or None."""
+    from weft import fft, linalg
+
+    return {"numpy.fft": fft, "numpy.linalg": linalg}.get(module)
 
 
 def _computed(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

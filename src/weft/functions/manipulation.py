@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -244,7 +244,7 @@ def _rolled(node: Node, moves: list[tuple[int, Any]]) -> Node:
         rules: tuple[Rule, ...] = tuple(("wrap", None) if amount else None for amount in by)
         node = shifted(node, by, node.shape, rules)
     for axis, shift in others:
-        node = _in_two_slices(node, shift, axis)
+        node = in_two_slices(node, axis, lambda extent: _shift(shift, extent))  # noqa: B023
     return node
 
 
@@ -257,11 +257,12 @@ def _shift(shift: Any, extent: Extent) -> Extent:
     return extents.remainder(literal(shift), extent)
 
 
-def _in_two_slices(node: Node, shift: Any, axis: int) -> Node:
+def in_two_slices(node: Node, axis: int, shift: Callable[[Extent], Extent]) -> Node:
+    """The elements of an axis moved by what is less than its length, round and round."""
     extent = node.shape[axis]
     if not extent.symbols and extent.value <= 1:
         return node
-    by = _shift(shift, extent)
+    by = shift(extent)
     if not by.symbols:
         if by.value == 0:
             extents.decide_equal(by, layout.ZERO)

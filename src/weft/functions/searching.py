@@ -134,16 +134,19 @@ def argwhere(x: Any, /) -> Array:
 
 
 def library_call(
-    routine: str, options: Any, inputs: tuple[Node, ...], shape: Shape, dtype: DType
-) -> Node:
+    routine: str, options: Any, inputs: tuple[Node, ...], shape: Shape, dtype: DType,
+    extents: Shape = (),
+) -> Node:  # fmt: skip
     """A call of a library routine on whole arrays; elsewhere, what is written out in its place.
+
+    `extents`: what no input tells of the shape.
 
     Raises
     ------
     UnsupportedError
         Inside a loop, branch or combinator, where it is not: compiled code does not call back.
     """
-    node = make(operations.Call(routine, options), inputs, shape, dtype)
+    node = make(operations.Call(routine, options), inputs, shape, dtype, sizes=extents)
     if node.scope is None:
         return node
     from weft.functions.written_out import written_out

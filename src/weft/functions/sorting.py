@@ -29,12 +29,17 @@ __all__ = [
 
 
 def _rows(x: Any, axis: int | None, what: str) -> tuple[Node, list[int]]:
-    """Rows along an axis, so that whatever it is boxes of them can be; the order of the axes."""
+    """Rows of real numbers along an axis, None of all elements; the order of the axes."""
     node = array_node(x)
     if axis is None:
         node, axis = layout.reshape(node, (extents.product(node.shape),)), 0
     if node.dtype.is_complex:
         raise DTypeError(f"{what} of complex numbers", "real ones", place=user_place())
+    return rows_along(node, axis, what)
+
+
+def rows_along(node: Node, axis: int, what: str) -> tuple[Node, list[int]]:
+    """Rows along an axis, so that whatever it is boxes of them can be; the order of the axes."""
     if not node.shape:
         raise ShapeError(f"{what} of a scalar", "one dimension or more", place=user_place())
     along = one_axis(axis, len(node.shape))
@@ -42,7 +47,8 @@ def _rows(x: Any, axis: int | None, what: str) -> tuple[Node, list[int]]:
     return layout.permute(node, order), order
 
 
-def _back(rows: Node, order: list[int]) -> Array:
+def back(rows: Node, order: list[int]) -> Array:
+    """Rows whose axes are in some order, turned back."""
     return Array(layout.permute(rows, [order.index(k) for k in range(len(order))]))
 
 
@@ -51,7 +57,7 @@ def _sorted(routine: str, x: Any, axis: int | None, descending: bool, stable: bo
     axis = len(order) - 1
     options = (("axis", axis), ("descending", bool(descending)), ("stable", bool(stable)))
     dtype = rows.dtype if routine == "sort" else DType.I64
-    return _back(library_call(routine, options, (rows,), rows.shape, dtype), order)
+    return back(library_call(routine, options, (rows,), rows.shape, dtype), order)
 
 
 def sort(
@@ -130,7 +136,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1) -> Array:
                 )  # fmt: skip
     places = astype(places, "int64").ravel()
     places = where(places < 0, places + Array(size_scalar(length)), places)
-    return _back(partitioned(rows, places._node), order)
+    return back(partitioned(rows, places._node), order)
 
 
 def partitioned(rows: Node, places: Node) -> Node:

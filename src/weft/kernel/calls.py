@@ -284,10 +284,9 @@ def _numpy(
     name = getattr(function, "__name__", "")
     name = _RENAMED.get(name, name)
     has = getattr(functions, name, None) is not None or hasattr(Array, name)
-    if function.__module__ == "numpy.linalg":
-        from weft import linalg
-
-        has = name in linalg.__all__
+    extension = interoperability.extension(function.__module__)
+    if extension is not None:
+        has = name in extension.__all__
     if not has or function.__module__ not in (*_PURE, *interoperability.MODULES):
         given = [*arguments, *named.values()]
         if function.__module__ in _PURE and not is_traced(given):

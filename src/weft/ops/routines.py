@@ -16,6 +16,7 @@ from weft.errors import DTypeError, InternalError, LinearAlgebraError, Place, Sh
 from weft.ops import blas
 from weft.ops.dtypes import DType, from_numpy
 from weft.ops.factorisations import FACTORISATIONS
+from weft.ops.transforms import TRANSFORMS
 from weft.records import dataclass
 
 ArrayType: TypeAlias = tuple[DType, tuple[Any, ...]]
@@ -76,14 +77,18 @@ class Routine:
     bind: Callable[..., Product | None] | None = None
 
     def result_types(
-        self, arguments: tuple[ArrayType, ...], options: Options
+        self, arguments: tuple[ArrayType, ...], options: Options, extents: tuple[Any, ...] = ()
     ) -> tuple[ArrayType, ...]:
-        """The dtypes and shapes of the results (shape () for a scalar)."""
-        return self.rule(arguments, self._complete(options))
+        """The dtypes and shapes of the results (shape () for a scalar).
+
+        `extents` are those that neither arguments nor options tell.
+        """
+        options = self._complete(options)
+        return self.rule(arguments, {**options, "extents": extents} if extents else options)
 
     def run(
         self, *arrays: NDArray, out: tuple[NDArray, ...] | None = None,
-        place: Place | None = None, **options: Any,
+        place: Place | None = None, extents: tuple[int, ...] = (), **options: Any,
     ) -> tuple[NDArray, ...]:  # fmt: skip
         """The results, in the arrays of `out` where they are given (any strides).
 
@@ -95,7 +100,7 @@ class Routine:
         options = {**self._complete(options)}
         if out is None:
             types = tuple((from_numpy(array.dtype), array.shape) for array in arrays)
-            results = self.rule(types, options)
+            results = self.result_types(types, options, extents)
             out = tuple(np.empty(shape, dtype.numpy) for dtype, shape in results)
         try:
             self.execute(*arrays, out=out, **options)
@@ -322,6 +327,8 @@ ROUTINES: dict[str, Routine] = {
         Routine("searchsorted", _search_rule, _search, {"side": "left"}, beside=(0, 1)),
         # What LAPACK overwrites, and works in; and results.
         *(Routine(name, *parts, beside=(2, 1)) for name, parts in FACTORISATIONS.items()),
+        # What some turn around, or are made of.
+        *(Routine(name, *parts, beside=(0, 1)) for name, parts in TRANSFORMS.items()),
     )
 }
 

@@ -2,6 +2,7 @@
 
     let c = call matmul(a, b)   rows of c need rows of a, and all of b
     let s = call sort(x, axis)  every axis but the sorted one; as rows that are partitioned
+    let f = call fft(x)         or transformed
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def cut_call(let: fun.Let) -> CutCall | None:
             axis = int(dict(expr.options).get("axis", -1)) % type_.rank
             kept = tuple(None if k == axis else end for k, end in enumerate(at))
             return CutCall(axes[:axis], (kept,)) if axis > 0 else None
+        case "fft" | "ifft" | "rfft" | "ihfft" | "irfft" | "hfft":
+            return CutCall(axes[:-1], ((*at[:-1], None),)) if type_.rank > 1 else None
         case "partition":
             return CutCall(axes[:-1], ((*at[:-1], None), (None,))) if type_.rank > 1 else None
         case "searchsorted":

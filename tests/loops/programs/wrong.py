@@ -38,7 +38,7 @@ def formatted(a):
 
 
 def unknown_function(a):
-    return np.fft.fft(a)  # here: np.fft
+    return np.roots(a)  # here: np.roots
 
 
 def unknown_method(a):

@@ -1,0 +1,52 @@
+"""NumPy's Fourier transforms as library routines, of rows: along the last axis.
+
+How long a row of the result is no rule computes: it is given as an extent of the call
+(`weft.fun.nodes.Call.extents`), and says how many elements are transformed, but for rows of
+real numbers, all of whose elements are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.ops.factorisations import Factorisation, NDArray
+
+if TYPE_CHECKING:
+    from weft.ops.routines import ArrayType, Options
+
+
+def _to_complex(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    dtype, shape = arguments[0]
+    return ((dtype.complex, (*shape[:-1], *options.get("extents", ()))),)
+
+
+def _to_real(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
+    dtype, shape = arguments[0]
+    return ((dtype.real, (*shape[:-1], *options.get("extents", ()))),)
+
+
+def _run(compute: Callable[..., Any], of_reals: bool = False) -> Callable[..., None]:
+    def run(rows: NDArray, *, norm: str, out: tuple[NDArray, ...]) -> None:
+        (target,) = out
+        if target.size:  # NumPy refuses rows without elements, of which there are none
+            length = (rows if of_reals else target).shape[-1]
+            found = compute(rows, n=length, norm=norm, out=target)
+            if found is not target:  # NumPy's hfft takes `out` and leaves it
+                target[...] = found
+
+    return run
+
+
+_NORM = {"norm": "backward"}
+
+TRANSFORMS: dict[str, Factorisation] = {
+    "fft": (_to_complex, _run(np.fft.fft), _NORM),
+    "ifft": (_to_complex, _run(np.fft.ifft), _NORM),
+    "rfft": (_to_complex, _run(np.fft.rfft, True), _NORM),
+    "ihfft": (_to_complex, _run(np.fft.ihfft, True), _NORM),
+    "irfft": (_to_real, _run(np.fft.irfft), _NORM),
+    "hfft": (_to_real, _run(np.fft.hfft), _NORM),
+}
