@@ -349,5 +349,7 @@ def test_masks_in_branches_select_where_no_parameter_is_involved() -> None:
     assert float(wf.cond(yes, lambda v: v[v > 3].sum(), lambda v: v.sum(), x)) == 9
     twice = wf.map(lambda e: wf.cond(yes, lambda: added(x)[2] + e, lambda: e), x)
     np.testing.assert_array_equal(twice, x + 4)
+    looped = wf.fori_loop(0, 3, lambda i, v: added(v), x)  # where the mask selects, unknown
+    np.testing.assert_array_equal(looped, [0, 9, 19, 31, 39, 47])
     with pytest.raises(TracingError, match="an index that is a mask"):
-        wf.fori_loop(0, 3, lambda i, v: added(v), x)
+        wf.fori_loop(0, 3, lambda i, v: v + v[v > 4].size, x)

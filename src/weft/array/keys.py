@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.array import masks
 from weft.array.lazy import Array
 from weft.array.making import asarray, node_of
 from weft.config import settings
@@ -49,7 +50,7 @@ def resolved(key: Any, shape: Shape) -> Any:
                                                  and node.dtype.is_integer):  # fmt: skip
                 entries.append(int(entry))
             elif node.dtype is DType.BOOL:
-                _require_fit(node, shape[axis - covered : axis])
+                require_fit(node, shape[axis - covered : axis])
                 entries += _mask_indices(Array(node))
             else:
                 entries.append(node)
@@ -71,7 +72,7 @@ def _covered(entry: Any) -> int:
     return entry.ndim if is_mask else 1
 
 
-def _require_fit(mask: Node, shape: Shape) -> None:
+def require_fit(mask: Node, shape: Shape) -> None:
     """Raise unless a mask has the shape of the dimensions that it selects from."""
     if layout.values(mask.shape) != layout.values(shape):
         raise OutOfBoundsError(
@@ -139,30 +140,28 @@ def is_scalar_mask(key: Any) -> bool:
     return isinstance(key, bool | np.bool_)
 
 
+def get(array: Array, key: Any) -> Array:
+    """`array[key]`."""
+    entries = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(entry, Array) and entry.dtype == np.bool_ for entry in entries):
+        place = masks.place_of(key, array._node.shape)
+        if place is not None:
+            from weft.array.selected import Selected
+
+            view = array if place.basic is None else get(array, place.basic)
+            return Selected(view._node, place)
+    return Array(indexing.get(array._node, resolved(key, array._node.shape)))
+
+
 def put(node: Node, key: Any, value: Any, combine: str | None) -> Node:
-    new = node_of(value)
+    """An array with a value written to a key, or combined with what is there."""
     if isinstance(key, Array) and is_scalar_mask(key):  # whose value need not be known
+        new = node_of(value)
         changed = new if combine is None else apply(combine, node, new)
         changed = layout.broadcast(as_dtype(changed, node.dtype), node.shape)
         return apply("where", node_of(key), changed, node)
-    mask = _whole_mask(node, key)
-    if mask is not None and not new.shape:
-        new = as_dtype(new, node.dtype)
-        changed = new if combine is None else as_dtype(apply(combine, node, new), node.dtype)
-        while len(mask.shape) < len(node.shape):
-            mask = layout.expand(mask, len(mask.shape))
-        return apply("where", mask, changed, node)
-    return indexing.put(node, resolved(key, node.shape), new, combine)
-
-
-def _whole_mask(node: Node, key: Any) -> Node | None:
-    """A key that is one mask over the first dimensions, which needs no computing."""
-    if isinstance(key, tuple):
-        if len(key) != 1:
-            return None
-        (key,) = key
-    if not isinstance(key, Array | np.ndarray) or key.dtype != np.bool_ or not key.shape:
-        return None
-    mask = node_of(key)
-    _require_fit(mask, node.shape[: len(mask.shape)])
-    return mask
+    place = masks.place_of(key, node.shape)
+    made = None if place is None else masks.put(node, place, value, combine)
+    if made is not None:
+        return made
+    return indexing.put(node, resolved(key, node.shape), node_of(value), combine)

@@ -22,7 +22,7 @@ from weft.errors import (
     warn,
 )
 from weft.frontend import extent as extents
-from weft.frontend import indexing, layout, operations
+from weft.frontend import layout, operations
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Dimension
 from weft.frontend.graph import Node
@@ -279,7 +279,8 @@ class Array(Methods):
     # ------------------------------------------------------------ indexing
 
     def __getitem__(self, key: Any) -> Array:
-        return Array(indexing.get(self._node, _keys().resolved(key, self._node.shape)))
+        found: Array = _keys().get(self, key)
+        return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._node = _keys().put(self._node, key, value, None)

@@ -1,0 +1,176 @@
+"""Keys of which one entry is a mask: what they select is computed where it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.array.lazy import Array
+from weft.frontend import indexing, layout, lengths, operations
+from weft.frontend.extent import Extent, require_equal
+from weft.frontend.graph import Node, Shape
+from weft.records import dataclass
+
+if TYPE_CHECKING:
+    Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a key points that has one mask, and else slices and integers beside it.
+
+    Attributes
+    ----------
+    basic : tuple or None
+        The key with all that the mask is over in its stead; None where that is the whole array.
+    mask : Node
+    axis : int
+        Its first dimension among those of what `basic` gives.
+    """
+
+    basic: Key | None
+    mask: Node
+    axis: int
+
+    def rest(self, rank: int) -> int:
+        """How many dimensions come after the mask's."""
+        return rank - self.axis - len(self.mask.shape)
+
+    def fits(self, other: Place, shape: Shape, of_other: Shape) -> bool:
+        """Whether two places select the same, of arrays of shapes that are the same."""
+        return self.axis == other.axis and alike(self.mask, other.mask) and agree(shape, of_other)
+
+    def spread(self, rank: int) -> Node:
+        """The mask with dimensions of one for those after it."""
+        mask = self.mask
+        for _ in range(self.rest(rank)):
+            mask = layout.expand(mask, len(mask.shape))
+        return mask
+
+    def compressed(self, whole: Node) -> Node:
+        """What the mask selects, which computes it."""
+        from weft.array.keys import resolved
+
+        key = (*[slice(None)] * self.axis, Array(self.mask))
+        return indexing.get(whole, resolved(key, whole.shape))
+
+
+def place_of(key: Any, shape: Shape) -> Place | None:
+    """The place of a key into a shape that has one mask; None of others."""
+    from weft.array.keys import require_fit
+
+    entries = key if isinstance(key, tuple) else (key,)
+    masks = [k for k, entry in enumerate(entries) if _is_mask(entry)]
+    if len(masks) != 1 or not all(map(_is_plain, entries[: masks[0]] + entries[masks[0] + 1 :])):
+        return None
+    number = masks[0]
+    mask = entries[number]
+    covered = sum(entry is not Ellipsis for entry in entries) - 1 + mask.ndim
+    missing = len(shape) - covered
+    if missing < 0 or sum(entry is Ellipsis for entry in entries) > 1:
+        return None  # which resolving the key refuses
+    basic: list[Any] = []
+    at = axis = 0
+    for entry in entries[:number]:
+        spans = [slice(None)] * missing if entry is Ellipsis else [entry]
+        basic += spans
+        axis += sum(isinstance(one, slice) for one in spans)
+    at = len(basic)
+    after = [
+        one for entry in entries[number + 1 :]
+        for one in ([slice(None)] * missing if entry is Ellipsis else [entry])
+    ]  # fmt: skip
+    if not _side_by_side([*basic, 0, *after]):
+        return None  # NumPy moves what the mask selects to the front
+    from weft.array.making import node_of
+
+    node = node_of(mask)
+    require_fit(node, shape[at : at + len(node.shape)])
+    whole = all(isinstance(one, slice) and one == slice(None) for one in (*basic, *after))
+    spans = [slice(None)] * len(node.shape)
+    return Place(None if whole else (*basic, *spans, *after), node, axis)
+
+
+def _is_mask(entry: Any) -> bool:
+    return isinstance(entry, Array | np.ndarray) and entry.dtype == np.bool_ and entry.ndim > 0
+
+
+def _is_plain(entry: Any) -> bool:
+    """Whether an entry is a slice, an ellipsis, or an integer."""
+    if isinstance(entry, bool | np.bool_):
+        return False
+    if isinstance(entry, Array):
+        return not entry.ndim and entry._node.dtype.is_integer
+    return entry is Ellipsis or isinstance(entry, slice | int | np.integer | Extent)
+
+
+def _side_by_side(entries: list[Any]) -> bool:
+    """Whether no slice is between entries that are none."""
+    places = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
+    return places[-1] - places[0] == len(places) - 1
+
+
+def value_at(place: Place, view: Node, value: Any) -> Node | None:
+    """What is to be at a place, as it is where the mask selects all; None where none knows."""
+    from weft.array.making import node_of
+    from weft.array.selected import Selected
+
+    rank = len(view.shape)
+    if isinstance(value, Selected) and value.place is not None:
+        return value.whole if place.fits(value.place, view.shape, value.whole.shape) else None
+    new = node_of(value)
+    rest = place.rest(rank)
+    while len(new.shape) > rest and new.shape[0].poly == 1:
+        new = layout.squeeze(new, (0,))
+    if len(new.shape) > rest:
+        return None
+    return layout.broadcast(new, view.shape[rank - rest :]) if new.shape else new
+
+
+def put(node: Node, place: Place, value: Any, combine: str | None) -> Node | None:
+    """An array with a value written to, or combined with, what a mask selects; None: not so."""
+    from weft.array.keys import resolved
+    from weft.frontend.elementwise import apply, as_dtype
+
+    key = None if place.basic is None else resolved(place.basic, node.shape)
+    view = node if key is None else indexing.get(node, key)
+    new = value_at(place, view, value)
+    if new is None:
+        return None
+    new = as_dtype(new, node.dtype)
+    changed = new if combine is None else as_dtype(apply(combine, view, new), node.dtype)
+    made = apply("where", place.spread(len(view.shape)), changed, view)
+    return made if key is None else indexing.put(node, key, made, None)
+
+
+def agree(left: Shape, right: Shape) -> bool:
+    """Whether two shapes are the same, in every call then."""
+    if len(left) != len(right) or not all(map(lengths.agree, left, right)):
+        return False
+    for one, other in zip(left, right, strict=True):
+        require_equal(one, other)
+    return True
+
+
+def alike(left: Node, right: Node) -> bool:
+    """Whether two nodes are the same operations on the same nodes."""
+    known: set[tuple[int, int]] = set()
+
+    def same(left: Node, right: Node) -> bool:
+        if left is right or (id(left), id(right)) in known:
+            return True
+        found = (
+            (len(left.inputs) > 0 or isinstance(left.operation, operations.Constant))
+            and left.operation == right.operation
+            and not (left.lambdas or right.lambdas)
+            and left.dtype is right.dtype
+            and [size.poly for size in left.sizes] == [size.poly for size in right.sizes]
+            and len(left.inputs) == len(right.inputs)
+            and all(map(same, left.inputs, right.inputs))
+        )
+        if found:
+            known.add((id(left), id(right)))
+        return found
+
+    return same(left, right)
