@@ -18,9 +18,11 @@ from weft.functions import (
     linear_algebra,
     lmads,
     manipulation,
+    nan_quantiles,
     nan_reductions,
     numerics,
     ordered,
+    polynomials,
     running,
     searching,
     sorting,
@@ -41,9 +43,11 @@ from weft.functions.joining import *  # noqa: F403
 from weft.functions.linear_algebra import *  # noqa: F403
 from weft.functions.lmads import *  # noqa: F403
 from weft.functions.manipulation import *  # noqa: F403
+from weft.functions.nan_quantiles import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
 from weft.functions.numerics import *  # noqa: F403
 from weft.functions.ordered import *  # noqa: F403
+from weft.functions.polynomials import *  # noqa: F403
 from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
@@ -89,9 +93,11 @@ __all__ += joining.__all__
 __all__ += linear_algebra.__all__
 __all__ += lmads.__all__
 __all__ += manipulation.__all__
+__all__ += nan_quantiles.__all__
 __all__ += nan_reductions.__all__
 __all__ += numerics.__all__
 __all__ += ordered.__all__
+__all__ += polynomials.__all__
 __all__ += running.__all__
 __all__ += searching.__all__
 __all__ += sorting.__all__

@@ -25,13 +25,15 @@ from weft.frontend.guards import forget_guards
 from weft.functions import matmul, matrix_transpose, tensordot, vecdot
 from weft.functions.arguments import array_node, as_inexact, inexact, one_axis
 from weft.functions.linear_algebra import misfit
+from weft.functions.matrices import cross, diagonal, outer, trace
 from weft.functions.searching import library_call, library_calls
 from weft.ops.dtypes import DType
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "norm", "outer", "pinv", "qr",
-    "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv",
+    "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "norm",
+    "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot",
+    "vector_norm",
 ]  # fmt: skip
 
 
@@ -219,77 +221,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return wf.expand_dims(found, tuple(sorted(numbers))) if keepdims else found
 
 
-# ---------------------------------------------------------------- parts and products
-
-
-def diagonal(x: Any, /, *, offset: int = 0) -> Array:
-    """The elements x[..., i, i + offset].
-
-    Raises
-    ------
-    ShapeError
-        For fewer than two dimensions.
-    """
-    array = Array(array_node(x))
-    if array.ndim < 2:
-        found = f"the diagonal of {array.ndim} dimensions"
-        raise ShapeError(found, "2 or more", place=user_place())
-    below, right = max(-offset, 0), max(offset, 0)
-    rows, columns = array._node.shape[-2:]
-    length = extents.smaller(_left(rows, below), _left(columns, right))
-    steps = wf.arange(length)
-    return array[..., steps + below, steps + right]
-
-
-def _left(extent: Extent, skipped: int) -> Extent:
-    """How much of an extent is left behind `skipped` elements."""
-    some = extents.at_least(extent, extents.constant(skipped))
-    return extent - skipped if some else extents.constant(0)
-
-
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
-    """The sum of a diagonal."""
-    return wf.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
-
-
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
-    """The cross products of vectors of three elements along an axis.
-
-    Raises
-    ------
-    ShapeError
-        Where one has not three elements along the axis.
-    """
-    left, right = wf.broadcast_arrays(x1, x2)
-    along = one_axis(axis, left.ndim)
-    for array in (x1, x2):
-        shape = array_node(array).shape
-        if not lengths.is_just(shape[one_axis(axis, len(shape))], 3):
-            raise ShapeError(
-                f"cross of an array of shape {layout.values(shape)}",
-                f"three elements along axis {axis}", place=user_place(),
-            )  # fmt: skip
-    a, b = wf.unstack(left, axis=along), wf.unstack(right, axis=along)
-    parts = [a[j] * b[k] - a[k] * b[j] for j, k in ((1, 2), (2, 0), (0, 1))]
-    return wf.stack(parts, axis=along)
-
-
-def outer(x1: Any, x2: Any, /) -> Array:
-    """The product of every pair of elements of two vectors.
-
-    Raises
-    ------
-    ShapeError
-        For what is no vector.
-    """
-    for array in (x1, x2):
-        shape = array_node(array).shape
-        if len(shape) != 1:
-            raise ShapeError(
-                f"outer of an array of shape {layout.values(shape)}", "one dimension",
-                place=user_place(),
-            )  # fmt: skip
-    return wf.outer(x1, x2)
+# ---------------------------------------------------------------- powers
 
 
 def matrix_power(x: Any, n: int, /) -> Array:
@@ -442,7 +374,7 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     return QRResult(*_results("qr", options, (node,), types))
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: Any, /, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """Singular vectors, values (descending), and conjugated vectors: x = U @ diag(S) @ Vh.
 
     Parameters
@@ -450,7 +382,11 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     x : array
     full_matrices : bool
         Whether U and Vh are square; else they have as many vectors as there are values.
+    compute_uv : bool
+        NumPy's: else the values alone, as `svdvals`.
     """
+    if not compute_uv:
+        return svdvals(x)
     node = _matrices(x, "svd")
     wide = _is_wide(node)
     *batch, rows, columns = node.shape
@@ -470,6 +406,70 @@ def svdvals(x: Any, /) -> Array:
     wide = _is_wide(node)
     shape = (*node.shape[:-2], _shorter(node, wide))
     return Array(library_call("svdvals", (("wide", wide),), (node,), shape, node.dtype.real))
+
+
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Array, Array, Array, Array]:
+    """NumPy's lstsq: the x of least norm(a @ x - b), squares, the rank, and singular values.
+
+    Parameters
+    ----------
+    a : matrix
+    b : array
+        A right side, or several as columns.
+    rcond : float, optional
+        Singular values below this part of the greatest count as zero; by default the longer
+        side times the dtype's epsilon.
+
+    Returns
+    -------
+    x, residuals, rank, s : Array
+        The sums of squares of a @ x - b are there where a has more rows than columns, of any
+        rank (NumPy's are not where the rank is less).
+
+    Raises
+    ------
+    ShapeError
+        For what is no matrix, and for right sides of another length.
+    """
+    left, right = _matrices(a, "lstsq"), as_inexact(array_node(b))
+    if len(left.shape) != 2 or not 1 <= len(right.shape) <= 2 or not lengths.agree(
+        left.shape[0], right.shape[0]
+    ):
+        raise misfit("lstsq", left, right, "a matrix, and as many rows on the right")
+    extents.require_equal(left.shape[0], right.shape[0])
+    dtype = common_dtype((left, right))
+    left, right = as_dtype(left, dtype), as_dtype(right, dtype)
+    tolerance = as_dtype(array_node(_tolerance(left, rcond)), dtype.real)
+    wide = _is_wide(left)
+    types = (
+        ((left.shape[1], *right.shape[1:]), dtype), ((), DType.I32),
+        ((_shorter(left, wide),), dtype.real),
+    )  # fmt: skip
+    inputs = (left, right, tolerance)
+    node = library_calls("lstsq", (("wide", wide),), inputs, types)
+    found, rank, values = (Array(pick(node, k)) for k in range(3))
+    if wide:
+        squares = wf.zeros((0,), dtype=dtype.real.numpy)
+    else:
+        squares = wf.sum(_squares(Array(right) - matmul(Array(left), found)), axis=0)
+        squares = squares.reshape((-1,))
+    return found, squares, rank, values
+
+
+def cond(x: Any, p: Any = None) -> Array:
+    """The condition numbers of matrices: norms of them times those of their inverses.
+
+    Parameters
+    ----------
+    x : array
+    p : None or an order of `matrix_norm`
+        None and 2: the greatest singular value over the least.
+    """
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        greatest, least = values[..., 0], values[..., -1]
+        return least / greatest if p == -2 else greatest / least
+    return matrix_norm(x, ord=p) * matrix_norm(inv(x), ord=p)
 
 
 def pinv(x: Any, /, *, rtol: Any = None) -> Array:

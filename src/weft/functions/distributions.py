@@ -128,9 +128,8 @@ def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Arr
     ArgumentError
         For a part below 0 or above 1, where q is no lazy array.
     """
-    if not isinstance(q, Array) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
-        raise ArgumentError(f"a quantile at {q}", "parts from 0 to 1", place=user_place())
-    rows, kept = _together(a, axis)
+    require_parts(q)
+    rows, kept = together(a, axis)
     length = rows._node.shape[-1]
     parts = asarray(q)
     known = None
@@ -149,15 +148,26 @@ def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Arr
         ordered = _ordered(rows, [low, high, last])
         near = take(ordered, low, axis=0), take(ordered, high, axis=0), ordered[-1]
     below, above, one = near
-    # from the nearer one, so that between equal ones there is no other
-    step = above - below
-    found = where(apart < 0.5, below + step * apart, above - step * (1 - apart))
-    found = where(logical_or(apart == 0, below == above), below, found)  # infinite ones, too
+    found = between(below, above, apart)
     found = where(isnan(one), one, found)
     return expand_dims(found, tuple(parts.ndim + k for k in kept)) if keepdims else found
 
 
-def _together(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
+def require_parts(q: Any) -> None:
+    """Refuse parts of the elements that there are not, where they are known."""
+    if not isinstance(q, Array) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
+        raise ArgumentError(f"a quantile at {q}", "parts from 0 to 1", place=user_place())
+
+
+def between(below: Array, above: Array, apart: Array) -> Array:
+    """What lies a part of the way from one to the other."""
+    # from the nearer one, so that between equal ones there is no other
+    step = above - below
+    found = where(apart < 0.5, below + step * apart, above - step * (1 - apart))
+    return where(logical_or(apart == 0, below == above), below, found)  # infinite ones, too
+
+
+def together(a: Any, axis: Any) -> tuple[Array, tuple[int, ...]]:
     """Rows of the elements along axes, and the axes."""
     array = inexact(a)
     axes = axes_of(axis, array.ndim)
@@ -175,13 +185,17 @@ def _ordered(rows: Array, places: Sequence[Any]) -> Array:
 
 def percentile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Values below which q percent of the elements lie: as `quantile`."""
-    parts = q / 100 if not isinstance(q, tuple | list) else np.asarray(q) / 100
-    return quantile(a, parts, axis, keepdims=keepdims)
+    return quantile(a, of_hundred(q), axis, keepdims=keepdims)
+
+
+def of_hundred(q: Any) -> Any:
+    """Percent as parts."""
+    return np.asarray(q) / 100 if isinstance(q, tuple | list) else q / 100
 
 
 def median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The middle of the ordered elements along axes, or the mean of the two there; NaN of none."""
-    rows, kept = _together(a, axis)
+    rows, kept = together(a, axis)
     if lengths.is_just(rows._node.shape[-1], 0):
         found = full(rows.shape[:-1], math.nan, dtype=rows.dtype)
     else:

@@ -11,8 +11,7 @@ from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend.elementwise import apply
 from weft.functions.arguments import inexact
-from weft.functions.control import fori_loop
-from weft.functions.creation import full, zeros
+from weft.functions.creation import zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import abs as absolute
 from weft.functions.elementwise import (
@@ -41,8 +40,8 @@ from weft.functions.statistical import sum as total
 
 __all__ = [
     "angle", "convolve", "correlate", "cross", "deg2rad", "degrees", "divmod", "ediff1d", "fabs",
-    "fix", "float_power", "fmod", "gradient", "heaviside", "interp", "kron", "modf", "polyval",
-    "rad2deg", "radians", "rint", "sinc", "trapezoid", "vdot",
+    "fix", "float_power", "fmod", "gradient", "heaviside", "interp", "kron", "modf", "rad2deg",
+    "radians", "rint", "sinc", "trapezoid", "vdot",
 ]  # fmt: skip
 
 
@@ -338,14 +337,3 @@ def kron(a: Any, b: Any) -> Array:
 def vdot(a: Any, b: Any, /) -> Array:
     """The sum of the products of all elements, those of a conjugated."""
     return vecdot(asarray(a).ravel(), asarray(b).ravel())
-
-
-def polyval(p: Any, x: Any) -> Array:
-    """A polynomial's values, of coefficients from the highest power down (Horner's rule)."""
-    coefficients, places = asarray(p), asarray(x)
-    dtype = result_type(coefficients.dtype, places.dtype)
-    at = astype(places, dtype)
-    start = full(places.shape, 0, dtype=dtype)
-    factors = astype(coefficients, dtype)
-    found: Array = fori_loop(0, coefficients.shape[0], lambda k, y: y * at + factors[k], start)
-    return found

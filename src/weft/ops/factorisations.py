@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import InternalError, LinearAlgebraError
+from weft.ops.dtypes import DType
 
 if TYPE_CHECKING:
     from weft.ops.routines import ArrayType, Options
@@ -95,6 +96,20 @@ def _singular_values(
     return _singular(arguments, {**options, "full_matrices": False})[1:2]
 
 
+def _least_squares(
+    arguments: tuple[ArrayType, ...], options: Options
+) -> tuple[ArrayType, ...]:
+    """Solutions, the rank, and singular values; arguments: matrix, right sides, tolerance."""
+    (dtype, shape), (_, right), _ = arguments
+    values = (dtype.real, (_shorter(shape, options),))
+    return (dtype, (shape[-1], *right[1:])), (DType.I32, ()), values
+
+
+def _solve_least_squares(matrix: NDArray, right: NDArray, tolerance: NDArray) -> Any:
+    found, _, rank, values = np.linalg.lstsq(matrix, right, tolerance.item())
+    return found, np.asarray(rank), values
+
+
 def _run(name: str, compute: Callable[..., Any]) -> Callable[..., None]:
     """What computes into the arrays of `out`, and names what has no answer."""
 
@@ -126,6 +141,7 @@ FACTORISATIONS: dict[str, Factorisation] = {
         ("eigvals", _first(_general), _linalg.eigvals, {}),
         ("eigvalsh", _first(_hermitian), _linalg.eigvalsh, {}),
         ("inv", _same, _linalg.inv, {}),
+        ("lstsq", _least_squares, _solve_least_squares, _WIDE),
         ("pinv", _inverted, _linalg.pinv, {}),
         ("qr", _orthogonal, lambda a, mode: tuple(_linalg.qr(a, mode)),
          {"mode": "reduced", **_WIDE}),
