@@ -22,6 +22,7 @@ from weft.functions import (
     nan_reductions,
     numerics,
     ordered,
+    places,
     polynomials,
     running,
     searching,
@@ -47,6 +48,7 @@ from weft.functions.nan_quantiles import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
 from weft.functions.numerics import *  # noqa: F403
 from weft.functions.ordered import *  # noqa: F403
+from weft.functions.places import *  # noqa: F403
 from weft.functions.polynomials import *  # noqa: F403
 from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
@@ -97,6 +99,7 @@ __all__ += nan_quantiles.__all__
 __all__ += nan_reductions.__all__
 __all__ += numerics.__all__
 __all__ += ordered.__all__
+__all__ += places.__all__
 __all__ += polynomials.__all__
 __all__ += running.__all__
 __all__ += searching.__all__

@@ -1,55 +1,132 @@
-"""Errors name the lines of the graph that is run, not of the first one of its kind."""
+"""NumPy's functions that choose and move elements, and methods that write, beside NumPy's."""
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft.errors import ArgumentError, DTypeError, UnsupportedError
+
+RNG = np.random.default_rng(3)
+X = RNG.standard_normal((4, 5))
+V = X[0]
+I = (10 * X).astype(np.int64)  # noqa: E741 - integers
+Z = X + 1j * (X > 0)
+ENDS = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 3.0])
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "piecewise": (lambda x: np.piecewise(x, [x < 0, x > 1], [-1, np.square, 7]), (X,)),
+    "piecewise of one": (lambda x: np.piecewise(x, x < 0, [lambda y, k: y * k], 3), (V,)),
+    "piecewise of integers": (lambda i: np.piecewise(i, [i < 0], [1.5, 2]), (I,)),
+    "choose": (
+        lambda i, x: (np.choose(i, [x, -x, 1], mode="clip"), np.choose(i, [x, -x], mode="wrap")),
+        (I, X),
+    ),
+    "places": (lambda i: np.unravel_index(abs(i[0]) % 20, (4, 5)), (I,)),
+    "flat places": (
+        lambda i: (
+            np.ravel_multi_index((i[0], i[1]), (4, 5), mode="wrap"),
+            np.ravel_multi_index((i[0], i[1]), (4, 5), mode="clip", order="F"),
+        ),
+        (I,),
+    ),
+    "delete": (
+        lambda x: (np.delete(x, 1), np.delete(x, -1, axis=0), np.delete(x, 2, axis=1)), (X,)
+    ),
+    "insert": (
+        lambda x: (np.insert(x, 1, 9), np.insert(x[0], 5, [1, 2]), np.insert(x, -1, 0, axis=1)),
+        (X,),
+    ),
+    "insert in integers": (lambda i: np.insert(i, 1, 9.5), (I,)),
+    "resize": (lambda v: (np.resize(v, 12), np.resize(v, (2, 1)), np.resize(v, 0)), (V,)),
+    "rollaxis": (
+        lambda x: (np.rollaxis(x[None], 2), np.rollaxis(x[None], 0, 3), np.rollaxis(x[None], 1, 2)),
+        (X,),
+    ),
+    "diagflat": (lambda x: np.diagflat(x[:2, :2], 1), (X,)),
+    "unwrap": (
+        lambda x: (np.unwrap(9 * x), np.unwrap(9 * x, axis=0), np.unwrap(x, 0.5, period=1)), (X,)
+    ),
+    "unwrap of integers": (lambda i: (np.unwrap(i, period=4), np.unwrap(i, period=5)), (I,)),
+    "logaddexp2": (lambda x, e: (np.logaddexp2(x, 2 * x), np.logaddexp2(e, e[::-1])), (X, ENDS)),
+    "infinite": (lambda e: (np.isneginf(e), np.isposinf(e)), (ENDS,)),
+    "real": (lambda x, z: (np.isreal(z), np.iscomplex(z), np.isreal(x), np.iscomplex(x)), (X, Z)),
+    "kinds": (lambda x, z: x * np.iscomplexobj(z) + np.isrealobj(z), (X, Z)),
+    "begun": (
+        lambda x: (
+            np.max(x, where=x < 0, initial=-3), np.min(x, axis=0, initial=0.5),
+            np.sum(x, initial=2), np.prod(x, axis=1, where=x > 0, initial=3.0),
+        ),
+        (X,),
+    ),
+    "copy": (lambda x: np.copy(x), (X,)),
+    "searchsorted": (lambda v: np.sort(v).searchsorted(v[:3]), (V,)),
+}  # fmt: skip
 
 
-def test_a_failed_check_names_the_line_of_its_own_graph() -> None:
-    x = wf.asarray(np.ones((400, 300)))
-    index = np.array([400])
-    lines = []
-    for _ in range(2):
-        first = wf.take(x, wf.asarray(index), axis=0); lines.append(_line())  # noqa: E702
-        second = wf.take(x, wf.asarray(index), axis=0); lines.append(_line())  # noqa: E702
-    for result, line in ((first, lines[2]), (second, lines[3])):
-        with pytest.raises(wf.WeftError) as caught:
-            result.numpy()
-        place = caught.value.place
-        assert place is not None
-        assert (Path(place.file).name, place.line) == ("test_places.py", line)
-        assert f"test_places.py:{line}" in str(caught.value)
+def agree(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, tuple):
+        for one, other in zip(found, wanted, strict=True):
+            agree(one, other)
+        return
+    values = found.numpy() if isinstance(found, wf.Array) else np.asarray(found)
+    assert (values.dtype, values.shape) == (np.asarray(wanted).dtype, np.shape(wanted))
+    np.testing.assert_allclose(values, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_a_refused_plan_names_the_line_of_its_own_graph(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.ones((2000, 1500)))
-    x = wf.open(tmp_path / "x.npy")
-    first = wf.sort(x, axis=0); lines = [_line()]  # noqa: E702
-    second = wf.sort(x, axis=0); lines.append(_line())  # noqa: E702
-    with wf.config(memory_limit="8 MiB"):
-        for result, line in zip((first, second), lines, strict=True):
-            with pytest.raises(MemoryError) as caught:
-                result.numpy()
-            assert f"test_places.py:{line}" in str(caught.value)
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_programs(name: str) -> None:
+    program, arguments = PROGRAMS[name]
+    wanted = program(*arguments)
+    agree(wf.jit(program)(*arguments), wanted)
+    with wf.config(implicit_compute="raise"):
+        found = program(*map(wf.asarray, arguments))
+    agree(found, wanted)
 
 
-def test_modules_beside_weft_whose_names_begin_alike_are_the_users() -> None:
-    file = f"{Path(wf.__file__).parent}_extra/module.py"
-    names = {"wf": wf, "x": wf.asarray(np.ones(3))}
-    exec(compile("\n\ny = wf.take(x, wf.asarray([7]))", file, "exec"), names)
-    with pytest.raises(wf.WeftError) as caught:
-        names["y"].numpy()
-    assert f"{file}:3" in str(caught.value)
+def written(x: Any) -> Any:
+    y = x.copy()
+    y.sort(axis=0)
+    z = x.view()
+    z = z.view(z.dtype) * 2
+    x = x.copy()
+    x.fill(3)
+    w = z[0].copy()
+    w.partition(2)
+    return x, y, z, w[2]
 
 
-def _line() -> int:
-    frame = inspect.currentframe()
-    assert frame is not None
-    assert frame.f_back is not None
-    return frame.f_back.f_lineno
+def test_methods_that_write() -> None:
+    agree(written(wf.asarray(X)), written(X))
+    agree(wf.jit(written)(X), written(X))
+    agree(wf.kernel(written)(X.copy()), written(X))
+
+
+def test_views_in_kernels_write_through() -> None:
+    def change(x: Any) -> None:
+        y = x.view(x.dtype)
+        y[0] = 7.0
+        x[1].partition(2)
+
+    found, wanted = X.copy(), X.copy()
+    wf.kernel(change)(found)
+    change(wanted)
+    assert (found[0] == 7).all()
+    assert found[1, 2] == wanted[1, 2]
+
+
+def test_errors() -> None:
+    x = wf.asarray(X)
+    with pytest.raises(UnsupportedError, match="a view of float64 as int64"):
+        x.view(np.int64)
+    with pytest.raises(ArgumentError, match="3 functions for 1 conditions"):
+        np.piecewise(x, [x < 0], [1, 2, 3])
+    with pytest.raises(DTypeError, match="isneginf of complex128"):
+        wf.isneginf(Z)
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        np.delete(x, 9, axis=0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import ArgumentError, user_place
+from weft.errors import ArgumentError, UnsupportedError, user_place
 from weft.frontend import layout, lengths
 from weft.frontend.elementwise import apply
+from weft.ops.dtypes import from_numpy
 
 if TYPE_CHECKING:
     from weft.array.lazy import Array
@@ -242,6 +243,52 @@ class Methods:
         from weft import functions
 
         return functions.permute_dims(self, tuple(order))
+
+    def fill(self: Any, value: Any) -> None:
+        """Write a scalar to all elements."""
+        self[...] = value
+
+    def sort(self: Any, axis: int = -1, kind: Any = None, *, stable: bool | None = None) -> None:
+        """Order the elements along an axis, in place: as `weft.sort`."""
+        from weft import functions
+
+        self[...] = functions.sort(self, axis=axis)
+
+    def partition(self: Any, kth: Any, axis: int = -1) -> None:
+        """Bring elements to places where order would, in place: as `weft.partition`."""
+        from weft import functions
+
+        self[...] = functions.partition(self, kth, axis)
+
+    def argpartition(self: Any, kth: Any, axis: int | None = -1) -> Array:
+        """The indices that partition, as `weft.argpartition`."""
+        from weft import functions
+
+        return functions.argpartition(self, kth, axis)
+
+    def searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
+        """Where values would be inserted, as `weft.searchsorted`."""
+        from weft import functions
+
+        return functions.searchsorted(self, v, side=side, sorter=sorter)
+
+    def view(self: Any, dtype: Any = None) -> Array:
+        """The array as another object, of its own dtype: bytes are not read as others.
+
+        What is written to one is not seen in the other.
+
+        Raises
+        ------
+        UnsupportedError
+            For another dtype.
+        """
+        if dtype is not None and from_numpy(dtype) is not self._node.dtype:
+            raise UnsupportedError(
+                f"a view of {self.dtype} as {from_numpy(dtype).numpy}", "the array's own dtype",
+                "x.astype(dtype), or a view of the NumPy array before", user_place(),
+            )  # fmt: skip
+        same: Array = self.copy()
+        return same
 
     def nonzero(self: Any) -> tuple[Array, ...]:
         """Indices of what is not zero, one array for each dimension, as `weft.nonzero`."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.array.lazy import Array
+from weft.array.making import node_of
 from weft.array.masks import Place, agree
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _REDUCTIONS = frozenset({"all", "any", "count_nonzero", "mean", "prod", "std", "
 _ELEMENTWISE = frozenset({
     "angle", "around", "clip", "fix", "imag", "isclose", "nan_to_num", "real", "round", "sinc",
 })  # fmt: skip
+
+_ARRAYS = (Array, np.ndarray, list, tuple)
 
 
 class Selected(Array):
@@ -130,7 +133,9 @@ def lifted(function: Callable[..., Any], operands: Sequence[Any]) -> Selected | 
         return None
     rest = place.rest(len(shape))
     for operand in operands:
-        if not isinstance(operand, Selected) and np.ndim(operand) > rest:
+        if isinstance(operand, Selected) or not isinstance(operand, _ARRAYS):
+            continue
+        if len(node_of(operand).shape) > rest:
             return None
     result = function(*arrays)
     if not isinstance(result, Array) or not agree(result._node.shape, shape):

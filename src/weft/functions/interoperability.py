@@ -14,6 +14,8 @@ import numpy as np
 
 from weft.array import Array, asarray
 from weft.errors import UnsupportedError, user_place
+from weft.frontend import extent as extents
+from weft.frontend import lengths
 from weft.frontend.containers import map_leaves
 from weft.functions.arguments import NumPyOnlyError, axes_of
 
@@ -126,6 +128,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "argsort": lambda a, /, axis=-1, kind=None, *, stable=None: asarray(a).argsort(
         axis, kind, stable=stable
     ),
+    "copy": lambda a, /, order="K", subok=False: asarray(a).copy(),
     "round": lambda a, /, decimals=0: asarray(a).round(decimals),
     "clip": lambda a, /, min=None, max=None: asarray(a).clip(min, max),
     "shape": lambda a, /: asarray(a).shape,
@@ -142,8 +145,11 @@ _PARAMETERS = {"ddof": "correction", "a_min": "min", "a_max": "max"}
 _WITHOUT_EFFECT = frozenset({"kind", "optimize"})  # sorts are stable, as any kind may be
 MODULES = ("numpy", "numpy.lib.stride_tricks")
 """Whose functions are Weft's of the same names."""
-_NEUTRAL = {"sum": False, "prod": True, "all": True, "any": False}
-"""What changes no result: of elements that `where` leaves out, whatever their dtype."""
+_NEUTRAL = {"sum": False, "prod": True, "all": True, "any": False, "max": None, "min": None}
+"""What changes no result: of elements that `where` leaves out, whatever their dtype (None: what
+the reduction begins with, `initial`)."""
+_COMBINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+"""What combines a reduction's result with what it begins with."""
 _signature = functools.cache(inspect.signature)
 
 
@@ -151,6 +157,7 @@ def translated(
     function: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> Callable[[], Any] | None:
     """A call of NumPy's function as one of Weft's that does the same; None where there is none."""
+    from weft import functions as own_functions
     from weft.functions import where
 
     name = _RENAMED.get(function.__name__, function.__name__)
@@ -176,7 +183,7 @@ def translated(
             named |= value
         elif value is np._NoValue or (key in _WITHOUT_EFFECT and key not in known):
             continue
-        elif key == "where" and name in _NEUTRAL:
+        elif (key == "where" and name in _NEUTRAL) or (key == "initial" and name in _COMBINED):
             continue  # below
         elif (renamed in known and renamed not in first) or (several and positional):
             named[renamed] = value
@@ -186,17 +193,32 @@ def translated(
             return None
     if name == "take" and named.get("axis") is None:
         positional[0] = asarray(positional[0]).ravel()
+    initial = given.get("initial", np._NoValue)
+    combined = _COMBINED.get(name) if initial is not np._NoValue else None
     if name in _NEUTRAL and given.get("where", True) is not True:
-        if "initial" in given or "out" in given:
+        neutral = initial if _NEUTRAL[name] is None else asarray(_NEUTRAL[name])
+        if neutral is np._NoValue or "out" in given:
             return None
-        positional[0] = where(given["where"], positional[0], asarray(_NEUTRAL[name]))
+        positional[0] = where(given["where"], positional[0], neutral)
+    if combined is not None and not _may_begin(initial, positional[0]):
+        return None
     if name == "squeeze" and named.get("axis") is None:
         named["axis"] = tuple(k for k, n in enumerate(args[0].shape) if n == 1)
     try:
         _signature(own).bind(*positional, **named)
     except TypeError:
         return None
+    if combined is not None:
+        return lambda: getattr(own_functions, combined)(own(*positional, **named), initial)
     return functools.partial(own, *positional, **named)
+
+
+def _may_begin(initial: Any, array: Any) -> bool:
+    """Whether a reduction of some elements, begun so, has their dtype."""
+    node = asarray(array)._node
+    kinds = {"f": (int, float), "c": (int, float, complex), "i": (int,), "u": ()}
+    fits = isinstance(initial, kinds.get(node.dtype.kind, ())) and not isinstance(initial, bool)
+    return fits and not lengths.may_be_empty(extents.product(node.shape))
 
 
 def _own(module: str, name: str) -> Any:

@@ -8,20 +8,23 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import ArgumentError, ShapeError, user_place
+from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend.elementwise import apply
 from weft.functions.arguments import inexact
-from weft.functions.creation import zeros
+from weft.functions.creation import full, zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import abs as absolute
 from weft.functions.elementwise import (
     atan2,
     clip,
     copysign,
+    exp2,
     floor_divide,
     isinf,
     isnan,
+    log1p,
     logical_and,
+    maximum,
     minimum,
     pow,
     remainder,
@@ -40,8 +43,9 @@ from weft.functions.statistical import sum as total
 
 __all__ = [
     "angle", "convolve", "correlate", "cross", "deg2rad", "degrees", "divmod", "ediff1d", "fabs",
-    "fix", "float_power", "fmod", "gradient", "heaviside", "interp", "kron", "modf", "rad2deg",
-    "radians", "rint", "sinc", "trapezoid", "vdot",
+    "fix", "float_power", "fmod", "gradient", "heaviside", "interp", "iscomplex", "iscomplexobj",
+    "isneginf", "isposinf", "isreal", "isrealobj", "kron", "logaddexp2", "modf", "rad2deg",
+    "radians", "rint", "sinc", "trapezoid", "unwrap", "vdot",
 ]  # fmt: skip
 
 
@@ -337,3 +341,78 @@ def kron(a: Any, b: Any) -> Array:
 def vdot(a: Any, b: Any, /) -> Array:
     """The sum of the products of all elements, those of a conjugated."""
     return vecdot(asarray(a).ravel(), asarray(b).ravel())
+
+
+# ---------------------------------------------------------------- kinds of numbers
+
+
+def isreal(x: Any, /) -> Array:
+    """Whether elements have no imaginary part."""
+    array = asarray(x)
+    return array.imag == 0 if iscomplexobj(array) else full(array.shape, True)
+
+
+def iscomplex(x: Any, /) -> Array:
+    """Whether elements have an imaginary part."""
+    array = asarray(x)
+    return array.imag != 0 if iscomplexobj(array) else full(array.shape, False)
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether an array is of complex numbers."""
+    return bool(asarray(x).dtype.kind == "c")
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether an array is of real numbers."""
+    return not iscomplexobj(x)
+
+
+def isneginf(x: Any, /) -> Array:
+    """Whether elements are infinite and negative."""
+    return _infinite(x, "isneginf") == -math.inf
+
+
+def isposinf(x: Any, /) -> Array:
+    """Whether elements are infinite and positive."""
+    return _infinite(x, "isposinf") == math.inf
+
+
+def _infinite(x: Any, what: str) -> Array:
+    array = asarray(x)
+    if array.dtype.kind == "c":
+        raise DTypeError(f"{what} of {array.dtype}", "real numbers", place=user_place())
+    return inexact(array)
+
+
+def logaddexp2(x1: Any, x2: Any, /) -> Array:
+    """log2(2**x1 + 2**x2)."""
+    left, right = inexact(x1), inexact(x2)
+    high = maximum(left, right)
+    apart = where(left == right, 0, -absolute(left - right))  # of infinite ones, too
+    return high + log1p(exp2(apart)) * (1 / math.log(2))
+
+
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:
+    """Phases without jumps along an axis: whole periods are added where one is further.
+
+    Parameters
+    ----------
+    p : array, real
+    discont : scalar, optional
+        Only jumps of as much are mended; half a period by default, and never less.
+    axis : int
+    period : scalar
+    """
+    array = moveaxis(asarray(p), axis, -1)
+    jumps = diff(array, axis=-1)
+    dtype = result_type(jumps, period)
+    whole = dtype.kind in "iu"
+    high = period // 2 if whole else period / 2
+    least = high if discont is None else discont
+    turned = remainder(jumps + high, period) - high
+    if not whole or period % 2 == 0:
+        turned = where(logical_and(turned == -high, jumps > 0), high, turned)
+    mended = where(absolute(jumps) < least, 0, turned - jumps)
+    more = astype(array[..., 1:], dtype) + astype(mended, dtype).cumsum(-1)
+    return moveaxis(concat([astype(array[..., :1], dtype), more], axis=-1), -1, axis)

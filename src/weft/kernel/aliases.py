@@ -77,6 +77,9 @@ def method(
         return _kept(reference, arguments, named)
     if name in ("reshape", "ravel", "flatten"):
         return _in_shape(frame, node, reference, name, arguments, named)
+    if name == "view":
+        reference.read().view(*arguments, **named)  # which refuses other dtypes
+        return reference
     return None
 
 

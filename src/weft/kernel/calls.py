@@ -366,6 +366,10 @@ def _method(
         if name == "sort":
             writing.write(frame, node, reference, _sorted(reference.read(), *arguments, **named))
             return None
+        if name == "partition":
+            ordered = functions.partition(reference.read(), *arguments, **named)
+            writing.write(frame, node, reference, ordered)
+            return None
         shown = aliases.method(frame, node, reference, name, arguments, named)
         if shown is not None:
             return shown
