@@ -471,3 +471,21 @@ def test_sorted_indices_are_those_of_numpy(how: dict[str, Any]) -> None:
         assert isinstance(found, wf.Array)
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(wf.argsort(lazy), np.argsort(x, kind="stable"))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero", "ignore:overflow")
+def test_roots_and_reciprocals_of_complex_numbers_are_numpys_of_infinite_ones_too(
+    dtype: str,
+) -> None:
+    ends = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
+    z = np.array([complex(a, b) for a in ends for b in ends]).astype(dtype)
+
+    def powers(z: Any) -> Any:
+        w = z.copy()
+        w **= 0.5
+        return z**0.5, z**-1, w, z**-1.0
+
+    for found in (powers(wf.asarray(z)), wf.jit(powers)(z)):
+        for one, other in zip(found, powers(z), strict=True):
+            np.testing.assert_allclose(np.asarray(one), other, rtol=1e-6)

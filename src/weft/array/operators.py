@@ -67,9 +67,22 @@ def _binary(operation: str) -> Any:
         node = other._node if type(other) is Array else _operand(other)
         if node is None:
             return _unlike(self, other, operation)
+        if operation == "pow" and (root := _special_power(self._node, other)) is not None:
+            return Array(root)
         return Array(apply(operation, beside(operation, self._node, other), node))
 
     return method
+
+
+def _special_power(base: Node, exponent: Any) -> Node | None:
+    """NumPy's `**` of complex arrays by 0.5 and -1, which are no powers to it; None of others."""
+    if not base.dtype.is_complex or not base.shape:
+        return None
+    if type(exponent) is float and exponent == 0.5:
+        return apply("sqrt", base)
+    if type(exponent) is int and exponent == -1:
+        return apply("reciprocal", base)
+    return None
 
 
 def _reflected(operation: str) -> Any:
@@ -87,7 +100,8 @@ def _in_place(operation: str) -> Any:
         node = _operand(other)
         if node is None:
             return NotImplemented
-        result = apply(operation, beside(operation, self._node, other), node)
+        special = _special_power(self._node, other) if operation == "pow" else None
+        result = special or apply(operation, beside(operation, self._node, other), node)
         if layout.values(result.shape) != layout.values(self._node.shape):
             raise ShapeError(
                 f"an in-place {operation} of shape {layout.values(result.shape)} on an array of "
