@@ -139,6 +139,24 @@ def test_masks_of_lazy_arrays_are_not_computed() -> None:
     assert float(total) == 2 + 4 + 12
 
 
+def test_a_mask_is_computed_once_for_all_that_it_selects(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    plain = wf.Array._implicit
+
+    def counted(self: wf.Array, what: str) -> Any:
+        computed.append(what)
+        return plain(self, what)
+
+    monkeypatch.setattr(wf.Array, "_implicit", counted)
+    x = wf.asarray(X)
+    chosen = x[x > 0]
+    twice = chosen * 2
+    assert (chosen.shape, twice.shape, (chosen + 1).shape) == ((3,), (3,), (3,))
+    assert computed == ["indexing by a mask"]
+    np.testing.assert_array_equal((twice + chosen).numpy(), [3, 9, 15])
+    assert computed == ["indexing by a mask"]
+
+
 def test_what_needs_to_know_how_many_there_are_computes_the_mask() -> None:
     x = wf.asarray(X)
     chosen = x[x > 0]

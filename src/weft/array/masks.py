@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +28,14 @@ class Place:
     mask : Node
     axis : int
         Its first dimension among those of what `basic` gives.
+    resolved : list
+        The key of what the mask selects, once it has been computed, for all that it selects from.
     """
 
     basic: Key | None
     mask: Node
     axis: int
+    resolved: list[Any] = field(default_factory=list)
 
     def rest(self, rank: int) -> int:
         """How many dimensions come after the mask's."""
@@ -52,8 +56,10 @@ class Place:
         """What the mask selects, which computes it."""
         from weft.array.keys import resolved
 
-        key = (*[slice(None)] * self.axis, Array(self.mask))
-        return indexing.get(whole, resolved(key, whole.shape))
+        if not self.resolved:
+            key = (*[slice(None)] * self.axis, Array(self.mask))
+            self.resolved.append(resolved(key, whole.shape))
+        return indexing.get(whole, self.resolved[0])
 
 
 def place_of(key: Any, shape: Shape) -> Place | None:

@@ -36,6 +36,8 @@ class Selected(Array):
     ----------
     whole : Node
         What is selected from, and computed where it is.
+    known : Node or None
+        What was selected, once it was asked for: then that is computed with.
     place : Place or None
         None once it is an array like others, as something was written to a part of it.
     """
@@ -121,7 +123,7 @@ def lifted(function: Callable[..., Any], operands: Sequence[Any]) -> Selected | 
         if not isinstance(operand, Selected):
             arrays.append(operand)
             continue
-        if operand.place is None:
+        if operand.place is None or operand.known is not None:
             return None
         if place is None:
             place, shape = operand.place, operand.whole.shape
@@ -147,7 +149,7 @@ def reduced(of: Selected, name: str) -> Array | None:
     """All elements reduced, where the mask is over all dimensions, or None."""
     from weft.functions.selections import REDUCTIONS
 
-    if of.place is None or len(of.place.mask.shape) != len(of.whole.shape):
+    if of.place is None or of.known is not None or len(of.place.mask.shape) != len(of.whole.shape):
         return None
     return REDUCTIONS[name](Array(of.whole), Array(of.place.mask))
 
