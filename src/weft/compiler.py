@@ -14,6 +14,7 @@ from dataclasses import replace
 from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.builder import Names
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.choose_buffers import choose_buffers
@@ -26,7 +27,7 @@ from weft.passes import pipeline
 from weft.passes.finish_sums import finish_sums
 from weft.passes.nest import NestCandidate, nest_candidates
 from weft.passes.pipeline import Decisions
-from weft.passes.raise_contractions import raise_contractions, raised
+from weft.passes.raise_contractions import Within, raise_contractions, raised
 from weft.passes.read_first import replace_last
 from weft.passes.reduce_ahead import ReduceAhead, reductions_ahead
 from weft.passes.split_reductions import unless_rows
@@ -45,10 +46,12 @@ def choices(fused: fun.Program) -> Choices:
     known = {*fused.sizes, *(derived.name for derived in fused.derived)}
     contractions = {
         extents: None
-        for extents in map(_row_extents, raised(fused))
+        for extents in map(_row_extents, raised(fused, _whole_rounds(fused)))
         if (extents[0] * extents[1]).variables() <= known
     }
-    forms = (fused, raise_contractions(fused)) if contractions else (fused,)
+    forms: tuple[fun.Program, ...] = (fused,)
+    if contractions:
+        forms = fused, raise_contractions(fused, within=_whole_rounds(fused))
     nests = dict.fromkeys((c.outer, c.row_bytes) for form in forms for c in nest_candidates(form))
     reductions: dict[bool, dict[Extents, None]] = {False: {}, True: {}}
     for let in walk.sequential(fused.body):
@@ -104,8 +107,22 @@ def finish(
             should_reduce if ahead else None,
             decided.contract,
             should_raise if raised_ else None,
+            _whole_rounds(fused),
         ),
     )
+
+
+def _whole_rounds(program: fun.Program) -> Within:
+    """Whether a statement's rounds, if it has some, are never done on a row at a time."""
+
+    def within(let: fun.Let) -> bool:
+        if not isinstance(let.expr, fun.Loop):
+            return True
+        from weft.plan.pivots import follow_rows
+
+        return not follow_rows(let, Names.of(program))
+
+    return within
 
 
 def _row_extents(reduce: fun.Reduce) -> Extents:

@@ -41,9 +41,9 @@ def swapped(a: Any, b: Any) -> None:
     ("function", "arguments", "places", "most"),
     [
         (scaled, (X, 2.0), ["in place of x_0"], 0.1),
-        (heat, (X, 3), ["in place of x_0"], 7.7),
+        (heat, (X, 3), ["in place of plate_0"], 7.7),
         (product, (X, X + 1, X + 2), ["to the array given for it, computed there"], 0.1),
-        (swapped, (X[0], X[1]), ["to x_0, computed there", "to x_1, copied there"], 0.1),
+        (swapped, (X[0], X[1]), ["to a_0, computed there", "to b_0, copied there"], 0.1),
     ],
 )
 def test_a_call_at_once_says_where_its_results_lie(

@@ -83,6 +83,15 @@ def test_it_is_raised(text: str) -> None:
     assert raise_contractions(program, lambda _: False) is program
 
 
+def test_loops_are_asked_for() -> None:
+    program = parse(IN_A_LOOP)
+    assert len(raised(program, lambda _: True)) == 1
+    after = raise_contractions(program, within=lambda _: True)
+    check(after)
+    assert (contractions(program), contractions(after)) == (0, 1)
+    agree(program, after, arguments())
+
+
 @pytest.mark.parametrize("name", STAYS)
 def test_what_stays(name: str) -> None:
     program = parse(STAYS[name])
@@ -121,6 +130,11 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "several": lambda a, b: (
         (a[:, :, None] * b[None]).sum(axis=1) * (a[:, :, None] + b[None]).max(axis=1)
     ),
+    "rounds": lambda a, b: wf.fori_loop(0, 3, lambda _, c: moved(a, c), b),
+    "counted_by_data": lambda a, b: wf.while_loop(
+        lambda state: state[1].sum() > 1e4,
+        lambda state: (state[0] + 1, moved(a, state[1])), (0, b + 2),
+    )[1],
 }
 EXPECTED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "columns": np.matmul,
@@ -130,12 +144,19 @@ EXPECTED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "softmax": lambda a, b: softmax(a @ b, np.exp),
     "least": lambda a, b: abs(a[:, :, None] - b).sum(axis=1).min(axis=1),
     "several": lambda a, b: a @ b * (a[:, :, None] + b).max(axis=1),
+    "rounds": lambda a, b: moved(a, moved(a, moved(a, b))),
+    "counted_by_data": lambda a, b: moved(a, moved(a, moved(a, b + 2))),
 }
 
 
 def softmax(x: Any, exp: Callable[[Any], Any]) -> Any:
     e = exp(x - x.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
+
+
+def moved(a: Any, c: Any) -> Any:
+    """A round that needs all of both: none that is done on a row at a time."""
+    return c - ((a[:, :, None] - c[None, :, :]) ** 2).sum(axis=1).min(axis=1).sum() / 1e5
 
 
 @pytest.mark.parametrize("name", WAYS)

@@ -54,6 +54,8 @@ class Decisions:
         Whether products that are added are rounded with the sum.
     raise_ : callable or None
         Which of `raise_contractions.raised` become contractions; None for none.
+    within : callable
+        In which loops.
     """
 
     nest: nesting.When | None = None
@@ -63,6 +65,7 @@ class Decisions:
     ahead: ahead.When | None = None
     contract: bool = False
     raise_: raising.When | None = None
+    within: raising.Within = raising.no_loops
 
 
 FUSION: list[tuple[Pass, str]] = [
@@ -88,7 +91,9 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
 
         steps.append((contract, "on fused bodies, before all that depends on sizes or boxes"))
     if decisions.raise_ is not None:
-        raise_ = partial(raising.raise_contractions, when=decisions.raise_)
+        raise_ = partial(
+            raising.raise_contractions, when=decisions.raise_, within=decisions.within
+        )
         steps.append((raise_, "before nesting, which would make rows of what has a tree of tiles"))
     if decisions.tile is not None:
         tile = partial(tiling.tile_time, when=decisions.tile)

@@ -27,7 +27,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.ops.dtypes import DType
-from weft.plan.pivots import UNCOUNTED, Pivot, Rounds, Unsuited, rounds_of
+from weft.plan.pivots import UNCOUNTED, Pivot, Rounds, Unsuited, candidate_axes, rounds_of
 from weft.plan.rows import Round, Row, row_of
 from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size
@@ -98,8 +98,7 @@ def _in_blocks(
     form = let.expr.form
     if isinstance(form, fun.For) and not (form.upper - form.lower).variables() <= sizes.keys():
         raise Unsuited(UNCOUNTED, let.place)
-    rank = max((len(walk.type_sizes(param.type)) for param in let.expr.params), default=0)
-    for axis in range(max(rank, 1)):
+    for axis in candidate_axes(let.expr):
         try:
             blocks = _Blocks(rounds_of(let, axis, names), sizes, room, Builder(names))
             blocks.emit()

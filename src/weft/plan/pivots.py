@@ -12,6 +12,7 @@ substitutions are such loops; with partial pivoting too, along columns.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import field
 
 from weft.errors import Place
@@ -152,6 +153,21 @@ def rounds_of(let: fun.Let, axis: int, names: Names) -> Rounds:
         if not made:
             raise Unsuited("no array that it carries is made row by row", let.place)
         rows = made
+
+
+def candidate_axes(loop: fun.Loop) -> range:
+    """The axes along which rows may be; of scalars alone, one that is refused."""
+    return range(max((len(walk.type_sizes(param.type)) for param in loop.params), default=0) or 1)
+
+
+def follow_rows(let: fun.Let, names: Names) -> bool:
+    """Whether the rounds of a loop can be done on boxes of rows, along some axis."""
+    assert isinstance(let.expr, fun.Loop)
+    for axis in candidate_axes(let.expr):
+        with suppress(Unsuited):
+            rounds_of(let, axis, names)
+            return True
+    return False
 
 
 class _Analysis:
