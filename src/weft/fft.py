@@ -13,15 +13,15 @@ import numpy as np
 
 from weft import functions as wf
 from weft.array import Array
+from weft.array.making import turned_back
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.functions.arguments import array_node, as_inexact, axes_of, dtype_of, one_axis
+from weft.functions.library_calls import library_call, rows_along
 from weft.functions.manipulation import in_two_slices
-from weft.functions.searching import library_call
-from weft.functions.sorting import back, rows_along
 from weft.ops.dtypes import DType
 
 __all__ = [
@@ -139,7 +139,7 @@ def _transformed(
         raise ArgumentError(f"norm {norm!r}", expected, place=user_place())
     shape = (*rows.shape[:-1], length)
     options = (("norm", norm),)
-    return back(library_call(routine, options, (rows,), shape, dtype, (length,)), order)
+    return turned_back(library_call(routine, options, (rows,), shape, dtype, (length,)), order)
 
 
 def _length(n: Any, routine: str) -> Extent:

@@ -24,9 +24,9 @@ from weft.frontend.graph import Node, Shape, pick, size_scalar
 from weft.frontend.guards import forget_guards
 from weft.functions import matmul, matrix_transpose, tensordot, vecdot
 from weft.functions.arguments import array_node, as_inexact, inexact, one_axis
+from weft.functions.library_calls import library_call, library_calls
 from weft.functions.linear_algebra import misfit
 from weft.functions.matrices import cross, diagonal, outer, trace
-from weft.functions.searching import library_call, library_calls
 from weft.ops.dtypes import DType
 
 __all__ = [

@@ -14,7 +14,7 @@ from weft.functions.arguments import array_node
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop, while_loop
 from weft.functions.elementwise import logical_and, logical_or, minimum, where
-from weft.functions.searching import library_call
+from weft.functions.library_calls import library_call
 from weft.ops.dtypes import DType
 
 __all__ = ["searchsorted"]

@@ -9,18 +9,11 @@ import numpy as np
 
 from weft.array import Array, asarray
 from weft.array.keys import with_room_for_places
-from weft.errors import (
-    ArgumentError,
-    DTypeError,
-    ShapeError,
-    TracingError,
-    UnsupportedError,
-    user_place,
-)
+from weft.errors import ArgumentError, DTypeError, ShapeError, TracingError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, layout, lengths, operations
 from weft.frontend.elementwise import apply
-from weft.frontend.graph import Lambda, Node, Scope, Shape, make, parameter, scalar_constant
+from weft.frontend.graph import Lambda, Node, Scope, make, parameter, scalar_constant
 from weft.functions.arguments import array_node, one_axis
 from weft.functions.creation import iota
 from weft.functions.statistical import greatest, keep_dimensions, kept_shape, least
@@ -131,57 +124,6 @@ def argwhere(x: Any, /) -> Array:
     """The indices of elements that are not zero, as rows (computes `x` now)."""
     values = known_values(x, "argwhere()")
     return asarray(np.argwhere(with_room_for_places(values, "argwhere()")))
-
-
-def library_call(
-    routine: str, options: Any, inputs: tuple[Node, ...], shape: Shape, dtype: DType,
-    extents: Shape = (),
-) -> Node:  # fmt: skip
-    """A call of a library routine on whole arrays; elsewhere, what is written out in its place.
-
-    `extents`: what no input tells of the shape.
-
-    Raises
-    ------
-    UnsupportedError
-        Inside a loop, branch or combinator, where it is not: compiled code does not call back.
-    """
-    node = make(operations.Call(routine, options), inputs, shape, dtype, sizes=extents)
-    if node.scope is None:
-        return node
-    from weft.functions.written_out import written_out
-
-    return written_out(routine, dict(options), inputs) or _outside(node, routine)
-
-
-def library_calls(
-    routine: str, options: Any, inputs: tuple[Node, ...], types: tuple[tuple[Shape, DType], ...]
-) -> Node:
-    """A call of a library routine with several results, which are picked from the node.
-
-    Raises
-    ------
-    UnsupportedError
-        As `library_call`.
-    """
-    operation = operations.Call(routine, options)
-    return _outside(make(operation, inputs, (), None, types=types), routine)
-
-
-def is_within(*nodes: Node) -> bool:
-    """Whether what is computed of nodes is within a loop, branch or combinator."""
-    return make(operations.Call("", ()), nodes, (), DType.BOOL).scope is not None
-
-
-def _outside(node: Node, routine: str) -> Node:
-    if node.scope is not None:
-        raise UnsupportedError(
-            f"{routine} inside a loop, branch or combinator",
-            f"{routine} of whole arrays",
-            "call it before or after",
-            place=user_place(),
-        )
-    return node
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:

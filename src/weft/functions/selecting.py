@@ -25,7 +25,7 @@ from weft.functions.elementwise import (
     sqrt,
     where,
 )
-from weft.functions.searching import is_within
+from weft.functions.library_calls import is_within
 from weft.functions.statistical import reduce_node, sum
 from weft.ops.dtypes import DType
 

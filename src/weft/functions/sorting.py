@@ -7,17 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.array import Array, asarray
+from weft.array.making import turned_back
 from weft.config import settings
-from weft.errors import ArgumentError, DTypeError, MemoryLimitError, ShapeError, user_place
+from weft.errors import ArgumentError, DTypeError, MemoryLimitError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node, size_scalar
-from weft.functions.arguments import array_node, one_axis
+from weft.functions.arguments import array_node
 from weft.functions.data_types import astype
 from weft.functions.elementwise import minimum, where
+from weft.functions.library_calls import library_call, rows_along
 from weft.functions.ordered import searchsorted
-from weft.functions.searching import known_values, library_call, take
+from weft.functions.searching import known_values, take
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
 from weft.runtime.memory import format_bytes
@@ -38,26 +40,12 @@ def _rows(x: Any, axis: int | None, what: str) -> tuple[Node, list[int]]:
     return rows_along(node, axis, what)
 
 
-def rows_along(node: Node, axis: int, what: str) -> tuple[Node, list[int]]:
-    """Rows along an axis, so that whatever it is boxes of them can be; the order of the axes."""
-    if not node.shape:
-        raise ShapeError(f"{what} of a scalar", "one dimension or more", place=user_place())
-    along = one_axis(axis, len(node.shape))
-    order = [k for k in range(len(node.shape)) if k != along] + [along]
-    return layout.permute(node, order), order
-
-
-def back(rows: Node, order: list[int]) -> Array:
-    """Rows whose axes are in some order, turned back."""
-    return Array(layout.permute(rows, [order.index(k) for k in range(len(order))]))
-
-
 def _sorted(routine: str, x: Any, axis: int | None, descending: bool, stable: bool) -> Array:
     rows, order = _rows(x, axis, "sorting")
     axis = len(order) - 1
     options = (("axis", axis), ("descending", bool(descending)), ("stable", bool(stable)))
     dtype = rows.dtype if routine == "sort" else DType.I64
-    return back(library_call(routine, options, (rows,), rows.shape, dtype), order)
+    return turned_back(library_call(routine, options, (rows,), rows.shape, dtype), order)
 
 
 def sort(
@@ -136,7 +124,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1) -> Array:
                 )  # fmt: skip
     places = astype(places, "int64").ravel()
     places = where(places < 0, places + Array(size_scalar(length)), places)
-    return back(partitioned(rows, places._node), order)
+    return turned_back(partitioned(rows, places._node), order)
 
 
 def partitioned(rows: Node, places: Node) -> Node:
