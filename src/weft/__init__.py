@@ -6,6 +6,7 @@ from weft.config import config, settings
 from weft.errors import WeftError
 from weft.functions import (
     __array_api_version__,
+    binary_search,
     combinators,
     comparing,
     control,
@@ -21,9 +22,8 @@ from weft.functions import (
     nan_quantiles,
     nan_reductions,
     numerics,
-    ordered,
-    places,
     polynomials,
+    rearranging,
     running,
     searching,
     sorting,
@@ -31,6 +31,7 @@ from weft.functions import (
     stencils,
     summation,
 )  # fmt: skip
+from weft.functions.binary_search import *  # noqa: F403
 from weft.functions.combinators import *  # noqa: F403
 from weft.functions.comparing import *  # noqa: F403
 from weft.functions.control import *  # noqa: F403
@@ -47,9 +48,8 @@ from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_quantiles import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
 from weft.functions.numerics import *  # noqa: F403
-from weft.functions.ordered import *  # noqa: F403
-from weft.functions.places import *  # noqa: F403
 from weft.functions.polynomials import *  # noqa: F403
+from weft.functions.rearranging import *  # noqa: F403
 from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
@@ -83,6 +83,7 @@ __all__ = [
     "asarray", "boolean", "c64", "c128", "config", "f32", "f64", "fft", "i8", "i16", "i32", "i64",
     "jit", "kernel", "linalg", "prange", "profile", "settings", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
+__all__ += binary_search.__all__
 __all__ += combinators.__all__
 __all__ += comparing.__all__
 __all__ += control.__all__
@@ -98,9 +99,8 @@ __all__ += manipulation.__all__
 __all__ += nan_quantiles.__all__
 __all__ += nan_reductions.__all__
 __all__ += numerics.__all__
-__all__ += ordered.__all__
-__all__ += places.__all__
 __all__ += polynomials.__all__
+__all__ += rearranging.__all__
 __all__ += running.__all__
 __all__ += searching.__all__
 __all__ += sorting.__all__

@@ -20,10 +20,10 @@ from weft.frontend import extent as extents
 from weft.frontend import layout, lengths
 from weft.frontend.elementwise import as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.extent import Extent
-from weft.frontend.graph import Node, Shape, pick, size_scalar
+from weft.frontend.graph import Node, Shape, pick
 from weft.frontend.guards import forget_guards
 from weft.functions import matmul, matrix_transpose, tensordot, vecdot
-from weft.functions.arguments import array_node, as_inexact, inexact, one_axis
+from weft.functions.arguments import array_node, as_inexact, inexact, length_of, one_axis
 from weft.functions.library_calls import library_call, library_calls
 from weft.functions.linear_algebra import misfit
 from weft.functions.matrices import cross, diagonal, outer, trace
@@ -503,5 +503,5 @@ def _tolerance(node: Node, rtol: Any) -> Any:
     if rtol is not None:
         return rtol
     real = node.dtype.real.numpy
-    longer = size_scalar(node.shape[-1] if _is_wide(node) else node.shape[-2])
-    return wf.astype(Array(longer), real) * float(np.finfo(real).eps)
+    longer = length_of(node.shape[-1] if _is_wide(node) else node.shape[-2])
+    return wf.astype(longer, real) * float(np.finfo(real).eps)

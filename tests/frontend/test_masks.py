@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.array.masks import alike
 from weft.errors import DTypeError, TracingError, WeftError
 
 X = np.array([[1.0, -2, 3], [-4, 5, -6]])
@@ -207,3 +208,19 @@ def test_errors_are_numpys() -> None:
         wf.jit(other_dtype)(X.astype(int))
     with pytest.raises(WeftError, match="a mask of shape"):
         wf.jit(other_shape)(X)
+
+
+def test_long_masks_that_are_made_twice_are_one() -> None:
+    """Two that are told apart by none of some thousand operations."""
+    x = wf.asarray(np.arange(5.0))
+
+    def mask() -> wf.Array:
+        found = x
+        for _ in range(3000):
+            found = found + 1
+        return found > 2
+
+    node, other = mask()._node, mask()._node
+    assert node is not other
+    assert alike(node, other)
+    assert not alike(node, (mask() & True)._node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array.keys import put
+from weft.array.access import put
 from weft.array.lazy import Array
 from weft.array.making import asarray
 

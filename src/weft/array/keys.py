@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import masks
 from weft.array.lazy import Array
 from weft.array.making import asarray, node_of
 from weft.config import settings
@@ -17,8 +16,7 @@ from weft.errors import (
     UnsupportedError,
     user_place,
 )
-from weft.frontend import indexing, layout
-from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend import layout
 from weft.frontend.graph import Node, Shape
 from weft.ops.dtypes import DType
 from weft.runtime.memory import format_bytes
@@ -138,30 +136,3 @@ def is_scalar_mask(key: Any) -> bool:
     if isinstance(key, Array | np.ndarray):
         return not key.ndim and key.dtype == np.bool_
     return isinstance(key, bool | np.bool_)
-
-
-def get(array: Array, key: Any) -> Array:
-    """`array[key]`."""
-    entries = key if isinstance(key, tuple) else (key,)
-    if any(isinstance(entry, Array) and entry.dtype == np.bool_ for entry in entries):
-        place = masks.place_of(key, array._node.shape)
-        if place is not None:
-            from weft.array.selected import Selected
-
-            view = array if place.basic is None else get(array, place.basic)
-            return Selected(view._node, place)
-    return Array(indexing.get(array._node, resolved(key, array._node.shape)))
-
-
-def put(node: Node, key: Any, value: Any, combine: str | None) -> Node:
-    """An array with a value written to a key, or combined with what is there."""
-    if isinstance(key, Array) and is_scalar_mask(key):  # whose value need not be known
-        new = node_of(value)
-        changed = new if combine is None else apply(combine, node, new)
-        changed = layout.broadcast(as_dtype(changed, node.dtype), node.shape)
-        return apply("where", node_of(key), changed, node)
-    place = masks.place_of(key, node.shape)
-    made = None if place is None else masks.put(node, place, value, combine)
-    if made is not None:
-        return made
-    return indexing.put(node, resolved(key, node.shape), node_of(value), combine)

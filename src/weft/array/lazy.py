@@ -279,11 +279,11 @@ class Array(Methods):
     # ------------------------------------------------------------ indexing
 
     def __getitem__(self, key: Any) -> Array:
-        found: Array = _keys().get(self, key)
+        found: Array = _access().get(self, key)
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._node = _keys().put(self._node, key, value, None)
+        self._node = _access().put(self._node, key, value, None)
 
     # ------------------------------------------------------------ interchange
 
@@ -377,7 +377,7 @@ def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _keys() -> Any:
-    from weft.array import keys
+def _access() -> Any:
+    from weft.array import access
 
-    return keys
+    return access

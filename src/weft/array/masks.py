@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from weft.array.keys import require_fit, resolved
 from weft.array.lazy import Array
+from weft.array.making import node_of
 from weft.frontend import indexing, layout, lengths, operations
-from weft.frontend.extent import Extent, require_equal
+from weft.frontend.extent import Extent
 from weft.frontend.graph import Node, Shape
 from weft.records import dataclass
 
-if TYPE_CHECKING:
-    Key = tuple[Any, ...]
+Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Place:
 
     def fits(self, other: Place, shape: Shape, of_other: Shape) -> bool:
         """Whether two places select the same, of arrays of shapes that are the same."""
-        return self.axis == other.axis and alike(self.mask, other.mask) and agree(shape, of_other)
+        one = self.axis == other.axis and alike(self.mask, other.mask)
+        return one and lengths.agree_all(shape, of_other)
 
     def spread(self, rank: int) -> Node:
         """The mask with dimensions of one for those after it."""
@@ -54,8 +56,6 @@ class Place:
 
     def compressed(self, whole: Node) -> Node:
         """What the mask selects, which computes it."""
-        from weft.array.keys import resolved
-
         if not self.resolved:
             key = (*[slice(None)] * self.axis, Array(self.mask))
             self.resolved.append(resolved(key, whole.shape))
@@ -64,8 +64,6 @@ class Place:
 
 def place_of(key: Any, shape: Shape) -> Place | None:
     """The place of a key into a shape that has one mask; None of others."""
-    from weft.array.keys import require_fit
-
     entries = key if isinstance(key, tuple) else (key,)
     masks = [k for k, entry in enumerate(entries) if _is_mask(entry)]
     if len(masks) != 1 or not all(map(_is_plain, entries[: masks[0]] + entries[masks[0] + 1 :])):
@@ -77,7 +75,7 @@ def place_of(key: Any, shape: Shape) -> Place | None:
     if missing < 0 or sum(entry is Ellipsis for entry in entries) > 1:
         return None  # which resolving the key refuses
     basic: list[Any] = []
-    at = axis = 0
+    axis = 0
     for entry in entries[:number]:
         spans = [slice(None)] * missing if entry is Ellipsis else [entry]
         basic += spans
@@ -89,8 +87,6 @@ def place_of(key: Any, shape: Shape) -> Place | None:
     ]  # fmt: skip
     if not _side_by_side([*basic, 0, *after]):
         return None  # NumPy moves what the mask selects to the front
-    from weft.array.making import node_of
-
     node = node_of(mask)
     require_fit(node, shape[at : at + len(node.shape)])
     whole = all(isinstance(one, slice) and one == slice(None) for one in (*basic, *after))
@@ -117,66 +113,28 @@ def _side_by_side(entries: list[Any]) -> bool:
     return places[-1] - places[0] == len(places) - 1
 
 
-def value_at(place: Place, view: Node, value: Any) -> Node | None:
-    """What is to be at a place, as it is where the mask selects all; None where none knows."""
-    from weft.array.making import node_of
-    from weft.array.selected import Selected
-
-    rank = len(view.shape)
-    if isinstance(value, Selected) and value.place is not None:
-        return value.whole if place.fits(value.place, view.shape, value.whole.shape) else None
-    new = node_of(value)
-    rest = place.rest(rank)
-    while len(new.shape) > rest and new.shape[0].poly == 1:
-        new = layout.squeeze(new, (0,))
-    if len(new.shape) > rest:
-        return None
-    return layout.broadcast(new, view.shape[rank - rest :]) if new.shape else new
-
-
-def put(node: Node, place: Place, value: Any, combine: str | None) -> Node | None:
-    """An array with a value written to, or combined with, what a mask selects; None: not so."""
-    from weft.array.keys import resolved
-    from weft.frontend.elementwise import apply, as_dtype
-
-    key = None if place.basic is None else resolved(place.basic, node.shape)
-    view = node if key is None else indexing.get(node, key)
-    new = value_at(place, view, value)
-    if new is None:
-        return None
-    new = as_dtype(new, node.dtype)
-    changed = new if combine is None else as_dtype(apply(combine, view, new), node.dtype)
-    made = apply("where", place.spread(len(view.shape)), changed, view)
-    return made if key is None else indexing.put(node, key, made, None)
-
-
-def agree(left: Shape, right: Shape) -> bool:
-    """Whether two shapes are the same, in every call then."""
-    if len(left) != len(right) or not all(map(lengths.agree, left, right)):
-        return False
-    for one, other in zip(left, right, strict=True):
-        require_equal(one, other)
-    return True
-
-
 def alike(left: Node, right: Node) -> bool:
     """Whether two nodes are the same operations on the same nodes."""
     known: set[tuple[int, int]] = set()
-
-    def same(left: Node, right: Node) -> bool:
+    pairs = [(left, right)]
+    while pairs:
+        left, right = pairs.pop()
         if left is right or (id(left), id(right)) in known:
-            return True
-        found = (
-            (len(left.inputs) > 0 or isinstance(left.operation, operations.Constant))
-            and left.operation == right.operation
-            and not (left.lambdas or right.lambdas)
-            and left.dtype is right.dtype
-            and [size.poly for size in left.sizes] == [size.poly for size in right.sizes]
-            and len(left.inputs) == len(right.inputs)
-            and all(map(same, left.inputs, right.inputs))
-        )
-        if found:
-            known.add((id(left), id(right)))
-        return found
+            continue
+        if not _do_the_same(left, right):
+            return False
+        known.add((id(left), id(right)))
+        pairs += zip(left.inputs, right.inputs, strict=True)
+    return True
 
-    return same(left, right)
+
+def _do_the_same(left: Node, right: Node) -> bool:
+    """Whether two nodes are the same operation, on inputs that may differ."""
+    return (
+        (len(left.inputs) > 0 or isinstance(left.operation, operations.Constant))
+        and left.operation == right.operation
+        and not (left.lambdas or right.lambdas)
+        and left.dtype is right.dtype
+        and [size.poly for size in left.sizes] == [size.poly for size in right.sizes]
+        and len(left.inputs) == len(right.inputs)
+    )

@@ -16,7 +16,8 @@ import numpy as np
 
 from weft.array.lazy import Array
 from weft.array.making import node_of
-from weft.array.masks import Place, agree
+from weft.array.masks import Place
+from weft.frontend import lengths
 
 if TYPE_CHECKING:
     from weft.frontend.graph import Node
@@ -140,14 +141,14 @@ def lifted(function: Callable[..., Any], operands: Sequence[Any]) -> Selected | 
         if len(node_of(operand).shape) > rest:
             return None
     result = function(*arrays)
-    if not isinstance(result, Array) or not agree(result._node.shape, shape):
+    if not isinstance(result, Array) or not lengths.agree_all(result._node.shape, shape):
         return None
     return Selected(result._node, place)
 
 
 def reduced(of: Selected, name: str) -> Array | None:
     """All elements reduced, where the mask is over all dimensions, or None."""
-    from weft.functions.selections import REDUCTIONS
+    from weft.functions.masked import REDUCTIONS
 
     if of.place is None or of.known is not None or len(of.place.mask.shape) != len(of.whole.shape):
         return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import ArgumentError, ShapeError, TracingError, user_place
-from weft.frontend.extent import Extent, at_least, constant, decide_equal, literal
+from weft.frontend.extent import Extent, at_least, constant, decide_equal, literal, require_equal
 
 
 def agree(left: Extent, right: Extent) -> bool:
@@ -29,6 +30,15 @@ def agree(left: Extent, right: Extent) -> bool:
             "the same expression for both, or wf.assume(...) of the sizes before the loop",
             place=user_place(),
         ) from None
+
+
+def agree_all(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
+    """Whether two shapes are the same, as they are in every call then."""
+    if len(left) != len(right) or not all(map(agree, left, right)):
+        return False
+    for one, other in zip(left, right, strict=True):
+        require_equal(one, other)
+    return True
 
 
 def is_just(extent: Extent, length: int) -> bool:

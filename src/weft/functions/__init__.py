@@ -2,6 +2,7 @@
 
 from weft.array import Array
 from weft.functions import (
+    binary_search,
     combinators,
     comparing,
     control,
@@ -17,9 +18,8 @@ from weft.functions import (
     nan_quantiles,
     nan_reductions,
     numerics,
-    ordered,
-    places,
     polynomials,
+    rearranging,
     running,
     searching,
     sorting,
@@ -27,6 +27,7 @@ from weft.functions import (
     stencils,
     summation,
 )  # fmt: skip
+from weft.functions.binary_search import *  # noqa: F403
 from weft.functions.combinators import *  # noqa: F403
 from weft.functions.comparing import *  # noqa: F403
 from weft.functions.control import *  # noqa: F403
@@ -42,9 +43,8 @@ from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_quantiles import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
 from weft.functions.numerics import *  # noqa: F403
-from weft.functions.ordered import *  # noqa: F403
-from weft.functions.places import *  # noqa: F403
 from weft.functions.polynomials import *  # noqa: F403
+from weft.functions.rearranging import *  # noqa: F403
 from weft.functions.running import *  # noqa: F403
 from weft.functions.searching import *  # noqa: F403
 from weft.functions.sorting import *  # noqa: F403
@@ -55,6 +55,7 @@ from weft.functions.summation import *  # noqa: F403
 __array_api_version__ = "2025.12"
 
 __all__ = ["Array", "__array_api_version__"]
+__all__ += binary_search.__all__
 __all__ += combinators.__all__
 __all__ += comparing.__all__
 __all__ += control.__all__
@@ -70,9 +71,8 @@ __all__ += manipulation.__all__
 __all__ += nan_quantiles.__all__
 __all__ += nan_reductions.__all__
 __all__ += numerics.__all__
-__all__ += ordered.__all__
-__all__ += places.__all__
 __all__ += polynomials.__all__
+__all__ += rearranging.__all__
 __all__ += running.__all__
 __all__ += searching.__all__
 __all__ += sorting.__all__

@@ -15,8 +15,8 @@ from weft.errors import (
     user_place,
 )
 from weft.frontend.elementwise import as_dtype
-from weft.frontend.extent import Extent
-from weft.frontend.graph import Node
+from weft.frontend.extent import Extent, as_extent
+from weft.frontend.graph import Node, size_scalar
 from weft.frontend.layout import axis_number
 from weft.frontend.lengths import as_length
 from weft.ops.dtypes import DType, from_numpy
@@ -73,6 +73,11 @@ def dtype_of(dtype: Any, default: DType) -> DType:
 def check_device(device: Any) -> None:
     if device not in (None, "cpu"):
         raise ArgumentError(f"device {device!r}", '"cpu"', place=user_place())
+
+
+def length_of(extent: Any) -> Array:
+    """A length as a number to compute with: an int64."""
+    return Array(size_scalar(as_extent(extent)))
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:

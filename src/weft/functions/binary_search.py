@@ -8,13 +8,14 @@ from weft.array import Array
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, layout
-from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.elementwise import apply, as_dtype, common_dtype
 from weft.frontend.graph import Node
-from weft.functions.arguments import array_node
+from weft.functions.arguments import array_node, length_of
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop, while_loop
-from weft.functions.elementwise import logical_and, logical_or, minimum, where
+from weft.functions.elementwise import logical_and, minimum, where
 from weft.functions.library_calls import library_call
+from weft.functions.order import precedes
 from weft.ops.dtypes import DType
 
 __all__ = ["searchsorted"]
@@ -72,7 +73,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 
 def _searched(ordered: Node, values: Node, side: str) -> Node:
     """By powers of two, from the largest: as many rounds for each value, for vectors of them."""
-    vector, length = Array(ordered), Array(graph.size_scalar(ordered.shape[0]))
+    length = length_of(ordered.shape[0])
     zero, one = (Array(graph.scalar_constant(number, DType.I64)) for number in (0, 1))
     rounds = while_loop(lambda count: (length >> count) > 0, lambda count: count + 1, zero)
 
@@ -81,10 +82,9 @@ def _searched(ordered: Node, values: Node, side: str) -> Node:
             """How many elements are before the value, of which the highest bits are known."""
             wished = before + (one << (rounds - 1 - k))
             last = minimum(wished, length) - 1
-            here = Array(indexing.gather(vector._node, [0], [last._node], 0))
-            return where(
-                logical_and(wished <= length, _lies_before(here, value, side)), wished, before
-            )
+            here = indexing.gather(ordered, [0], [last._node], 0)
+            is_behind = Array(_lies_before(here, value._node, side))
+            return where(logical_and(wished <= length, is_behind), wished, before)
 
         found: Array = fori_loop(0, rounds, further, zero)
         return found
@@ -93,11 +93,6 @@ def _searched(ordered: Node, values: Node, side: str) -> Node:
     return found._node
 
 
-def _lies_before(here: Array, value: Array, side: str) -> Array:
-    """Whether the place of a value is behind this element; NaN is the greatest of both."""
-    left = side == "left"
-    before: Array = here < value if left else here <= value
-    if not value._node.dtype.is_float:
-        return before
-    unordered = value != value
-    return logical_or(before, logical_and(unordered, here == here) if left else unordered)
+def _lies_before(here: Node, value: Node, side: str) -> Node:
+    """Whether the place of a value is behind this element."""
+    return precedes(here, value) if side == "left" else apply("logical_not", precedes(value, here))

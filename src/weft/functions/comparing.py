@@ -7,13 +7,16 @@ from typing import Any
 
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, user_place
-from weft.functions.arguments import inexact
-from weft.functions.data_types import finfo, result_type
+from weft.functions.arguments import NumPyOnlyError, inexact
+from weft.functions.data_types import astype, finfo, result_type
 from weft.functions.elementwise import abs as absolute
-from weft.functions.elementwise import isfinite, isnan, logical_and, logical_or, where
+from weft.functions.elementwise import isfinite, isnan, logical_and, logical_or, remainder, where
+from weft.functions.manipulation import broadcast_arrays, broadcast_to
 from weft.functions.statistical import all as all_of
 
-__all__ = ["allclose", "array_equal", "isclose", "nan_to_num", "select"]
+__all__ = [
+    "allclose", "array_equal", "choose", "isclose", "nan_to_num", "piecewise", "select",
+]  # fmt: skip
 
 
 def isclose(
@@ -61,6 +64,56 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         chosen = where(condition, asarray(choice, dtype=dtype), chosen)
     return chosen
+
+
+def piecewise(x: Any, condlist: Any, funclist: Any, /, *args: Any) -> Array:
+    """At each element what belongs to the last condition that holds: a value, or f(x, ...).
+
+    Parameters
+    ----------
+    x : array
+    condlist : list of boolean arrays of the shape of x, or one of them
+    funclist : list of functions or scalars
+        As many; one more is for where none holds (0 without it). Functions get all of x.
+    """
+    array = asarray(x)
+    several = isinstance(condlist, list | tuple) or asarray(condlist).ndim > 1
+    alone = not several or (asarray(condlist[0]).ndim == 0 and array.ndim > 0)
+    conditions = [asarray(one) for one in ([condlist] if alone else condlist)]
+    count = len(funclist)
+    if count not in (len(conditions), len(conditions) + 1):
+        raise ArgumentError(
+            f"{count} functions for {len(conditions)} conditions",
+            f"{len(conditions)} or {len(conditions) + 1}", place=user_place(),
+        )  # fmt: skip
+
+    def value(of: Any) -> Array:
+        return astype(asarray(of(array, *args) if callable(of) else of), array.dtype)
+
+    found = value(funclist[-1] if count > len(conditions) else 0)
+    for condition, of in zip(conditions, funclist, strict=False):
+        found = where(condition, value(of), found)
+    return broadcast_to(found, array.shape)
+
+
+def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
+    """At each element that of the choices, by number: choices[a[i]][i].
+
+    Raises
+    ------
+    NumPyOnlyError
+        For mode="raise": whether numbers are inside is known when they are.
+    """
+    if mode not in ("wrap", "clip"):
+        raise NumPyOnlyError(f"choose with mode={mode!r}", "clip or wrap", place=user_place())
+    places, *arrays = broadcast_arrays(a, *choices)
+    count = len(arrays)
+    if mode == "wrap":
+        places = remainder(places, count)
+    found = arrays[-1]
+    for number in reversed(range(count - 1)):
+        found = where(places <= number, arrays[number], found)
+    return found
 
 
 def nan_to_num(x: Any, *, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:

@@ -11,10 +11,8 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import lengths
-from weft.frontend.extent import Extent, as_extent, require_equal
-from weft.frontend.graph import size_scalar
 from weft.frontend.guards import forget_guards
-from weft.functions.arguments import axes_of, inexact, one_axis
+from weft.functions.arguments import axes_of, inexact, length_of, one_axis
 from weft.functions.creation import full
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import (
@@ -30,8 +28,8 @@ from weft.functions.elementwise import (
 )
 from weft.functions.joining import diag
 from weft.functions.manipulation import concat, expand_dims, moveaxis, permute_dims
+from weft.functions.order_statistics import Neighbours, neighbours, with_known_lengths
 from weft.functions.searching import take
-from weft.functions.selecting import Neighbours, neighbours, with_known_lengths
 from weft.functions.sorting import partitioned
 from weft.functions.statistical import max as greatest
 from weft.functions.statistical import mean
@@ -41,11 +39,6 @@ from weft.functions.statistical import sum as total
 __all__ = [
     "average", "corrcoef", "cov", "median", "percentile", "ptp", "quantile",
 ]  # fmt: skip
-
-
-def _count(extent: Any) -> Array:
-    """A length as a number that may be computed with."""
-    return Array(size_scalar(as_extent(extent)))
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Array:
@@ -75,11 +68,13 @@ def average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = F
 
 def _spread(weights: Array, array: Array, axis: Any) -> Array:
     """Weights of all elements; those along some axes with a length of 1 along the others."""
-    if _alike(weights._node.shape, array._node.shape):
+    if lengths.agree_all(weights._node.shape, array._node.shape):
         return weights
     given = () if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
     axes = [one_axis(one, array.ndim) for one in given]
-    if not axes or not _alike(weights._node.shape, [array._node.shape[k] for k in axes]):
+    if not axes or not lengths.agree_all(
+        weights._node.shape, [array._node.shape[k] for k in axes]
+    ):
         forget_guards()
         raise ShapeError(
             f"weights of shape {weights.shape}", f"{array.shape}, or the lengths of the axes",
@@ -87,15 +82,6 @@ def _spread(weights: Array, array: Array, axis: Any) -> Array:
         )  # fmt: skip
     turned = permute_dims(weights, sorted(range(len(axes)), key=axes.__getitem__))
     return turned.reshape([n if k in axes else 1 for k, n in enumerate(array.shape)])
-
-
-def _alike(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
-    """Whether two shapes are one, as they are in every call then."""
-    if len(left) != len(right) or not all(map(lengths.agree, left, right)):
-        return False
-    for one, other in zip(left, right, strict=True):
-        require_equal(one, other)
-    return True
 
 
 def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
@@ -137,7 +123,7 @@ def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Arr
         parts = astype(parts, rows.dtype)
         if length.is_constant:
             known = math.floor(float(np.asarray(q, rows.dtype)) * (length.value - 1))
-    last = _count(rows.shape[-1]) - 1
+    last = length_of(rows.shape[-1]) - 1
     place = astype(parts, "float64") * last
     low = astype(floor(place), "int64")
     high = minimum(low + 1, last)
@@ -214,10 +200,10 @@ def _middle(rows: Array) -> Neighbours:
         found = neighbours(rows, (known.value - 1) // 2)
         odd: Any = known.value % 2 == 1
     else:
-        found = neighbours(rows, _count(middle[0]))
-        odd = _count(length) % 2 == 1
+        found = neighbours(rows, length_of(middle[0]))
+        odd = length_of(length) % 2 == 1
     if found is None:
-        ordered = _ordered(rows, [_count(place) for place in (*middle, length - 1)])
+        ordered = _ordered(rows, [length_of(place) for place in (*middle, length - 1)])
         return ordered[middle[0]], ordered[middle[1]], ordered[-1]
     below, above, one = found
     return below, where(odd, below, above), one
@@ -261,7 +247,7 @@ def cov(
     rows = parts[0] if y is None else concat(parts, axis=0)
     apart = rows - mean(rows, axis=1, keepdims=True)
     less = (0 if bias else 1) if ddof is None else ddof
-    samples = astype(maximum(_count(rows.shape[1]) - less, 0), apart.dtype)
+    samples = astype(maximum(length_of(rows.shape[1]) - less, 0), apart.dtype)
     found = apart @ conj(apart.T) / samples
     return found.reshape(()) if rows.shape[0] == 1 else found
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node
-
-Order: TypeAlias = Callable[[Node, Node], Node]
-"""Whether one element precedes another."""
+from weft.functions.order import Order
 
 Column: TypeAlias = tuple[Node, ...]
 """What is exchanged together: an element of each row, and what goes with it."""

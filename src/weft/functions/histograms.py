@@ -12,14 +12,12 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import lengths
-from weft.frontend.extent import as_extent
-from weft.frontend.graph import size_scalar
-from weft.functions.arguments import NumPyOnlyError, inexact
+from weft.functions.arguments import NumPyOnlyError, inexact, length_of
+from weft.functions.binary_search import searchsorted
 from weft.functions.creation import linspace, zeros
 from weft.functions.data_types import astype
 from weft.functions.elementwise import floor, logical_and, minimum, where
 from weft.functions.manipulation import expand_dims, flip
-from weft.functions.ordered import searchsorted
 from weft.functions.searching import known_values, take
 from weft.functions.statistical import diff
 from weft.functions.statistical import max as greatest
@@ -217,7 +215,7 @@ def _even_place(values: Array, edges: Array) -> Array:
     """
     last = edges.shape[0] - 2
     part = (inexact(values) - edges[0]) / (edges[-1] - edges[0])
-    place = minimum(astype(floor(part * Array(size_scalar(as_extent(last + 1)))), "int64"), last)
+    place = minimum(astype(floor(part * length_of(last + 1)), "int64"), last)
     place = place - astype(values < take(edges, place), "int64")
     after = logical_and(values >= take(edges, place + 1), place != last)
     return place + astype(after, "int64")

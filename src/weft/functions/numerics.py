@@ -11,6 +11,7 @@ from weft.array import Array, asarray
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend.elementwise import apply
 from weft.functions.arguments import inexact
+from weft.functions.binary_search import searchsorted
 from weft.functions.creation import full, zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import abs as absolute
@@ -36,7 +37,6 @@ from weft.functions.elementwise import round as nearest
 from weft.functions.linear_algebra import vecdot
 from weft.functions.lmads import lmad
 from weft.functions.manipulation import concat, flip, moveaxis
-from weft.functions.ordered import searchsorted
 from weft.functions.searching import take
 from weft.functions.statistical import diff
 from weft.functions.statistical import sum as total

@@ -11,8 +11,9 @@ from weft.array import Array
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout
 from weft.frontend.elementwise import apply
-from weft.frontend.graph import Node, size_scalar
+from weft.frontend.graph import Node
 from weft.functions import exchanges
+from weft.functions.arguments import length_of
 from weft.functions.combinators import map as mapped
 from weft.functions.control import while_loop
 from weft.functions.elementwise import (
@@ -99,7 +100,7 @@ def _within(rows: Array, place: Array) -> Neighbours:
 
 def _bisected(row: Array, place: Array) -> Neighbours:
     """By halving the distance of the least and the greatest element that it may be."""
-    none = Array(size_scalar(row._node.shape[0])) == 0
+    none = length_of(row._node.shape[0]) == 0
     wrong = logical_or(none, sum(isnan(row)) > 0)
     numbers = logical_not(isnan(row))
 

@@ -11,7 +11,7 @@ from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.functions.arguments import NumPyOnlyError, inexact
 from weft.functions.control import fori_loop
-from weft.functions.creation import full, ones, zeros
+from weft.functions.creation import arange, full, ones, zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import sqrt
 from weft.functions.manipulation import concat, stack
@@ -119,7 +119,7 @@ def polyder(p: Any, m: Any = 1) -> Array:
     found = asarray(p)
     for _ in range(extents.integer(m)):
         length = found.shape[0]
-        powers = length - 1 - _steps(length)
+        powers = length - 1 - arange(length)
         found = (found * astype(powers, result_type(found.dtype, "int64")))[:-1]
     return found
 
@@ -134,14 +134,8 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Array:
     for constant in constants[:count]:
         length = found.shape[0]
         last = astype(asarray(constant), found.dtype).reshape((1,))
-        found = concat([found / (length - _steps(length)), last])
+        found = concat([found / (length - arange(length)), last])
     return found
-
-
-def _steps(length: Any) -> Array:
-    from weft.functions.creation import arange
-
-    return arange(length)
 
 
 def _as_long(a1: Any, a2: Any) -> tuple[Array, Array]:

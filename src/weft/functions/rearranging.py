@@ -1,4 +1,4 @@
-"""NumPy's functions that choose among arrays, or move elements to other places."""
+"""NumPy's functions that move elements to other places, and tell places in other ways."""
 
 from __future__ import annotations
 
@@ -9,70 +9,20 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import ArgumentError, ShapeError, user_place
+from weft.errors import ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.functions.arguments import NumPyOnlyError, one_axis, shape_of
 from weft.functions.creation import arange, zeros
 from weft.functions.data_types import astype
 from weft.functions.elementwise import minimum, remainder, where
-from weft.functions.manipulation import broadcast_arrays, broadcast_to, concat, moveaxis
+from weft.functions.joining import diag
+from weft.functions.manipulation import broadcast_to, concat, moveaxis
 from weft.functions.searching import take
 
 __all__ = [
-    "choose", "delete", "diagflat", "insert", "piecewise", "ravel_multi_index", "resize",
-    "rollaxis", "unravel_index",
+    "delete", "diagflat", "insert", "ravel_multi_index", "resize", "rollaxis", "unravel_index",
 ]  # fmt: skip
-
-
-def piecewise(x: Any, condlist: Any, funclist: Any, /, *args: Any) -> Array:
-    """At each element what belongs to the last condition that holds: a value, or f(x, ...).
-
-    Parameters
-    ----------
-    x : array
-    condlist : list of boolean arrays of the shape of x, or one of them
-    funclist : list of functions or scalars
-        As many; one more is for where none holds (0 without it). Functions get all of x.
-    """
-    array = asarray(x)
-    several = isinstance(condlist, list | tuple) or asarray(condlist).ndim > 1
-    alone = not several or (asarray(condlist[0]).ndim == 0 and array.ndim > 0)
-    conditions = [asarray(one) for one in ([condlist] if alone else condlist)]
-    count = len(funclist)
-    if count not in (len(conditions), len(conditions) + 1):
-        raise ArgumentError(
-            f"{count} functions for {len(conditions)} conditions",
-            f"{len(conditions)} or {len(conditions) + 1}", place=user_place(),
-        )  # fmt: skip
-
-    def value(of: Any) -> Array:
-        return astype(asarray(of(array, *args) if callable(of) else of), array.dtype)
-
-    found = value(funclist[-1] if count > len(conditions) else 0)
-    for condition, of in zip(conditions, funclist, strict=False):
-        found = where(condition, value(of), found)
-    return broadcast_to(found, array.shape)
-
-
-def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
-    """At each element that of the choices, by number: choices[a[i]][i].
-
-    Raises
-    ------
-    NumPyOnlyError
-        For mode="raise": whether numbers are inside is known when they are.
-    """
-    if mode not in ("wrap", "clip"):
-        raise NumPyOnlyError(f"choose with mode={mode!r}", "clip or wrap", place=user_place())
-    places, *arrays = broadcast_arrays(a, *choices)
-    count = len(arrays)
-    if mode == "wrap":
-        places = remainder(places, count)
-    found = arrays[-1]
-    for number in reversed(range(count - 1)):
-        found = where(places <= number, arrays[number], found)
-    return found
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ...]:
@@ -132,18 +82,17 @@ def resize(a: Any, new_shape: Any) -> Array:
 
 def diagflat(v: Any, k: int = 0) -> Array:
     """A matrix with all elements on a diagonal."""
-    from weft.functions.joining import diag
-
     return diag(asarray(v).ravel(), k)
 
 
-def _one_place(obj: Any, length: Any, what: str) -> int:
+def _one_place(obj: Any, array: Array, axis: int, what: str) -> int:
     """A place along an axis, known now."""
+    length = array.shape[axis]
     if isinstance(obj, Array) or np.ndim(obj) or isinstance(obj, slice | bool):
         raise NumPyOnlyError(f"{what} at {obj!r}", "one place", place=user_place())
     at = operator.index(obj)
     if not -length <= at <= length - (what == "delete"):
-        raise IndexError(f"index {at} is out of bounds for axis 0 with size {length}")
+        raise IndexError(f"index {at} is out of bounds for axis {axis} with size {length}")
     return at + length if at < 0 else at
 
 
@@ -160,14 +109,14 @@ def _parts(array: Array, axis: int, at: int, after: int) -> tuple[Array, Array]:
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     """An array without what is at one place of an axis (by default of all elements)."""
     array, along = _along(arr, axis)
-    at = _one_place(obj, array.shape[along], "delete")
+    at = _one_place(obj, array, along, "delete")
     return concat(_parts(array, along, at, at + 1), axis=along)
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """An array with values before one place of an axis (by default of all elements)."""
     array, along = _along(arr, axis)
-    at = _one_place(obj, array.shape[along], "insert")
+    at = _one_place(obj, array, along, "insert")
     new = asarray(values)
     if axis is None:
         new = new.ravel()

@@ -13,12 +13,12 @@ from weft.errors import ArgumentError, DTypeError, MemoryLimitError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
-from weft.frontend.graph import Node, size_scalar
-from weft.functions.arguments import array_node
+from weft.frontend.graph import Node
+from weft.functions.arguments import array_node, length_of
+from weft.functions.binary_search import searchsorted
 from weft.functions.data_types import astype
 from weft.functions.elementwise import minimum, where
 from weft.functions.library_calls import library_call, rows_along
-from weft.functions.ordered import searchsorted
 from weft.functions.searching import known_values, take
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
@@ -123,7 +123,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1) -> Array:
                     "a place inside", place=user_place(),
                 )  # fmt: skip
     places = astype(places, "int64").ravel()
-    places = where(places < 0, places + Array(size_scalar(length)), places)
+    places = where(places < 0, places + length_of(length), places)
     return turned_back(partitioned(rows, places._node), order)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from weft.array import Array
 from weft.frontend import graph, indexing, layout, operations
-from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node, make
 from weft.functions import elimination, exchanges
+from weft.functions.arguments import length_of
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop, while_loop
 from weft.functions.creation import empty_like, iota
 from weft.functions.elementwise import logical_and, logical_or, minimum, where
-from weft.functions.exchanges import Order
+from weft.functions.order import Order, follows, precedes
 from weft.ops.dtypes import DType
 
 _FEW = 16  # exchanges of neighbours, n^2 / 2, gain on merging up to there
@@ -44,27 +44,11 @@ def written_out(routine: str, options: dict[str, Any], inputs: tuple[Node, ...])
     return None
 
 
-# ---------------------------------------------------------------- what order is
-
-
-def _precedes(left: Node, right: Node) -> Node:
-    """Whether one is less, NaN being the greatest."""
-    less = apply("less", left, right)
-    if not left.dtype.is_float:
-        return less
-    apart = apply("logical_and", apply("not_equal", right, right), apply("equal", left, left))
-    return apply("logical_or", less, apart)
-
-
-def _follows(left: Node, right: Node) -> Node:
-    return _precedes(right, left)
-
-
 def _sorted(rows: Node, places: bool, descending: bool) -> Node:
     """Rows in order along the last axis, or where their elements were; equal ones keep theirs."""
     length, last = rows.shape[-1], len(rows.shape) - 1
     arrays = (rows, iota(rows.shape, last)) if places else (rows,)
-    order = _follows if descending else _precedes
+    order = follows if descending else precedes
     if not length.is_constant or length.value > _FEW:
         return _each_row(lambda *given: _merged(given, order), arrays)
     if length.value < 2:
@@ -91,7 +75,7 @@ def _each_row(function: Callable[..., Node], arrays: tuple[Node, ...]) -> Node:
 def _merged(given: tuple[Node, ...], order: Order) -> Node:
     """Vectors in the order of the first: runs of 1, 2, 4... elements, merged by twos."""
     length = given[0].shape[0]
-    count = Array(graph.size_scalar(length))
+    count = length_of(length)
 
     def merge(state: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
         width, source = state

@@ -12,8 +12,8 @@ from typing import Any
 from weft import functions
 from weft.array import Array
 from weft.array.masks import alike
-from weft.functions import selections
-from weft.functions.selections import REDUCTIONS
+from weft.functions import masked
+from weft.functions.masked import REDUCTIONS
 from weft.kernel.frame import Frame
 from weft.kernel.numbers import weak
 from weft.kernel.values import Selection
@@ -61,7 +61,7 @@ def written(frame: Frame, node: ast.AST, target: Array, key: Any, value: Selecti
 
 def filled(of: Selection, value: Any) -> Array:
     """The array with a value where the mask selects nothing."""
-    return selections.filled(of.array, of.mask, value)
+    return masked.filled(of.array, of.mask, value)
 
 
 def count(of: Selection) -> Array:

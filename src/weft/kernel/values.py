@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, TypeAlias
 
 from weft.array import Array
-from weft.array.keys import put as put_at_key
+from weft.array.access import put as put_at_key
 from weft.errors import Place, UnsupportedError, user_place
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
