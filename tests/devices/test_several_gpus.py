@@ -27,10 +27,10 @@ def both(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CudaD
 
 
 def test_boxes_are_shared(both: tuple[CudaDevice, ...]) -> None:
-    x = np.linspace(0, 9, 400_000)
+    x = np.linspace(0, 9, 100_000)
     function = wf.jit(lambda a, t: wf.sqrt(wf.sin(a) ** 2 + t.sum()) + wf.exp(-a))
     table = np.arange(4.0)
-    limits = {device.name: "1 MiB" for device in both}
+    limits = {device.name: "256 KiB" for device in both}
     with wf.config(devices=[device.name for device in both], memory_limit=limits):
         found = function(x, table)
     np.testing.assert_allclose(found, np.sqrt(np.sin(x) ** 2 + 6) + np.exp(-x), rtol=1e-12)
@@ -38,7 +38,7 @@ def test_boxes_are_shared(both: tuple[CudaDevice, ...]) -> None:
 
 
 def test_what_one_fails_to_do_the_other_does(both: tuple[CudaDevice, ...]) -> None:
-    x = np.linspace(0, 9, 400_000)
+    x = np.linspace(0, 9, 100_000)
     function = wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + 2) + wf.exp(-a))
     error = pretended_cuda.CUDAError("CUDA_ERROR_ECC_UNCORRECTABLE")
     with (

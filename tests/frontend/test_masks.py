@@ -128,7 +128,8 @@ def test_programs_with_masks(program: Any, below: int) -> None:
         for x, y in [(X, Y), (-X, Y), (0 * X, X), (np.vstack([X, Y]), np.vstack([Y, X]))]:
             wanted = program(x, y)
             agree(jitted(x, y), wanted)
-            agree(program(wf.asarray(x), wf.asarray(y)), wanted)
+            if below:  # compiled, each of its results would be a program
+                agree(program(wf.asarray(x), wf.asarray(y)), wanted)
 
 
 def test_masks_of_lazy_arrays_are_not_computed() -> None:
