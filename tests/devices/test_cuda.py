@@ -268,3 +268,34 @@ def test_groups_of_threads(on: CudaDevice) -> None:
         np.testing.assert_array_equal(out, a @ b)
         np.testing.assert_array_equal(count(x), np.bincount(x, minlength=50))
         np.testing.assert_array_equal(running(x), np.cumsum(x))
+
+
+def test_what_no_library_is_called_for(on: CudaDevice) -> None:
+    """Order, places in it, medians, solutions and windows, and what a mask selects."""
+    rng = np.random.default_rng(5)
+    x, weights = rng.normal(size=(33, 9)), rng.normal(size=5)
+    x[3, 4] = np.nan
+    systems = rng.normal(size=(33, 3, 3))
+
+    @wf.jit
+    def program(x: Any, weights: Any, systems: Any) -> Any:
+        flat = wf.reshape(x, (-1,))
+        flat[flat > 1] *= 2
+        ends = wf.map(wf.sort, wf.reshape(flat[:280], (14, 20)))
+        medians = wf.map(wf.median, x)
+        solved = wf.map(wf.linalg.solve, systems, x[:, :3])
+        places = wf.searchsorted(wf.arange(-2.0, 2.0, 0.25), x, side="right")
+        return ends, medians, solved, places, wf.convolve(flat, weights, "valid")
+
+    with wf.config(devices=[on.name]):
+        found = program(x, weights, systems)
+    flat = np.where(x > 1, 2 * x, x).ravel()
+    expected = (
+        np.sort(flat[:280].reshape(14, 20), axis=1), np.median(x, axis=1),
+        np.linalg.solve(systems, x[:, :3, None])[..., 0],
+        np.searchsorted(np.arange(-2.0, 2.0, 0.25), x, "right"),
+        np.convolve(flat, weights, "valid"),
+    )  # fmt: skip
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    assert on.statistics.launches >= 5

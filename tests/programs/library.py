@@ -237,6 +237,21 @@ def _divided(a: Any, b: Any) -> tuple[Any, ...]:
     return np.floor_divide(a, b), np.remainder(a, b)
 
 
+def _searched(a: Any, b: Any) -> Any:
+    """By powers of two, from the largest, whether or not there is an order."""
+    found = np.zeros(len(b), np.int64)
+    for i, value in enumerate(b):
+        for k in reversed(range(len(a).bit_length())):
+            wished = found[i] + (1 << k)
+            if wished <= len(a) and a[wished - 1] < value:
+                found[i] = wished
+    return found
+
+
+def _medians_of_windows(a: Any) -> Any:
+    return np.median(np.lib.stride_tricks.sliding_window_view(a, 3), axis=1)
+
+
 def _rows_sorted(a: Any) -> Any:
     return np.sort(a, axis=-1)
 
@@ -289,6 +304,7 @@ EXAMPLES: dict[str, Example] = {
         "sum": np.sum,
         "sum_of_rows": lambda a: a.sum(axis=1),
         "sum_of_columns": lambda a: a.sum(axis=0),
+        "sum_of_windows": lambda a, b: np.correlate(a, b, "valid"),
         "sum_of_squared_differences": lambda a, b: ((a - b) ** 2).sum(),
         "sum_max_of_one_pass": lambda a: (a.sum(), a.max()),
         "any_all": lambda a: (a.any(), a.all()),
@@ -319,6 +335,9 @@ EXAMPLES: dict[str, Example] = {
         "while_collatz": lambda a: _collatz(len(a)),
         "while_mandelbrot": lambda a: _mandelbrot(len(a)),
         "nested_softmax": lambda a: np.exp(a) / np.exp(a).sum(axis=1, keepdims=True),
+        "medians_of_windows": _medians_of_windows,
+        "search_ordered": _searched,
+        "merge_sort_rows": _rows_sorted,
         "growing_slices": _growing_slices,
         "shrinking_slices": _shrinking_slices,
         "growing_blocks": _growing_blocks,
