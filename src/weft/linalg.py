@@ -3,8 +3,7 @@
 Norms, products, diagonals and traces are Weft's own: they fuse, and stream. Factorisations are
 NumPy's library calls on whole arrays; determinants, inverses and solutions are eliminated within
 loops, branches and combinators, where those of a singular matrix are not finite, and an error in a
-kernel. Matrices are the last two dimensions of an array, those
-before them are batches.
+kernel. Matrices are the last two dimensions of an array, those before them are batches.
 """
 
 from __future__ import annotations
