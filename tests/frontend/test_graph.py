@@ -16,6 +16,7 @@ from weft.frontend.key import graph_key
 from weft.frontend.trace import trace
 from weft.fun import nodes as fun
 from weft.fun.show import show
+from weft.functions.library_calls import is_within
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +159,13 @@ def test_decisions_of_what_made_no_node_are_known_of_what_takes_them() -> None:
     wf.broadcast_arrays(x, y)
     np.testing.assert_array_equal(wf.concat([x, y]), np.concatenate([x, y]))
     np.testing.assert_array_equal(wf.concat([x, z]), np.concatenate([x, z]))
+
+
+def test_who_asks_for_a_scope_takes_no_decisions() -> None:
+    x = ones(20)
+    wf.broadcast_arrays(x, ones(20))
+    assert not is_within(x._node)
+    assert take_guards()
 
 
 def test_decisions_about_other_arrays_do_no_harm() -> None:

@@ -146,19 +146,21 @@ def make(
     node.weak = weak
     node.guards = take_guards() if inputs or sizes else ()  # data and constants need none
     node.line = user_line()
-    scope = _open.fixed[-1] if _open.fixed else None
-    abstract = False
-    for source in needs:
-        if source.abstract:
-            abstract = True
-            inner = source.scope
-            if inner is not None and (scope is None or inner.depth > scope.depth):
-                scope = inner
-    node.scope = scope
-    node.abstract = abstract
+    node.scope = scope_of(needs)
+    node.abstract = any(source.abstract for source in needs)
     if lambdas:
         _settle(node, lambdas)
     return node
+
+
+def scope_of(needs: tuple[Node, ...]) -> Scope | None:
+    """The scope of what is computed of nodes; None outside of all bodies."""
+    scope = _open.fixed[-1] if _open.fixed else None
+    for source in needs:
+        inner = source.scope
+        if source.abstract and inner is not None and (scope is None or inner.depth > scope.depth):
+            scope = inner
+    return scope
 
 
 def _with_symbols(inputs: tuple[Node, ...], sizes: tuple[Extent, ...]) -> tuple[Node, ...]:

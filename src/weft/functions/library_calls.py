@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.errors import ShapeError, UnsupportedError, user_place
 from weft.frontend import layout, operations
-from weft.frontend.graph import Node, Shape, make
+from weft.frontend.graph import Node, Shape, make, scope_of
 from weft.functions.arguments import one_axis
 from weft.functions.written_out import written_out
 from weft.ops.dtypes import DType
@@ -56,7 +56,7 @@ def library_calls(
 
 def is_within(*nodes: Node) -> bool:
     """Whether what is computed of nodes is within a loop, branch or combinator."""
-    return make(operations.Call("", ()), nodes, (), DType.BOOL).scope is not None
+    return scope_of(nodes) is not None
 
 
 def _outside(node: Node, routine: str) -> Node:

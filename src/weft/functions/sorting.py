@@ -18,7 +18,7 @@ from weft.functions.arguments import array_node, length_of
 from weft.functions.binary_search import searchsorted
 from weft.functions.data_types import astype
 from weft.functions.elementwise import minimum, where
-from weft.functions.library_calls import library_call, rows_along
+from weft.functions.library_calls import is_within, library_call, rows_along
 from weft.functions.searching import known_values, take
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
@@ -236,8 +236,8 @@ _MANY = extents.constant(2048)
 def _are_searched(left: Node, candidates: Node) -> bool:
     """Whether candidates are many, and can be ordered as what is looked for among them."""
     one_dtype = left.dtype is candidates.dtype and not left.dtype.is_complex
-    inside = left.scope is not None or candidates.scope is not None
     (count,) = candidates.shape
+    inside = is_within(left, candidates)
     return one_dtype and not inside and not count.symbols and extents.at_least(count, _MANY)
 
 
