@@ -22,7 +22,8 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda v, w, y: np.polyfit(v, w, 2, w=y), (V, W, np.abs(Y[:, 0]))),
     (lambda x, w: np.polyfit(x, w[:5], 1), (WHOLE, W)),
     (lambda v: (np.polyder(v), np.polyder(v, 2), np.polyint(v), np.polyint(v, 2, 3)), (V,)),
-    (lambda x: (np.polyder(x), np.polyint(x)), (WHOLE,)),
+    (lambda x: (np.polyder(x), np.polyint(x), np.polyint(x, 0)), (WHOLE,)),
+    (lambda v: (np.polyint(v, 2, [3.0]), np.polyint(v, 2, [3, 4])), (V,)),
     (lambda v, w: (np.polyadd(v, w[:4]), np.polysub(v[2:], w), np.polymul(v, w[:3])), (V, W)),
     (lambda v: (np.vander(v[:4]), np.vander(v, 3, increasing=True)), (V,)),
     (lambda x: np.vander(x, 3), (WHOLE.astype(np.int32),)),
@@ -96,3 +97,8 @@ def test_errors() -> None:
         wf.polyfit(V, W, -1)
     with pytest.raises(ShapeError, match="vander of 2 dimensions"):
         wf.vander(X)
+    for derived in (wf.polyder, wf.polyint):
+        with pytest.raises(ArgumentError, match="order -1"):
+            derived(V, -1)
+    with pytest.raises(ArgumentError, match="2 constants"):
+        wf.polyint(V, 3, [1, 2])

@@ -55,6 +55,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "logaddexp2": (lambda x, e: (np.logaddexp2(x, 2 * x), np.logaddexp2(e, e[::-1])), (X, ENDS)),
     "infinite": (lambda e: (np.isneginf(e), np.isposinf(e)), (ENDS,)),
     "real": (lambda x, z: (np.isreal(z), np.iscomplex(z), np.isreal(x), np.iscomplex(x)), (X, Z)),
+    "narrow": (
+        lambda x, i: (
+            np.choose(abs(i[0]), [x.astype("f4"), 2], mode="clip"),
+            np.unravel_index(abs(i[0].astype("i4")) % 20, (4, 5)),
+            np.ravel_multi_index((i[0].astype("i2"),), (40,), mode="clip"),
+            np.unwrap(i.astype("i4"), period=4),
+        ),
+        (X, I),
+    ),
     "kinds": (lambda x, z: x * np.iscomplexobj(z) + np.isrealobj(z), (X, Z)),
     "begun": (
         lambda x: (
@@ -126,6 +135,8 @@ def test_errors() -> None:
         x.view(np.int64)
     with pytest.raises(ArgumentError, match="3 functions for 1 conditions"):
         np.piecewise(x, [x < 0], [1, 2, 3])
+    with pytest.raises(DTypeError, match="places of float64"):
+        np.unravel_index(x, (4, 5))
     with pytest.raises(DTypeError, match="isneginf of complex128"):
         wf.isneginf(Z)
     with pytest.raises(IndexError, match="index 9 is out of bounds for axis 1 with size 5"):

@@ -156,6 +156,7 @@ def reduced(of: Selected, name: str) -> Array | None:
 
 
 def install() -> None:
+    """Give `Selected` the operators and reductions that are computed where the mask selects."""
     for name in (
         "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift",
         "rshift",

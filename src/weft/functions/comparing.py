@@ -106,7 +106,8 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
     """
     if mode not in ("wrap", "clip"):
         raise NumPyOnlyError(f"choose with mode={mode!r}", "clip or wrap", place=user_place())
-    places, *arrays = broadcast_arrays(a, *choices)
+    dtype = result_type(*choices)
+    places, *arrays = broadcast_arrays(a, *(asarray(choice, dtype=dtype) for choice in choices))
     count = len(arrays)
     if mode == "wrap":
         places = remainder(places, count)

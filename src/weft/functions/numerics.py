@@ -414,5 +414,5 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     if not whole or period % 2 == 0:
         turned = where(logical_and(turned == -high, jumps > 0), high, turned)
     mended = where(absolute(jumps) < least, 0, turned - jumps)
-    more = astype(array[..., 1:], dtype) + astype(mended, dtype).cumsum(-1)
+    more = astype(array[..., 1:] + astype(mended, dtype).cumsum(-1), dtype)
     return moveaxis(concat([astype(array[..., :1], dtype), more], axis=-1), -1, axis)

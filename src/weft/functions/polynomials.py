@@ -115,9 +115,15 @@ def polyfit(
 
 
 def polyder(p: Any, m: Any = 1) -> Array:
-    """The coefficients of a polynomial's derivative, the mth."""
+    """The coefficients of a polynomial's derivative, the mth.
+
+    Raises
+    ------
+    ArgumentError
+        For m below 0.
+    """
     found = asarray(p)
-    for _ in range(extents.integer(m)):
+    for _ in range(_order(m)):
         length = found.shape[0]
         powers = length - 1 - arange(length)
         found = (found * astype(powers, result_type(found.dtype, "int64")))[:-1]
@@ -125,10 +131,18 @@ def polyder(p: Any, m: Any = 1) -> Array:
 
 
 def polyint(p: Any, m: Any = 1, k: Any = None) -> Array:
-    """The coefficients of a polynomial's integral, the mth, with constants k (0 by default)."""
-    found = inexact(p)
-    count = extents.integer(m)
-    constants = [0.0] * count if k is None else [k] * count if np.ndim(k) == 0 else list(k)
+    """The coefficients of a polynomial's integral, the mth, with constants k (0 by default).
+
+    Raises
+    ------
+    ArgumentError
+        For m below 0, and for more than one constant, but fewer than m.
+    """
+    count = _order(m)
+    found = inexact(p) if count else asarray(p)
+    constants = [0.0 if k is None else k] if np.ndim(k) == 0 else list(k)
+    if len(constants) == 1:
+        constants *= count
     if len(constants) < count:
         raise ArgumentError(f"{len(constants)} constants", f"{count}", place=user_place())
     for constant in constants[:count]:
@@ -136,6 +150,13 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Array:
         last = astype(asarray(constant), found.dtype).reshape((1,))
         found = concat([found / (length - arange(length)), last])
     return found
+
+
+def _order(m: Any) -> int:
+    order = extents.integer(m)
+    if order < 0:
+        raise ArgumentError(f"order {order}", "0 or more", place=user_place())
+    return order
 
 
 def _as_long(a1: Any, a2: Any) -> tuple[Array, Array]:
@@ -162,5 +183,5 @@ def polysub(a1: Any, a2: Any) -> Array:
 
 
 def polymul(a1: Any, a2: Any) -> Array:
-    """The coefficients of the product of two polynomials."""
+    """The coefficients of the product of two polynomials (NumPy's begins with none that are 0)."""
     return convolve(asarray(a1).reshape(-1), asarray(a2).reshape(-1))

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import ShapeError, user_place
+from weft.errors import DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout
 from weft.functions.arguments import NumPyOnlyError, one_axis, shape_of
 from weft.functions.creation import arange, zeros
 from weft.functions.data_types import astype
-from weft.functions.elementwise import minimum, remainder, where
+from weft.functions.elementwise import clip, remainder
 from weft.functions.joining import diag
 from weft.functions.manipulation import broadcast_to, concat, moveaxis
 from weft.functions.searching import take
@@ -26,8 +26,14 @@ __all__ = [
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ...]:
-    """Where elements are by dimensions, of which the flat places are given (and inside)."""
-    rest = asarray(indices)
+    """Where elements are by dimensions, of which the flat places are given (and inside): int64.
+
+    Raises
+    ------
+    DTypeError
+        For places that are no integers.
+    """
+    rest = _numbers_of_places(indices)
     lengths = list(shape) if isinstance(shape, Sequence) else [shape]
     found: list[Array] = []
     for length in lengths[::-1] if order == "C" else lengths:
@@ -39,24 +45,30 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ..
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: str = "raise", order: str = "C"
 ) -> Array:
-    """The flat places of elements, of which those by dimensions are given.
+    """The flat places of elements, of which those by dimensions are given: int64.
 
     Raises
     ------
     NumPyOnlyError
         For mode="raise": whether places are inside is known when they are.
+    DTypeError
+        For places that are no integers.
     """
     if mode not in ("wrap", "clip"):
         raise NumPyOnlyError(f"mode={mode!r}", "clip or wrap", place=user_place())
-    pairs = [
-        (remainder(asarray(place), length) if mode == "wrap"
-         else minimum(where(asarray(place) < 0, 0, place), length - 1), length)
-        for place, length in zip(multi_index, dims, strict=True)
-    ]  # fmt: skip
+    pairs = list(zip(map(_numbers_of_places, multi_index), dims, strict=True))
     found = asarray(np.int64(0))
     for place, length in pairs if order == "C" else pairs[::-1]:
-        found = found * length + place
+        inside = remainder(place, length) if mode == "wrap" else clip(place, 0, length - 1)
+        found = found * length + inside
     return found
+
+
+def _numbers_of_places(given: Any) -> Array:
+    places = asarray(given)
+    if places.dtype.kind not in "iu":
+        raise DTypeError(f"places of {places.dtype}", "integers", place=user_place())
+    return astype(places, np.int64)
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
