@@ -109,6 +109,18 @@ def test_descending_order_within_a_map() -> None:
             np.testing.assert_array_equal(inside, expected)
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_what_comes_last_anyway_is_kept_where_runs_are_filled_up(descending: bool) -> None:
+    many = RANDOM.random((3, 83)) < 0.4
+    last = RANDOM.random((3, 83)) < 0.4
+    for dtype, low, high in ((float, -np.inf, np.nan), ("u1", 0, 255), (bool, False, True)):
+        x = np.where(many, low, np.where(last, high, 1)).astype(dtype)
+        for length in (17, 24, 64, 83):
+            expected = wf.argsort(x[:, :length], axis=1, descending=descending).numpy()
+            found = wf.map(lambda row: wf.argsort(row, descending=descending), x[:, :length])
+            np.testing.assert_array_equal(found.numpy(), expected)
+
+
 @pytest.mark.parametrize("length", [2, 3, 5, 8, 9, 11, 25, 49])
 def test_networks_sort_zeros_and_ones(length: int) -> None:
     """And so all that is ordered (Knuth, volume 3, theorem 5.3.4 Z)."""

@@ -14,11 +14,10 @@ Order: TypeAlias = Callable[[Node, Node], Node]
 
 def precedes(left: Node, right: Node) -> Node:
     """Whether one is less."""
-    less = apply("less", left, right)
     if not left.dtype.is_float:
-        return less
-    apart = apply("logical_and", apply("not_equal", right, right), apply("equal", left, left))
-    return apply("logical_or", less, apart)
+        return apply("less", left, right)
+    before = apply("logical_not", apply("less_equal", right, left))
+    return apply("logical_and", before, apply("equal", left, left))
 
 
 def follows(left: Node, right: Node) -> Node:
