@@ -680,6 +680,46 @@ def test_lists_are_written_nowhere_else() -> None:
     assert OUTSIDE == [1.0, 2.0]
 
 
+def test_lists_that_grow_do_so_for_all_that_hold_them() -> None:
+    def more(held: Any, a: Any) -> None:
+        held += (a[1, 1], 7.0)
+
+    def grown(a: Any) -> Any:
+        held = [a[0, 0]]
+        other = held
+        held += [a[1, 2]]
+        apart = held
+        apart = [*apart, 1.0]
+        more(held, a)
+        other *= 2
+        return other[1], len(held), held[-2], len(apart)
+
+    def array(a: Any) -> Any:
+        held = [1.0, 2.0, 3.0]
+        other = held
+        held += a[1]
+        return held, other[1]
+
+    def in_branch(a: Any) -> Any:
+        held = [1.0]
+        other = held
+        if a[0, 0] > 9:
+            held += [5.0]
+        return len(other)
+
+    def number(a: Any) -> Any:
+        held = [1.0]
+        held += 5.0
+        return held[0]
+
+    agrees(grown, MATRIX)
+    agrees(array, MATRIX)
+    with pytest.raises(UnsupportedError, match="a write to a list in a loop or branch"):
+        wf.kernel(in_branch)(MATRIX)
+    with pytest.raises(UnsupportedError, match="a number for several values"):
+        wf.kernel(number)(MATRIX)
+
+
 def test_dtypes_and_functions_as_arguments() -> None:
     def applied(a: Any, function: Any = np.sin, dtype: Any = np.float32) -> Any:
         return function(a.astype(dtype)).sum()

@@ -167,7 +167,7 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (over_a_text, '"abc"', "(?s)a loop over a str.*try: np.frombuffer"),
     (over_a_number, "a[0]", "a loop over a number"),
     (number_written, "b[0]", "a write to a number"),
-    (number_unpacked, "x, y", "a number for several names"),
+    (number_unpacked, "x, y", "a number for several values"),
     (list_by_condition, "a[i] > 2", "a list of as many as a condition keeps"),
     (unknown_name, "missing", "name missing is not defined"),
     (changing_type, "x = x", "x changes its type in a loop: float32 at .*, float64 at"),

@@ -204,14 +204,14 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
             frame.refuse(target, "an assignment to no place", "a name, or elements of an array")
 
 
-def _unpacked(frame: Frame, node: ast.expr, value: Any) -> list[Any]:
+def _unpacked(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
     if isinstance(value, Array) and value.ndim:
         value = frame.memory.make(value)
     if isinstance(value, Reference):
         count = value.read()._node.shape[0]
         return [subscript(frame, node, value, k) for k in range(int(count))]
-    if not isinstance(value, tuple | list):
-        frame.refuse(node, f"{branches.kind(value)} for several names", "a tuple")
+    if not isinstance(value, tuple | list | range):
+        frame.refuse(node, f"{branches.kind(value)} for several values", "a tuple or list")
     return list(value)
 
 
@@ -229,7 +229,12 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     target = node.target
     if isinstance(target, ast.Name):
         held = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
-        value = binary(frame, node, node.op, held, evaluate(frame, node.value))
+        operand = evaluate(frame, node.value)
+        if isinstance(held, list) and not isinstance(operand, Reference | Array):
+            _change_list(frame, node, held, operand)
+            frame.assign(target.id, held, target)
+            return
+        value = binary(frame, node, node.op, held, operand)
         if isinstance(held, Reference):
             _write_over(frame, node, held, value)
         else:
@@ -244,6 +249,15 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         part = _part(frame, target)
         value = binary(frame, node, node.op, part, evaluate(frame, node.value))
         _write_over(frame, node, part, value)
+
+
+def _change_list(frame: Frame, node: ast.AugAssign, held: list[Any], operand: Any) -> None:
+    """`held += parts` and `held *= count`: in place, for all variables that hold the list."""
+    frame.require_own(node, held)
+    if isinstance(node.op, ast.Add):
+        held += _unpacked(frame, node, operand)
+    else:
+        held[:] = binary(frame, node, node.op, held, operand)
 
 
 def _part(frame: Frame, target: ast.Attribute) -> Reference:
