@@ -680,6 +680,57 @@ def test_lists_are_written_nowhere_else() -> None:
     assert OUTSIDE == [1.0, 2.0]
 
 
+def test_tuples_are_compared_by_the_first_parts_that_differ() -> None:
+    def compared(a: Any, n: int) -> Any:
+        pair, k = (n, a[0, 1]), a[1]
+        same = pair == (3, 1.0), pair != (3, 1.0), [n] == [3], (n, 1) == [n, 1], (n, 2) == (n, 2, 3)
+        less = pair < (3, 2), pair <= (3, 1), pair < (3, 1), (n, 2) < (n, 2, 3), (n, 2, 3) <= (n, 2)
+        more = pair > (2, 9), pair >= (3, 1.0), (k[0], (n, k[1])) > (3.0, (3, 3.5)), [n, 1] > [n]
+        return *same, *less, *more, (a[0, 0] / 0.5, np.nan) < (0.0, 1.0), (n, "b") >= (3, "a")
+
+    def nearest(a: Any) -> Any:
+        best, count = (np.inf, -1), 0
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                best = min(best, ((a[i, j] * 7.0) % 5.0, j))
+                if (i, j) != (1, 1) and (a[i, j], i) > (1.0, 0):
+                    count += 1
+        return best[0], best[1], count, max((a[0, 1], 1), (a[0, 0], 2))[1]
+
+    agrees(compared, MATRIX, 3)
+    agrees(nearest, MATRIX)
+    for wrong, match in (
+        (lambda a: (a[0, 0], 1) < [1.0, 2], "'<' not supported"),
+        (lambda a: (a[0], 1) == (a[1], 1), "arrays within a tuple"),
+        (lambda a: min((a[0, 0], 1), (1.0, 2, 3)), "several kinds or lengths"),
+        (lambda a: min((a[0, 0], 1), 3), "'<' not supported|several kinds"),
+    ):
+        with pytest.raises(UnsupportedError, match=match):
+            wf.kernel(wrong)(MATRIX)
+
+
+def test_sorted() -> None:
+    def ordered(a: Any, n: int) -> Any:
+        total = 0.0
+        for i in range(a.shape[0]):
+            low, middle, high = sorted(a[i] * 7.0 % 5.0)
+            total += low + 10.0 * middle + 100.0 * high + sorted(a[i], reverse=True)[0]
+            total += sorted((a[i, 1], n, 2.5))[1]
+        pairs = sorted(((a[1, 2 - k] % 2.0, -k) for k in range(3)), reverse=True)
+        return total, pairs[0][1], pairs[2][0], sorted([3, 1, 2])[0]
+
+    def by_key(a: Any) -> Any:
+        return sorted(a[0], key=abs)[0]
+
+    def of_rows(a: Any) -> Any:
+        return sorted(a)[0]
+
+    agrees(ordered, MATRIX, 3)
+    for wrong in (by_key, of_rows):
+        with pytest.raises(UnsupportedError, match="a call of sorted"):
+            wf.kernel(wrong)(MATRIX)
+
+
 def test_lists_that_grow_do_so_for_all_that_hold_them() -> None:
     def more(held: Any, a: Any) -> None:
         held += (a[1, 1], 7.0)

@@ -8,7 +8,6 @@ from typing import Any
 _FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (builtins.print, "return what is to be printed, or WEFT_DISABLE=1 to run plain Python"),
     (builtins.input, "read it outside, and pass it"),
-    (builtins.sorted, "np.sort(x)"),
     (builtins.map, "a loop, or the function of an array"),
     (builtins.filter, "a loop, or x[condition]"),
     (builtins.isinstance, "x.ndim or x.dtype"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,13 @@ from weft import functions
 from weft.array import Array, node_of
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
-from weft.kernel import numbers
+from weft.functions import exchanges
+from weft.kernel import numbers, sequences
 from weft.kernel.frame import is_traced
 from weft.kernel.numbers import as_float, as_int
 from weft.ops.dtypes import DType
+
+_ORDERS = {"less": operator.lt, "greater": operator.gt}
 
 
 def _extreme(comparison: str) -> Callable[..., Any]:
@@ -34,6 +38,10 @@ def _extreme(comparison: str) -> Callable[..., Any]:
             if not is_traced(best) and not is_traced(value):
                 better = value < best if comparison == "less" else value > best
                 best = value if better else best
+                continue
+            if sequences.is_sequence(best) or sequences.is_sequence(value):
+                better = sequences.compared(_ORDERS[comparison], value, best)
+                best = sequences.chosen(better, value, best)
                 continue
             left, right = map(node_of, numbers.widened((value, best)))
             if left.dtype.is_integer and right.dtype.is_integer:  # whose bounds lengths may need
@@ -88,6 +96,29 @@ def _any_or_all(both: bool) -> Callable[[Any], Any]:
     return found
 
 
+_FEW = 64  # numbers in order by exchanges, of which there are half as many as their square
+
+
+def _sorted(values: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
+    """Python's `sorted`: of an array an array, as comprehensions give, else a list."""
+    if key is not None:
+        raise TypeError("a key is an argument not supported")
+    if isinstance(values, Array):
+        return functions.sort(_in_one_dimension(values), descending=bool(reverse))
+    found = list(values)
+    if not is_traced(found):
+        return sorted(found, reverse=reverse)
+    if len(found) > _FEW:
+        raise TypeError(f"an argument of {len(found)} numbers, of which an array is better made")
+    how = _ORDERS["greater" if reverse else "less"]
+    for i, j in exchanges.neighbours(len(found)):
+        back = sequences.compared(how, (found[j],), (found[i],))
+        low, high = found[i], found[j]
+        found[i] = sequences.chosen(back, high, low)
+        found[j] = sequences.chosen(back, low, high)
+    return found
+
+
 def _len(value: Any) -> Any:
     if isinstance(value, Array) and not value.ndim:
         raise TypeError("a number, which has no length")
@@ -131,4 +162,5 @@ OWN: dict[Any, Callable[..., Any]] = {
     builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
     builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),
     builtins.range: range, builtins.slice: slice, builtins.reversed: lambda part: list(part)[::-1],
+    builtins.sorted: _sorted,
 }  # fmt: skip

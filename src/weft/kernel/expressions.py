@@ -27,6 +27,7 @@ from weft.kernel import (
     membership,
     numbers,
     selection,
+    sequences,
 )
 from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
@@ -320,8 +321,7 @@ def _compared(
         else:
             if not isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot | ast.In | ast.NotIn):
                 _require_operands(node, left, right)
-            operands = numbers.fitted(numbers.name_of(op), (left, right))
-            one = lifted(frame, node, _COMPARE[type(op)], operands)
+            one = _one_compared(frame, node, op, left, right)
     later = node.comparators[number + 1 :]
     if not later:
         return one
@@ -334,6 +334,16 @@ def _compared(
     if _waits(frame, later) and not getattr(one, "ndim", 1):
         return branches.chosen(frame, node, one, others, lambda: False)
     return Array(apply("logical_and", node_of(one), node_of(others())))
+
+
+def _one_compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> Any:
+    how = _COMPARE[type(op)]
+    if sequences.is_sequence(left) and sequences.is_sequence(right) and is_traced([left, right]):
+        try:
+            return sequences.compared(how, left, right)
+        except TypeError as error:
+            frame.refuse(node, str(error), "tuples or lists of numbers, both of one kind")
+    return lifted(frame, node, how, numbers.fitted(numbers.name_of(op), (left, right)))
 
 
 def _both_or_either(frame: Frame, node: ast.BoolOp, both: bool, operands: list[ast.expr]) -> Any:
