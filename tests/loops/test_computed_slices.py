@@ -60,3 +60,32 @@ def test_bounds_that_are_written_between_are_two() -> None:
     for bounds in ([0, 5], [2, 6]):
         agrees(shifted, np.array(bounds), RANDOM.random(9), RANDOM.random(9))
         agrees(branched, np.array(bounds), RANDOM.random(9), RANDOM.random(9))
+
+
+def test_windows_that_are_read_in_branches_have_one_length() -> None:
+    def positive(a: Any) -> Any:
+        found = np.zeros(a.shape)
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                near = a[max(i - 1, 0) : i + 2, max(j - 1, 0) : min(j + 2, a.shape[1])]
+                good = near > 0
+                twice = near * 2
+                if good.sum() > 1:
+                    found[i, j] = near[good].mean() + (near + twice).sum()
+        return found
+
+    agrees(positive, RANDOM.standard_normal((5, 7)))
+
+
+def test_windows_that_hold_their_centre_are_not_empty() -> None:
+    def extremes(a: Any, r: int) -> Any:
+        found = np.zeros((*a.shape, 3))
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                found[i, j, 0] = a[max(i - 1, 0) : i + 2, max(j - 2, 0) : j + 1].min()
+                found[i, j, 1] = np.max(a[i : min(i + r, a.shape[0]), j])
+                found[i, j, 2] = np.argmin(a[i, max(0, j - 3) : min(j + 4, a.shape[1])])
+        return found
+
+    for shape in ((5, 7), (1, 1), (0, 3)):
+        agrees(extremes, RANDOM.standard_normal(shape), 2)

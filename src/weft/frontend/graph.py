@@ -57,6 +57,11 @@ def innermost_scope() -> Scope | None:
     return _open.all[-1] if _open.all else None
 
 
+def scopes_around() -> Iterator[Scope]:
+    """The bodies that are being traced, the innermost first."""
+    return reversed(_open.all)
+
+
 class Node:
     """One operation, never changed. Compared by identity."""
 

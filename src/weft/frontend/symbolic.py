@@ -26,7 +26,7 @@ from weft.frontend.extent import (
     never_negative,
     variable_value,
 )
-from weft.frontend.graph import Node, innermost_scope, size_scalar
+from weft.frontend.graph import Node, scopes_around, size_scalar
 from weft.frontend.guards import Guard, chosen, record
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -48,12 +48,15 @@ class Symbol:
         The polynomials' variable: "@", a number (inner symbols have higher ones), a name.
     lower, upper : tuple of Extent
         Each is at most (at least) the scalar, in every round.
+    either : tuple of Extent
+        Of which it is one, in every round.
     """
 
     node: Node
     name: str
     lower: tuple[Extent, ...] = ()
     upper: tuple[Extent, ...] = ()
+    either: tuple[Extent, ...] = ()
 
     @property
     def number(self) -> int:
@@ -225,7 +228,10 @@ def _nonnegative(extent: Extent) -> list[Guard] | None:
             more = _nonnegative(factor * end + rest)
             if more is not None:
                 return guards + more
-    return None
+    cases = [_nonnegative(factor * one + rest) for one in symbol.either]
+    if not cases or any(case is None for case in cases):
+        return None
+    return [guard for case in cases for guard in case or ()]
 
 
 def _proved(extent: Extent) -> bool:
@@ -257,19 +263,25 @@ def require_one_shape(node: Node, depth: int = 0) -> None:
 
 
 def choose(operation: str, left: Extent, right: Extent) -> Extent:
-    """The extent that a scalar operation on two extents gives; asked again in a body, the same."""
+    """The extent that a scalar operation on two extents gives.
+
+    Asked again in a body, or in one within it, it is the same.
+    """
 
     def made() -> Extent:
         return extent_of(apply(operation, size_scalar(left), size_scalar(right)))
 
-    scope = innermost_scope()
-    known = chosen() if scope is None else scope.chosen
-    if known is None:
-        return made()
+    outermost = chosen()
+    known = [scope.chosen for scope in scopes_around()]
+    known += [] if outermost is None else [outermost]
     key = operation, left.poly, right.poly
-    if key not in known:
-        known[key] = made()
-    found: Extent = known[key]
+    for extents_of in known:
+        if key in extents_of:
+            found: Extent = extents_of[key]
+            return found
+    found = made()
+    if known:
+        known[0][key] = found
     return found
 
 
@@ -299,15 +311,24 @@ def extent_of(node: Node) -> Extent:
                 return left + right if operation == "add" else left - right  # type: ignore[no-any-return]
     if node.symbol is None:
         lower, upper = _range(node)
-        node.symbol = _symbol(node, "s", lower, upper)
+        node.symbol = _symbol(node, "s", lower, upper, _either(node))
     symbol = node.symbol
     return Symbolic(Poly.var(symbol.name), (), (symbol,))
 
 
 def _symbol(
-    node: Node, name: str, lower: tuple[Extent, ...] = (), upper: tuple[Extent, ...] = ()
-) -> Symbol:
-    return Symbol(node, f"@{next(_counter)}:{name}", lower, upper)
+    node: Node, name: str, lower: tuple[Extent, ...] = (), upper: tuple[Extent, ...] = (),
+    either: tuple[Extent, ...] = (),
+) -> Symbol:  # fmt: skip
+    return Symbol(node, f"@{next(_counter)}:{name}", lower, upper, either)
+
+
+def _either(node: Node) -> tuple[Extent, ...]:
+    """Of which a scalar is one, as its operation says."""
+    match node.operation:
+        case operations.Elementwise("minimum" | "maximum") if node.dtype is DType.I64:
+            return tuple(map(extent_of, node.inputs))
+    return ()
 
 
 def _range(node: Node) -> tuple[tuple[Extent, ...], tuple[Extent, ...]]:
