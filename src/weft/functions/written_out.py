@@ -11,7 +11,6 @@ from typing import Any
 
 from weft.array import Array
 from weft.frontend import graph, indexing, layout, operations
-from weft.frontend.elementwise import apply
 from weft.frontend.graph import Node, make
 from weft.functions import elimination, exchanges
 from weft.functions.arguments import length_of
