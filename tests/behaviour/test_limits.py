@@ -304,3 +304,35 @@ def test_what_library_calls_make_besides_their_results_is_in_the_plan(
         tracemalloc.stop()
     assert made <= (times - 1) * x.nbytes + (1 << 20)
     assert found.shape == shape
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_chunks_that_nobody_chose_are_as_small_as_the_limit_asks(
+    chunked: bool, tmp_path: Path
+) -> None:
+    """A slab of the 4 MiB that chunks have by default did not fit, and was refused."""
+    x = np.random.default_rng(0).random((2000, 700))
+    if chunked:
+        wf.store(x, tmp_path / "x.zarr", chunks=(101, 97))
+    source = wf.open(tmp_path / "x.zarr") if chunked else wf.asarray(x)
+    with wf.config(memory_limit="30 MiB"):
+        planned = wf.explain(wf.store, source * 2, tmp_path / "y.zarr")
+        wf.store(source * 2, tmp_path / "y.zarr")
+    assert planned.peak_bytes <= 30 << 20
+    stored = wf.open(tmp_path / "y.zarr")
+    np.testing.assert_array_equal(np.asarray(stored), x * 2)
+
+
+def test_what_is_resumed_under_another_limit_keeps_its_chunks(tmp_path: Path) -> None:
+    class Broken(Listed):
+        def __getitem__(self, box: Any) -> Any:
+            if box[0].start > 900:
+                raise OSError("gone")
+            return super().__getitem__(box)
+
+    x = np.random.default_rng(0).random((2000, 700))
+    with wf.config(memory_limit="30 MiB"), pytest.raises(OSError, match="gone"):
+        wf.store(wf.open(Broken(x)) * 2, tmp_path / "y.zarr", resume=True)
+    wf.store(wf.open(Listed(x)) * 2, tmp_path / "y.zarr", resume=True)
+    stored = wf.open(tmp_path / "y.zarr")
+    np.testing.assert_array_equal(np.asarray(stored), x * 2)

@@ -100,7 +100,8 @@ def store(
     regions : tuple of slice, or as many of them, optional
         The part of an existing target to write.
     chunks : tuple of int, optional
-        Chunk extents of new zarr and HDF5 arrays.
+        Chunk extents of new zarr and HDF5 arrays. By default those of zarr have 4 MiB, or less
+        where the memory limit is low.
     mode : {"x", "w", "r+"}
         Fail where a file exists; replace it; write into it.
     resume : bool
@@ -130,19 +131,24 @@ def _opened(
     chunks: tuple[int, ...] | None, mode: Mode, resume: builtins.bool,
 ) -> tuple[list[Node], list[Sink]]:  # fmt: skip
     """What `store` is asked to write, and where to; all of it is there, or nothing is open."""
+    from weft.plan.setting import chunk_bytes
+
     one = not isinstance(sources, list | tuple)
     given = [sources] if one else list(sources)
     places = [targets] if one else _matching(targets, len(given), "targets")
     parts = [regions] if one else _matching_regions(regions, len(given))
     arrays = [source if isinstance(source, Array) else asarray(source) for source in given]
     extents = _chunks(chunks, [array.ndim for array in arrays])
+    most = chunk_bytes(settings().limit)
     sinks = []
     try:
         for array, target, region in zip(arrays, places, parts, strict=True):
             shape = tuple(int(n) for n in array.shape)
             own = extents if extents is not None and len(extents) == len(shape) else None
             with Placing():
-                sinks.append(opened(target, shape, array.dtype, own, mode, resume, region))
+                sinks.append(opened(
+                    target, shape, array.dtype, own, mode, resume, region, chunk_bytes=most
+                ))  # fmt: skip
     except BaseException:
         for sink in sinks:
             sink.abort()

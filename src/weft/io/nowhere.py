@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft.io.memory import RegionSink
 from weft.io.open import open_source
 from weft.io.sinks import Mode, open_sink, region_box
-from weft.io.zarr_layout import default_chunks
+from weft.io.zarr_layout import CHUNK_BYTES, default_chunks
 from weft.plan.protocols import Box, Sink
 
 
@@ -54,7 +54,7 @@ class Nowhere:
 
 def new_file(
     path: str | os.PathLike[str], shape: tuple[int, ...], dtype: npt.DTypeLike,
-    chunks: tuple[int, ...] | None,
+    chunks: tuple[int, ...] | None, chunk_bytes: int,
 ) -> Nowhere:  # fmt: skip
     """What stands for the file that `wf.store` would make at a path."""
     name = os.fspath(path)
@@ -62,7 +62,7 @@ def new_file(
     if suffix == ".npy":
         chunks = None
     elif suffix == ".zarr" and chunks is None:
-        chunks = default_chunks(shape, np.dtype(dtype).itemsize)
+        chunks = default_chunks(shape, np.dtype(dtype).itemsize, chunk_bytes)
     return Nowhere(shape, dtype, chunks, name)
 
 
@@ -74,12 +74,14 @@ def planned_sink(
     mode: Mode = "x",
     resume: bool = False,
     region: tuple[slice, ...] | None = None,
+    component: str | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Sink:
     """What `weft.io.sinks.open_sink` would give, without making or changing a file."""
     if not isinstance(target, (str, os.PathLike)):
         return open_sink(target, shape, dtype, chunks, mode, resume, region)
     if region is None and mode != "r+":
-        return new_file(target, shape, dtype, chunks)
+        return new_file(target, shape, dtype, chunks, chunk_bytes)
     there = open_source(target)
     whole = Nowhere(there.shape, dtype, there.chunks, there.describe())
     return whole if region is None else RegionSink(whole, region_box(region, there.shape))

@@ -12,6 +12,7 @@ from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, SinkError
 from weft.io.memory import MemorySink, ObjectSink, RegionSink, require_match
 from weft.io.npy import NpySink, NpyUpdateSink
 from weft.io.open import only_array, open_source, split_component
+from weft.io.zarr_layout import CHUNK_BYTES
 from weft.plan.protocols import Box, Sink
 
 Mode: TypeAlias = Literal["x", "w", "r+"]
@@ -26,6 +27,7 @@ def open_sink(
     resume: bool = False,
     region: tuple[slice, ...] | None = None,
     component: str | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Sink:
     """A sink that takes an array of the given shape and dtype.
 
@@ -48,6 +50,8 @@ def open_sink(
         The part of an existing target to write.
     component : str, optional
         The path of the array inside a zarr group or an HDF5 file.
+    chunk_bytes : int
+        What a chunk of a new zarr array has at most, where no `chunks` are given.
 
     Raises
     ------
@@ -64,14 +68,17 @@ def open_sink(
             f"{_name(target)} cannot be resumed", "a .zarr path", "store to zarr, or resume=False"
         )
     if region is None:
-        return _open_whole(target, shape, dtype, chunks, mode, resume, component)
+        return _open_whole(
+            target, shape, dtype, chunks, mode, resume, component, chunk_bytes
+        )
     full = _existing_shape(target, component)
     box = region_box(region, full)
     if tuple(side.stop - side.start for side in box) != shape:
         raise ShapeError(
             f"the region {region} of a target of shape {full}", f"one of shape {shape}"
         )
-    return RegionSink(_open_whole(target, full, dtype, chunks, "r+", resume, component), box)
+    whole = _open_whole(target, full, dtype, chunks, "r+", resume, component, chunk_bytes)
+    return RegionSink(whole, box)
 
 
 def _open_whole(
@@ -82,10 +89,11 @@ def _open_whole(
     mode: Mode,
     resume: bool,
     component: str | None,
+    chunk_bytes: int,
 ) -> Sink:
     if isinstance(target, (str, os.PathLike)):
         path, component = split_component(os.fspath(target), component)
-        return _open_path(path, shape, dtype, chunks, mode, resume, component)
+        return _open_path(path, shape, dtype, chunks, mode, resume, component, chunk_bytes)
     sink = _open_object(target)
     require_match(sink.describe(), (sink.shape, sink.dtype), shape, dtype)
     return sink
@@ -121,6 +129,7 @@ def _open_path(
     mode: Mode,
     resume: bool,
     component: str | None,
+    chunk_bytes: int,
 ) -> Sink:
     suffix = os.path.splitext(path.rstrip("/"))[1].lower()
     if suffix == ".npy":
@@ -131,7 +140,9 @@ def _open_path(
     if suffix == ".zarr":
         from weft.io.zarr import open_zarr_sink
 
-        return open_zarr_sink(path, component, shape, dtype, chunks, mode, resume)
+        return open_zarr_sink(
+            path, component, shape, dtype, chunks, mode, resume, chunk_bytes
+        )
     if suffix in (".h5", ".hdf5", ".hdf"):
         from weft.io.hdf5 import open_hdf5_sink
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -357,6 +358,7 @@ def open_zarr_sink(
     chunks: tuple[int, ...] | None,
     mode: str,
     resume: bool,
+    chunk_bytes: int,
 ) -> Sink:
     """The sink of an array in a local zarr store (see `weft.io.sinks.open_sink`)."""
     path = path.rstrip("/")
@@ -370,7 +372,7 @@ def open_zarr_sink(
         return CompleteSink(source)
     if chunks is not None and (len(chunks) != len(shape) or min(chunks, default=1) < 1):
         raise ArgumentError(f"chunks {chunks}", f"{len(shape)} extents of at least 1")
-    extents = default_chunks(shape, dtype.itemsize) if chunks is None else tuple(chunks)
+    extents = tuple(chunks or default_chunks(shape, dtype.itemsize, chunk_bytes))
     little = np.dtype(dtype.newbyteorder("<").str)
     layout = ChunkLayout(shape, extents, little, dtype.type(0), False, "c", "/", None)
     if mode == "w":
@@ -381,11 +383,22 @@ def open_zarr_sink(
     draft = DraftDirectory(final, size, replace=mode == "w", partial=resume)
     try:
         if resume:
+            if chunks is None:  # by default they follow the memory limit, which may be another
+                layout = replace(layout, chunks=_partial_chunks(draft, layout))
             _agree_on_partial(draft, layout)
     except BaseException:
         draft.discard()
         raise
     return ChunkFilesSink(name, draft.path, layout, draft)
+
+
+def _partial_chunks(draft: DraftDirectory, layout: ChunkLayout) -> tuple[int, ...]:
+    """The chunks of what an interrupted run left; those of the layout where it left nothing."""
+    path = os.path.join(draft.path, _PARTIAL_METADATA)
+    with contextlib.suppress(OSError, ValueError, KeyError), open(path, encoding="utf-8") as file:
+        left = tuple(json.load(file)["chunk_grid"]["configuration"]["chunk_shape"])
+        return left if len(left) == len(layout.shape) else layout.chunks
+    return layout.chunks
 
 
 def _agree_on_partial(draft: DraftDirectory, layout: ChunkLayout) -> None:

@@ -16,6 +16,9 @@ import numpy as np
 from weft.errors import SourceError
 from weft.records import dataclass
 
+CHUNK_BYTES = 4 << 20
+"""What a chunk of a new array has, where none is chosen and this is not too much."""
+
 METADATA = ("zarr.json", ".zarray")
 
 _DTYPES = (
@@ -189,10 +192,10 @@ def _json_zero(dtype: np.dtype[Any]) -> Any:
     return {"b": False, "f": 0.0}.get(dtype.kind, 0)
 
 
-def default_chunks(shape: tuple[int, ...], itemsize: int, target: int = 4 << 20) -> tuple[int, ...]:
-    """Slabs of about `target` bytes that keep the inner dimensions whole."""
+def default_chunks(shape: tuple[int, ...], itemsize: int, most: int) -> tuple[int, ...]:
+    """Slabs of about 4 MiB, or of `most` bytes, that keep the inner dimensions whole."""
     chunks = [1] * len(shape)
-    room = max(1, target // itemsize)
+    room = max(1, min(CHUNK_BYTES, most) // itemsize)
     for axis in range(len(shape) - 1, -1, -1):
         chunks[axis] = max(1, min(shape[axis], room))
         room //= chunks[axis]

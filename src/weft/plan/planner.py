@@ -23,15 +23,12 @@ from weft.plan.protocols import Sink, decoded_chunks, held_by_reads, is_source
 from weft.plan.refusals import refusal_of_results
 from weft.plan.results import bytes_given, place_of_results, with_owned_results
 from weft.plan.schedule import Scheduler
-from weft.plan.setting import Compile, Processor, Setting, form_in_memory
+from weft.plan.setting import ALLOWANCE, Compile, Processor, Setting, form_in_memory
 from weft.plan.sharing import SMALL_WORK, compiled_for, in_smaller_boxes, share
 from weft.plan.side_by_side import side_by_side
 from weft.plan.statements import Analysis
 from weft.plan.tiled import in_tiles
 from weft.plan.window import Windowed, window, window_uncut
-
-ALLOWANCE = 24 << 20
-"""Bytes that a run may take besides arrays: code, stacks, Python objects."""
 
 _SMALL = 4 << 20
 _ROOM = ((1, 2 / 3), (1, 1 / 4), (1 / 2, 1 / 4))

@@ -18,6 +18,19 @@ from weft.records import dataclass
 BOX_BYTES = 32 << 20
 """The data of one box: long enough that its overheads vanish, short enough to interrupt."""
 
+ALLOWANCE = 24 << 20
+"""Bytes that a run may take besides arrays: code, stacks, Python objects."""
+
+_LEAST_CHUNK = 64 << 10
+
+
+def chunk_bytes(limit: int) -> int:
+    """The most bytes of a chunk of a result for which none was chosen.
+
+    Boxes are of whole chunks: with what they are made of, several have to fit the limit at once.
+    """
+    return max((limit - ALLOWANCE) // 16, _LEAST_CHUNK)
+
 
 class Compile(Protocol):
     """How the code of a stage is made; see `weft.launch.stage.stage_code`."""
