@@ -216,6 +216,8 @@ class RaceWarning(UserWarning):
 class MemoryLimitError(WeftError, MemoryError):
     """A program that does not fit the memory limit however it is cut."""
 
+    needed = 0  # bytes, by which the planner compares what did not fit
+
 
 class SourceError(WeftError, OSError):
     """Input that cannot be read: missing, truncated, of an unknown format, shrunk."""

@@ -145,7 +145,7 @@ def test_chunks_that_no_box_fits_are_named(tmp_path: Path) -> None:
     y = wf.asarray(np.zeros((4000, 1000)))[::-1] * 2
     target = tmp_path / "y.zarr"
     with wf.config(memory_limit="40 MiB"):
-        with pytest.raises(MemoryLimitError, match=r"of 1000 along .* \(whole") as caught:
+        with pytest.raises(MemoryLimitError, match=r"of 4000 along .* \(whole") as caught:
             wf.store(y, target, chunks=(4000, 1000))
         assert f"(whole chunks of {target})" in str(caught.value)
         assert "try: smaller chunks=, or a memory_limit" in str(caught.value)
@@ -336,3 +336,46 @@ def test_what_is_resumed_under_another_limit_keeps_its_chunks(tmp_path: Path) ->
     wf.store(wf.open(Listed(x)) * 2, tmp_path / "y.zarr", resume=True)
     stored = wf.open(tmp_path / "y.zarr")
     np.testing.assert_array_equal(np.asarray(stored), x * 2)
+
+
+def test_a_refusal_names_the_cut_that_needs_least(tmp_path: Path) -> None:
+    """It named the one that was tried last."""
+    x = np.random.default_rng(0).random((4000, 700))
+    target = tmp_path / "y.zarr"
+    with (
+        wf.config(memory_limit="25 MiB"),
+        pytest.raises(MemoryLimitError, match=r"400 of 4000 along \S+ axis 0") as caught,
+    ):
+        wf.store(wf.asarray(x) * 2, target, chunks=(400, 700))
+    needed = re.search(r"at least (\d+) bytes", caught.value.advice)
+    assert needed is not None
+    with wf.config(memory_limit=int(needed[1])):
+        wf.store(wf.asarray(x) * 2, target, chunks=(400, 700))
+    np.testing.assert_array_equal(np.asarray(wf.open(target)), x * 2)
+
+
+ACROSS: dict[str, tuple[Callable[[Any], Any], Callable[[np.ndarray], np.ndarray]]] = {
+    "sums of sorted columns": (
+        lambda x: wf.sort(x, axis=0).sum(axis=1), lambda x: np.sort(x, axis=0).sum(axis=1),
+    ),
+    "sorted columns rolled": (
+        lambda x: wf.roll(wf.sort(x, axis=0) * 2, 303, axis=0),
+        lambda x: np.roll(np.sort(x, axis=0) * 2, 303, axis=0),
+    ),
+    "shifted transform": (
+        lambda x: np.fft.fftshift(np.fft.fft2(x)), lambda x: np.fft.fftshift(np.fft.fft2(x)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACROSS)
+def test_what_crosses_the_axis_that_a_call_is_cut_along_waits_in_a_file(
+    name: str, tmp_path: Path
+) -> None:
+    """Boxes of both had all that the call gives, or what lies between both ends of a seam."""
+    run, expected = ACROSS[name]
+    x = np.random.default_rng(0).random((512, 4000))
+    with wf.config(memory_limit="29 MiB"):
+        wf.store(run(wf.asarray(x)), tmp_path / "y.zarr")
+    result = np.asarray(wf.open(tmp_path / "y.zarr"))
+    np.testing.assert_allclose(result, expected(x), rtol=1e-9, atol=1e-9)

@@ -18,7 +18,7 @@ from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.fun.show import show
-from weft.plan import planner
+from weft.plan import maker
 from weft.plan.block_rounds import block_rounds
 from weft.plan.canonical import canonical
 from weft.plan.explain import explain
@@ -286,7 +286,7 @@ def streamed(name: str, n: int, limit: int, **more: Any) -> tuple[Any, Any, Any,
 
 @pytest.mark.parametrize("name", SUITED)
 def test_plans_under_a_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "_SPILLED", 1 << 14)
+    monkeypatch.setattr(maker, "_SPILLED", 1 << 14)
     array = 61 * 65 * 8
     plan, sources, outcomes, results = streamed(name, 61, array)
     assert plan.peak_bytes <= array
@@ -307,7 +307,7 @@ def test_plans_under_a_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "_SPILLED", 1 << 14)
+    monkeypatch.setattr(maker, "_SPILLED", 1 << 14)
     program, sizes = parse(GAUSS), {"n": 61, "m": 65}
     texts: set[str] = set()
 

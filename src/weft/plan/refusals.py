@@ -34,13 +34,15 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
     if scheduler.resident:
         parts.append(f"{size_text(scheduler.resident)} for whole arrays")
     parts += _besides_arrays(allowance, scheduler.setting.reads)
-    needed = planned.peak_bytes + allowance
-    return MemoryLimitError(
+    needed = int(planned.peak_bytes) + allowance
+    error = MemoryLimitError(
         f"{name} needs {size_text(needed)} at once ({', '.join(parts)}): {cut}",
         f"at most the memory limit, {size_text(limit + allowance)}",
         f"{fewer}a memory_limit of at least {needed} bytes",
         place,
     )
+    error.needed = needed
+    return error
 
 
 def refusal_of_results(

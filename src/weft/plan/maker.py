@@ -1,0 +1,254 @@
+"""The stages of a partition, one after another, each with what is in memory at its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from weft.errors import MemoryLimitError
+from weft.fun import nodes as fun
+from weft.fun import walk
+from weft.plan.device_boxes import in_fewer_slots
+from weft.plan.loops import cut_loop
+from weft.plan.nodes import PlannedStage, Value, memory_sink
+from weft.plan.partition import Group
+from weft.plan.phases import Choice as PhaseChoice
+from weft.plan.schedule import Scheduler
+from weft.plan.setting import Processor, Setting, form_in_memory
+from weft.plan.sharing import compiled_for, in_smaller_boxes, share
+from weft.plan.side_by_side import side_by_side
+from weft.plan.statements import Analysis
+from weft.plan.tiled import in_tiles
+from weft.plan.window import Windowed, window, window_uncut
+
+_SPILLED = 1 << 20  # bytes of an array that is worth a scratch file
+_SCALAR = 16  # bytes of the largest scalar
+
+
+class DoesNotFit(Exception):  # noqa: N818 (a signal: another cut is tried)
+    """A stage of which no boxes fit."""
+
+    def __init__(self, group: Group, error: MemoryLimitError) -> None:
+        self.group = group
+        self.error = error
+
+
+class Maker:
+    """The stages of a partition, each scheduled with what is in memory at its time."""
+
+    def __init__(
+        self, analysis: Analysis, groups: list[Group], setting: Setting,
+        constants: dict[str, Any], spill: bool, phases: Mapping[str, PhaseChoice],
+    ) -> None:  # fmt: skip
+        """`spill`: what one stage gives to others is in scratch files, where it is large."""
+        self.spill = spill
+        self.phases = phases
+        self.analysis = analysis
+        self.groups = groups
+        self.setting = setting
+        self.constants = dict(constants)
+        self.extra: dict[str, Value] = {}
+        self.last_use = self._last_uses()
+
+    def _last_uses(self) -> dict[str, int]:
+        """The last stage that needs each array or scalar whole; -1 is never."""
+        last: dict[str, int] = {}
+        for number, group in enumerate(self.groups):
+            if group.draft is not None:
+                used = group.draft.whole.keys() | group.draft.earlier
+                for position in group.draft.members:
+                    expr = group.draft.statement(position).let.expr
+                    if isinstance(expr, fun.Scatter):
+                        used.update(destination.name for destination in expr.destinations)
+                    if isinstance(expr, fun.Scan):
+                        used.update(a.name for a in expr.initial if isinstance(a, fun.Var))
+            else:
+                used = set()
+                inside: set[str] = set()
+                for position in group.resident:
+                    statement = self.analysis.statements[position]
+                    used |= walk.used_names(statement.original.expr) - inside
+                    inside.update(statement.results)
+            for name in used:
+                last[name] = number
+        return last
+
+    def stages(self) -> list[PlannedStage]:
+        planned: list[PlannedStage] = []
+        alive: dict[str, int] = {}  # bytes of whole arrays in memory that Weft allocated
+        for number, group in enumerate(self.groups):
+            needed = self._needed(number, group)
+            windowed = self._windowed(group, needed)
+            for name, constant in windowed.constants.items():
+                self.constants[name] = constant.dtype.numpy.type(constant.value)
+            kept = self._kept(number, windowed)
+            spilled = self._spilled(group, kept)
+            sizes = {n: 0 if n in spilled else self.analysis.bytes(n) for n in kept}
+            held = sum(size for name, size in sizes.items() if self._is_ours(name))
+            for output in windowed.stage.outputs:
+                if output.carry and output.array:  # where it works, besides what it began with
+                    held += self._carry_bytes(output.array)
+            loads = {
+                w.array: self.analysis.bytes(w.array)
+                for w in windowed.stage.windows
+                if w.axis is None and w.array not in alive and self._must_load(w.array)
+            }
+            resident = sum(alive.values()) + held + sum(loads.values())
+            try:
+                stage = self._scheduled(group, windowed, kept, resident)
+            except MemoryLimitError as error:
+                raise DoesNotFit(group, error) from None
+            alive.update(loads)
+            alive.update((name, size) for name, size in sizes.items() if self._is_ours(name))
+            for output in windowed.stage.outputs:
+                if output.carry and output.array and self._carry_bytes(output.array):
+                    alive[output.array] = self._carry_bytes(output.array)
+            freed = tuple(
+                name
+                for name in alive
+                if self.last_use.get(name, -1) <= number and not self._is_memory_result(name)
+            )
+            for name in freed:
+                del alive[name]
+            planned.append(
+                replace(
+                    stage,
+                    freed=freed,
+                    spilled=tuple(sorted(spilled)),
+                    loads=tuple(n for n in stage.loads if n in loads),
+                    read={**loads, **{n: c + loads.get(n, 0) for n, c in stage.read.items()}},
+                )
+            )
+        return planned
+
+    def _scheduled(
+        self, group: Group, windowed: Windowed, kept: frozenset[str], resident: int
+    ) -> PlannedStage:
+        def scheduler(setting: Setting) -> Scheduler:
+            return Scheduler(self.analysis, group.draft, windowed, kept, resident, setting)
+
+        def tile_scheduler(tiled: Windowed) -> Scheduler:
+            return Scheduler(self.analysis, group.draft, tiled, kept, resident, self.setting)
+
+        def on(processor: Processor) -> Scheduler:
+            compile, threads = processor.compile, processor.threads
+            return scheduler(replace(self.setting, compile=compile, threads=threads))
+
+        remarks: list[str] = []
+        if group.draft is not None and self.setting.processors:
+            members, remarks = compiled_for(self.setting.processors, on)
+            spread = share(members)
+            if spread is not None:
+                return replace(spread, remarks=(*spread.remarks, *remarks))
+        alone = scheduler(self.setting)
+        stage: PlannedStage | None = None
+        refusal: MemoryLimitError | None = None
+        try:
+            stage = side_by_side(alone) or alone.schedule()
+        except MemoryLimitError as error:
+            refusal = error
+        tiles = in_tiles(alone, stage, tile_scheduler)
+        if tiles is not None:
+            return replace(tiles, remarks=(*tiles.remarks, *remarks))
+        if refusal is not None:
+            try:
+                stage = in_fewer_slots(alone, refusal)
+            except MemoryLimitError as error:
+                if self.setting.apart is None or group.draft is not None:
+                    raise
+                alone = scheduler(replace(self.setting, compile=self.setting.apart(error)))
+                stage = alone.schedule()
+        assert stage is not None
+        return replace(
+            stage, remarks=(*stage.remarks, *remarks), smaller=in_smaller_boxes(alone, stage)
+        )
+
+    def _windowed(self, group: Group, needed: set[str]) -> Windowed:
+        if group.draft is not None:
+            return window(group.draft, needed, _reason(self.analysis, group, self.phases))
+        return window_uncut(
+            self.analysis, group.resident, needed, _reason(self.analysis, group, self.phases)
+        )
+
+    def _needed(self, number: int, group: Group) -> set[str]:
+        """What of the stage's results others need: later stages, the program's results."""
+        names = {
+            name
+            for position in group.targets
+            for name in self.analysis.statements[position].results
+        }
+        return {
+            name
+            for name in names
+            if self.last_use.get(name, -1) > number or name in self.setting.sinks
+        }
+
+    def _kept(self, number: int, windowed: Windowed) -> frozenset[str]:
+        """Results that need an array in memory (or scalars), whole."""
+        kept = set()
+        for output in windowed.stage.outputs:
+            if output.carry:
+                continue
+            name = output.array
+            later = self.last_use.get(name, -1) > number or self._is_memory_result(name)
+            if later or memory_sink(self.setting.sinks[name]) is not None:
+                kept.add(name)
+        return frozenset(kept)
+
+    def _spilled(self, group: Group, kept: frozenset[str]) -> frozenset[str]:
+        """Those of the arrays kept that go to scratch files: made box by box, for later stages."""
+        if not self.spill or group.draft is None:
+            return frozenset()
+        return frozenset(
+            name
+            for name in kept & self.analysis.arrays.keys()
+            if self.analysis.bytes(name) > _SPILLED
+            and self._is_ours(name)
+            and not self._is_memory_result(name)
+        )
+
+    def _is_memory_result(self, name: str) -> bool:
+        return any(sink is None for sink in self.setting.sinks.get(name, ()))
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a kept result is in memory that Weft allocates."""
+        return memory_sink(self.setting.sinks.get(name, ())) is None
+
+    def _must_load(self, name: str) -> bool:
+        return name in self.setting.inputs and form_in_memory(self.setting.inputs[name]) is None
+
+    def _carry_bytes(self, name: str) -> int:
+        return self.analysis.bytes(name) if name in self.analysis.arrays else 2 * _SCALAR
+
+    def values(self) -> dict[str, Value]:
+        """Every parameter and result of a statement, with its dtype and actual shape."""
+        return {
+            name: Value(name, type_.dtype.numpy, self.analysis.shapes[name])
+            for name, type_ in self.analysis.types.items()
+        }
+
+
+def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice]) -> str:
+    """Why a stage is as it is, in words."""
+    if group.draft is None:
+        uncut = [p for p in group.resident if not analysis.statements[p].dims]
+        names = [analysis.statements[p].results[0] for p in uncut if p not in analysis.free]
+        if not names:
+            return "small: runs whole"
+        return f"{names[0]} needs all of its input"
+    draft = group.draft
+    cuts = ", ".join(
+        f"{draft.statement(p).results[0]} along axis {draft.members[p]}" for p in draft.targets
+    )
+    for p in sorted(draft.members):
+        loop = cut_loop(draft.statement(p).let, draft.statement(p).leans)
+        if loop is not None:
+            rounds = int(loop.stencil.rounds.evaluate(analysis.sizes))
+            margin = int(loop.margins[draft.members[p]].evaluate(analysis.sizes))
+            choice = phases[draft.statement(p).results[0]]
+            cuts += f", {choice.describe(rounds, margin)}"
+        cuts += "".join(f", {analysis.ends[n]}" for n in draft.statement(p).results[:1]
+                        if n in analysis.ends)
+    waits = sorted(draft.earlier)
+    return f"cut {cuts}" + (f"; after all of {', '.join(waits)}" if waits else "")
