@@ -141,16 +141,14 @@ def _make_blocked(
     error: MemoryLimitError,
 ) -> tuple[Maker, list[PlannedStage]]:
     """The stages of a program that does not fit, as `error` says, as its loops stand."""
-    last, tried, room = error, not alone, max(least, 0)
+    last, room = error, max(least, 0)
     for whole, part in _ROOM if room else ():
         blocked = block_rounds(program, sizes, int(whole * room), int(part * room))
-        if not blocked.ends and tried:
+        if not blocked.ends:  # as it was when it did not fit
             last = _with_reasons(error, blocked)
             continue
-        tried |= not blocked.ends
         try:
-            spills = alone and bool(blocked.ends)
-            return _make(blocked, setting, small, constants, least, spills, spills)
+            return _make(blocked, setting, small, constants, least, alone, alone)
         except MemoryLimitError as failure:
             last = _with_reasons(failure, blocked)
     raise last from None
