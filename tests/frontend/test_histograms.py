@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement.ways import Listed
 
 import weft as wf
 from weft.errors import ArgumentError, ShapeError
@@ -72,3 +73,32 @@ def test_refused() -> None:
         wf.histogram2d(x, x, 0)
     with pytest.raises(ShapeError):
         wf.histogram2d(x, x[:5])
+
+
+@pytest.mark.parametrize("limit", ["26 MiB", "1 GiB"])
+def test_numbers_are_counted_that_pass_the_limit(limit: str) -> None:
+    """They, and weights, were read whole."""
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 300, 4_000_000).astype(np.int32)
+    weights = rng.random(len(numbers)).astype(np.float32)
+    with wf.config(memory_limit=limit):
+        x, w = wf.open(Listed(numbers)), wf.open(Listed(weights))
+        counts = np.asarray(np.bincount(x, minlength=310))
+        sums = np.asarray(np.bincount(x, w))
+    assert counts.dtype == np.intp
+    np.testing.assert_array_equal(counts, np.bincount(numbers, minlength=310))
+    np.testing.assert_allclose(sums, np.bincount(numbers, weights))
+
+
+def test_what_numpy_does_not_count_is_refused() -> None:
+    numbers, weights = wf.asarray(np.array([1, 2, 2])), wf.asarray(np.ones(3))
+    assert np.asarray(np.bincount(numbers[:0], minlength=2)).tolist() == [0, 0]
+    assert np.bincount(numbers[:0]).shape == (0,)
+    for x, w, least in [(numbers - 2, None, 0), (numbers, weights[:2], 0), (numbers, None, -1)]:
+        with pytest.raises(ValueError, match=r"bincount|length|negative"):
+            np.bincount(x, w, least)
+    for x, w in [(weights, None), (numbers, weights * 1j)]:
+        with pytest.raises(TypeError, match="Cannot cast"):
+            np.bincount(x, w)
+    with pytest.raises(ValueError, match=r"depth|length"):
+        np.bincount(numbers, 2.0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, asarray
+from weft.config import settings
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import lengths
 from weft.functions.arguments import NumPyOnlyError, inexact, length_of
@@ -222,9 +224,34 @@ def _even_place(values: Array, edges: Array) -> Array:
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
-    """How often each number from 0 to the largest is there (computes `x` now)."""
-    given = None if weights is None else known_values(weights, "bincount()")
-    return asarray(np.bincount(known_values(x, "bincount()"), given, minlength))
+    """How often each number from 0 to the largest is there, or the sum of its weights.
+
+    Computes `x` now, or its largest where it does not fit the memory limit.
+    """
+    numbers, given = asarray(x), None if weights is None else asarray(weights)
+    if not _can_be_counted(numbers, given) or index(minlength) < 0:  # NumPy says why not
+        given = given if given is None else known_values(given, "bincount()")
+        return asarray(np.bincount(known_values(numbers, "bincount()"), given, minlength))
+    if numbers._node.abstract or numbers.size * numbers.dtype.itemsize <= settings().limit // 2:
+        numbers = asarray(known_values(numbers, "bincount()"))
+    bins = index(minlength)
+    if numbers.size:
+        low, high = (int(known_values(end(numbers), "")) for end in (least, greatest))
+        if low < 0:
+            raise ArgumentError(f"bincount of {low}", "numbers from 0 on", place=user_place())
+        bins = builtins.max(high + 1, bins)
+    counted = asarray(1) if given is None else astype(given, "float64")
+    return zeros(bins, dtype=counted.dtype).at[numbers].add(counted)
+
+
+def _can_be_counted(numbers: Array, weights: Array | None) -> bool:
+    """Whether NumPy counts them: integers in a row, each with a real weight if there are any."""
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        return False
+    return np.can_cast(numbers.dtype, np.intp) and (
+        weights is None
+        or (weights.shape == numbers.shape and np.can_cast(weights.dtype, np.float64))
+    )
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:
