@@ -102,3 +102,13 @@ def test_errors() -> None:
             derived(V, -1)
     with pytest.raises(ArgumentError, match="2 constants"):
         wf.polyint(V, 3, [1, 2])
+
+
+@pytest.mark.parametrize("of", ["quantile", "nanquantile"])
+def test_quantiles_of_floats_round_where_numpy_does(of: str) -> None:
+    x = (np.random.default_rng(3).normal(size=23) * 100).astype(np.float32)
+    for part in (0.3, 0.1, 0.99):
+        expected = getattr(np, of)(x, part)
+        for found in (getattr(np, of)(wf.asarray(x), part), getattr(wf, of)(x, part)):
+            assert found.dtype == np.float32
+            assert found.numpy() == expected

@@ -119,22 +119,21 @@ def quantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> Arr
     length = rows._node.shape[-1]
     parts = asarray(q)
     known = None
-    if type(q) in (int, float):  # a number of any dtype
-        parts = astype(parts, rows.dtype)
-        if length.is_constant:
-            known = math.floor(float(np.asarray(q, rows.dtype)) * (length.value - 1))
+    is_number = type(q) in (int, float)  # of any dtype, though places are of float64
+    if is_number and length.is_constant:
+        known = math.floor(float(q) * (length.value - 1))
     last = length_of(rows.shape[-1]) - 1
     place = astype(parts, "float64") * last
     low = astype(floor(place), "int64")
     high = minimum(low + 1, last)
     apart = (place - floor(place)).reshape((*parts.shape, *(1,) * (rows.ndim - 1)))
-    apart = astype(apart, result_type(parts.dtype, rows.dtype))
+    dtype = rows.dtype if is_number else result_type(parts.dtype, rows.dtype)
     near = neighbours(rows, low if known is None else known)
     if near is None:
         ordered = _ordered(rows, [low, high, last])
         near = take(ordered, low, axis=0), take(ordered, high, axis=0), ordered[-1]
     below, above, one = near
-    found = between(below, above, apart)
+    found = between(below, above, apart, dtype)
     found = where(isnan(one), one, found)
     return expand_dims(found, tuple(parts.ndim + k for k in kept)) if keepdims else found
 
@@ -145,11 +144,11 @@ def require_parts(q: Any) -> None:
         raise ArgumentError(f"a quantile at {q}", "parts from 0 to 1", place=user_place())
 
 
-def between(below: Array, above: Array, apart: Array) -> Array:
-    """What lies a part of the way from one to the other."""
+def between(below: Array, above: Array, apart: Array, dtype: Any) -> Array:
+    """What lies a part (in float64) of the way from one to the other, in a dtype."""
     # from the nearer one, so that between equal ones there is no other
-    step = above - below
-    found = where(apart < 0.5, below + step * apart, above - step * (1 - apart))
+    step, near, far = above - below, astype(apart, dtype), astype(1 - apart, dtype)
+    found = where(apart < 0.5, below + step * near, above - step * far)
     return where(logical_or(apart == 0, below == above), below, found)  # infinite ones, too
 
 

@@ -39,10 +39,9 @@ def nanquantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> 
     require_parts(q)
     rows, kept = together(a, axis)
     parts = asarray(q)
-    if type(q) in (int, float):  # a number of any dtype
-        parts = astype(parts, rows.dtype)
     shape = (*parts.shape, *rows.shape[:-1])
-    dtype = result_type(parts.dtype, rows.dtype)
+    is_number = type(q) in (int, float)  # of any dtype, though places are of float64
+    dtype = rows.dtype if is_number else result_type(parts.dtype, rows.dtype)
     if lengths.is_just(rows._node.shape[-1], 0):
         found = full(shape, math.nan, dtype=dtype)
     else:
@@ -52,7 +51,7 @@ def nanquantile(a: Any, q: Any, axis: Any = None, *, keepdims: bool = False) -> 
         ordered = sort(rows)
         below = take_along_axis(ordered, low, axis=-1)
         above = take_along_axis(ordered, minimum(low + 1, last[..., None]), axis=-1)
-        found = between(below, above, astype(place - floor(place), dtype))
+        found = between(below, above, place - floor(place), dtype)
         found = moveaxis(found, -1, 0).reshape(shape)
     return expand_dims(found, tuple(parts.ndim + k for k in kept)) if keepdims else found
 
