@@ -21,6 +21,12 @@ def _is_by_columns(order: str) -> bool:
     return order == "F"
 
 
+def _views() -> Any:
+    from weft.array import views
+
+    return views
+
+
 class Methods:
     """Reductions, layouts and the rest as methods: `x.sum()` for `weft.sum(x)`."""
 
@@ -40,7 +46,8 @@ class Methods:
         if _is_by_columns(order):
             turned: Array = functions.reshape(self.T, wanted[::-1], copy=copy).T
             return turned
-        return functions.reshape(self, wanted, copy=copy)
+        found: Array = functions.reshape(self, wanted, copy=copy)
+        return found if copy else _views().reshaped(self, found._node)
 
     def transpose(self: Any, *axes: Any) -> Array:
         """With the dimensions in this order; reversed where none is given."""
@@ -50,22 +57,32 @@ class Methods:
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
         from weft import functions
 
-        return functions.permute_dims(self, tuple(order))
+        node = functions.permute_dims(self, tuple(order))._node
+        turned = [layout.axis_number(axis, self.ndim) for axis in order]
+        view: Array = _views().turned(self, turned, node)
+        return view
 
     def squeeze(self: Any, axis: Any = None) -> Array:
         """Without dimensions of length 1: all of them, where no axis is given."""
         ones = tuple(a for a, e in enumerate(self._node.shape) if lengths.is_just(e, 1))
         from weft import functions
 
-        return functions.squeeze(self, ones if axis is None else axis)
+        node = functions.squeeze(self, ones if axis is None else axis)._node
+        view: Array = _views().reshaped(self, node, always=True)
+        return view
 
     def ravel(self: Any, order: str = "C") -> Array:
         """All elements along one dimension, in an order."""
         from weft import functions
 
-        return functions.reshape(self.T if _is_by_columns(order) else self, (-1,))
+        turned = self.T if _is_by_columns(order) else self
+        found: Array = _views().reshaped(turned, functions.reshape(turned, (-1,))._node)
+        return found
 
-    flatten = ravel
+    def flatten(self: Any, order: str = "C") -> Array:
+        """All elements along one dimension, in an order, as another object."""
+        found: Array = self.ravel(order).copy()
+        return found
 
     def trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
         """Sums of diagonals, as `weft.trace`."""
@@ -240,9 +257,8 @@ class Methods:
         order = list(range(self.ndim))
         first, second = (layout.axis_number(axis, self.ndim) for axis in (first, second))
         order[first], order[second] = order[second], order[first]
-        from weft import functions
-
-        return functions.permute_dims(self, tuple(order))
+        view: Array = _views().turned(self, order)
+        return view
 
     def fill(self: Any, value: Any) -> None:
         """Write a scalar to all elements."""
@@ -273,9 +289,7 @@ class Methods:
         return functions.searchsorted(self, v, side=side, sorter=sorter)
 
     def view(self: Any, dtype: Any = None) -> Array:
-        """The array as another object, of its own dtype: bytes are not read as others.
-
-        What is written to one is not seen in the other.
+        """All of the array, of its own dtype: bytes are not read as others.
 
         Raises
         ------
@@ -287,7 +301,7 @@ class Methods:
                 f"a view of {self.dtype} as {from_numpy(dtype).numpy}", "the array's own dtype",
                 "x.astype(dtype), or a view of the NumPy array before", user_place(),
             )  # fmt: skip
-        same: Array = self.copy()
+        same: Array = self[...]
         return same
 
     def nonzero(self: Any) -> tuple[Array, ...]:
