@@ -21,6 +21,7 @@ from weft.functions import (
     manipulation,
     nan_quantiles,
     nan_reductions,
+    numbers,
     numerics,
     polynomials,
     rearranging,
@@ -47,6 +48,7 @@ from weft.functions.lmads import *  # noqa: F403
 from weft.functions.manipulation import *  # noqa: F403
 from weft.functions.nan_quantiles import *  # noqa: F403
 from weft.functions.nan_reductions import *  # noqa: F403
+from weft.functions.numbers import *  # noqa: F403
 from weft.functions.numerics import *  # noqa: F403
 from weft.functions.polynomials import *  # noqa: F403
 from weft.functions.rearranging import *  # noqa: F403
@@ -98,6 +100,7 @@ __all__ += lmads.__all__
 __all__ += manipulation.__all__
 __all__ += nan_quantiles.__all__
 __all__ += nan_reductions.__all__
+__all__ += numbers.__all__
 __all__ += numerics.__all__
 __all__ += polynomials.__all__
 __all__ += rearranging.__all__

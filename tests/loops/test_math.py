@@ -60,6 +60,17 @@ def test_remainders_mantissas_and_exponents(interpret_below: int) -> None:
             agrees(found, REALS, np.zeros((len(REALS), 4)), n, rtol=0)
 
 
+def test_powers_of_two_are_rounded_once() -> None:
+    def scaled(a: Any, found: Any) -> None:
+        for i in range(len(a)):
+            found[i] = math.ldexp(a[i], -1024)
+
+    small = 1.0 + np.random.default_rng(4).random(200)
+    found = np.zeros(200)
+    wf.kernel(scaled)(small * 2.0**-44, found)
+    np.testing.assert_array_equal(found, np.ldexp(small, -1068))
+
+
 def test_distances() -> None:
     def found(a: Any, b: Any) -> Any:
         flat = math.dist(a, b), math.dist((a[0], a[1]), (b[0], 2)), math.dist((1.0,), (a[2],))

@@ -44,9 +44,9 @@ def remainder(x: Any, y: Any) -> Any:
 
 
 def ldexp(x: Any, i: Any) -> Any:
-    """Rounded once: what is subnormal before the last factors is nothing after them."""
+    """Rounded once: what is subnormal before one of the large factors is nothing after it."""
     i = min(max(i, -2200), 2200)
-    part = min(max(i, -_HALF), _HALF)
+    part = i - _HALF * int(i / _HALF)  # the small one first
     found = float(x) * _POWERS[part + _HALF]
     i -= part
     for _ in range(4):
