@@ -27,6 +27,18 @@ def _views() -> Any:
     return views
 
 
+def _numpys(name: str, of: Any, axis: Any, options: dict[str, Any], **usual: Any) -> Array:
+    """NumPy's reduction with `where`, `initial` or `out`, which it takes as this method does."""
+    import numpy as np
+
+    unknown = [key for key in options if key not in ("where", "initial", "out")]
+    if unknown:
+        raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+    given = {key: value for key, value in usual.items() if value is not None}
+    found: Array = getattr(np, name)(of, axis=axis, **given, **options)
+    return found
+
+
 class Methods:
     """Reductions, layouts and the rest as methods: `x.sum()` for `weft.sum(x)`."""
 
@@ -96,68 +108,96 @@ class Methods:
 
         return functions.diagonal(self, offset, axis1, axis2)
 
-    def sum(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-        """The sum along axes, as `weft.sum`."""
+    def sum(
+        self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **options: Any
+    ) -> Array:
+        """The sum along axes, as `weft.sum`; `where` and `initial` are NumPy's."""
+        if options:
+            return _numpys("sum", self, axis, options, dtype=dtype, keepdims=keepdims)
         from weft import functions
 
         return functions.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def prod(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-        """The product along axes, as `weft.prod`."""
+    def prod(
+        self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **options: Any
+    ) -> Array:
+        """The product along axes, as `weft.prod`; `where` and `initial` are NumPy's."""
+        if options:
+            return _numpys("prod", self, axis, options, dtype=dtype, keepdims=keepdims)
         from weft import functions
 
         return functions.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Array:
-        """The mean along axes, as `weft.mean`."""
+    def mean(
+        self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **options: Any
+    ) -> Array:
+        """The mean along axes, as `weft.mean`; `where` is NumPy's."""
+        if options:
+            return _numpys("mean", self, axis, options, dtype=dtype, keepdims=keepdims)
         from weft import functions
 
         return functions.mean(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def var(
         self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
-        correction: float | None = None, keepdims: bool = False,
+        correction: float | None = None, keepdims: bool = False, **options: Any,
     ) -> Array:
         """The variance along axes, as `weft.var`; `ddof` is NumPy's name for `correction`."""
+        correction = ddof if correction is None else correction
+        if options:
+            return _numpys(
+                "var", self, axis, options, dtype=dtype, ddof=correction, keepdims=keepdims
+            )
         from weft import functions
 
-        correction = ddof if correction is None else correction
         return functions.var(
             self, axis=axis, dtype=dtype, correction=correction, keepdims=keepdims
         )
 
     def std(
         self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
-        correction: float | None = None, keepdims: bool = False,
+        correction: float | None = None, keepdims: bool = False, **options: Any,
     ) -> Array:
         """The standard deviation along axes; parameters as those of `var`."""
+        correction = ddof if correction is None else correction
+        if options:
+            return _numpys(
+                "std", self, axis, options, dtype=dtype, ddof=correction, keepdims=keepdims
+            )
         from weft import functions
 
-        correction = ddof if correction is None else correction
         return functions.std(
             self, axis=axis, dtype=dtype, correction=correction, keepdims=keepdims
         )
 
-    def min(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    def min(self: Any, axis: Any = None, *, keepdims: bool = False, **options: Any) -> Array:
         """The least element along axes, as `weft.min`."""
+        if options:
+            return _numpys("min", self, axis, options, keepdims=keepdims)
         from weft import functions
 
         return functions.min(self, axis=axis, keepdims=keepdims)
 
-    def max(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    def max(self: Any, axis: Any = None, *, keepdims: bool = False, **options: Any) -> Array:
         """The greatest element along axes, as `weft.max`."""
+        if options:
+            return _numpys("max", self, axis, options, keepdims=keepdims)
         from weft import functions
 
         return functions.max(self, axis=axis, keepdims=keepdims)
 
-    def all(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    def all(self: Any, axis: Any = None, *, keepdims: bool = False, **options: Any) -> Array:
         """Whether all elements along axes are true, as `weft.all`."""
+        if options:
+            return _numpys("all", self, axis, options, keepdims=keepdims)
         from weft import functions
 
         return functions.all(self, axis=axis, keepdims=keepdims)
 
-    def any(self: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    def any(self: Any, axis: Any = None, *, keepdims: bool = False, **options: Any) -> Array:
         """Whether any element along axes is true, as `weft.any`."""
+        if options:
+            return _numpys("any", self, axis, options, keepdims=keepdims)
         from weft import functions
 
         return functions.any(self, axis=axis, keepdims=keepdims)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from weft.frontend.graph import Node
 
 _REDUCTIONS = frozenset({"all", "any", "count_nonzero", "mean", "prod", "std", "sum", "var"})
+_OF_SOME = frozenset({"argmax", "argmin", "max", "min"})
+"""Those that have no result of no elements: computed where there are values, which may tell."""
 _ELEMENTWISE = frozenset({
     "angle", "around", "clip", "fix", "imag", "isclose", "nan_to_num", "real", "round", "sinc",
 })  # fmt: skip
@@ -105,7 +107,8 @@ class Selected(Array):
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         name = function.__name__
-        if name in _REDUCTIONS and len(args) == 1 and not options:
+        name = {"amax": "max", "amin": "min"}.get(name, name)
+        if name in _REDUCTIONS | _OF_SOME and len(args) == 1 and not options:
             found = reduced(self, name)
             if found is not None:
                 return found
@@ -152,6 +155,8 @@ def reduced(of: Selected, name: str) -> Array | None:
 
     if of.place is None or of.known is not None or len(of.place.mask.shape) != len(of.whole.shape):
         return None
+    if name in _OF_SOME and not (of.place.mask.abstract or of.whole.abstract):
+        return None
     return REDUCTIONS[name](Array(of.whole), Array(of.place.mask))
 
 
@@ -166,7 +171,7 @@ def install() -> None:
         setattr(Selected, f"__i{name}__", _in_place(getattr(Array, f"__i{name}__")))
     for name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"):
         setattr(Selected, f"__{name}__", _operator(getattr(Array, f"__{name}__")))
-    for name in sorted(_REDUCTIONS - {"count_nonzero"}):
+    for name in sorted((_REDUCTIONS | _OF_SOME) - {"count_nonzero"}):
         setattr(Selected, name, _reduction(name, getattr(Array, name)))
 
 

@@ -44,8 +44,14 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
     if method == "at" and isinstance(inputs[0], Array):
         raise _refused(f"np.{function.__name__}.at", "x = x.at[indices].add(values)")
     out = options.pop("out", None)
+    held = options.pop("where", True) if method == "__call__" else True
     if out is not None:
-        return _written(out, lambda: ufunc(function, method, inputs, options))
+        return _written(out, lambda: ufunc(function, method, inputs, options), held)
+    if held is not True:  # NumPy's result elsewhere is whatever lay there
+        return map_leaves(
+            lambda made: functions.where(held, made, functions.zeros_like(made)),
+            ufunc(function, method, inputs, options),
+        )
     if method == "__call__" and not options:
         own = getattr(functions, name, None)
         if own is not None:
@@ -79,13 +85,13 @@ def _accumulated(name: str, x: Any, axis: int = 0) -> Array:
             return found
 
 
-def _written(out: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """A result in the NumPy array that is to hold it, as of `array += lazy`."""
+def _written(out: tuple[Any, ...], make: Callable[[], Any], held: Any = True) -> Any:
+    """A result in the NumPy array that is to hold it, as of `array += lazy`, where that holds."""
     if any(isinstance(array, Array) for array in out):
         raise _refused("out=", "x = the result")
     if len(out) != 1 or not isinstance(out[0], np.ndarray):
         return NotImplemented
-    np.copyto(out[0], np.asarray(make()), casting="same_kind")
+    np.copyto(out[0], np.asarray(make()), casting="same_kind", where=np.asarray(held))
     return out[0]
 
 
@@ -98,10 +104,15 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
     if any(isinstance(x, Array) for x in (written if isinstance(written, tuple) else (written,))):
         what = f"np.{function.__name__}" + ("" if function.__name__ in _WRITING else " with out=")
         raise _refused(what, "x[key] = value, x = x.at[key].set(value), or x = the result")
-    call = translated(function, args, options)
+    apart = {key: value for key, value in options.items() if key != "out"}
+    call = translated(function, args, apart if isinstance(written, np.ndarray) else options)
     if call is not None:
         with contextlib.suppress(NumPyOnlyError):
-            return call()
+            made = call()
+            if not isinstance(written, np.ndarray) or function.__name__ in _WRITING:
+                return made
+            if np.shape(made) == written.shape:
+                return _written((written,), lambda: made)
     args, options = _computed(f"{function.__module__}.{function.__name__}", args, options)
     return function(*args, **options)
 
@@ -158,7 +169,7 @@ def translated(
 ) -> Callable[[], Any] | None:
     """A call of NumPy's function as one of Weft's that does the same; None where there is none."""
     from weft import functions as own_functions
-    from weft.functions import where
+    from weft.functions import selections, where
 
     name = _RENAMED.get(function.__name__, function.__name__)
     own = _own(function.__module__, name)
@@ -174,6 +185,7 @@ def translated(
     several = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
     positional: list[Any] = []
     named: dict[str, Any] = {}
+    apart = {"where": {*_NEUTRAL, *selections.MOMENTS}, "initial": _COMBINED}
     for key, value in given.items():
         kind, default = parameters[key].kind, parameters[key].default
         renamed = key if key in known else _PARAMETERS.get(key, key)
@@ -183,7 +195,7 @@ def translated(
             named |= value
         elif value is np._NoValue or (key in _WITHOUT_EFFECT and key not in known):
             continue
-        elif (key == "where" and name in _NEUTRAL) or (key == "initial" and name in _COMBINED):
+        elif name in apart.get(key, ()):
             continue  # below
         elif (renamed in known and renamed not in first) or (several and positional):
             named[renamed] = value
@@ -193,6 +205,8 @@ def translated(
             return None
     if name == "take" and named.get("axis") is None:
         positional[0] = asarray(positional[0]).ravel()
+    if name in selections.MOMENTS and given.get("where", True) is not True:
+        own, named["where"] = selections.MOMENTS[name], given["where"]
     initial = given.get("initial", np._NoValue)
     combined = _COMBINED.get(name) if initial is not np._NoValue else None
     if name in _NEUTRAL and given.get("where", True) is not True:

@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, asarray
+from weft.functions.arguments import typed_inexact
+from weft.functions.creation import arange
 from weft.functions.data_types import astype
-from weft.functions.elementwise import abs, sqrt, where
+from weft.functions.elementwise import abs, isnan, maximum, sqrt, where
+from weft.functions.manipulation import broadcast_to
+from weft.functions.searching import argmax
 from weft.functions.statistical import all, any, count_nonzero, greatest, least, max, min, prod, sum
 
 
@@ -29,6 +33,58 @@ def _variance(array: Array, mask: Array) -> Array:
     return _mean(apart * apart, mask)
 
 
+def _first(array: Array, mask: Array, best: Array) -> Array:
+    """Where among what is selected the first element is that is the best one, or NaN as that is."""
+    flat, selected = array.reshape(-1), mask.reshape(-1)
+    met = flat == best if array.dtype.kind in "biu" else (flat == best) | isnan(flat)
+    place = argmax(selected & met)
+    before = arange(flat.shape[0]) < place
+    return count_nonzero(selected & before)
+
+
+def mean_where(
+    x: object, where: object, axis: object = None, dtype: object = None, keepdims: bool = False
+) -> Array:
+    """The mean, along axes, of the elements where something holds; NaN of none."""
+    array, mask = _typed(x, where, dtype)
+    return _mean_along(array, mask, axis, keepdims)
+
+
+def var_where(
+    x: object, where: object, axis: object = None, dtype: object = None,
+    correction: float = 0, keepdims: bool = False,
+) -> Array:  # fmt: skip
+    """The variance, along axes, of the elements where something holds: by two passes."""
+    array, mask = _typed(x, where, dtype)
+    apart = abs(array - _mean_along(array, mask, axis, True))
+    squares = sum(filled(apart * apart, mask, 0), axis=axis, keepdims=keepdims)
+    count = count_nonzero(mask, axis=axis, keepdims=keepdims)
+    return squares / astype(maximum(count - correction, 0), squares.dtype)
+
+
+def std_where(
+    x: object, where: object, axis: object = None, dtype: object = None,
+    correction: float = 0, keepdims: bool = False,
+) -> Array:  # fmt: skip
+    """The standard deviation, as `var_where`."""
+    return sqrt(var_where(x, where, axis, dtype, correction, keepdims))
+
+
+MOMENTS = {"mean": mean_where, "std": std_where, "var": var_where}
+"""NumPy's with `where`."""
+
+
+def _typed(x: object, where: object, dtype: object) -> tuple[Array, Array]:
+    array = Array(typed_inexact(x, dtype))
+    return array, broadcast_to(_is_true(asarray(where)), array.shape)
+
+
+def _mean_along(array: Array, mask: Array, axis: object, keepdims: bool) -> Array:
+    summed = sum(filled(array, mask, 0), axis=axis, keepdims=keepdims)
+    count = count_nonzero(mask, axis=axis, keepdims=keepdims)
+    return summed / astype(count, array.real.dtype)
+
+
 def _inexact(array: Array) -> Array:
     return array if array.dtype.kind in "fc" else astype(array, np.dtype(np.float64))
 
@@ -45,6 +101,8 @@ REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "count_nonzero": lambda array, mask: count_nonzero(filled(array, mask, 0)),
     "max": lambda array, mask: max(filled(array, mask, least(array._node.dtype))),
     "min": lambda array, mask: min(filled(array, mask, greatest(array._node.dtype))),
+    "argmax": lambda array, mask: _first(array, mask, REDUCTIONS["max"](array, mask)),
+    "argmin": lambda array, mask: _first(array, mask, REDUCTIONS["min"](array, mask)),
     "mean": _mean,
     "var": _variance,
     "std": lambda array, mask: sqrt(_variance(array, mask)),
