@@ -6,6 +6,7 @@ from weft.config import config, settings
 from weft.errors import WeftError
 from weft.functions import (
     __array_api_version__,
+    applied,
     binary_search,
     combinators,
     comparing,
@@ -32,6 +33,7 @@ from weft.functions import (
     stencils,
     summation,
 )  # fmt: skip
+from weft.functions.applied import *  # noqa: F403
 from weft.functions.binary_search import *  # noqa: F403
 from weft.functions.combinators import *  # noqa: F403
 from weft.functions.comparing import *  # noqa: F403
@@ -85,6 +87,7 @@ __all__ = [
     "asarray", "boolean", "c64", "c128", "config", "f32", "f64", "fft", "i8", "i16", "i32", "i64",
     "jit", "kernel", "linalg", "prange", "profile", "settings", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
+__all__ += applied.__all__
 __all__ += binary_search.__all__
 __all__ += combinators.__all__
 __all__ += comparing.__all__

@@ -26,13 +26,14 @@ from weft.functions.arguments import array_node, as_inexact, inexact, length_of,
 from weft.functions.library_calls import library_call, library_calls
 from weft.functions.linear_algebra import misfit
 from weft.functions.matrices import cross, diagonal, outer, trace
+from weft.functions.tensors import multi_dot, tensorinv, tensorsolve
 from weft.ops.dtypes import DType
 
 __all__ = [
     "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv",
-    "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "norm",
-    "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot",
-    "vector_norm",
+    "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose",
+    "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
+    "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 

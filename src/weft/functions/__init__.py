@@ -2,6 +2,7 @@
 
 from weft.array import Array
 from weft.functions import (
+    applied,
     binary_search,
     combinators,
     comparing,
@@ -28,6 +29,7 @@ from weft.functions import (
     stencils,
     summation,
 )  # fmt: skip
+from weft.functions.applied import *  # noqa: F403
 from weft.functions.binary_search import *  # noqa: F403
 from weft.functions.combinators import *  # noqa: F403
 from weft.functions.comparing import *  # noqa: F403
@@ -57,6 +59,7 @@ from weft.functions.summation import *  # noqa: F403
 __array_api_version__ = "2025.12"
 
 __all__ = ["Array", "__array_api_version__"]
+__all__ += applied.__all__
 __all__ += binary_search.__all__
 __all__ += combinators.__all__
 __all__ += comparing.__all__

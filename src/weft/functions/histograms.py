@@ -5,21 +5,21 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, asarray
 from weft.config import settings
-from weft.errors import ArgumentError, ShapeError, user_place
+from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import lengths
+from weft.frontend.extent import require_equal
 from weft.functions.arguments import NumPyOnlyError, inexact, length_of
 from weft.functions.binary_search import searchsorted
 from weft.functions.creation import linspace, zeros
 from weft.functions.data_types import astype
-from weft.functions.elementwise import floor, logical_and, minimum, where
-from weft.functions.manipulation import expand_dims, flip
+from weft.functions.elementwise import floor, logical_and, maximum, minimum, where
+from weft.functions.manipulation import expand_dims, flip, stack
 from weft.functions.searching import known_values, take
 from weft.functions.statistical import diff
 from weft.functions.statistical import max as greatest
@@ -223,35 +223,72 @@ def _even_place(values: Array, edges: Array) -> Array:
     return place + astype(after, "int64")
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
-    """How often each number from 0 to the largest is there, or the sum of its weights.
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = None) -> Array:
+    """How often each number from 0 on is there, or the sums of the weights of its elements.
 
-    Computes `x` now, or its largest where it does not fit the memory limit.
+    Parameters
+    ----------
+    x : vector of integers
+    weights : vector, optional
+    minlength : int
+        How many numbers are counted at least.
+    length : int, optional
+        How many are counted: of larger ones nothing is said, and negative ones count as 0. By
+        default those to the largest, which computes that now, of a lazy array.
+
+    Raises
+    ------
+    ArgumentError
+        For negative numbers, and a negative `minlength` or `length`.
+    DTypeError
+        For what is no integer.
+    ShapeError
+        For other than one dimension, and weights of another length.
+    TracingError
+        Without a length, in a function being traced.
     """
-    numbers, given = asarray(x), None if weights is None else asarray(weights)
-    if not _can_be_counted(numbers, given) or index(minlength) < 0:  # NumPy says why not
-        given = given if given is None else known_values(given, "bincount()")
-        return asarray(np.bincount(known_values(numbers, "bincount()"), given, minlength))
+    numbers = asarray(x)
+    if numbers.ndim != 1:
+        raise ShapeError(f"{numbers.ndim} dimensions to count", "one", place=user_place())
+    if numbers.dtype.kind not in "biu" and not lengths.is_just(numbers._node.shape[0], 0):
+        raise DTypeError(f"numbers of {numbers.dtype} to count", "integers", place=user_place())
+    if minlength < 0 or (length is not None and length < 0):
+        raise ArgumentError("a negative length", "0 or more", place=user_place())
+    counted = asarray(1)
+    if weights is not None:
+        counted = astype(weights, "float64")
+        if counted.ndim != 1 or not lengths.agree(counted._node.shape[0], numbers._node.shape[0]):
+            raise ShapeError(
+                f"weights of shape {counted.shape}", f"{numbers.shape}", place=user_place()
+            )
+        require_equal(counted._node.shape[0], numbers._node.shape[0])
+    if length is None and lengths.is_just(numbers._node.shape[0], 0):
+        return zeros(minlength, dtype="int64")  # as NumPy's, whatever the weights
+    if length is None:
+        numbers = _made_once(numbers)
+        length = _reach(numbers, minlength)
+    places = astype(minimum(numbers, length) if numbers.dtype.kind != "b" else numbers, "int64")
+    places = minimum(maximum(places, 0), length)
+    return zeros(length + 1, dtype=counted.dtype).at[places].add(counted)[:-1]
+
+
+def _made_once(numbers: Array) -> Array:
+    """Numbers of which the largest is found before they are counted: computed, where they fit."""
     if numbers._node.abstract or numbers.size * numbers.dtype.itemsize <= settings().limit // 2:
-        numbers = asarray(known_values(numbers, "bincount()"))
-    bins = index(minlength)
-    if numbers.size:
-        low, high = (int(known_values(end(numbers), "")) for end in (least, greatest))
-        if low < 0:
-            raise ArgumentError(f"bincount of {low}", "numbers from 0 on", place=user_place())
-        bins = builtins.max(high + 1, bins)
-    counted = asarray(1) if given is None else astype(given, "float64")
-    return zeros(bins, dtype=counted.dtype).at[numbers].add(counted)
+        return asarray(known_values(numbers, "bincount() without length="))
+    return numbers
 
 
-def _can_be_counted(numbers: Array, weights: Array | None) -> bool:
-    """Whether NumPy counts them: integers in a row, each with a real weight if there are any."""
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        return False
-    return np.can_cast(numbers.dtype, np.intp) and (
-        weights is None
-        or (weights.shape == numbers.shape and np.can_cast(weights.dtype, np.float64))
-    )
+def _reach(numbers: Array, least_length: int) -> int:
+    """One more than the largest number, which is found now."""
+    ends = astype(stack([least(numbers), greatest(numbers)]), numbers.dtype)
+    low, high = known_values(ends, "bincount()").tolist()
+    if low < 0:
+        raise ArgumentError(
+            f"the number {low} to count", "0 or more", "length=n, or numbers that begin at 0",
+            user_place(),
+        )  # fmt: skip
+    return int(max(high + 1, least_length))
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:

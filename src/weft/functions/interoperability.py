@@ -38,6 +38,7 @@ _REDUCTIONS = {
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What `Array.__array_ufunc__` gives: lazy where Weft has the operation."""
     from weft import functions
+    from weft.functions import applied
 
     name = function.__name__
     name = _RENAMED.get(name, name)
@@ -61,6 +62,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
         return getattr(functions, _REDUCTIONS[name])(*inputs, **options)
     if method == "accumulate" and name in _REDUCTIONS and set(options) <= {"axis"}:
         return _accumulated(name, *inputs, **options)
+    if method == "reduceat" and name in applied.SEGMENTED and set(options) <= {"axis", "dtype"}:
+        return applied.reduceat(name, *inputs, **options)
     if method == "outer" and len(inputs) == 2 and not options:
         left, right = map(asarray, inputs)
         spread = functions.reshape(left, (*left.shape, *(1,) * right.ndim))
@@ -197,10 +200,12 @@ def translated(
             continue
         elif name in apart.get(key, ()):
             continue  # below
-        elif (renamed in known and renamed not in first) or (several and positional):
+        elif renamed in known and renamed not in first:
             named[renamed] = value
         elif len(positional) < len(first):
             positional.append(value)
+        elif several and positional:
+            named[renamed] = value
         elif value is not default:
             return None
     if name == "take" and named.get("axis") is None:

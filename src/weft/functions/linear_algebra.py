@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout, lengths, operations
@@ -15,7 +15,7 @@ from weft.functions.arguments import array_node, axes_of, one_axis
 from weft.functions.statistical import sum_node
 from weft.ops.dtypes import DType
 
-__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vecdot"]
+__all__ = ["dot", "inner", "matmul", "matvec", "outer", "tensordot", "vecdot", "vecmat"]
 
 
 def promoted(*arrays: Any) -> tuple[Node, ...]:
@@ -104,6 +104,16 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     if left.dtype.is_complex:
         left = apply("conj", left)
     return Array(sum_of_products(left, right))
+
+
+def matvec(x1: Any, x2: Any, /) -> Array:
+    """Products of matrices and vectors, which are the last dimensions."""
+    return matmul(x1, asarray(x2)[..., None])[..., 0]
+
+
+def vecmat(x1: Any, x2: Any, /) -> Array:
+    """Products of (the conjugates of) vectors and matrices, which are the last dimensions."""
+    return matmul(asarray(x1).conj()[..., None, :], x2)[..., 0, :]
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:

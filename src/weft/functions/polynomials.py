@@ -16,10 +16,12 @@ from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import sqrt
 from weft.functions.manipulation import concat, stack
 from weft.functions.numerics import convolve
+from weft.functions.searching import known_values
 from weft.functions.statistical import sum
 
 __all__ = [
-    "polyadd", "polyder", "polyfit", "polyint", "polymul", "polysub", "polyval", "vander",
+    "poly", "polyadd", "polyder", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots",
+    "vander",
 ]  # fmt: skip
 
 
@@ -32,6 +34,49 @@ def polyval(p: Any, x: Any) -> Array:
     factors = astype(coefficients, dtype)
     found: Array = fori_loop(0, coefficients.shape[0], lambda k, y: y * at + factors[k], start)
     return found
+
+
+def poly(seq_of_zeros: Any) -> Array:
+    """The coefficients of the polynomial with these zeros, or of a matrix's characteristic one.
+
+    That of complex zeros and of matrices computes them now: whether it is real, they tell.
+
+    Raises
+    ------
+    ShapeError
+        For what is neither a vector nor a square matrix.
+    """
+    array = asarray(seq_of_zeros)
+    if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != array.shape[1]):
+        raise ShapeError(
+            f"zeros of shape {array.shape}", "a vector, or a square matrix", place=user_place()
+        )
+    if array.ndim == 2 or array.dtype.kind == "c":
+        return asarray(np.poly(known_values(array, "poly()")))
+    zero = array.reshape(-1)
+    dtype = result_type(zero.dtype, "float64") if zero.dtype.kind != "f" else zero.dtype
+    zero, none = astype(zero, dtype), zeros(1, dtype=dtype)
+    start = concat([ones(1, dtype=dtype), zeros(zero.shape[0], dtype=dtype)])
+    found: Array = fori_loop(
+        0, zero.shape[0], lambda k, made: made - zero[k] * concat([none, made[:-1]]), start
+    )
+    return found
+
+
+def roots(p: Any) -> Array:
+    """The zeros of a polynomial (computes `p` now: how many there are, zero coefficients tell).
+
+    Raises
+    ------
+    ShapeError
+        For coefficients of more than one dimension.
+    """
+    array = asarray(p)
+    if array.ndim > 1:
+        raise ShapeError(
+            f"coefficients of {array.ndim} dimensions", "one dimension", place=user_place()
+        )
+    return asarray(np.roots(known_values(array, "roots()")))
 
 
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Array:  # noqa: N803 - NumPy's

@@ -211,7 +211,7 @@ def unique_values(x: Any, /) -> Array:
     return asarray(_distinct(x, "unique_values()", equal_nan=False))
 
 
-def unique(x: Any, **options: Any) -> Any:
+def unique(x: Any, /, **options: Any) -> Any:
     """NumPy's unique (computes `x` now)."""
     found = _distinct(x, "unique()", **options)
     return tuple(map(asarray, found)) if isinstance(found, tuple) else asarray(found)

@@ -47,6 +47,10 @@ class Method:
     name: str
 
 
+_OF_UFUNCS = frozenset({"accumulate", "outer", "reduce", "reduceat"})
+"""The methods of ufuncs that are compiled."""
+
+
 def call(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
@@ -91,7 +95,7 @@ def _of_library(
     if shown is not None:
         return shown
     combined = getattr(function, "__self__", None)  # np.add, of np.add.reduce
-    if isinstance(combined, np.ufunc) and function.__name__ in ("accumulate", "outer", "reduce"):
+    if isinstance(combined, np.ufunc) and function.__name__ in _OF_UFUNCS:
         plain_arguments = tuple(all_plain(arguments))
         return interoperability.ufunc(
             combined, function.__name__, plain_arguments, plain_named(named)
