@@ -176,7 +176,7 @@ def translated(
 ) -> Callable[[], Any] | None:
     """A call of NumPy's function as one of Weft's that does the same; None where there is none."""
     from weft import functions as own_functions
-    from weft.functions import selections, where
+    from weft.functions import masked, where
 
     name = _RENAMED.get(function.__name__, function.__name__)
     own = _own(function.__module__, name)
@@ -192,7 +192,7 @@ def translated(
     several = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    apart = {"where": {*_NEUTRAL, *selections.MOMENTS}, "initial": _COMBINED}
+    apart = {"where": {*_NEUTRAL, *masked.MOMENTS}, "initial": _COMBINED}
     for key, value in given.items():
         kind, default = parameters[key].kind, parameters[key].default
         renamed = key if key in known else _PARAMETERS.get(key, key)
@@ -214,8 +214,8 @@ def translated(
             return None
     if name == "take" and named.get("axis") is None:
         positional[0] = asarray(positional[0]).ravel()
-    if name in selections.MOMENTS and given.get("where", True) is not True:
-        own, named["where"] = selections.MOMENTS[name], given["where"]
+    if name in masked.MOMENTS and given.get("where", True) is not True:
+        own, named["where"] = masked.MOMENTS[name], given["where"]
     initial = given.get("initial", np._NoValue)
     combined = _COMBINED.get(name) if initial is not np._NoValue else None
     if name in _NEUTRAL and given.get("where", True) is not True:
