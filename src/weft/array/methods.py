@@ -251,12 +251,12 @@ class Methods:
 
         if decimals and self._node.dtype.is_complex:  # infinite parts stay apart from others
             parts = (part.round(decimals)._node for part in (self.real, self.imag))
-            joined: Array = functions.Array(apply("complex", *parts))
+            joined: Array = type(self)(apply("complex", *parts))
             return joined
         scale = 10.0 ** abs(decimals)
         if decimals > 0:
             whole: bool = self._node.dtype.is_integer
-            return self.copy() if whole else functions.round(self * scale) / scale
+            return self if whole else functions.round(self * scale) / scale
         if decimals < 0:
             rounded = functions.round(self / scale) * scale
             return functions.astype(rounded, functions.result_type(self, 1))

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.array.lazy import Array
 from weft.frontend import indexing, layout
 from weft.frontend.elementwise import apply
@@ -20,7 +18,7 @@ from weft.frontend.graph import Node, Shape
 from weft.records import dataclass
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Keyed:
     """What a basic key selects; `given` is the key as the user's code has it."""
 
@@ -34,7 +32,7 @@ class Keyed:
         return indexing.put(node, self.key, part)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Turned:
     """The dimensions in another order."""
 
@@ -47,7 +45,7 @@ class Turned:
         return layout.permute(part, [self.order.index(axis) for axis in range(len(self.order))])
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reshaped:
     """The elements row by row, in another shape."""
 
@@ -60,7 +58,7 @@ class Reshaped:
         return layout.reshape(part, node.shape)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ComplexPart:
     """The real or the imaginary parts."""
 
@@ -156,29 +154,6 @@ def reshaped(array: Array, node: Node, always: bool = False) -> Array:
     if always or not isinstance(array, View) or all(map(_is_stretch, array.parts)):
         return of(array, Reshaped(node.shape), node)
     return Array(node)
-
-
-OF_FUNCTIONS = frozenset({
-    "expand_dims", "flip", "fliplr", "flipud", "imag", "matrix_transpose", "moveaxis", "real",
-    "rollaxis", "rot90", "squeeze",
-})  # fmt: skip
-"""NumPy's functions that give views, beside those that are methods."""
-
-
-def by_function(
-    function: Any, array: Array, args: Sequence[Any], options: Any, found: Array
-) -> Array:
-    """What one of them gives of an array, as a view."""
-    name = function.__name__
-    if name in ("real", "imag"):
-        part: Array = getattr(array, name)
-        return part
-    if name in ("expand_dims", "squeeze"):
-        return reshaped(array, found._node, always=True)
-    seen = function(np.empty(range(2, array.ndim + 2), np.int8), *args, **options)
-    order = [length - 2 for length in seen.shape]
-    key = tuple([slice(None, None, -1 if stride < 0 else None) for stride in seen.strides])
-    return of(turned(array, order), Keyed(key, key), found._node)
 
 
 def _is_stretch(part: Part) -> bool:

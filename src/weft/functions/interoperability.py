@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, asarray, views
+from weft.array import Array, asarray
 from weft.errors import UnsupportedError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import lengths
@@ -38,6 +38,7 @@ _REDUCTIONS = {
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What `Array.__array_ufunc__` gives: lazy where Weft has the operation."""
     from weft import functions
+    from weft.functions import applied
 
     name = function.__name__
     name = _RENAMED.get(name, name)
@@ -61,11 +62,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
         return getattr(functions, _REDUCTIONS[name])(*inputs, **options)
     if method == "accumulate" and name in _REDUCTIONS and set(options) <= {"axis"}:
         return _accumulated(name, *inputs, **options)
-    if method == "reduceat" and set(options) <= {"axis", "dtype"}:
-        from weft.functions import applied
-
-        if name in applied.SEGMENTED:
-            return applied.reduceat(name, *inputs, **options)
+    if method == "reduceat" and name in applied.SEGMENTED and set(options) <= {"axis", "dtype"}:
+        return applied.reduceat(name, *inputs, **options)
     if method == "outer" and len(inputs) == 2 and not options:
         left, right = map(asarray, inputs)
         spread = functions.reshape(left, (*left.shape, *(1,) * right.ndim))
@@ -114,8 +112,6 @@ def function(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> A
     if call is not None:
         with contextlib.suppress(NumPyOnlyError):
             made = call()
-            if function.__name__ in views.OF_FUNCTIONS and args and isinstance(args[0], Array):
-                return views.by_function(function, args[0], args[1:], options, made)
             if not isinstance(written, np.ndarray) or function.__name__ in _WRITING:
                 return made
             if np.shape(made) == written.shape:

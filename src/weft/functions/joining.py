@@ -13,7 +13,7 @@ from weft.errors import ShapeError, user_place
 from weft.functions.arguments import one_axis
 from weft.functions.creation import arange, zeros
 from weft.functions.elementwise import where
-from weft.functions.manipulation import concat, flip, moveaxis, permute_dims, reshape
+from weft.functions.manipulation import concat, flip, moveaxis, permute_dims
 from weft.functions.searching import known_values
 
 __all__ = [
@@ -108,7 +108,7 @@ def _block(arrays: Any, depth: int, rank: int) -> Array:
         )
     if not isinstance(arrays, list):
         array = asarray(arrays)
-        return reshape(array, (*(1,) * (rank - array.ndim), *array.shape))
+        return array.reshape((*(1,) * (rank - array.ndim), *array.shape))
     return _joined([_block(part, depth - 1, rank) for part in arrays], rank - depth)
 
 
