@@ -104,15 +104,14 @@ def test_any_basic_key(data: st.DataObject) -> None:
     same(wf.asarray(a)[key], a[key])
 
 
-def test_an_array_never_writes_its_source() -> None:
+def test_an_array_rebinds_itself_alone() -> None:
     source = np.zeros(4)
     x = wf.asarray(source)
-    y, z = x[1:], x.copy()
+    y = x[1:]
     x[0] = 7
     x += 1
     same(x, np.array([8.0, 1, 1, 1]))
-    same(y, np.ones(3))
-    same(z, np.zeros(4))
+    same(y, np.zeros(3))
     assert not source.any()
     z = wf.asarray(np.ones(2, int))
     with pytest.raises(DTypeError):

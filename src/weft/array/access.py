@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import views
 from weft.array.keys import is_scalar_mask, resolved
 from weft.array.lazy import Array
 from weft.array.making import node_of
@@ -25,7 +24,7 @@ def get(array: Array, key: Any) -> Array:
         if place is not None:
             view = array if place.basic is None else get(array, place.basic)
             return Selected(view._node, place)
-    return views.keyed(array, resolved(key, array._node.shape), key)
+    return Array(indexing.get(array._node, resolved(key, array._node.shape)))
 
 
 def put(node: Node, key: Any, value: Any, combine: str | None) -> Node:

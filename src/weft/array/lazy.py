@@ -115,25 +115,18 @@ class Array(Methods):
     @property
     def T(self) -> Array:  # noqa: N802 - the standard's name
         """With the dimensions in reverse order."""
-        view: Array = _views().turned(self, range(self.ndim)[::-1])
-        return view
+        return Array(layout.permute(self._node, range(self.ndim)[::-1]))
 
     @property
     def mT(self) -> Array:  # noqa: N802
         """With the last two dimensions exchanged."""
         from weft import functions
 
-        functions.matrix_transpose(self)  # which says that there are two dimensions
-        return self.swapaxes(-2, -1)
+        return functions.matrix_transpose(self)
 
     @property
     def real(self) -> Array:
         """Real parts; what is real as it is."""
-        if self._node.dtype.is_complex:
-            view: Array = _views().of(
-                self, _views().ComplexPart("real"), apply("real", self._node)
-            )
-            return view
         return self if self._node.dtype.is_float else Array(apply("real", self._node))
 
     @property
@@ -141,11 +134,7 @@ class Array(Methods):
         """Imaginary parts, which are zeros of what is real."""
         from weft import functions
 
-        found = functions.imag(self)
-        if self._node.dtype.is_complex:
-            view: Array = _views().of(self, _views().ComplexPart("imag"), found._node)
-            return view
-        return found
+        return functions.imag(self)
 
     @property
     def at(self) -> At:
@@ -294,8 +283,6 @@ class Array(Methods):
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if _views().is_written(self, key, value):
-            return
         self._node = _access().put(self._node, key, value, None)
 
     # ------------------------------------------------------------ interchange
@@ -394,9 +381,3 @@ def _access() -> Any:
     from weft.array import access
 
     return access
-
-
-def _views() -> Any:
-    from weft.array import views
-
-    return views

@@ -21,12 +21,6 @@ def _is_by_columns(order: str) -> bool:
     return order == "F"
 
 
-def _views() -> Any:
-    from weft.array import views
-
-    return views
-
-
 def _numpys(name: str, of: Any, axis: Any, options: dict[str, Any], **usual: Any) -> Array:
     """NumPy's reduction with `where`, `initial` or `out`, which it takes as this method does."""
     import numpy as np
@@ -58,8 +52,7 @@ class Methods:
         if _is_by_columns(order):
             turned: Array = functions.reshape(self.T, wanted[::-1], copy=copy).T
             return turned
-        found: Array = functions.reshape(self, wanted, copy=copy)
-        return found if copy else _views().reshaped(self, found._node)
+        return functions.reshape(self, wanted, copy=copy)
 
     def transpose(self: Any, *axes: Any) -> Array:
         """With the dimensions in this order; reversed where none is given."""
@@ -69,32 +62,22 @@ class Methods:
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], list | tuple) else axes
         from weft import functions
 
-        node = functions.permute_dims(self, tuple(order))._node
-        turned = [layout.axis_number(axis, self.ndim) for axis in order]
-        view: Array = _views().turned(self, turned, node)
-        return view
+        return functions.permute_dims(self, tuple(order))
 
     def squeeze(self: Any, axis: Any = None) -> Array:
         """Without dimensions of length 1: all of them, where no axis is given."""
         ones = tuple(a for a, e in enumerate(self._node.shape) if lengths.is_just(e, 1))
         from weft import functions
 
-        node = functions.squeeze(self, ones if axis is None else axis)._node
-        view: Array = _views().reshaped(self, node, always=True)
-        return view
+        return functions.squeeze(self, ones if axis is None else axis)
 
     def ravel(self: Any, order: str = "C") -> Array:
         """All elements along one dimension, in an order."""
         from weft import functions
 
-        turned = self.T if _is_by_columns(order) else self
-        found: Array = _views().reshaped(turned, functions.reshape(turned, (-1,))._node)
-        return found
+        return functions.reshape(self.T if _is_by_columns(order) else self, (-1,))
 
-    def flatten(self: Any, order: str = "C") -> Array:
-        """All elements along one dimension, in an order, as another object."""
-        found: Array = self.ravel(order).copy()
-        return found
+    flatten = ravel
 
     def trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
         """Sums of diagonals, as `weft.trace`."""
@@ -256,7 +239,7 @@ class Methods:
         scale = 10.0 ** abs(decimals)
         if decimals > 0:
             whole: bool = self._node.dtype.is_integer
-            return self if whole else functions.round(self * scale) / scale
+            return self.copy() if whole else functions.round(self * scale) / scale
         if decimals < 0:
             rounded = functions.round(self / scale) * scale
             return functions.astype(rounded, functions.result_type(self, 1))
@@ -297,8 +280,9 @@ class Methods:
         order = list(range(self.ndim))
         first, second = (layout.axis_number(axis, self.ndim) for axis in (first, second))
         order[first], order[second] = order[second], order[first]
-        view: Array = _views().turned(self, order)
-        return view
+        from weft import functions
+
+        return functions.permute_dims(self, tuple(order))
 
     def fill(self: Any, value: Any) -> None:
         """Write a scalar to all elements."""
@@ -329,7 +313,9 @@ class Methods:
         return functions.searchsorted(self, v, side=side, sorter=sorter)
 
     def view(self: Any, dtype: Any = None) -> Array:
-        """All of the array, of its own dtype: bytes are not read as others.
+        """The array as another object, of its own dtype: bytes are not read as others.
+
+        What is written to one is not seen in the other.
 
         Raises
         ------
@@ -341,7 +327,7 @@ class Methods:
                 f"a view of {self.dtype} as {from_numpy(dtype).numpy}", "the array's own dtype",
                 "x.astype(dtype), or a view of the NumPy array before", user_place(),
             )  # fmt: skip
-        same: Array = self[...]
+        same: Array = self.copy()
         return same
 
     def nonzero(self: Any) -> tuple[Array, ...]:

@@ -126,7 +126,7 @@ def nan_to_num(x: Any, *, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
         real, imaginary = parts
         return real + imaginary * asarray(1j, dtype=array.dtype)
     if array.dtype.kind != "f":
-        return array
+        return array.copy()
     limits = finfo(array.dtype)
     infinite = array == asarray(float("inf"), dtype=array.dtype)
     array = where(infinite, limits.max if posinf is None else posinf, array)
