@@ -9,6 +9,7 @@ import pytest
 from loops.agree import agrees
 
 import weft as wf
+from weft.errors import DTypeError
 
 RANDOM = np.random.default_rng(6)
 
@@ -153,6 +154,27 @@ def test_elements_that_a_mask_selects() -> None:
 
     agrees(select, RANDOM.random((5, 6)), RANDOM.random((5, 6)), RANDOM.random((5, 6)) > 0.4)
     agrees(select, RANDOM.random(4), RANDOM.random(4), np.zeros(4, bool))
+
+
+def test_selected_elements_are_changed_in_place() -> None:
+    def shared(a: Any) -> None:
+        chosen = same = a[a > 0]
+        chosen += 1
+        a[a > 0] = same
+
+    def scaled(a: Any) -> None:
+        chosen = a[a > 0]
+        chosen *= 2.5
+        a[a > 0] = chosen
+
+    def scaled_there(a: Any) -> None:
+        a[a > 0] *= 2.5
+
+    for function in (shared, scaled, scaled_there):
+        agrees(function, np.array([1.0, -2.0, 3.0]))
+    for function in (scaled, scaled_there):
+        with pytest.raises(DTypeError, match="in place that gives float64 on an array of int64"):
+            wf.kernel(function)(np.array([1, -2, 3]))
 
 
 def test_one_slice_of_two_arrays() -> None:

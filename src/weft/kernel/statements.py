@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import functions
 from weft.array import Array
 from weft.errors import DTypeError, interpreting
 from weft.frontend.extent import Extent
@@ -34,7 +35,7 @@ from weft.kernel.frame import Frame, ReadUnbound, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.syntax import Source, left_flag, read_source, returns
-from weft.kernel.values import Reference
+from weft.kernel.values import Reference, Selection
 from weft.records import dataclass
 
 _DEEPEST = 64  # calls within calls
@@ -237,6 +238,10 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         value = binary(frame, node, node.op, held, operand)
         if isinstance(held, Reference):
             _write_over(frame, node, held, value)
+        elif isinstance(held, Selection):
+            kept = _of_its_dtype(frame, node, held, value)
+            for name in [name for name, other in frame.variables.items() if other is held]:
+                frame.assign(name, kept, target)
         else:
             frame.assign(target.id, value, target)
     elif isinstance(target, ast.Subscript):
@@ -244,6 +249,8 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         key = index(frame, target.slice)
         old = subscript(frame, target, held, key)
         value = binary(frame, node, node.op, old, evaluate(frame, node.value))
+        if isinstance(old, Selection):
+            value = _of_its_dtype(frame, node, old, value)
         _write(frame, target, held, key, value)
     else:
         part = _part(frame, target)
@@ -274,14 +281,26 @@ def _part(frame: Frame, target: ast.Attribute) -> Reference:
 
 def _write_over(frame: Frame, node: ast.AST, held: Reference, value: Any) -> None:
     """`x += y` of an array: in place, and so of its dtype."""
-    own, given = held.read().dtype, plain(value).dtype
+    _require_kept(frame, node, held.read().dtype, plain(value).dtype)
+    writing.write(frame, node, held, value)
+
+
+def _of_its_dtype(frame: Frame, node: ast.AST, held: Selection, value: Any) -> Selection:
+    """The same of elements that a mask selects, which several names may hold."""
+    assert isinstance(value, Selection)
+    own = held.array.dtype
+    _require_kept(frame, node, own, value.array.dtype)
+    return Selection(functions.astype(value.array, own), value.mask)
+
+
+def _require_kept(frame: Frame, node: ast.AST, own: Any, given: Any) -> None:
+    """Refuse what gives another kind of numbers in place."""
     if not np.can_cast(given, own, "same_kind"):
         raise DTypeError(
             f"an operation in place that gives {given} on an array of {own}",
             f"an operand that keeps {own}", "x = x + y instead of x += y",
             place=frame.place(node),
         )  # fmt: skip
-    writing.write(frame, node, held, value)
 
 
 # ---------------------------------------------------------------- branches and loops
