@@ -170,9 +170,12 @@ def test_selected_elements_are_changed_in_place() -> None:
     def scaled_there(a: Any) -> None:
         a[a > 0] *= 2.5
 
-    for function in (shared, scaled, scaled_there):
+    def scaled_slice(a: Any) -> None:
+        a[1:] *= 2.5
+
+    for function in (shared, scaled, scaled_there, scaled_slice):
         agrees(function, np.array([1.0, -2.0, 3.0]))
-    for function in (scaled, scaled_there):
+    for function in (scaled, scaled_there, scaled_slice):
         with pytest.raises(DTypeError, match="in place that gives float64 on an array of int64"):
             wf.kernel(function)(np.array([1, -2, 3]))
 

@@ -251,6 +251,8 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         value = binary(frame, node, node.op, old, evaluate(frame, node.value))
         if isinstance(old, Selection):
             value = _of_its_dtype(frame, node, old, value)
+        elif isinstance(part := plain(old), Array) and part.ndim:
+            _require_kept(frame, node, part.dtype, plain(value).dtype)
         _write(frame, target, held, key, value)
     else:
         part = _part(frame, target)
