@@ -171,3 +171,11 @@ def test_zeros_of_polynomials() -> None:
 def test_errors(call: Callable[[Any], Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         call(wf.asarray(X))
+
+
+def test_complex_numbers_are_ordered_by_numpy() -> None:
+    z = M[0] + 1j * M[1]
+    np.testing.assert_array_equal(np.sort(wf.asarray(z)), np.sort(z))
+    np.testing.assert_array_equal(np.argsort(wf.asarray(z)), np.argsort(z))
+    with pytest.raises(TracingError, match=r"numpy\.sort"):
+        wf.jit(lambda z: np.sort(z))(z)
