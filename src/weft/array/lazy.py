@@ -168,6 +168,14 @@ class Array(Methods):
         return Array(execute.persist([self._node])[0])
 
     def _require_values(self, what: str) -> None:
+        if self._node.abstract and not tracing():
+            raise TracingError(
+                f"{what}, but this one was made in a function that was traced, or such a function "
+                "has written to it: it has no values outside of that function",
+                "what the function returns",
+                "write to a copy within the function, x.copy(), and return it",
+                place=user_place(),
+            )
         if self._node.abstract:
             raise TracingError(
                 f"{what}, but this function is being traced: its arrays have no values yet",
