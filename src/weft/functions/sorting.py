@@ -229,16 +229,17 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     return Array(apply("logical_not", found) if invert else found)
 
 
-_MANY = extents.constant(2048)
-"""Of so many candidates, comparing with all takes longer than halving the ordered ones."""
+_MANY = 1024
+"""Of candidates of so many bytes, comparing with all takes longer than a search among them."""
 
 
 def _are_searched(left: Node, candidates: Node) -> bool:
     """Whether candidates are many, and can be ordered as what is looked for among them."""
     one_dtype = left.dtype is candidates.dtype and not left.dtype.is_complex
     (count,) = candidates.shape
+    many = extents.constant(_MANY // left.dtype.numpy.itemsize)
     inside = is_within(left, candidates)
-    return one_dtype and not inside and not count.symbols and extents.at_least(count, _MANY)
+    return one_dtype and not inside and not count.symbols and extents.at_least(count, many)
 
 
 def _met(left: Node, candidates: Node) -> Node:
