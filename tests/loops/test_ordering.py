@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -261,3 +262,23 @@ def test_what_is_not_ordered_within_loops() -> None:
 
     with pytest.raises(wf.errors.DTypeError, match="complex"):
         wf.kernel(of_complex)(np.ones((3, 4), complex))
+
+
+def test_medians_of_what_a_mask_selects() -> None:
+    def medians(x: Any) -> Any:
+        found = np.zeros((x.shape[0], 2))
+        for i in range(x.shape[0]):
+            row = x[i]
+            found[i, 0] = np.median(row[~np.isnan(row)])
+            found[i, 1] = np.median(row[row > 2])
+        return found
+
+    def whole(x: Any) -> Any:
+        return np.median(x[x > 3])
+
+    for dtype, shape in ((np.float64, (4, 30)), (np.float32, (2, 1)), (np.int32, (4, 9))):
+        x = numbers(dtype, shape)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of nothing
+            agrees(medians, x)
+            agrees(whole, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -89,6 +90,15 @@ def _inexact(array: Array) -> Array:
     return array if array.dtype.kind in "fc" else astype(array, np.dtype(np.float64))
 
 
+def _median(array: Array, mask: Array) -> Array:
+    """NaN where any is, and of nothing, as NumPy's."""
+    from weft.functions.nan_quantiles import nanmedian  # which sorts: more than sums need
+
+    array = _inexact(array)
+    found = nanmedian(filled(array, mask, math.nan))
+    return where(any(mask & isnan(array)), math.nan, found)
+
+
 def _is_true(array: Array) -> Array:
     return astype(array, np.dtype(bool))
 
@@ -104,6 +114,7 @@ REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "argmax": lambda array, mask: _first(array, mask, REDUCTIONS["max"](array, mask)),
     "argmin": lambda array, mask: _first(array, mask, REDUCTIONS["min"](array, mask)),
     "mean": _mean,
+    "median": _median,
     "var": _variance,
     "std": lambda array, mask: sqrt(_variance(array, mask)),
 }
