@@ -89,6 +89,51 @@ def test_singular_matrices(size: int) -> None:
     assert not np.isfinite(inside[0]).any()
 
 
+def factored(a: Any) -> Any:
+    lower, upper = np.zeros_like(a), np.zeros_like(a)
+    for i in wf.prange(a.shape[0]):
+        lower[i] = np.linalg.cholesky(a[i])
+        upper[i] = np.linalg.cholesky(a[i], upper=True)
+    return lower, upper
+
+
+def signs(a: Any) -> Any:
+    found, logs = np.zeros(a.shape[0], a.dtype), np.zeros(a.shape[0], a.real.dtype)
+    for i in range(a.shape[0]):
+        found[i], logs[i] = np.linalg.slogdet(a[i])
+        logs[i] += np.linalg.slogdet(a + i).logabsdet.sum()
+    return found, logs
+
+
+@pytest.mark.parametrize(
+    ("size", "on"), [(1, "compiled"), (3, "interpreted"), (4, "device"), (9, "core")]
+)
+def test_triangles_and_logarithms_of_determinants(size: int, on: str) -> None:
+    settings: dict[str, Any] = {"interpreted": {}, "device": {"devices": [device().name]}}.get(
+        on, {"interpret_below": 0}
+    )
+    with wf.config(**settings):
+        for dtype in (np.float64, np.complex128, np.float32)[: 1 if on == "device" else 3]:
+            a = matrices(dtype, size)
+            agrees(signs, a, rtol=1e-5 if dtype == np.float32 else 1e-9)
+            a = a @ a.conj().swapaxes(1, 2) + np.eye(size, dtype=dtype)
+            agrees(factored, a, rtol=1e-4 if dtype == np.float32 else 1e-9)
+    agrees(signs, np.stack([1e-200 * np.eye(9), np.zeros((9, 9)), -1e200 * np.eye(9)]))
+    with pytest.raises(wf.errors.LinearAlgebraError, match="not positive definite"):
+        wf.kernel(factored)(np.stack([np.eye(size), -np.eye(size)]))
+
+
+def test_matrices_of_nothing() -> None:
+    def solved_too(a: Any) -> Any:
+        total = 0.0
+        for i in range(a.shape[0]):
+            a[i] = np.linalg.inv(np.linalg.cholesky(a[i]))
+            total += np.linalg.det(a[i]) + np.linalg.slogdet(a[i])[1]
+        return total
+
+    agrees(solved_too, np.zeros((2, 0, 0)))
+
+
 def test_batches_and_branches() -> None:
     def batches(a: Any, b: Any, n: int) -> Any:
         x = np.zeros_like(a)

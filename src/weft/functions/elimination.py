@@ -6,26 +6,27 @@ Few rows are eliminated number by number, of which compilers make vectors; more 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
 
 from weft.array import Array
 from weft.frontend import extent as extents
-from weft.frontend import layout
+from weft.frontend import graph, layout
 from weft.frontend.elementwise import broadcast_shapes
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop
-from weft.functions.creation import eye, ones_like, zeros_like
+from weft.functions.creation import eye, iota, ones_like, zeros_like
 from weft.functions.data_types import astype
 from weft.functions.elementwise import abs as absolute
-from weft.functions.elementwise import logical_and, where
+from weft.functions.elementwise import log, logical_and, sign, sqrt, where
 from weft.functions.manipulation import concat, stack
 from weft.functions.statistical import all as every
 from weft.functions.statistical import sum as total
+from weft.ops.dtypes import DType
 
 _FEW = 4  # rows that are eliminated number by number, where there are so many columns at most
 _COLUMNS = 8
@@ -33,13 +34,16 @@ _COLUMNS = 8
 Rows: TypeAlias = list[list[Array]]
 """Numbers of matrices, or of batches of them."""
 
-_regular: ContextVar[list[Array] | None] = ContextVar("regular", default=None)
+Regular: TypeAlias = tuple[Array, str]
+"""Whether matrices are regular, or positive definite, and what to say where one is not."""
+
+_regular: ContextVar[list[Regular] | None] = ContextVar("regular", default=None)
 
 
 @contextmanager
-def whether_regular() -> Iterator[list[Array]]:
-    """Gathers whether all matrices were regular by which systems are solved in here."""
-    found: list[Array] = []
+def whether_regular() -> Iterator[list[Regular]]:
+    """Gathers whether all matrices were as systems and factors need them in here, and what else."""
+    found: list[Regular] = []
     token = _regular.set(found)
     try:
         yield found
@@ -50,9 +54,11 @@ def whether_regular() -> Iterator[list[Array]]:
 def determinants(matrices: Node) -> Node:
     """The products of pivots; exchanged rows turn the sign."""
     size = _size(matrices.shape[-1])
+    if not size:
+        return _each(matrices, 1, matrices.dtype)
     if size <= _FEW:
-        rows, sign = _eliminated(_numbers(matrices, size, size))
-        return functools.reduce(Array.__mul__, (rows[k][k] for k in range(size)), sign)._node
+        rows, turned = _eliminated(_numbers(matrices, size, size))
+        return functools.reduce(Array.__mul__, (rows[k][k] for k in range(size)), turned)._node
     if len(matrices.shape) > 2:
         each: Array = mapped(lambda one: Array(determinants(one._node)), Array(matrices))
         return each._node
@@ -76,15 +82,96 @@ def solutions(matrices: Node, right: Node | None) -> Node:
     right = layout.broadcast(right, (*batch, *right.shape[-2:]))
     size = _size(matrices.shape[-1])
     columns = right.shape[-1]
+    if not size:
+        return right
     if size <= _FEW and (columns is matrices.shape[-1] or _size(columns) <= _COLUMNS - size):
         width = size if columns is matrices.shape[-1] else columns.value
         solved, regular = _solved_few(matrices, right, size, width)
     else:
         solved, regular = _solved(Array(matrices), Array(right))
+    _gather(every(regular), "singular matrix")
+    return solved._node
+
+
+def _gather(regular: Array, otherwise: str) -> None:
     gathered = _regular.get()
     if gathered is not None:
-        gathered.append(every(regular))
-    return solved._node
+        gathered.append((regular, otherwise))
+
+
+def signs_and_logarithms(matrices: Node) -> tuple[Node, Node]:
+    """Of determinants: their signs, and the logarithms of their magnitudes."""
+    if len(matrices.shape) > 2:
+        each: tuple[Array, Array] = mapped(
+            lambda one: tuple(map(Array, signs_and_logarithms(one._node))), Array(matrices)
+        )
+        return each[0]._node, each[1]._node
+    size = _size(matrices.shape[-1])
+    if not size:
+        return _each(matrices, 1, matrices.dtype), _each(matrices, 0, matrices.dtype.real)
+    if size <= _FEW:
+        rows, turned = _eliminated(_numbers(matrices, size, size))
+        pivots = [rows[k][k] for k in range(size)]
+        signs = functools.reduce(Array.__mul__, map(sign, pivots), turned)
+        logs = functools.reduce(Array.__add__, (log(absolute(pivot)) for pivot in pivots))
+        return signs._node, logs._node
+    swept, product, _ = _swept(Array(matrices), matrices.shape[0], sign)
+    logs = mapped(lambda k: log(absolute(swept[k, k])), Array(iota(matrices.shape[:1], 0)))
+    return product._node, total(logs)._node
+
+
+def triangles(matrices: Node) -> Node:
+    """L, lower triangles, of L @ L.T.conj(): NaN where a matrix is not positive definite."""
+    if not _size(matrices.shape[-1]):
+        return matrices
+    factors, definite = _factored(Array(matrices))
+    _gather(every(definite), "Matrix is not positive definite")
+    return factors._node
+
+
+def _factored(given: Array) -> tuple[Array, Array]:
+    if given.ndim > 2:
+        found: tuple[Array, Array] = mapped(_factored, given)
+        return found
+    few = _size(given._node.shape[0])
+    if few <= _FEW:
+        return _factored_few(_numbers(given._node, few, few))
+
+    def next_row(i: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        lower, definite = state
+
+        def entry(j: Array, row: Array) -> Array:
+            known = total(row * lower[j].conj())
+            return row.at[j].set((given[i, j] - known) / lower[j, j])
+
+        row = fori_loop(0, i, entry, zeros_like(given[i]))
+        square = given[i, i].real - total((row * row.conj()).real)
+        row = row.at[i].set(astype(sqrt(square), row.dtype))
+        return lower.at[i].set(row), logical_and(definite, square > 0)
+
+    size = given._node.shape[0]
+    factored: tuple[Array, Array] = fori_loop(0, size, next_row, (zeros_like(given), True))
+    return factored
+
+
+def _factored_few(given: Rows) -> tuple[Array, Array]:
+    none = zeros_like(given[0][0])
+    rows = [[none] * len(given) for _ in given]
+    squares = []
+    for i, row in enumerate(rows):
+        for j in range(i):
+            known = [row[k] * rows[j][k].conj() for k in range(j)]
+            row[j] = functools.reduce(Array.__sub__, known, given[i][j]) / rows[j][j]
+        lengths = [(row[k] * row[k].conj()).real for k in range(i)]
+        squares.append(functools.reduce(Array.__sub__, lengths, given[i][i].real))
+        row[i] = astype(sqrt(squares[-1]), none.dtype)
+    definite = functools.reduce(logical_and, (square > 0 for square in squares))
+    return stack([stack(row, axis=-1) for row in rows], axis=-2), definite
+
+
+def _each(matrices: Node, value: int, dtype: DType) -> Node:
+    """A number for each matrix."""
+    return layout.broadcast(graph.scalar_constant(value, dtype), matrices.shape[:-2])
 
 
 def _size(extent: Extent) -> int:
@@ -109,19 +196,19 @@ def _numbers(matrices: Node, rows: int, columns: int) -> Rows:
 def _eliminated(given: Rows) -> tuple[Rows, Array]:
     """What is on and above the diagonal then; the sign that exchanged rows give."""
     rows = list(given)
-    sign = ones_like(rows[0][0])
+    turned = ones_like(rows[0][0])
     for k in range(len(rows)):
         for i in range(k + 1, len(rows)):
             larger = _magnitude(rows[i][k]) > _magnitude(rows[k][k])
             both = list(zip(rows[k], rows[i], strict=True))
             rows[k] = [where(larger, b, a) for a, b in both]
             rows[i] = [where(larger, a, b) for a, b in both]
-            sign = where(larger, -sign, sign)
+            turned = where(larger, -turned, turned)
         pivot = _divisor(rows[k][k])
         for i in range(k + 1, len(rows)):
             factor = rows[i][k] / pivot
             rows[i] = [b - factor * a for a, b in zip(rows[k], rows[i], strict=True)]
-    return rows, sign
+    return rows, turned
 
 
 def _solved_few(matrices: Node, right: Node, size: int, width: int) -> tuple[Array, Array]:
@@ -149,8 +236,13 @@ def _divisor(pivot: Array) -> Array:
 # ---------------------------------------------------------------- in loops
 
 
-def _swept(given: Array, size: Extent) -> tuple[Array, Array, Array]:
-    """Rows of which the first columns are eliminated, the determinant, and whether none is 0."""
+def _swept(
+    given: Array, size: Extent, factor_of: Callable[[Array], Array] = lambda pivot: pivot
+) -> tuple[Array, Array, Array]:
+    """Rows of which the first columns are eliminated, the determinant, and whether none is 0.
+
+    `factor_of`: what the product is of in place of pivots.
+    """
     columns = given.shape[1]
 
     def sweep(k: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -176,7 +268,7 @@ def _swept(given: Array, size: Extent) -> tuple[Array, Array, Array]:
             return rows.at[i, k:].set(rows[i, k:] - factor * rows[k, k:])
 
         rows = fori_loop(k + 1, size, reduced, rows)
-        product = product * where(best == k, pivot, -pivot)
+        product = product * factor_of(where(best == k, pivot, -pivot))
         return rows, product, logical_and(regular, pivot != 0)
 
     one = ones_like(given[0, 0])

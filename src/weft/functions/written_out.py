@@ -32,6 +32,8 @@ def written_out(routine: str, options: dict[str, Any], inputs: tuple[Node, ...])
     match routine:
         case "det":
             return elimination.determinants(*inputs)
+        case "cholesky":
+            return _triangles(inputs[0], options["upper"])
         case "inv":
             return elimination.solutions(inputs[0], None)
         case "solve":
@@ -46,6 +48,18 @@ def written_out(routine: str, options: dict[str, Any], inputs: tuple[Node, ...])
         case "partition":
             return _sorted(inputs[0], False, False)
     return None
+
+
+def several_written_out(routine: str, inputs: tuple[Node, ...]) -> tuple[Node, ...] | None:
+    """What a library routine gives that has several results; None where it is not written out."""
+    return elimination.signs_and_logarithms(*inputs) if routine == "slogdet" else None
+
+
+def _triangles(matrices: Node, upper: bool) -> Node:
+    if not upper:
+        return elimination.triangles(matrices)
+    turned = Array(matrices).mT.conj()._node
+    return Array(elimination.triangles(turned)).mT.conj()._node
 
 
 def _sorted(rows: Node, places: bool, descending: bool) -> Node:

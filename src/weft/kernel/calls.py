@@ -102,8 +102,8 @@ def _of_library(
         )
     with elimination.whether_regular() as regular:
         result = _known(frame, node, function, all_plain(arguments), plain_named(named))
-    for held in regular:
-        error = LinearAlgebraError(f"{function.__name__}: singular matrix")
+    for held, otherwise in regular:
+        error = LinearAlgebraError(f"{function.__name__}: {otherwise}")
         frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
     return result
 
