@@ -282,3 +282,20 @@ def test_medians_of_what_a_mask_selects() -> None:
             warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of nothing
             agrees(medians, x)
             agrees(whole, x)
+
+
+def test_what_is_distinct_is_counted_and_reduced() -> None:
+    def counted(x: Any) -> Any:
+        found = np.zeros((x.shape[0], 3))
+        for i in range(x.shape[0]):
+            once = np.unique(x[i])
+            found[i, 0] = once.size
+            found[i, 1] = len(once) + np.median(once)
+            found[i, 2] = once.sum() + np.mean(once * 0.5)
+        return found, np.unique(x).size
+
+    for dtype, shape in ((np.float64, (3, 20)), (np.int16, (4, 9))):
+        x = numbers(dtype, shape)
+        x[x == -np.inf] = 0
+        with np.errstate(all="ignore"):
+            agrees(counted, x)

@@ -303,6 +303,8 @@ def _numpy(
     if name == "clip" and isinstance(arguments[0], Array):
         for bound in (*arguments[1:], *named.values()):
             numbers.require_held(arguments[0].dtype, bound)
+    if function is np.unique and len(arguments) == 1 and not named and is_traced(arguments):
+        return selection.distinct(functions.asarray(arguments[0]))
     call = interoperability.translated(function, tuple(arguments), named)
     if call is None:
         frame.refuse(

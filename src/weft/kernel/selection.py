@@ -59,6 +59,16 @@ def written(frame: Frame, node: ast.AST, target: Array, key: Any, value: Selecti
     return functions.where(key, new, target)
 
 
+def distinct(array: Array) -> Selection:
+    """What NumPy's `unique` gives: of the elements in order, the first of equal ones."""
+    ordered = functions.sort(array, axis=None)
+    before = functions.roll(ordered, 1)
+    apart = ordered != before
+    if ordered.dtype.kind == "f":
+        apart = apart & ~(functions.isnan(ordered) & functions.isnan(before))
+    return Selection(ordered, apart | (functions.arange(ordered.shape[0]) == 0))
+
+
 def filled(of: Selection, value: Any) -> Array:
     """The array with a value where the mask selects nothing."""
     return masked.filled(of.array, of.mask, value)
