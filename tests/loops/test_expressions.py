@@ -288,10 +288,10 @@ WITH_ARGUMENTS = [
     "b = np.zeros(3); a.sum(axis=0, out=b); return b", "b = a * 0; np.add(a, 1, b); return b",
     "b = np.zeros(3); np.sum(a, axis=0, out=b); return b", "return a.argmax(0, None)",
     "return math.pow(len(a), 2), math.pow(a[0, 1], 2)",
+    "return a.sum(where=a > 1), a.max(initial=9)",
 ]  # fmt: skip
 NOT_TAKEN = [
-    "np.fill_diagonal(a, 5, wrap=True)", "np.fill_diagonal(a, 5, True)", "a.sum(where=a > 1)",
-    "a.max(initial=9)", "a.sort(order='x')",
+    "np.fill_diagonal(a, 5, wrap=True)", "np.fill_diagonal(a, 5, True)", "a.sort(order='x')",
     "np.zeros_like(a, None, 'K', True, (2,))", "np.zeros_like(a, shape=(2,))", "a.ravel('A')",
     "np.take(a, [0, 5], mode='wrap')", "max(a[0, 0], a[0, 1], key=abs)", "a.fill(value=3)",
     "round(len(a), -1)", "np.asarray(a, order='F')",

@@ -34,7 +34,7 @@ PROGRAMS = [
     Wrong(wrong.context, errors.UnsupportedError, "with in a kernel", "outside of the kernel"),
     Wrong(wrong.inner_class, errors.UnsupportedError, "class in a kernel", "outside"),
     Wrong(wrong.formatted, errors.UnsupportedError, "a formatted string", "outside"),
-    Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.roots", "dir(weft)"),
+    Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.trim_zeros", "dir(weft)"),
     Wrong(wrong.unknown_method, errors.UnsupportedError, "tobytes", "weft.Array has"),
     Wrong(wrong.attribute_read, errors.UnsupportedError, "the attribute strides", "shape, dtype"),
     Wrong(wrong.flat, errors.UnsupportedError, "the attribute flat of an array", "or a method"),

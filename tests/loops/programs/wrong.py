@@ -38,7 +38,7 @@ def formatted(a):
 
 
 def unknown_function(a):
-    return np.roots(a)  # here: np.roots
+    return np.trim_zeros(a)  # here: np.trim_zeros
 
 
 def unknown_method(a):
