@@ -27,23 +27,43 @@ def both(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CudaD
 
 
 def test_boxes_are_shared(both: tuple[CudaDevice, ...]) -> None:
-    x = np.linspace(0, 9, 100_000)
-    function = wf.jit(lambda a, t: wf.sqrt(wf.sin(a) ** 2 + t.sum()) + wf.exp(-a))
-    table = np.arange(4.0)
+    x = np.linspace(0, 9, 400_000)
+    function = wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + 6) + wf.exp(-a))
     limits = {device.name: "256 KiB" for device in both}
-    with wf.config(devices=[device.name for device in both], memory_limit=limits):
-        found = function(x, table)
+    together, begun, copied = threading.Barrier(2, timeout=60), set[Any](), Slot.copy_in
+
+    def copy_in(slot: Slot, *arguments: Any) -> Any:
+        if slot.device not in begun:  # else one may have done it all before the other begins
+            begun.add(slot.device)
+            together.wait()
+        return copied(slot, *arguments)
+
+    with (
+        wf.config(devices=[device.name for device in both], memory_limit=limits),
+        mock.patch.object(Slot, "copy_in", copy_in),
+    ):
+        found = function(x)
     np.testing.assert_allclose(found, np.sqrt(np.sin(x) ** 2 + 6) + np.exp(-x), rtol=1e-12)
     assert all(device.statistics.launches for device in both)
 
 
 def test_what_one_fails_to_do_the_other_does(both: tuple[CudaDevice, ...]) -> None:
-    x = np.linspace(0, 9, 100_000)
+    x = np.linspace(0, 9, 400_000)
     function = wf.jit(lambda a: wf.sqrt(wf.sin(a) ** 2 + 2) + wf.exp(-a))
-    error = pretended_cuda.CUDAError("CUDA_ERROR_ECC_UNCORRECTABLE")
+    failed, copied = threading.Event(), Slot.copy_in
+
+    def fail(*_: Any) -> None:
+        failed.set()
+        raise pretended_cuda.CUDAError("CUDA_ERROR_ECC_UNCORRECTABLE")
+
+    def copy_in(slot: Slot, *arguments: Any) -> Any:
+        assert slot.device is both[1] or failed.wait(60)
+        return copied(slot, *arguments)
+
     with (
         wf.config(devices=[device.name for device in both]),
-        mock.patch.object(both[1], "copy", side_effect=error),
+        mock.patch.object(both[1], "copy", fail),
+        mock.patch.object(Slot, "copy_in", copy_in),
         pytest.warns(RuntimeWarning, match="cuda:1 was left out, and others did its part"),
     ):
         found = function(x)

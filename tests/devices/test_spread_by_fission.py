@@ -53,7 +53,7 @@ def spread(function: Any, argument: Any) -> tuple[Any, list[tuple[int, int]], An
         mock.patch.object(sharing, "_LEAST_WORK", 1),
         mock.patch.object(sharing, "SMALL_WORK", 1),
         mock.patch("weft.plan.planner.SMALL_WORK", 1),
-        mock.patch("weft.plan.planner.share", seen),
+        mock.patch("weft.plan.maker.share", seen),
         mock.patch.object(Left, "done", noted),
         wf.config(devices=["cpu:0", "cpu:1"], interpret_below=0),
     ):

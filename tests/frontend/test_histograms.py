@@ -98,7 +98,7 @@ def test_what_numpy_does_not_count_is_refused() -> None:
         with pytest.raises(ValueError, match=r"bincount|length|negative"):
             np.bincount(x, w, least)
     for x, w in [(weights, None), (numbers, weights * 1j)]:
-        with pytest.raises(TypeError, match="Cannot cast"):
+        with pytest.raises(TypeError, match=r"numbers of float64|complex128"):
             np.bincount(x, w)
-    with pytest.raises(ValueError, match=r"depth|length"):
+    with pytest.raises(ValueError, match="weights of shape"):
         np.bincount(numbers, 2.0)
