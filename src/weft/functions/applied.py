@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ from weft.errors import (
     UnsupportedError,
     user_place,
 )
-from weft.frontend.graph import size_scalar
 from weft.functions import statistical
-from weft.functions.arguments import NumPyOnlyError, one_axis
+from weft.functions.arguments import NumPyOnlyError, length_of, one_axis
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop
 from weft.functions.data_types import astype
@@ -45,7 +45,7 @@ def apply_along_axis(
     along = one_axis(axis, array.ndim)
     rows = moveaxis(array, along, -1)
     others = rows.shape[:-1]
-    flat = rows.reshape((_product(others), rows.shape[-1]))
+    flat = rows.reshape((math.prod(others), rows.shape[-1]))
     try:
         found = mapped(lambda row: asarray(func1d(row, *args, **kwargs)), flat)
     except (TracingError, UnsupportedError) as error:
@@ -55,13 +55,6 @@ def apply_along_axis(
     made = found.reshape((*others, *found.shape[1:]))
     places = range(len(others), made.ndim)
     return moveaxis(made, tuple(places), tuple(range(along, along + len(places))))
-
-
-def _product(lengths: Sequence[Any]) -> Any:
-    total: Any = 1
-    for length in lengths:
-        total = total * length
-    return total
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
@@ -181,7 +174,7 @@ def reduceat(name: str, x: Any, indices: Any, axis: int = 0, dtype: Any = None) 
     count = starts.shape[0]
     if isinstance(count, int) and count == 0:
         return moveaxis(rows[:0], 0, along)
-    ends = functions.concat([starts[1:], functions.reshape(Array(size_scalar(length)), (1,))])
+    ends = functions.concat([starts[1:], functions.reshape(length_of(length), (1,))])
     combine = getattr(functions, name)
 
     def segment(start: Array, end: Array) -> Any:

@@ -13,7 +13,6 @@ from weft.array import Array, asarray
 from weft.config import settings
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import lengths
-from weft.frontend.extent import require_equal
 from weft.functions.arguments import NumPyOnlyError, inexact, length_of
 from weft.functions.binary_search import searchsorted
 from weft.functions.creation import linspace, zeros
@@ -254,14 +253,12 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
         raise DTypeError(f"numbers of {numbers.dtype} to count", "integers", place=user_place())
     if minlength < 0 or (length is not None and length < 0):
         raise ArgumentError("a negative length", "0 or more", place=user_place())
-    counted = asarray(1)
     if weights is not None:
-        counted = astype(weights, "float64")
-        if counted.ndim != 1 or not lengths.agree(counted._node.shape[0], numbers._node.shape[0]):
+        weights = astype(weights, "float64")
+        if not lengths.agree_all(weights._node.shape, numbers._node.shape):
             raise ShapeError(
-                f"weights of shape {counted.shape}", f"{numbers.shape}", place=user_place()
+                f"weights of shape {weights.shape}", f"{numbers.shape}", place=user_place()
             )
-        require_equal(counted._node.shape[0], numbers._node.shape[0])
     if length is None and lengths.is_just(numbers._node.shape[0], 0):
         return zeros(minlength, dtype="int64")  # as NumPy's, whatever the weights
     if length is None:
@@ -269,7 +266,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
         length = _reach(numbers, minlength)
     places = astype(minimum(numbers, length) if numbers.dtype.kind != "b" else numbers, "int64")
     places = minimum(maximum(places, 0), length)
-    return zeros(length + 1, dtype=counted.dtype).at[places].add(counted)[:-1]
+    return _counted(places, length, weights)
 
 
 def _made_once(numbers: Array) -> Array:

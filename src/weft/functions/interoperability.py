@@ -38,7 +38,6 @@ _REDUCTIONS = {
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What `Array.__array_ufunc__` gives: lazy where Weft has the operation."""
     from weft import functions
-    from weft.functions import applied
 
     name = function.__name__
     name = _RENAMED.get(name, name)
@@ -62,8 +61,11 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], options: dict[str
         return getattr(functions, _REDUCTIONS[name])(*inputs, **options)
     if method == "accumulate" and name in _REDUCTIONS and set(options) <= {"axis"}:
         return _accumulated(name, *inputs, **options)
-    if method == "reduceat" and name in applied.SEGMENTED and set(options) <= {"axis", "dtype"}:
-        return applied.reduceat(name, *inputs, **options)
+    if method == "reduceat" and set(options) <= {"axis", "dtype"}:
+        from weft.functions import applied
+
+        if name in applied.SEGMENTED:
+            return applied.reduceat(name, *inputs, **options)
     if method == "outer" and len(inputs) == 2 and not options:
         left, right = map(asarray, inputs)
         spread = functions.reshape(left, (*left.shape, *(1,) * right.ndim))

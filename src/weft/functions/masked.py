@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.functions.arguments import typed_inexact
+from weft.functions.arguments import inexact, typed_inexact
 from weft.functions.creation import arange
 from weft.functions.data_types import astype
 from weft.functions.elementwise import abs, isnan, maximum, sqrt, where
@@ -20,18 +20,6 @@ from weft.functions.statistical import all, any, count_nonzero, greatest, least,
 def filled(array: Array, mask: Array, value: object) -> Array:
     """The array with a value where the mask selects nothing."""
     return where(mask, array, value)
-
-
-def _mean(array: Array, mask: Array) -> Array:
-    array = _inexact(array)
-    return sum(filled(array, mask, 0)) / astype(count_nonzero(mask), array.real.dtype)
-
-
-def _variance(array: Array, mask: Array) -> Array:
-    """By two passes, as NumPy's."""
-    array = _inexact(array)
-    apart = abs(array - _mean(array, mask))
-    return _mean(apart * apart, mask)
 
 
 def _first(array: Array, mask: Array, best: Array) -> Array:
@@ -71,7 +59,7 @@ def std_where(
     return sqrt(var_where(x, where, axis, dtype, correction, keepdims))
 
 
-MOMENTS = {"mean": mean_where, "std": std_where, "var": var_where}
+MOMENTS: dict[str, Callable[..., Array]] = {"mean": mean_where, "std": std_where, "var": var_where}
 """NumPy's with `where`."""
 
 
@@ -86,15 +74,11 @@ def _mean_along(array: Array, mask: Array, axis: object, keepdims: bool) -> Arra
     return summed / astype(count, array.real.dtype)
 
 
-def _inexact(array: Array) -> Array:
-    return array if array.dtype.kind in "fc" else astype(array, np.dtype(np.float64))
-
-
 def _median(array: Array, mask: Array) -> Array:
     """NaN where any is, and of nothing, as NumPy's."""
     from weft.functions.nan_quantiles import nanmedian  # which sorts: more than sums need
 
-    array = _inexact(array)
+    array = inexact(array)
     found = nanmedian(filled(array, mask, math.nan))
     return where(any(mask & isnan(array)), math.nan, found)
 
@@ -113,9 +97,7 @@ REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "min": lambda array, mask: min(filled(array, mask, greatest(array._node.dtype))),
     "argmax": lambda array, mask: _first(array, mask, REDUCTIONS["max"](array, mask)),
     "argmin": lambda array, mask: _first(array, mask, REDUCTIONS["min"](array, mask)),
-    "mean": _mean,
     "median": _median,
-    "var": _variance,
-    "std": lambda array, mask: sqrt(_variance(array, mask)),
+    **MOMENTS,
 }
 """Of an array and a mask of its shape; the greatest and least of nothing are the dtype's ends."""

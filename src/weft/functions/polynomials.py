@@ -53,10 +53,9 @@ def poly(seq_of_zeros: Any) -> Array:
         )
     if array.ndim == 2 or array.dtype.kind == "c":
         return asarray(np.poly(known_values(array, "poly()")))
-    zero = array.reshape(-1)
-    dtype = result_type(zero.dtype, "float64") if zero.dtype.kind != "f" else zero.dtype
-    zero, none = astype(zero, dtype), zeros(1, dtype=dtype)
-    start = concat([ones(1, dtype=dtype), zeros(zero.shape[0], dtype=dtype)])
+    zero = inexact(array.reshape(-1))
+    none = zeros(1, dtype=zero.dtype)
+    start = concat([ones(1, dtype=zero.dtype), zeros(zero.shape[0], dtype=zero.dtype)])
     found: Array = fori_loop(
         0, zero.shape[0], lambda k, made: made - zero[k] * concat([none, made[:-1]]), start
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,10 +125,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
 
 def _square(array: Array, rows: int) -> Array:
     """The matrix whose rows are the first dimensions."""
-    count: Any = 1
-    for length in array.shape[:rows]:
-        count = count * length
-    matrix = array.reshape((count, -1))
+    matrix = array.reshape((math.prod(array.shape[:rows]), -1))
     if layout.values(matrix._node.shape)[0] != layout.values(matrix._node.shape)[1]:
         raise ShapeError(
             f"a tensor of shape {layout.values(array._node.shape)} as a matrix of "
