@@ -146,16 +146,24 @@ def test_the_table_names_rooms_that_exist() -> None:
     assert set(MAY_IMPORT) | USER_FACING <= existing
 
 
-def test_files_that_the_architecture_names_exist() -> None:
+def test_files_that_pages_of_the_design_name_exist() -> None:
     house = SOURCE.parent.parent
-    text = (house / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([\w/]+(?:\.py|\.c|/))`", text))
-    assert len(named) > 100
-    assert not [
-        name for name in named
-        if not (house / name).exists() and not (SOURCE / name).exists()
-        and not any(SOURCE.rglob(name))
-    ]  # fmt: skip
+    pages = [house / "ARCHITECTURE.md", *sorted((house / "docs").rglob("*.md"))]
+    names: set[str] = set()
+    missing = []
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        named = set(re.findall(r"`([\w/]+(?:\.py|\.c|/))`", text))
+        linked = set(re.findall(r"\]\(([^)#:]+\.md)\)", text))
+        names |= named | linked
+        missing += [
+            f"{page.name}: {name}" for name in sorted(named)
+            if not (house / name).exists() and not (SOURCE / name).exists()
+            and not any(SOURCE.rglob(name))
+        ]  # fmt: skip
+        missing += [f"{page.name}: {name}" for name in linked if not (page.parent / name).exists()]
+    assert len(names) > 100
+    assert not missing
 
 
 def test_no_room_is_called_utils() -> None:

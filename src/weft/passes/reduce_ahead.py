@@ -20,7 +20,7 @@ Removes: a pass over an array in each round, since a row is reduced while it is 
 Adds: a reduction before the loop (that after the last round is not used).
 Requires: a fused program; rows of more than 64 elements, which `when` sees to (shorter ones are
     combined as one sequence).
-Ensures: the same bits, by the tree (ARCHITECTURE.md, "Why bits never depend").
+Ensures: the same bits, by the tree (docs/design/bits.md).
 
 The reduction is over all of an array that the loop carries, and of nothing else that a round
 changes; it is of scalar operations, which are total, so that it may be done once more. What the

@@ -6,7 +6,7 @@
         let e = minimum(T, n - t*T); let q = reduce[add, 0.0] (i < e) { x[t*T + i] }; in q }
     let s = reduce[add, 0.0; counter] (t < c) { p[t] }
 
-Tiles are aligned subtrees of the reduction's fixed tree (ARCHITECTURE.md, "Reductions"):
+Tiles are aligned subtrees of the reduction's fixed tree (docs/design/bits.md, "Reductions"):
 65536 elements of the last reduced dimension; of each dimension outside it, the power of two
 of rows that makes up to 65536 elements. Elements that are computed by loops or kernels of their
 own are worth smaller tiles: a power of two of them, at least 32 (the grain of such bodies), that
