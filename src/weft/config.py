@@ -28,46 +28,7 @@ _OPTIMISATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a computation runs under.
-
-    Attributes
-    ----------
-    memory_limit : int or None
-        Bytes that Weft may allocate on the host; None: 60% of the available RAM.
-    devices : tuple of str
-        Where kernels run: names of `weft.devices()`; "cpu:0-3" is four of the cores as one
-        device. Boxes are spread over several, and what one has no code for (complex numbers
-        on OpenCL, library calls) another does, or the CPU.
-    device_limits : tuple of (str, int)
-        Bytes that Weft may allocate on devices; where one is not named, 80% of its memory.
-        For a part of the CPU, bytes of the host's memory for the boxes that it works on; where
-        it is the only device, for all.
-    slots : int or None
-        Boxes that are on a device at once, each copied in, computed, and copied out on a queue
-        of its own, 1 to 128 (1: nothing overlaps), or fewer where so many do not fit; None: as
-        many as is predicted quickest.
-    threads : int or None
-        Threads of the CPU device; None: the processors the process may use, capped by
-        `OMP_NUM_THREADS`.
-    progress : bool or callable
-        Report progress of streamed computations: True for a bar, or a function of
-        (bytes done, bytes in all).
-    implicit_compute : {"allow", "warn", "raise"}
-        What `bool(x)`, `float(x)` and `np.asarray(x)` do on a lazy array.
-    interpret_below : int
-        Lazy expressions whose arrays together hold fewer bytes are interpreted at once
-        rather than compiled.
-    quick_start : bool
-        Whether first calls run code that is quick to compile, while the compiler optimises the
-        same code for later ones in the background (with gcc; results are the same). Where a call
-        is predicted to take long, and where data is streamed, all is optimised at once.
-    optimise : str
-        Which passes to leave out: words such as "no-short-circuit no-merge no-blas"; "" for
-        none. Results are the same; memory and time differ. With "contract", products of real
-        floats that are only added or subtracted are rounded once, with the sum (`weft.fma`), as
-        C compilers do unless told otherwise: quicker, and other bits than without it, but as
-        little dependent on boxes, threads and schedule.
-    """
+    """What a computation runs under; `config` says what each is."""
 
     memory_limit: int | None = None
     devices: tuple[str, ...] = (_CPU,)
@@ -130,11 +91,39 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
 
     Parameters
     ----------
-    memory_limit : int, str or mapping, optional
-        Bytes, text such as "256 MiB", or a mapping from device to either.
-    devices, slots, threads, progress, implicit_compute : optional
-    interpret_below, quick_start, optimise : optional
-        See `Settings`.
+    memory_limit : int, str, mapping or None
+        Bytes that Weft may allocate on the host, or text such as "256 MiB", or a mapping from
+        device to either (for a part of the CPU: of the host's memory, for the boxes that it
+        works on); None: 60% of the available RAM, 80% of a device's memory.
+    devices : str or sequence of str
+        Where kernels run: names of `weft.devices()`; "cpu:0-3" is four of the cores as one
+        device. Boxes are spread over several, and what one has no code for (complex numbers
+        on OpenCL, library calls) another does, or the CPU.
+    slots : int or None
+        Boxes that are on a device at once, each copied in, computed, and copied out on a queue
+        of its own, 1 to 128 (1: nothing overlaps), or fewer where so many do not fit; None: as
+        many as is predicted quickest.
+    threads : int or None
+        Threads of the CPU device; None: the processors the process may use, capped by
+        `OMP_NUM_THREADS`.
+    progress : bool or callable
+        Report progress of streamed computations: True for a bar, or a function of
+        (bytes done, bytes in all).
+    implicit_compute : {"allow", "warn", "raise"}
+        What `bool(x)`, `float(x)` and `np.asarray(x)` do on a lazy array.
+    interpret_below : int
+        Lazy expressions whose arrays together hold fewer bytes are interpreted at once
+        rather than compiled.
+    quick_start : bool
+        Whether first calls run code that is quick to compile, while the compiler optimises the
+        same code for later ones in the background (with gcc; results are the same). Where a call
+        is predicted to take long, and where data is streamed, all is optimised at once.
+    optimise : str
+        Which passes to leave out: words such as "no-short-circuit no-merge no-blas"; "" for
+        none. Results are the same; memory and time differ. With "contract", products of real
+        floats that are only added or subtracted are rounded once, with the sum (`weft.fma`), as
+        C compilers do unless told otherwise: quicker, and other bits than without it, but as
+        little dependent on boxes, threads and schedule.
 
     Raises
     ------
