@@ -24,8 +24,10 @@ from weft.lower import (
 from weft.lower.bodies import lower_body, side
 from weft.lower.emitter import Emitter
 from weft.lower.repeats import Target
+from weft.lower.turned_rows import TurnedRows
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
+from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
 BLOCK = 256  # columns of a tile where rows of one array are columns of another;
@@ -37,7 +39,16 @@ LARGE = 1 << 22  # and at most so many, to balance, and to stop soon when asked 
 SHARES = 16  # tiles for each thread, where they are neither small nor large
 
 Row = Callable[[imp.Expr, imp.Expr], None]
-Several = tuple[int, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """How many rows that follow each other may be done at once, what does them, and when."""
+
+    together: int
+    rows: Row
+    when: imp.Expr = imp.OPTIMISED
+
 
 
 def lower_kernel(e: Emitter, let: fun.Let) -> None:
@@ -92,11 +103,19 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             if nested:
                 nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
                 return
-            several = _side_by_side(e, let, space) if flat and not crossing else None
+            several, most, order = None, None, outer
+            if crossing:
+                most = _columns(e, let, space)
+                turned = TurnedRows.of(kernel, space)
+                if turned is not None:
+                    several, order = _turned(e, let, turned), turned.order
+                    most = imp.Select(several.when, imp.integer(turned.columns), most)
+                    most = e.declare(most)
+            elif flat:
+                several = _side_by_side(e, let, space)
             parallel_rows(
-                e, outer, extent, weight, label, row,
-                least=least, most=_columns(e, let, space) if crossing else None, several=several,
-            )  # fmt: skip
+                e, order, extent, weight, label, row, least=least, most=most, several=several
+            )
 
         def along_another(space: tuple[fun.Range, ...]) -> None:
             last = space[-1]
@@ -136,7 +155,23 @@ def _side_by_side(e: Emitter, let: fun.Let, space: tuple[fun.Range, ...]) -> Sev
         e.ranges[name] = first, last
         e.unit.checks = checks  # those of a row by itself say as much
 
-    return together, rows_
+    return Several(together, rows_)
+
+
+def _turned(e: Emitter, let: fun.Let, turned: TurnedRows) -> Several:
+    """Rows of a straight-line kernel that read columns."""
+    kernel = turned.kernel
+
+    def rows_(lower: imp.Expr, upper: imp.Expr) -> None:
+        def row(body: fun.Body) -> None:
+            rows.lower_row(
+                e, turned.lane, lower, upper, body, lambda values: store(e, let, values),
+                targets=_targets(let, kernel),
+            )  # fmt: skip
+
+        turned.lower(e, lower, upper, row)
+
+    return Several(turned.together, rows_, turned.is_worth_it(e))
 
 
 def lower_box(
@@ -441,12 +476,12 @@ def _run(
 ) -> None:
     """A part of each row begin <= name < end, several at once, and what is left one by one."""
     begin, end = rows_
-    together, side_by_side = several
     length = e.declare(machine("max", imp.ZERO, e.declare(machine("-", end, begin))))
-    whole = e.declare(machine("&", length, imp.integer(-together)))
-    whole = e.declare(imp.Select(imp.OPTIMISED, whole, imp.ZERO))
+    whole = e.declare(machine("&", length, imp.integer(-several.together)))
+    whole = e.declare(imp.Select(several.when, whole, imp.ZERO))
     middle = e.declare(machine("+", begin, whole))
-    for lower, upper, step, do in ((begin, middle, together, side_by_side), (middle, end, 1, row)):
+    ways = (begin, middle, several.together, several.rows), (middle, end, 1, row)
+    for lower, upper, step, do in ways:
         var = e.unit.integer("row")
         with e.loop(var, lower, upper, step=step, hoist=True):
             e.bind(name, var)
