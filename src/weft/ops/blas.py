@@ -132,7 +132,7 @@ def bound(
     flags = tuple(flag for flag, _ in found[1:])
     triangle = {"upper": UPPER, "lower": LOWER}.get(part, 0)
     name = "gemm" if not triangle else "syr2k" if twice else "syrk"
-    if triangle and (flags[0] != flags[1] or not (twice or _mirrored(left, right))):
+    if triangle and (flags[0] != flags[1] or not (twice or mirrored(left, right))):
         return None
     routine = _routine(letter, name)
     if routine is None or not (routine[1] or max(*target.shape, *left.shape) < _MOST):
@@ -166,6 +166,15 @@ def update(
     )
 
 
+def add_product(target: NDArray, left: NDArray, right: NDArray, part: str) -> bool:
+    """Add left @ right to a part of a matrix; False where the library cannot as they lie."""
+    if not target.ndim == left.ndim == right.ndim == 2:
+        return False
+    found = bound(target, left, right, part, False)
+    factors = left.ctypes.data, right.ctypes.data
+    return found is not None and found.call(1.0, factors, 1.0, target.ctypes.data)
+
+
 @dataclass(frozen=True, slots=True)
 class Gram:
     """A matrix times its own transpose, as the library's routines take it.
@@ -197,7 +206,7 @@ def gram(target: NDArray, left: NDArray, right: NDArray) -> Gram | None:
 
     None where it is not, or the library has nothing for it. `target` shares no memory with them.
     """
-    if not left.ndim == right.ndim == target.ndim == 2 or not _mirrored(left, right):
+    if not left.ndim == right.ndim == target.ndim == 2 or not mirrored(left, right):
         return None
     if not (left.flags.aligned and target.flags.aligned):
         return None
@@ -241,7 +250,7 @@ def _lies(
     return None
 
 
-def _mirrored(left: NDArray, right: NDArray) -> bool:
+def mirrored(left: NDArray, right: NDArray) -> bool:
     """Whether the one is the other's transpose: the same memory."""
     return (
         left.shape == right.shape[::-1]

@@ -235,6 +235,40 @@ def _update_part(
         target[...] = value
 
 
+def _add_product_rule(
+    arguments: tuple[ArrayType, ...], options: Options
+) -> tuple[ArrayType, ...]:
+    old, left, right = arguments
+    ((dtype, shape),) = _matmul_rule((left, right), options)
+    if old != (dtype, shape):
+        raise ShapeError(
+            f"a product of {dtype.numpy} {_text(shape)} added to {old[0].numpy} {_text(old[1])}",
+            "one type and shape",
+        )
+    return (old,)
+
+
+def _add_product(
+    old: NDArray, left: NDArray, right: NDArray, *, block: int, out: tuple[NDArray, ...]
+) -> None:
+    """old + left @ right, whose terms are added in blocks of so many, one after another."""
+    (target,) = out
+    if target is not old:
+        target[...] = old
+    is_square = left.ndim == 2 and blas.mirrored(left, right)
+    axis = max(right.ndim - 2, 0)
+    for start in range(0, left.shape[-1], block):
+        terms = slice(start, start + block)
+        factors = left[..., terms], right[(slice(None),) * axis + (terms,)]
+        if not blas.add_product(target, *factors, "lower" if is_square else "all"):
+            with np.errstate(invalid="ignore", over="ignore"):
+                target += np.matmul(*factors)
+            is_square = False
+    if is_square:
+        for row in range(1, target.shape[0]):
+            target[:row, row] = target[row, :row]
+
+
 def _sort_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
     ((dtype, shape),) = arguments
     _check_axis(options["axis"], len(shape))
@@ -320,6 +354,9 @@ ROUTINES: dict[str, Routine] = {
         Routine(
             "update", _update_rule, _update, {"part": "all", "twice": False}, True,
             bind=_bind_update,
+        ),
+        Routine(  # one of its blocks, where BLAS has nothing that adds
+            "add_product", _add_product_rule, _add_product, {"block": 256}, beside=(0, 1)
         ),
         Routine("sort", _sort_rule, _sort, _SORTING, beside=(0, 1)),  # half of it, where it merges
         Routine("argsort", _argsort_rule, _argsort, _SORTING, beside=(0, 2)),  # and a result

@@ -1,11 +1,15 @@
 """Library calls that can be cut: which axes of their arguments go with those of their results.
 
-    let c = call matmul(a, b)   rows of c need rows of a, and all of b
+    let c = call matmul(a, b)   rows of c need rows of a, and all of b; or parts of what is summed
+                                are added to all of c
     let s = call sort(x, axis)  every axis but the sorted one; as rows that are partitioned
     let f = call fft(x)         or transformed
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -26,10 +30,13 @@ class CutCall:
         For each axis of the result from the first on, an index variable and its extent.
     reads : tuple of (tuple of Ends)
         For each argument and each of its axes, the index that is read; None for all of it.
+    summed : (str, Size) or None
+        An index variable of what is summed, and its extent: boxes along it add to all results.
     """
 
     axes: tuple[tuple[str, Size], ...]
     reads: tuple[tuple[Ends, ...], ...]
+    summed: tuple[str, Size] | None = None
 
 
 def bytes_beside(let: fun.Let) -> Size:
@@ -60,7 +67,8 @@ def cut_call(let: fun.Let) -> CutCall | None:
     axes = tuple(zip(names, type_.shape, strict=True))
     match expr.routine:
         case "matmul":
-            return _matmul(shapes[0], shapes[1], axes, at)
+            summed = f"{let.pattern[0].name}.terms", shapes[0][-1]
+            return _matmul(shapes[0], shapes[1], axes, at, summed)
         case "sort" | "argsort":
             axis = int(dict(expr.options).get("axis", -1)) % type_.rank
             kept = tuple(None if k == axis else end for k, end in enumerate(at))
@@ -75,20 +83,57 @@ def cut_call(let: fun.Let) -> CutCall | None:
             return None
 
 
+_TALL = 4
+"""Sums are made in parts where an argument is so many times as large as their result."""
+
+_BLOCK = 2 << 20  # bytes of the arguments of a product that is added to those before, about
+_LEAST_TERMS = 256  # of it: fewer, and adding would take as long as multiplying
+
+
+def summed_in_parts(
+    let: fun.Let, cut: CutCall, sizes: Mapping[str, int]
+) -> tuple[str, Size] | None:
+    """What a product sums, if boxes may have parts of it: the result is much the smaller."""
+    if cut.summed is None:
+        return None
+    call = let.expr
+    assert isinstance(call, fun.Call)
+    arguments = (_bytes(atom.type).evaluate(sizes) for atom in call.arguments)
+    (result,) = let.pattern
+    return cut.summed if _TALL * _bytes(result.type).evaluate(sizes) <= max(arguments) else None
+
+
+def terms_of_block(let: fun.Let, sizes: Mapping[str, int]) -> int:
+    """How many terms of sums are added at once: whatever the boxes, so that bits are the same."""
+    call, cut = let.expr, cut_call(let)
+    assert isinstance(call, fun.Call)
+    assert cut is not None
+    assert cut.summed is not None
+    count = max(int(cut.summed[1].evaluate(sizes)), 1)
+    bytes_ = sum(int(_bytes(atom.type).evaluate(sizes)) for atom in call.arguments)
+    terms = max(_BLOCK * count // max(bytes_, 1), _LEAST_TERMS)
+    return 1 << int(math.log2(terms))
+
+
 def _matmul(
     left: tuple[Size, ...], right: tuple[Size, ...], axes: tuple[tuple[str, Size], ...],
-    at: list[Ends],
+    at: list[Ends], summed: tuple[str, Size],
 ) -> CutCall:  # fmt: skip
-    """Batches along both arguments, rows along the left one, columns along the right one."""
+    """Batches along both arguments, rows along the left one, columns along the right one.
+
+    And the terms of sums along both.
+    """
     rest = list(at)
+    term: Ends = Poly.var(summed[0]), Poly.var(summed[0])
     columns: tuple[Ends, ...] = () if len(right) == 1 else (rest.pop(),)
     rows: tuple[Ends, ...] = () if len(left) == 1 else (rest.pop(),)
     return CutCall(
         axes,
         (
-            (*_batch(left[:-2], rest), *rows, None),
-            (*_batch(right[:-2], rest), None, *columns),
+            (*_batch(left[:-2], rest), *rows, term),
+            (*_batch(right[:-2], rest), term, *columns),
         ),
+        summed,
     )
 
 

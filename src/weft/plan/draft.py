@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.plan.calls import terms_of_block
 from weft.plan.footprint import Access, Bounds
 from weft.plan.loops import cut_loop
 from weft.plan.statements import Analysis, Statement
@@ -107,11 +108,13 @@ class Draft:
         unit = 1
         for scale in self.targets.values():
             unit = math.lcm(unit, int(scale))
-        for position in self.members:
-            if isinstance(self.statement(position).let.expr, fun.Scan) and self.statement(
-                position
-            ).carried:
+        for position, dim in self.members.items():
+            statement = self.statement(position)
+            if isinstance(statement.let.expr, fun.Scan) and statement.carried:
                 unit = math.lcm(unit, SCAN_TILE * int(self._scale_of(position)))
+            elif statement.adds_up(dim):
+                block = terms_of_block(statement.let, self.analysis.sizes)
+                unit = math.lcm(unit, block * int(self._scale_of(position)))
         return unit
 
     def shortest(self) -> tuple[int, int]:

@@ -108,7 +108,7 @@ class Reads:
         for number, (atom, index) in enumerate(zip(call.arguments, cut.reads, strict=True)):
             if isinstance(atom, fun.Var) and atom.name in self.arrays:
                 self._add(atom.name, index, (None,) * len(index), number, let.place)
-        for name, extent in cut.axes:
+        for name, extent in (*cut.axes, *((cut.summed,) if cut.summed else ())):
             self.definitions[name] = IndexRange(ZERO, extent)
 
     def _loop(self, let: fun.Let, cut: CutLoop) -> None:

@@ -18,7 +18,7 @@ from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor, Setting, form_in_memory
 from weft.plan.sharing import compiled_for, in_smaller_boxes, share
 from weft.plan.side_by_side import side_by_side
-from weft.plan.statements import Analysis
+from weft.plan.statements import Analysis, Statement
 from weft.plan.tiled import in_tiles
 from weft.plan.window import Windowed, window, window_uncut
 
@@ -80,8 +80,7 @@ class Maker:
         for number, group in enumerate(self.groups):
             needed = self._needed(number, group)
             windowed = self._windowed(group, needed)
-            for name, constant in windowed.constants.items():
-                self.constants[name] = constant.dtype.numpy.type(constant.value)
+            self.constants |= windowed.constants
             kept = self._kept(number, windowed)
             spilled = self._spilled(group, kept)
             sizes = {n: 0 if n in spilled else self.analysis.bytes(n) for n in kept}
@@ -229,6 +228,13 @@ class Maker:
         }
 
 
+def _cut(statement: Statement, dim: int) -> str:
+    """Along what a statement is cut."""
+    if statement.adds_up(dim):
+        return f"the sums of {statement.results[0]}, whose parts are added in memory"
+    return f"{statement.results[0]} along axis {dim}"
+
+
 def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice]) -> str:
     """Why a stage is as it is, in words."""
     if group.draft is None:
@@ -238,9 +244,7 @@ def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice])
             return "small: runs whole"
         return f"{names[0]} needs all of its input"
     draft = group.draft
-    cuts = ", ".join(
-        f"{draft.statement(p).results[0]} along axis {draft.members[p]}" for p in draft.targets
-    )
+    cuts = ", ".join(_cut(draft.statement(p), draft.members[p]) for p in draft.targets)
     for p in sorted(draft.members):
         loop = cut_loop(draft.statement(p).let, draft.statement(p).leans)
         if loop is not None:

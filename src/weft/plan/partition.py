@@ -208,7 +208,7 @@ class _Partition:
         for name in draft.whole:
             cost += analysis.bytes(name) * self._times_moved(name, len(edges) - 1)
         for position in draft.targets:
-            if not draft.statement(position).is_scatter:
+            if not draft.statement(position).gives_whole(draft.members[position]):
                 for name in draft.statement(position).results:
                     extent = analysis.shapes[name][draft.members[position]]
                     cost += extent * self._row_bytes(name, draft.members[position])

@@ -244,7 +244,8 @@ class Scheduler:
         assert self.draft is not None
         position = min(self.draft.targets.items(), key=lambda item: item[1])[0]
         statement = self.draft.statement(position)
-        return f"{statement.results[0]} axis {self.draft.members[position]}"
+        dim = self.draft.members[position]
+        return f"{statement.results[0]} {'terms' if statement.adds_up(dim) else f'axis {dim}'}"
 
     def unit(self) -> int:
         """What box bounds are multiples of: whole indices, whole chunks of sinks."""

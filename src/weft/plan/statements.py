@@ -10,7 +10,7 @@ import numpy as np
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
-from weft.plan.calls import cut_call
+from weft.plan.calls import cut_call, summed_in_parts
 from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint, unwrapped
 from weft.plan.loops import cut_loop, is_counted
 from weft.plan.materialise import as_kernel
@@ -32,7 +32,8 @@ class Statement:
         What runs cut: layout changes as kernels.
     dims : tuple of str
         For each axis of the results along which boxes can be made, the index variable (for
-        a scatter: of its first dimension, since its results are not cut).
+        a scatter: of its first dimension, since its results are not cut); after those of a
+        product's result, that of what it sums.
     extents : tuple of Size
     carried : bool
         Boxes go one after another: a scan along its only dimension, a scatter, a loop whose
@@ -55,6 +56,16 @@ class Statement:
     @property
     def is_scatter(self) -> bool:
         return isinstance(self.let.expr, fun.Scatter)
+
+    def adds_up(self, dim: int) -> bool:
+        """Whether boxes along a dimension are of what a library's product sums."""
+        if not isinstance(self.let.expr, fun.Call):
+            return False
+        return dim >= len(walk.type_sizes(self.let.pattern[0].type))
+
+    def gives_whole(self, dim: int) -> bool:
+        """Whether each box along a dimension adds to all of the results."""
+        return self.is_scatter or self.adds_up(dim)
 
     @property
     def is_layout(self) -> bool:
@@ -223,7 +234,7 @@ def _in_one_row(program: fun.Program) -> dict[str, fun.Var]:
 
 
 def _cuts(
-    let: fun.Let, leans: bool, sizes: Collection[str]
+    let: fun.Let, leans: bool, sizes: Mapping[str, int]
 ) -> tuple[tuple[tuple[str, Size], ...], bool]:
     """The index variables along which a statement can be cut, with their extents.
 
@@ -243,7 +254,10 @@ def _cuts(
             ranges, carried = space[:1], True
         case fun.Call():
             cut = cut_call(let)
-            return (() if cut is None else cut.axes), False
+            if cut is None:
+                return (), False
+            summed = summed_in_parts(let, cut, sizes)
+            return (*cut.axes, *((summed,) if summed else ())), False
         case fun.Loop():
             rounds = cut_loop(let, leans)
             counted = rounds is not None and is_counted(rounds.stencil, sizes)

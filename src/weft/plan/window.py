@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
+from typing import Any
+
+import numpy as np
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -19,7 +22,7 @@ from weft.fun.builder import Builder, derive
 from weft.fun.leaning import turns_of
 from weft.ops.dtypes import DType
 from weft.plan import carry
-from weft.plan.calls import cut_call
+from weft.plan.calls import cut_call, terms_of_block
 from weft.plan.clusters import clusters
 from weft.plan.draft import Draft, ReadKey
 from weft.plan.leaning import flank_types, leaning_on_box, rows_of_box
@@ -52,8 +55,8 @@ class Windowed:
         For each window that is cut, the reads that it must cover.
     ranges : dict of int to (str, str)
         For each member the size variables of its range.
-    constants : dict of str to Const
-        What scans begin with, where that is a constant.
+    constants : dict of str to ndarray or scalar
+        What carries begin with, where that is a constant.
     fixed : dict of str to int
         Size variables that are the same for every box.
     tiles : dict of str to (str, str)
@@ -63,7 +66,7 @@ class Windowed:
     stage: Stage
     reads: dict[str, list[ReadKey]]
     ranges: dict[int, tuple[str, str]]
-    constants: dict[str, fun.Const] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, int] = field(default_factory=dict)
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -107,7 +110,7 @@ class _Windower:
         self.derived: list[Derived] = []
         self.carries: list[tuple[fun.Var, str]] = []
         self.flanks: list[tuple[fun.Var, Flank]] = []
-        self.constants: dict[str, fun.Const] = {}
+        self.constants: dict[str, Any] = {}
         self.tiles: dict[str, tuple[str, str]] = {}
         self.statements: list[fun.Let] = []
         self.results: list[tuple[fun.Atom, Output]] = []
@@ -246,6 +249,9 @@ class _Windower:
         if isinstance(statement.let.expr, fun.Loop):
             self._loop(statement, dim, lower, upper)
             return
+        if self._is_view(statement):
+            self._view(statement, dim, lower, extent)
+            return
         if isinstance(statement.let.expr, fun.Call):
             expr = self._call(statement, statement.let.expr, dim, lower, extent)
         else:
@@ -255,18 +261,18 @@ class _Windower:
             expr = with_extent(moved.expr(rewritten), dim, extent)
             expr = bind_first(expr, shifted, Poly.var(index) + lower)
         pattern = statement.let.pattern
-        if not statement.is_scatter:
+        if not statement.gives_whole(dim):
             pattern = tuple(windowed_var(var, dim, extent) for var in pattern)
             self._found({var.name: var for var in pattern}, dim, lower)
         kept = [var.name in self.needed or self._read_inside(var.name) for var in pattern]
         if isinstance(expr, fun.Kernel) and not all(kept):
             pattern = tuple(var for var, keep in zip(pattern, kept, strict=True) if keep)
             expr = pruned(expr, kept)
-        if statement.carried:
+        if statement.carried or statement.gives_whole(dim):
             expr = self._carried(statement, expr, pattern, extent)
         else:
             self.statements.append(fun.Let(pattern, expr, statement.let.place))
-        if not statement.is_scatter:
+        if not statement.gives_whole(dim):
             self._give(statement, dim, {var.name: var for var in pattern})
 
     def _found(self, results: dict[str, fun.Var], dim: int, lower: Size) -> None:
@@ -354,7 +360,7 @@ class _Windower:
         cut = cut_call(statement.let)
         assert cut is not None
         along = Poly.var(statement.dims[dim])
-        arguments = []
+        arguments: list[fun.Atom] = []
         for number, atom in enumerate(call.arguments):
             name = atom.name if isinstance(atom, fun.Var) else ""
             place = self.places.get((statement.position, name, number))
@@ -373,6 +379,43 @@ class _Windower:
             self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
             arguments.append(part)
         return replace(call, arguments=tuple(arguments))
+
+    def _is_view(self, statement: Statement) -> bool:
+        """Whether a member is an array with its axes in another order that calls alone read."""
+        if not isinstance(statement.original.expr, fun.Permute):
+            return False
+        if statement.position in self.draft.targets:
+            return False
+        (name,) = statement.results
+        readers = {key[0] for key in self.draft.axes if key[1] == name}
+        return name not in self.needed and all(
+            isinstance(self.analysis.statements[p].let.expr, fun.Call) for p in readers
+        )
+
+    def _view(self, statement: Statement, dim: int, lower: Size, extent: Size) -> None:
+        """An array with its axes in another order, of a part of what it shows."""
+        permute = statement.original.expr
+        assert isinstance(permute, fun.Permute)
+        (access,) = statement.reads.accesses
+        place = self.places.get((statement.position, access.array, access.node))
+        array, axis = permute.array, permute.axes[dim]
+        start = lower
+        if place is not None:
+            array = place.var
+            start = lower - place.lower if place.axis == axis else lower
+        else:
+            atom = self._atom(array)
+            assert isinstance(atom, fun.Var)
+            array = atom
+        assert isinstance(array.type, fun.Array)
+        dims = [fun.Span(ZERO, n) for n in array.type.shape]
+        dims[axis] = fun.Span(start, extent)
+        part = windowed_var(fun.Var(self.names.fresh(array.name), array.type), axis, extent)
+        self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
+        pattern = tuple(windowed_var(var, dim, extent) for var in statement.let.pattern)
+        view = replace(permute, array=part)
+        self.statements.append(fun.Let(pattern, view, statement.let.place))
+        self._found({var.name: var for var in pattern}, dim, lower)
 
     def _read_inside(self, name: str) -> bool:
         return any(key[1] == name for key in self.draft.axes)
@@ -397,7 +440,9 @@ class _Windower:
         var = fun.Var(self.names.fresh("carry"), type_)
         if isinstance(begin, fun.Const):
             name = self.names.fresh("constant")
-            self.constants[name] = begin
+            shape = [int(n.evaluate(self.analysis.sizes)) for n in walk.type_sizes(type_)]
+            value = begin.dtype.numpy.type(begin.value)
+            self.constants[name] = np.broadcast_to(value, shape) if shape else value
         else:
             name = begin.name
         self.carries.append((var, name))
@@ -414,6 +459,14 @@ class _Windower:
                 self.statements.append(fun.Let(pattern, expr, place))
                 for var, into in zip(pattern, carries, strict=True):
                     self.results.append((var, Output(var.name, carry=into.name)))
+            case fun.Call(), fun.Call():
+                (into,) = map(self._carry, (fun.Const(0, pattern[0].type.dtype),),
+                              (pattern[0].type,))  # fmt: skip
+                block = terms_of_block(statement.let, self.analysis.sizes)
+                options = (("block", block),)
+                expr = fun.Call("add_product", (into, *expr.arguments), options)
+                self.statements.append(fun.Let(pattern, expr, place))
+                self.results.append((pattern[0], Output(pattern[0].name, carry=into.name)))
             case fun.Scan(_, _, _, initial), fun.Scan():
                 types = [fun.Scalar(var.type.dtype) for var in pattern]
                 carries = tuple(map(self._carry, initial, types))
