@@ -16,6 +16,7 @@ from weft.errors import DTypeError, InternalError, LinearAlgebraError, Place, Sh
 from weft.ops import blas
 from weft.ops.dtypes import DType, from_numpy
 from weft.ops.factorisations import FACTORISATIONS
+from weft.ops.runs import SORTING_IN_RUNS, order_shows
 from weft.ops.transforms import TRANSFORMS
 from weft.records import dataclass
 
@@ -292,14 +293,7 @@ def _sort(
     # Sorting in place in the destination; a reversed view of it gives descending order.
     target = np.flip(out[0], axis) if descending else out[0]
     target[...] = array
-    target.sort(axis=axis, kind="stable" if stable and _order_shows(array) else None)
-
-
-def _order_shows(array: NDArray) -> bool:
-    """Whether equal elements can be told apart: zeros of two signs, complex numbers."""
-    if array.dtype.kind == "f":
-        return bool(np.any(np.signbit(array) & (array == 0)))
-    return array.dtype.kind == "c"
+    target.sort(axis=axis, kind="stable" if stable and order_shows(array) else None)
 
 
 def _argsort(
@@ -362,6 +356,10 @@ ROUTINES: dict[str, Routine] = {
         Routine("argsort", _argsort_rule, _argsort, _SORTING, beside=(0, 2)),  # and a result
         Routine("partition", _partition_rule, _partition, {}),
         Routine("searchsorted", _search_rule, _search, {"side": "left"}, beside=(0, 1)),
+        *(
+            Routine(name, rule, execute, options, beside=beside)
+            for name, (rule, execute, options, beside) in SORTING_IN_RUNS.items()
+        ),
         # What LAPACK overwrites, and works in; and results.
         *(Routine(name, *parts, beside=(2, 1)) for name, parts in FACTORISATIONS.items()),
         # What some turn around, or are made of.

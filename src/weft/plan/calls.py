@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.routines import routine
+from weft.ops.runs import RUNS
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
@@ -77,6 +78,11 @@ def cut_call(let: fun.Let) -> CutCall | None:
             return CutCall(axes[:-1], ((*at[:-1], None),)) if type_.rank > 1 else None
         case "partition":
             return CutCall(axes[:-1], ((*at[:-1], None), (None,))) if type_.rank > 1 else None
+        case "sort_runs" | "argsort_runs":
+            return CutCall(axes, (tuple(at),))
+        case "merge_runs" | "merge_order":  # the last argument is where a part begins
+            runs = (*at[:-1], None)
+            return CutCall(axes, (*(runs for _ in expr.arguments[:-1]), ()))
         case "searchsorted":
             return CutCall(axes, ((None,), tuple(at)))
         case _:
@@ -101,6 +107,16 @@ def summed_in_parts(
     arguments = (_bytes(atom.type).evaluate(sizes) for atom in call.arguments)
     (result,) = let.pattern
     return cut.summed if _TALL * _bytes(result.type).evaluate(sizes) <= max(arguments) else None
+
+
+def unit_of(let: fun.Let, dim: int, sizes: Mapping[str, int]) -> int:
+    """What bounds of boxes along an axis of a call are multiples of: runs, blocks of terms."""
+    call, type_ = let.expr, let.pattern[0].type
+    if not isinstance(call, fun.Call) or not isinstance(type_, fun.Array):
+        return 1
+    if call.routine in RUNS and dim == type_.rank - 1:
+        return int(dict(call.options)["run"])
+    return terms_of_block(let, sizes) if dim >= type_.rank else 1
 
 
 def terms_of_block(let: fun.Let, sizes: Mapping[str, int]) -> int:

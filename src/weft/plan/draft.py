@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.plan.calls import terms_of_block
+from weft.plan.calls import unit_of
 from weft.plan.footprint import Access, Bounds
 from weft.plan.loops import cut_loop
 from weft.plan.statements import Analysis, Statement
@@ -112,9 +112,10 @@ class Draft:
             statement = self.statement(position)
             if isinstance(statement.let.expr, fun.Scan) and statement.carried:
                 unit = math.lcm(unit, SCAN_TILE * int(self._scale_of(position)))
-            elif statement.adds_up(dim):
-                block = terms_of_block(statement.let, self.analysis.sizes)
-                unit = math.lcm(unit, block * int(self._scale_of(position)))
+            elif isinstance(statement.let.expr, fun.Call):
+                whole = unit_of(statement.let, dim, self.analysis.sizes)
+                if whole > 1:
+                    unit = math.lcm(unit, whole * int(self._scale_of(position)))
         return unit
 
     def shortest(self) -> tuple[int, int]:

@@ -21,12 +21,17 @@ from weft.plan.refusals import refusal_of_results
 from weft.plan.results import bytes_given, place_of_results, with_owned_results
 from weft.plan.setting import ALLOWANCE, Compile, Processor, Setting, form_in_memory
 from weft.plan.sharing import SMALL_WORK
+from weft.plan.sorted_runs import sorted_runs
 from weft.plan.statements import Analysis
 
 _SMALL = 4 << 20
 _ROOM = ((1, 2 / 3), (1, 1 / 4), (1 / 2, 1 / 4))
 """Of the limit: what the arrays of a loop take that is done at once (workspace comes besides), and
 what blocks of rounds share. The first that fits."""
+
+
+_RUNS = (4, 8, 32)
+"""A run that is sorted takes one part of so many of the limit."""
 
 
 def plan_program(
@@ -120,14 +125,42 @@ def plan_program(
         leaning = not processors
         made, stages = _make(blocked, setting, small, constants, least, alone, leaning)
     except MemoryLimitError as error:
-        made, stages = _make_blocked(
-            program, sizes, setting, small, constants, least, alone, error
-        )
+        try:
+            made, stages = _make_in_runs(
+                program, sizes, setting, small, constants, least, alone, error
+            )
+        except MemoryLimitError as failure:
+            made, stages = _make_blocked(
+                program, sizes, setting, small, constants, least, alone, failure
+            )
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
         made.constants, threads,
     )  # fmt: skip
+
+
+def _make_in_runs(
+    program: fun.Program,
+    sizes: Mapping[str, int],
+    setting: Setting,
+    small: int,
+    constants: dict[str, Any],
+    least: int,
+    alone: bool,
+    error: MemoryLimitError,
+) -> tuple[Maker, list[PlannedStage]]:
+    """The stages of a program that does not fit, as `error` says, with long rows sorted in runs."""
+    last = error
+    for share in _RUNS if alone else ():
+        blocked = sorted_runs(program, dict(sizes), least, share)
+        if not blocked.ends:
+            break
+        try:
+            return _make(blocked, setting, small, constants, least, alone, alone)
+        except MemoryLimitError as failure:
+            last = failure
+    raise last
 
 
 def _make_blocked(

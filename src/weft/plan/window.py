@@ -21,6 +21,7 @@ from weft.fun import walk
 from weft.fun.builder import Builder, derive
 from weft.fun.leaning import turns_of
 from weft.ops.dtypes import DType
+from weft.ops.runs import MERGES
 from weft.plan import carry
 from weft.plan.calls import cut_call, terms_of_block
 from weft.plan.clusters import clusters
@@ -378,6 +379,11 @@ class _Windower:
             part = windowed_var(fun.Var(self.names.fresh(name), array.type), axis, extent)
             self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
             arguments.append(part)
+        type_ = statement.let.pattern[0].type
+        if call.routine in MERGES and dim == len(walk.type_sizes(type_)) - 1:
+            first = fun.Var(self.names.fresh("rank"), _I64)
+            self.statements.append(fun.Let((first,), fun.SizeValue(lower)))
+            return replace(call, arguments=(*arguments[:-1], first), extents=(extent,))
         return replace(call, arguments=tuple(arguments))
 
     def _is_view(self, statement: Statement) -> bool:
