@@ -10,6 +10,7 @@ import pytest
 from plan.stages import InterpretedStage, ListedSink, ListedSource
 
 import weft as wf
+from weft.errors import MemoryLimitError
 from weft.fun.parse import parse
 from weft.ops.routines import routine
 from weft.ops.runs import split
@@ -138,3 +139,32 @@ def test_files(target: str, tmp_path: Path) -> None:
         found, (np.median(x), np.quantile(x, [0.1, 0.9]), np.partition(x, 17)[17]), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float64"])
+def test_distinct_values_of_what_does_not_fit(dtype: str, tmp_path: Path) -> None:
+    x = np.round(numbers("float64", (1000, 1500)))
+    x = x if dtype == "float64" else np.nan_to_num(x).astype(dtype)
+    np.save(tmp_path / "x.npy", x)
+    limit = 26 * 2**20 + x.nbytes // 4
+    with wf.config(memory_limit=limit):
+        opened = wf.open(tmp_path / "x.npy")
+        values = np.asarray(wf.unique(opened))
+        pairs = [wf.unique(opened, return_counts=True), wf.unique_counts(opened)]
+        pairs = [tuple(map(np.asarray, pair)) for pair in pairs]
+    np.testing.assert_array_equal(values, np.unique(x))
+    for pair, alike in zip(pairs, (True, False), strict=True):
+        for one, other in zip(
+            pair, np.unique(x, return_counts=True, equal_nan=alike), strict=True
+        ):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+
+
+def test_many_distinct_values_are_refused_by_name(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(4_000_000.0))
+    with (
+        wf.config(memory_limit="30 MiB"),
+        pytest.raises(MemoryLimitError, match=r"more than 16 MiB of distinct values"),
+    ):
+        wf.unique(wf.open(tmp_path / "x.npy"))

@@ -187,6 +187,12 @@ class Array(Methods):
 
     def _implicit(self, what: str) -> npt.NDArray[Any]:
         """Compute because Python asks for a value, as `implicit_compute` allows."""
+        self._allow_implicit(what)
+        values: npt.NDArray[Any] = execute.compute([self._node])[0]
+        return values
+
+    def _allow_implicit(self, what: str) -> None:
+        """Warn, or raise, where `implicit_compute` asks for it."""
         self._require_values(f"{what} of an array is asked for")
         rule = settings().implicit_compute
         if rule == "raise":
@@ -197,8 +203,6 @@ class Array(Methods):
             )
         if rule == "warn":
             warn(f"{what} computes a lazy array")
-        values: npt.NDArray[Any] = execute.compute([self._node])[0]
-        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:

@@ -100,6 +100,11 @@ def known_values(x: Any, what: str) -> Any:
     TracingError
         In a function being traced, where there are none.
     """
+    return with_known_values(x, what)._implicit(what)
+
+
+def with_known_values(x: Any, what: str) -> Array:
+    """An array whose values can be computed now; raises as `known_values`."""
     array = x if isinstance(x, Array) else asarray(x)
     if array._node.abstract:
         raise TracingError(
@@ -108,7 +113,7 @@ def known_values(x: Any, what: str) -> Any:
             "wf.where and reductions, or call it outside the function",
             place=user_place(),
         )
-    return array._implicit(what)
+    return array
 
 
 def nonzero(x: Any, /) -> tuple[Array, ...]:

@@ -19,7 +19,7 @@ from weft.functions.binary_search import searchsorted
 from weft.functions.data_types import astype
 from weft.functions.elementwise import minimum, where
 from weft.functions.library_calls import is_within, library_call, rows_along
-from weft.functions.searching import known_values, take
+from weft.functions.searching import take, with_known_values
 from weft.functions.statistical import reduce_node
 from weft.ops.dtypes import DType
 from weft.runtime.memory import format_bytes
@@ -163,17 +163,23 @@ class UniqueInverse(NamedTuple):
 def _distinct(x: Any, what: str, **options: Any) -> Any:
     """What NumPy's unique gives for the values of an array, which are computed now.
 
+    Where what NumPy makes passes the memory limit, they are sorted in boxes.
+
     Raises
     ------
     MemoryLimitError
-        Where what it makes, for each element whatever its value, passes the memory limit.
+        Where that does not fit either, or places are asked for.
     """
-    values, limit = known_values(x, what), settings().limit
+    values, limit = with_known_values(x, what), settings().limit
     places = any(options.get(f"return_{kind}") for kind in ("index", "inverse"))
     needed = values.nbytes + values.size  # a copy that is sorted, and where the next one differs
     needed += (values.nbytes + 8 * values.size) * places  # the order, and the copy in it
     needed += 16 * values.size * bool(options.get("return_inverse"))  # numbers, in both orders
     if needed > limit:
+        if not places and options.get("axis") is None and values.dtype.kind != "c":
+            found = _distinct_in_runs(values, what, options)
+            if found is not None:
+                return found
         raise MemoryLimitError(
             f"{what} of {values.size} elements, which NumPy sorts: {format_bytes(needed)}",
             f"at most the memory limit, {format_bytes(limit)}",
@@ -181,7 +187,20 @@ def _distinct(x: Any, what: str, **options: Any) -> Any:
             + (", or wf.unique_values and wf.searchsorted in them" if places else ""),
             user_place(),
         )
-    return np.unique(values, **options)
+    return np.unique(values._implicit(what), **options)
+
+
+def _distinct_in_runs(x: Array, what: str, options: dict[str, Any]) -> Any:
+    """The same without places, by a sort that keeps the limit; None where that does not fit."""
+    from weft.functions.distinct import distinct, in_scratch_file
+
+    x._allow_implicit(what)
+    ordered = in_scratch_file(sort(x, axis=None))
+    if ordered is None:
+        return None
+    counts, equal_nan = bool(options.get("return_counts")), options.get("equal_nan", True)
+    found = distinct(ordered, what, counts=counts, equal_nan=equal_nan)
+    return tuple(found) if counts else found[0]
 
 
 def unique_all(x: Any, /) -> UniqueAll:
