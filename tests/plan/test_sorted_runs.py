@@ -73,6 +73,7 @@ def test_a_vector_larger_than_the_limit(
         assert source.bytes == x.nbytes
         if 3 * x.nbytes > limit:
             assert "in runs of" in str(explain(plan))
+            assert "merged from runs" in str(explain(plan))
         np.testing.assert_array_equal(sink.array, expected)
         assert sink.array.tobytes() == expected.tobytes()
 

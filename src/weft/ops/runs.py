@@ -163,7 +163,7 @@ _WAY = {"run": 1, "descending": False}
 SORTING_IN_RUNS: dict[str, tuple[Any, Any, Any, tuple[int, int]]] = {
     "sort_runs": (_as_given, _sort_runs, {"run": 1}, (0, 1)),
     "argsort_runs": (_places, _argsort_runs, _WAY, (0, 2)),
-    "merge_runs": (_part, _merge_runs, _WAY, (0, 1)),
+    "merge_runs": (_part, _merge_runs, _WAY, (0, 2)),  # a copy of what is turned around, and work
     "merge_order": (_part, _merge_order, _WAY, (0, 5)),  # keys, places, their order, and work
 }
 """The rule for types, what does it, options, and what it makes besides, as a routine has them."""

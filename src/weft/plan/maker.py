@@ -9,6 +9,7 @@ from typing import Any
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.ops.runs import MERGES
 from weft.plan.device_boxes import in_fewer_slots
 from weft.plan.loops import cut_loop
 from weft.plan.nodes import PlannedStage, Value, memory_sink
@@ -232,7 +233,9 @@ def _cut(statement: Statement, dim: int) -> str:
     """Along what a statement is cut."""
     if statement.adds_up(dim):
         return f"the sums of {statement.results[0]}, whose parts are added in memory"
-    return f"{statement.results[0]} along axis {dim}"
+    call = statement.let.expr
+    merged = isinstance(call, fun.Call) and call.routine in MERGES
+    return f"{statement.results[0]} along axis {dim}{', merged from runs' if merged else ''}"
 
 
 def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice]) -> str:
