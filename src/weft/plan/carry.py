@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.ops.dtypes import DType
 from weft.plan import draft
-from weft.sizes import Poly, Size, as_poly
+from weft.sizes import ONE, Poly, Size, as_poly
 
 _I64 = fun.Scalar(DType.I64)
+_BOOL = fun.Scalar(DType.BOOL)
 _EXACT = frozenset((
     "maximum", "minimum", "fmax", "fmin", "where", "less", "less_equal", "greater",
     "greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
@@ -130,3 +132,42 @@ def _neutral(operator: fun.Lambda, component: int, dtype: DType) -> fun.Const:
     ) and expr.operation == "multiply"  # fmt: skip
     value = dtype.numpy.type(1 if one else 0).item()
     return fun.Const(value, dtype)
+
+
+def last(
+    scan: fun.Scan, pattern: tuple[fun.Var, ...], carries: tuple[fun.Var, ...],
+    extent: Size, names: Names, place: Place | None,
+) -> tuple[list[fun.Let], tuple[fun.Var, ...]]:  # fmt: skip
+    """let carry out = if extent > 0 { what follows the last element } else { carry in }."""
+    statements: list[fun.Let] = []
+    types = tuple(carry.type for carry in carries)
+
+    def fresh(type_: fun.Type) -> fun.Var:
+        return fun.Var(names.fresh("last"), type_)
+
+    last = tuple(map(fresh, types))
+    lets = [
+        fun.Let((to,), fun.Index(array, (extent - ONE,)))
+        for to, array in zip(last, pattern, strict=True)
+    ]
+    results: tuple[fun.Atom, ...] = last
+    if scan.exclusive:
+        at = fun.Var(names.fresh("last"), _I64)
+        index = scan.space[0].index.name
+        copy = walk.Substitution({index: at}, {index: extent - ONE}, names.fresh)
+        inside = copy.body(scan.body)
+        params = [p.name for p in scan.operator.params]
+        operands = dict(zip(params, last + inside.results, strict=True))
+        joined = walk.Substitution(operands, fresh=names.fresh).body(scan.operator.body)
+        lets = [fun.Let((at,), fun.SizeValue(extent - ONE)), *lets]
+        lets += [*inside.statements, *joined.statements]
+        results = joined.results
+    size = fun.Var(names.fresh("size"), _I64)
+    some = fun.Var(names.fresh("some"), _BOOL)
+    statements.append(fun.Let((size,), fun.SizeValue(extent)))
+    zero = fun.Const(0, DType.I64)
+    statements.append(fun.Let((some,), fun.Apply("greater", (size, zero))))
+    out = tuple(map(fresh, types))
+    choice = fun.If(some, fun.Body(tuple(lets), results), fun.Body((), carries))
+    statements.append(fun.Let(out, choice, place))
+    return statements, out

@@ -39,11 +39,10 @@ from weft.plan.narrow import (
 from weft.plan.nodes import Flank, Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Derived, Poly, Size, as_poly
+from weft.sizes import ZERO, Derived, Poly, Size, as_poly
 from weft.sizes.facts import Fact, SizeOperation
 
 _I64 = fun.Scalar(DType.I64)
-_BOOL = fun.Scalar(DType.BOOL)
 
 
 @dataclass
@@ -484,46 +483,10 @@ class _Windower:
                     folded, out = carry.fold_totals(expr, carries, Poly.var(tiles), self.names)
                     self.statements += folded
                 else:
-                    out = self._last(expr, pattern, carries, extent, statement)
+                    lasts, out = carry.last(expr, pattern, carries, extent, self.names, place)
+                    self.statements += lasts
                 for var, into in zip(out, carries, strict=True):
                     self.results.append((var, Output(var.name, carry=into.name)))
             case _:
                 raise AssertionError(f"{statement.results} is not carried")
         return expr
-
-    def _last(
-        self, scan: fun.Scan, pattern: tuple[fun.Var, ...], carries: tuple[fun.Var, ...],
-        extent: Size, statement: Statement,
-    ) -> tuple[fun.Var, ...]:  # fmt: skip
-        """let carry out = if extent > 0 { what follows the last element } else { carry in }."""
-        types = tuple(carry.type for carry in carries)
-
-        def fresh(type_: fun.Type) -> fun.Var:
-            return fun.Var(self.names.fresh("last"), type_)
-
-        last = tuple(map(fresh, types))
-        lets = [
-            fun.Let((to,), fun.Index(array, (extent - ONE,)))
-            for to, array in zip(last, pattern, strict=True)
-        ]
-        results: tuple[fun.Atom, ...] = last
-        if scan.exclusive:
-            at = fun.Var(self.names.fresh("last"), _I64)
-            index = scan.space[0].index.name
-            copy = walk.Substitution({index: at}, {index: extent - ONE}, self.names.fresh)
-            inside = copy.body(scan.body)
-            params = [p.name for p in scan.operator.params]
-            operands = dict(zip(params, last + inside.results, strict=True))
-            joined = walk.Substitution(operands, fresh=self.names.fresh).body(scan.operator.body)
-            lets = [fun.Let((at,), fun.SizeValue(extent - ONE)), *lets]
-            lets += [*inside.statements, *joined.statements]
-            results = joined.results
-        size = fun.Var(self.names.fresh("size"), _I64)
-        some = fun.Var(self.names.fresh("some"), _BOOL)
-        self.statements.append(fun.Let((size,), fun.SizeValue(extent)))
-        zero = fun.Const(0, DType.I64)
-        self.statements.append(fun.Let((some,), fun.Apply("greater", (size, zero))))
-        out = tuple(map(fresh, types))
-        choice = fun.If(some, fun.Body(tuple(lets), results), fun.Body((), carries))
-        self.statements.append(fun.Let(out, choice, statement.let.place))
-        return out
