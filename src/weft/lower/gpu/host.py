@@ -40,9 +40,10 @@ class Host:
         memory_program: Program,
         dialect: Dialect,
         statement: Callable[[Host, Emitter, fun.Let], None],
+        run: Callable[[Host, fun.Body, int, frozenset[int]], int],
     ) -> None:
         self.memory_program, self.dialect = memory_program, dialect
-        self._statement = statement
+        self._statement, self._run = statement, run
         self.unit = unit_of(memory_program, self.statement)
         self.unit.batched = dialect == "cuda"
         self.e = Emitter(self.unit)
@@ -106,11 +107,16 @@ class Host:
 
     def body(self, body: fun.Body) -> None:
         checks = parts.checks(body)
+        done = 0  # statements: those of a run are launched together
         for position, let in enumerate(body.statements):
+            if position < done:
+                continue
             for part in checks.get(position, ()):
                 parts.check(self.e, part)
-            self.e.place = let.place or self.e.place
-            self.statement(self.e, let)
+            done = position + self._run(self, body, position, frozenset(checks))
+            if done == position:
+                self.e.place = let.place or self.e.place
+                self.statement(self.e, let)
 
     def statement(self, e: Emitter, let: fun.Let) -> None:
         """One statement, of the program's own if `e` is the host's, else of a kernel."""

@@ -40,6 +40,7 @@ from weft.lower.gpu import (
     scatters,
     time_tiles,
     vectors,
+    whole_rows,
 )
 from weft.lower.gpu.batches import by_batches
 from weft.lower.gpu.chunks import by_chunks
@@ -73,7 +74,7 @@ def compile_segment(
     UnsupportedError
         For dtypes that the dialect has not.
     """
-    host = Host(memory_program, dialect, lower_statement)
+    host = Host(memory_program, dialect, lower_statement, whole_rows.lower)
     host.program()
     if on_processor:
         host.steps = launches.on_processors(host.steps)

@@ -59,15 +59,17 @@ class ReductionKernel:
         return ReductionKernel(let, kernel, before, statements[position], reduce, after)
 
     @property
-    def is_simple(self) -> bool:
-        """Whether it is of one dimension, between scalar operations, and a group can share it."""
+    def is_of_rows(self) -> bool:
+        """Whether it is of one dimension, between scalar operations."""
         others = (*self.before.statements, *self.after.statements)
         operations = fun.Apply | fun.Cast | fun.SizeValue | fun.Index
-        return (
-            len(self.reduce.space) == 1
-            and all(isinstance(let.expr, operations) for let in others)
-            and sum(dtype.itemsize for dtype in self.dtypes) <= SHARED_BYTES
-        )
+        rows = len(self.reduce.space) == 1
+        return rows and all(isinstance(let.expr, operations) for let in others)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is of rows, of whose elements a group can share what is reduced."""
+        return self.is_of_rows and sum(d.itemsize for d in self.dtypes) <= SHARED_BYTES
 
     @property
     def bound(self) -> Size:

@@ -65,45 +65,144 @@ def reserve(
     return lambda k: [k.pointer(r, d) for r, d in zip(regions, dtypes, strict=True)]
 
 
-class Folds:
+class Rows:
+    """Sequences of elements, one after another, of which each item of a group has a chunk.
+
+    Attributes
+    ----------
+    row : imp.Expr
+        The item's sequence.
+    chunk, chunks : imp.Expr
+        Which of how many chunks of the sequence the item's is.
+    begin, end : imp.Expr
+        The elements of the chunk, by their places in all sequences.
+    own : imp.Expr
+        Whether there is such a chunk.
+    size, length : imp.Expr
+        Elements of all sequences, and of each.
+    """
+
+    def __init__(self, e: Emitter, lane: imp.Expr, group: int = GROUP) -> None:
+        self.e, self.lane, self.group = e, lane, group
+        self.row: imp.Expr = imp.ZERO
+        self.chunk: imp.Expr = lane
+
+    def of_row(self, size: imp.Expr) -> None:
+        """There are so many elements, of one row."""
+        e, chunk = self.e, imp.integer(CHUNK)
+        self.size = size
+        self.chunks = kernels.ceil(e, size, chunk)
+        self.begin = e.declare(machine("*", self.lane, chunk))
+        self.end = e.declare(machine("min", size, machine("+", self.begin, chunk)))
+        self.own = e.declare(machine("<", self.begin, size))
+
+    def of_rows(self, rows: imp.Expr, length: imp.Expr) -> None:
+        """There are so many rows, whole ones; the group has a chunk for each item at most."""
+        e, chunk = self.e, imp.integer(CHUNK)
+        self.length = length
+        self.size = e.declare(machine("*", rows, length))
+        chunks = kernels.ceil(e, length, chunk)
+        self.chunks = e.declare(machine("max", imp.ONE, chunks))
+        self.row = e.declare(machine("/", self.lane, self.chunks))
+        self.chunk = e.declare(machine("%", self.lane, self.chunks))
+        first = e.declare(machine("*", self.row, length))
+        begin = machine("+", first, machine("*", self.chunk, chunk))
+        self.begin = e.declare(begin)
+        end = e.declare(machine("+", first, length))
+        self.end = e.declare(machine("min", end, machine("+", self.begin, chunk)))
+        exists = machine("<", self.row, rows)
+        self.own = e.declare(machine("&&", exists, machine("<", self.begin, self.end)))
+
+    def place(self, at: imp.Expr) -> tuple[imp.Expr, imp.Expr]:
+        """Of which of the rows an element is, and its place there.
+
+        Both fit 32 bits, of which a GPU's division takes a fraction of the time.
+        """
+        e = self.e
+        narrow = [e.declare(imp.Cast(DType.U32, number)) for number in (at, self.length)]
+        quotient = imp.Apply("floor_divide", tuple(narrow), DType.U32)
+        row = e.declare(imp.Cast(DType.I64, quotient), "row")
+        return row, e.declare(machine("-", at, machine("*", row, self.length)))
+
+    def each(self, do: Callable[[imp.Expr], None]) -> None:
+        """`do` for all elements, neighbours by neighbouring items."""
+        e, base = self.e, self.e.unit.integer("i")
+        with e.loop(base, imp.ZERO, self.size, step=self.group):
+            at = e.declare(machine("+", base, self.lane))
+            with e.branch(machine("<", at, self.size)):
+                do(at)
+
+    def barrier(self) -> None:
+        self.e.emit(imp.Barrier())
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Inside, the first item of the group works alone."""
+        with self.e.branch(machine("==", self.lane, imp.ZERO)):
+            yield
+
+    def load(self, pointers: Sequence[imp.Pointer], at: imp.Expr) -> list[imp.Expr]:
+        return [self.e.declare(imp.Load(p, at), depth=self.e.depth) for p in pointers]
+
+    def store(self, pointers: Sequence[imp.Pointer], at: imp.Expr, values: Values) -> None:
+        for pointer, value in zip(pointers, values, strict=True):
+            self.e.emit(imp.Store(pointer, at, value))
+
+
+class Folds(Rows):
     """A value for each item of a group, where all of them see it.
 
     Attributes
     ----------
-    chunk, chunks : imp.Expr
-        Which of how many values of a sequence the item's is; sequences lie one after another.
-    own : imp.Expr
-        Whether there is such a value.
     folds : list of Pointer
         The values, at the numbers of items.
     """
 
     def __init__(
-        self, e: Emitter, lane: imp.Expr, dtypes: Sequence[DType], operator: fun.Lambda
-    ) -> None:
-        self.e, self.lane, self.operator = e, lane, operator
-        self.folds = [e.shared(dtype, GROUP) for dtype in dtypes]
-        self.chunk: imp.Expr = lane
+        self, e: Emitter, lane: imp.Expr, dtypes: Sequence[DType], operator: fun.Lambda,
+        group: int = GROUP,
+    ) -> None:  # fmt: skip
+        super().__init__(e, lane, group)
+        self.operator = operator
+        self.folds = [e.shared(dtype, group) for dtype in dtypes]
 
     def of_values(self, size: imp.Expr) -> None:
         """There is one sequence, of so many values."""
         self.chunk, self.chunks = self.lane, size
         self.own = self.e.declare(machine("<", self.lane, size))
 
+    def of_chunks(self, rows: Rows) -> None:
+        """There is a value for each chunk of rows."""
+        self.chunk, self.chunks, self.own = rows.chunk, rows.chunks, rows.own
+
     def join(self) -> None:
         """The first value of each sequence becomes all of them, neighbours level by level."""
-        e = self.e
         reach = 1
-        while reach < GROUP:
-            step = imp.integer(reach)
-            is_left = machine("==", machine("%", self.chunk, imp.integer(2 * reach)), imp.ZERO)
-            exists = machine("<", e.declare(machine("+", self.chunk, step)), self.chunks)
-            with e.branch(machine("&&", self.own, is_left)), e.branch(exists):
-                right = self.load(self.folds, machine("+", self.lane, step))
-                joined = self.combine(self.load(self.folds, self.lane), right)
-                self.store(self.folds, self.lane, joined)
-            self.barrier()
+        while reach < self.group:
+            is_left = machine("%", self.chunk, imp.integer(2 * reach))
+            self._join_level(imp.integer(reach), machine("==", is_left, imp.ZERO))
             reach *= 2
+
+    def join_few(self) -> None:
+        """The same, in no more levels than sequences have."""
+        e = self.e
+        reach = e.mutable(DType.I64, imp.ONE, "reach")
+        with e.level() as body:
+            e.depths[reach.name] = e.depth
+            others = machine("-", machine("*", reach, imp.integer(2)), imp.ONE)
+            self._join_level(reach, machine("==", machine("&", self.chunk, others), imp.ZERO))
+            e.emit(imp.Assign(reach, machine("*", reach, imp.integer(2))))
+        e.emit(imp.While(machine("<", reach, self.chunks), tuple(body)))
+
+    def _join_level(self, step: imp.Expr, is_left: imp.Expr) -> None:
+        """Values that are combinations of so many become combinations of twice as many."""
+        e = self.e
+        exists = machine("<", e.declare(machine("+", self.chunk, step)), self.chunks)
+        with e.branch(machine("&&", self.own, is_left)), e.branch(exists):
+            right = self.load(self.folds, machine("+", self.lane, step))
+            joined = self.combine(self.load(self.folds, self.lane), right)
+            self.store(self.folds, self.lane, joined)
+        self.barrier()
 
     def count(
         self, counter: reductions.Counter, size: imp.Expr, value: Callable[[imp.Expr], Values]
@@ -132,35 +231,18 @@ class Folds:
                 counter.push(self.load(self.folds, imp.ZERO))
             self.barrier()
 
-    def barrier(self) -> None:
-        self.e.emit(imp.Barrier())
-
-    @contextmanager
-    def first(self) -> Iterator[None]:
-        """Inside, the first item of the group works alone."""
-        with self.e.branch(machine("==", self.lane, imp.ZERO)):
-            yield
-
     def combine(self, left: Values, right: Values) -> list[imp.Expr]:
         return reductions.combine(self.e, self.operator, left, right)
 
-    def load(self, pointers: Sequence[imp.Pointer], at: imp.Expr) -> list[imp.Expr]:
-        return [self.e.declare(imp.Load(p, at), depth=self.e.depth) for p in pointers]
-
-    def store(self, pointers: Sequence[imp.Pointer], at: imp.Expr, values: Values) -> None:
-        for pointer, value in zip(pointers, values, strict=True):
-            self.e.emit(imp.Store(pointer, at, value))
-
 
 class Tile(Folds):
-    """Elements of rows, and the folds of their chunks; `row` is the item's, of the tile's."""
+    """Elements of rows, and the folds of their chunks."""
 
     def __init__(
         self, e: Emitter, lane: imp.Expr, dtypes: Sequence[DType], operator: fun.Lambda
     ) -> None:
         super().__init__(e, lane, dtypes, operator)
         self.values = [e.shared(dtype, _PADDED) for dtype in dtypes]
-        self.row: imp.Expr = imp.ZERO
         self.kept, self.place_kept = self.folds, lane  # where the item's fold goes
 
     def keep_folds(self) -> None:
@@ -186,51 +268,6 @@ class Tile(Folds):
             self.store(self.folds, self.lane, values)
         self.barrier()
         self.join()
-
-    def of_row(self, size: imp.Expr) -> None:
-        """The tile is so many elements of one row."""
-        e, chunk = self.e, imp.integer(CHUNK)
-        self.size = size
-        self.chunks = kernels.ceil(e, size, chunk)
-        self.begin = e.declare(machine("*", self.lane, chunk))
-        self.end = e.declare(machine("min", size, machine("+", self.begin, chunk)))
-        self.own = e.declare(machine("<", self.begin, size))
-
-    def of_rows(self, rows: imp.Expr, length: imp.Expr) -> None:
-        """The tile is so many rows, whole ones; the group has a chunk for each item at most."""
-        e, chunk = self.e, imp.integer(CHUNK)
-        self.length = length
-        self.size = e.declare(machine("*", rows, length))
-        chunks = kernels.ceil(e, length, chunk)
-        self.chunks = e.declare(machine("max", imp.ONE, chunks))
-        self.row = e.declare(machine("/", self.lane, self.chunks))
-        self.chunk = e.declare(machine("%", self.lane, self.chunks))
-        first = e.declare(machine("*", self.row, length))
-        begin = machine("+", first, machine("*", self.chunk, chunk))
-        self.begin = e.declare(begin)
-        end = e.declare(machine("+", first, length))
-        self.end = e.declare(machine("min", end, machine("+", self.begin, chunk)))
-        exists = machine("<", self.row, rows)
-        self.own = e.declare(machine("&&", exists, machine("<", self.begin, self.end)))
-
-    def place(self, at: imp.Expr) -> tuple[imp.Expr, imp.Expr]:
-        """Of which of the tile's rows an element is, and its place there.
-
-        Both fit 32 bits, of which a GPU's division takes a fraction of the time.
-        """
-        e = self.e
-        narrow = [e.declare(imp.Cast(DType.U32, number)) for number in (at, self.length)]
-        quotient = imp.Apply("floor_divide", tuple(narrow), DType.U32)
-        row = e.declare(imp.Cast(DType.I64, quotient), "row")
-        return row, e.declare(machine("-", at, machine("*", row, self.length)))
-
-    def each(self, do: Callable[[imp.Expr], None]) -> None:
-        """`do` for the elements of the tile, neighbours by neighbouring items."""
-        e, base = self.e, self.e.unit.integer("i")
-        with e.loop(base, imp.ZERO, self.size, step=GROUP):
-            at = e.declare(machine("+", base, self.lane))
-            with e.branch(machine("<", at, self.size)):
-                do(at)
 
     def take(self, value: Callable[[imp.Expr], Values], count: int) -> None:
         """The values of the tile's elements; on a GPU so many of each item at a time.
