@@ -173,6 +173,17 @@ def test_on_a_gpu(gpu: CudaDevice, name: str) -> None:
         assert_equal_bits(found, expected)
 
 
+def test_in_boxes(gpu: CudaDevice) -> None:
+    """Each statement has a window of its own, which the launch finds to be the others'."""
+    x = np.random.default_rng(7).normal(size=(3001, 100)).astype(np.float32)
+    _, expected = on_gpu(wf.jit(softmax), x)
+    with wf.config(memory_limit={"cuda:0": "1 MiB"}):
+        kinds, found = on_gpu(wf.jit(softmax), x)
+    assert kinds.count("whole") > 1
+    assert not {"map", "several"} & set(kinds)
+    assert_equal_bits(found, expected)
+
+
 def test_rounds_of_a_loop(gpu: CudaDevice) -> None:
     """Each round's result may lie over what it reads."""
 

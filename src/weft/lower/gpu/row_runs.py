@@ -7,7 +7,8 @@
         =>  three steps of elements and two of rows; x is loaded once, m, e and s are nowhere
 
 Elements are gone through twice at least. What comes before the first reduction is read in the run;
-what comes after it is another one, or reads what the run has made. What one row's group writes no
+what comes after it is another one, or reads what the run has made. In boxes each statement has its
+own window; that these are equal is for the launch to say. What one row's group writes no
 other row's may read afterwards: memory that is both read and written has to be met element by
 element.
 """
@@ -26,13 +27,47 @@ from weft.lower.gpu.reduction_kernel import ReductionKernel
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.records import dataclass
-from weft.sizes import ONE, Poly, Size
+from weft.sizes import ONE, Poly, Size, as_poly
 
 _ELEMENT = "row's element"  # canonical names of indices: of the elements,
 _ROW = "row."  # and of each dimension of the rows
 
 External = tuple[str, DType, Size]
 """An element of memory that the run does not make: block, dtype, address by canonical names."""
+
+
+@dataclass(slots=True)
+class Equations:
+    """Sizes that have to be 0 where a run is launched: windows of a box that are equal.
+
+    `solved`: variables, by others.
+    """
+
+    known: frozenset[str]
+    zeros: list[Size] = field(default_factory=list)
+    solved: dict[str, Poly | int] = field(default_factory=dict)
+
+    def simplify(self, size: Size) -> Size:
+        return size.substitute(self.solved)
+
+    def suppose(self, difference: Size) -> bool:
+        """That it is 0; False where that is false, or no launch could know it."""
+        left = self.simplify(difference)
+        if left.is_constant or not left.variables() <= self.known:
+            return left == 0
+        name = next((
+            name for name in sorted(left.variables(), reverse=True)
+            if left.degree(name) == 1 and left.coefficient(name) in (ONE, -ONE)
+        ), None)  # fmt: skip
+        if name is None:
+            return False
+        rest = left.without(name)
+        instead = {name: -rest if left.coefficient(name) == ONE else rest}
+        before = self.solved.items()
+        self.solved = {other: as_poly(size).substitute(instead) for other, size in before}
+        self.solved |= instead
+        self.zeros.append(left)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +140,19 @@ class Step:
             names[self.element.index.name] = Poly.var(_ELEMENT)
         return names
 
-    def external(self, read: Read) -> External:
+    def external(self, read: Read, same: Equations) -> External:
         array = memory(read.index.array)
-        address = array.index.apply(read.index.indices)
-        return array.block, array.dtype, address.substitute(self.canonical())
+        address = array.index.apply(read.index.indices).substitute(self.canonical())
+        return array.block, array.dtype, same.simplify(address)
 
-    def written(self) -> list[External]:
+    def written(self, same: Equations) -> list[External]:
         """Where its results lie."""
         indices = tuple(Poly.var(r.index.name) for r in self.kernel.space)
-        return [
-            (array.block, array.dtype, array.index.apply(indices).substitute(self.canonical()))
+        addresses = (
+            (array, array.index.apply(indices).substitute(self.canonical()))
             for array in map(memory, self.let.pattern)
-        ]
+        )
+        return [(a.block, a.dtype, same.simplify(address)) for a, address in addresses]
 
 
 @dataclass(slots=True)
@@ -141,6 +177,8 @@ class RowRun:
     scalars : tuple of fun.Let
     extent : Size
         Of the rows.
+    same : Equations
+        What has to be so.
     made : dict of str to int
         For each array that the run makes, the step.
     escaping : frozenset of str
@@ -157,6 +195,7 @@ class RowRun:
     steps: list[Step]
     scalars: tuple[fun.Let, ...]
     extent: Size
+    same: Equations
     made: dict[str, int] = field(default_factory=dict)
     escaping: frozenset[str] = frozenset()
     loads: dict[External, Value] = field(default_factory=dict)
@@ -196,7 +235,8 @@ def find(host: Host, body: fun.Body, position: int, stops: frozenset[int]) -> Ro
         end = max(matched) + 1
         after = fun.Body(body.statements[position + end :], body.results)
         scalars = tuple(let for at, let in enumerate(lets[:end]) if at not in matched)
-        run = RowRun(lets[:end], list(matched.values()), scalars, extent)
+        same = Equations(host.unit.sizes)
+        run = RowRun(lets[:end], list(matched.values()), scalars, extent, same)
         if _is_run(host, run, walk.free_names(after)):
             return run
         matched.popitem()
@@ -239,19 +279,27 @@ def _long(space: Sequence[fun.Range]) -> list[Size]:
     return [r.extent for r in space if r.extent != ONE]
 
 
+def _alike(left: Sequence[Size], right: Sequence[Size]) -> bool:
+    """Whether rows are as many, or are of windows that may have as many."""
+    return len(left) == len(right) and all(
+        a == b or not (a.is_constant or b.is_constant or a.variable or b.variable)
+        for a, b in zip(left, right, strict=True)
+    )
+
+
 def _matching(steps: Mapping[int, Step], rows: list[Size], extent: Size) -> dict[int, Step]:
     """The first steps, as far as they are of these rows, by their positions."""
     found: dict[int, Step] = {}
     for at, step in steps.items():
         long = _long(step.kernel.space)
         if step.of is not None:
-            if long != rows or step.of.reduce.space[0].extent != extent:
+            if not _alike(long, rows) or step.of.reduce.space[0].extent != extent:
                 break
-        elif long == [*rows, extent]:
+        elif long and long[-1] == extent and _alike(long[:-1], rows):
             element = [r for r in step.kernel.space if r.extent != ONE][-1]
             others = tuple(r for r in step.kernel.space if r is not element)
             step = Step(step.let, others, element, None)
-        elif long != rows:
+        elif not _alike(long, rows):
             break
         found[at] = step
     return found
@@ -271,6 +319,11 @@ def _is_run(host: Host, run: RowRun, after: frozenset[str]) -> bool:
     run.made, run.escaping = makers, frozenset(makers) & after
     if sum(step.element is not None for step in run.steps) < 2:
         return False  # what goes through the elements once has forms of its own
+    first = _long(run.steps[0].rows)
+    for step in run.steps:
+        for own, others in zip(_long(step.rows), first, strict=True):
+            if not run.same.suppose(own - others):
+                return False
     begun = False  # whether something was reduced, or made of what was
     for step in run.steps:
         reads = [read for read in step.reads() if read.index.array.name in makers]
@@ -293,7 +346,7 @@ def _is_own(run: RowRun, step: Step, read: Read) -> bool:
     if read.element is None and step.element is not None:
         own.pop(step.element.index.name)
     return all(
-        r.extent == ONE or index.substitute(own) == theirs[r.index.name]
+        r.extent == ONE or run.same.suppose(index.substitute(own) - theirs[r.index.name])
         for r, index in zip(made.kernel.space, read.index.indices, strict=True)
     )
 
@@ -310,7 +363,7 @@ def _choose_kept(host: Host, run: RowRun) -> None:
                     maker = run.made[name]
                     dtype = memory(read.index.array).dtype
                     run.kept.setdefault(name, Value(dtype, maker, number)).last = number
-            elif (found := kept_external(host, step, read)) is not None:
+            elif (found := kept_external(host, run, step, read)) is not None:
                 met.setdefault(found, []).append(number)
                 if step.of is not None:
                     reduced.add(found)
@@ -331,9 +384,9 @@ def _choose_kept(host: Host, run: RowRun) -> None:
     run.slots = [value.dtype for value in holds]
 
 
-def kept_external(host: Host, step: Step, read: Read) -> External | None:
+def kept_external(host: Host, run: RowRun, step: Step, read: Read) -> External | None:
     """An element that may be loaded before the step; None for one that must not be, or need not."""
-    found = step.external(read)
+    found = step.external(read, run.same)
     names = found[2].variables()
     known = host.unit.sizes | {_ELEMENT} | {n for n in names if n.startswith(_ROW)}
     straight = read.always and read.element is not None and not read.index.boundary
@@ -345,7 +398,7 @@ def _is_straight(run: RowRun) -> bool:
     stored = [
         address
         for step in run.steps if step.of_elements
-        for var, address in zip(step.let.pattern, step.written(), strict=True)
+        for var, address in zip(step.let.pattern, step.written(run.same), strict=True)
         if var.name in run.escaping
     ]  # fmt: skip
     return all(
@@ -358,17 +411,17 @@ def _overwrites(host: Host, run: RowRun) -> bool:
     """Whether memory that is read is written, but for an element by whoever has read it."""
     stored: dict[str, set[External]] = {}
     for step in run.steps:
-        for var, place in zip(step.let.pattern, step.written(), strict=True):
+        for var, place in zip(step.let.pattern, step.written(run.same), strict=True):
             if var.name in run.escaping:
                 stored.setdefault(place[0], set()).add(place)
     for step in run.steps:
         for read in step.reads():
             if read.index.array.name in run.made:
                 continue
-            place = step.external(read)
+            place = step.external(read, run.same)
             if place[0] not in stored:
                 continue
-            is_kept = kept_external(host, step, read) in run.loads
+            is_kept = kept_external(host, run, step, read) in run.loads
             by_item = is_kept or (step.of_elements and read.element is not None)
             if not by_item or stored[place[0]] != {place} or not place[2].degree(_ELEMENT):
                 return True

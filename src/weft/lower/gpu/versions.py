@@ -65,6 +65,11 @@ def below(host: Host, size: Size, bound: int) -> Size:
     return minimum(host, times, ONE) if bound > 1 else 1 - minimum(host, size, ONE)
 
 
+def is_zero(host: Host, size: Size) -> Size:
+    """1 where a size, which may be negative, is 0, else 0."""
+    return 1 - minimum(host, maximum(host, size, -size), ONE)
+
+
 def _derived(host: Host, operation: SizeOperation, left: Size, right: Size) -> Size:
     if left.is_constant and right.is_constant:
         return as_poly(Derived("", operation, left, right).evaluate({}))

@@ -49,6 +49,8 @@ def lower(host: Host, body: fun.Body, position: int, stops: frozenset[int]) -> i
     extent, most = run.extent, group * CHUNK
     fits = versions.below(host, extent, most + 1) * (1 - versions.below(host, extent, 1))
     whether = fits * (1 - host.is_processor)
+    for size in run.same.zeros:
+        whether = whether * versions.is_zero(host, size)
     launched = whether != ZERO and _launch(host, run, group, whether)
     with host.inside() as one_by_one:
         for let in run.lets:
@@ -169,7 +171,7 @@ class _Group:
         e, rows = self.e, self.rows
         found: dict[int, tuple[fun.Let, Value]] = {}
         for read in step.reads():
-            place = kept_external(self.host, step, read)
+            place = kept_external(self.host, self.run, step, read)
             value = None if place is None else self.run.loads.get(place)
             if value is not None and value.first == number:
                 found.setdefault(value.slot, (read.let, value))
@@ -304,7 +306,7 @@ class _Group:
         """What is kept of what a statement reads."""
         for read in step.reads():
             if read.let is let:
-                place = kept_external(self.host, step, read)
+                place = kept_external(self.host, self.run, step, read)
                 made = self.run.kept.get(read.index.array.name)
                 return made if made or place is None else self.run.loads.get(place)
         return None
