@@ -63,11 +63,17 @@ def of_scores(x: Any) -> Any:
     return e / e.sum(axis=1, keepdims=True), score
 
 
+def mirrored(x: Any) -> Any:
+    """Elements that are read from the other end of the row, too."""
+    back = x[:, ::-1]
+    return (x - back.max(axis=1, keepdims=True)) / (back * x).sum(axis=1, keepdims=True)
+
+
 PROGRAMS: dict[str, Any] = {
     f.__name__: f
     for f in (
         softmax, log_softmax, log_sum_exp, layer_norm, standardised, of_length_one, statistics,
-        of_scores,
+        of_scores, mirrored,
     )
 }  # fmt: skip
 

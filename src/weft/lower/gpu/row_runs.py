@@ -402,7 +402,7 @@ def _is_straight(run: RowRun) -> bool:
         if var.name in run.escaping
     ]  # fmt: skip
     return all(
-        address.degree(_ELEMENT) == 1 and address.coefficient(_ELEMENT) == ONE
+        address.degree(_ELEMENT) == 1 and address.coefficient(_ELEMENT) in (ONE, -ONE)
         for _, _, address in (*run.loads, *stored)
     )
 
