@@ -31,6 +31,7 @@ from weft.sizes import ONE, Poly, Size, as_poly
 
 _ELEMENT = "row's element"  # canonical names of indices: of the elements,
 _ROW = "row."  # and of each dimension of the rows
+_STEPS = 32  # of a run, at most: compiling one takes longer than each of its steps
 
 External = tuple[str, DType, Size]
 """An element of memory that the run does not make: block, dtype, address by canonical names."""
@@ -213,7 +214,7 @@ def find(host: Host, body: fun.Body, position: int, stops: frozenset[int]) -> Ro
     steps: dict[int, Step] = {}
     for at in range(position, len(body.statements)):
         let = body.statements[at]
-        if at in stops and at > position:
+        if (at in stops and at > position) or len(steps) == _STEPS:
             break
         step = None if _is_scalar(let) else _step(host, let)
         if step is None and not _is_scalar(let):
@@ -237,9 +238,10 @@ def find(host: Host, body: fun.Body, position: int, stops: frozenset[int]) -> Ro
         scalars = tuple(let for at, let in enumerate(lets[:end]) if at not in matched)
         same = Equations(host.unit.sizes)
         run = RowRun(lets[:end], list(matched.values()), scalars, extent, same)
-        if _is_run(host, run, walk.free_names(after)):
+        good = _are_run(host, run, walk.free_names(after))
+        if good == len(matched):
             return run
-        matched.popitem()
+        matched = dict(list(matched.items())[:good])
     return None
 
 
@@ -313,28 +315,29 @@ def _reads(body: fun.Body, element: fun.Range | None, always: bool) -> Iterator[
             yield from _reads(inner, element, False)
 
 
-def _is_run(host: Host, run: RowRun, after: frozenset[str]) -> bool:
-    """Whether the steps can be done row by row; the run then says how."""
+def _are_run(host: Host, run: RowRun, after: frozenset[str]) -> int:
+    """How many of the steps might be done row by row: if all, they can, and the run says how."""
     makers = {var.name: n for n, step in enumerate(run.steps) for var in step.let.pattern}
+    read_of = {read.index.array.name for step in run.steps for read in step.reads()}
     run.made, run.escaping = makers, frozenset(makers) & after
-    if sum(step.element is not None for step in run.steps) < 2:
-        return False  # what goes through the elements once has forms of its own
     first = _long(run.steps[0].rows)
-    for step in run.steps:
+    begun = False  # whether something was reduced, or made of what was
+    for number, step in enumerate(run.steps):
         for own, others in zip(_long(step.rows), first, strict=True):
             if not run.same.suppose(own - others):
-                return False
-    begun = False  # whether something was reduced, or made of what was
-    for step in run.steps:
+                return number
         reads = [read for read in step.reads() if read.index.array.name in makers]
         if not all(_is_own(run, step, read) for read in reads):
-            return False
+            return number
         begun = begun or step.of is not None
-        is_read = any(run.is_read(var.name) for var in step.let.pattern)
+        is_read = any(var.name in read_of for var in step.let.pattern)
         if step.of is None and not (reads if begun else is_read):
-            return False
+            return number
+    if sum(step.element is not None for step in run.steps) < 2:
+        return 0  # what goes through the elements once has forms of its own
     _choose_kept(host, run)
-    return _is_straight(run) and not _overwrites(host, run)
+    fine = begun and _is_straight(run) and not _overwrites(host, run)
+    return len(run.steps) if fine else len(run.steps) - 1
 
 
 def _is_own(run: RowRun, step: Step, read: Read) -> bool:
