@@ -145,7 +145,8 @@ def test_nor_are_wide_elements_nor_more_than_tiles_hold() -> None:
     sums = ["let s0: f32 = negative(a0)"]
     sums += [f"let s{k}: f32 = add(s{k - 1}, a{k})" for k in range(1, 9)]
     text = BODY.replace("READ", "\n".join([*reads, *sums, "let a: f32 = negative(s8)"]))
-    assert turned(text.replace("i < m,", "i < m - 8,").replace("f32[m, n]", "f32[m - 8, n]")) is None
+    text = text.replace("i < m,", "i < m - 8,").replace("f32[m, n]", "f32[m - 8, n]")
+    assert turned(text) is None
 
 
 def test_bounds_are_checked() -> None:
