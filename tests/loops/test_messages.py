@@ -68,8 +68,8 @@ def out_of_bounds(a: Any) -> None:
 def appended(a: Any) -> Any:
     found: list[Any] = []
     for i in range(a.shape[0]):
-        found.append(a[i])
-    return np.array(found)
+        found.append(a[i:])
+    return len(found)
 
 
 def past_the_end(a: Any) -> None:
@@ -186,7 +186,7 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (no_function_of_weft, "np.random", "permutation.*cannot be compiled"),
     (perhaps_unbound, "x", "x may have no value here"),
     (in_place_of_another_dtype, "b += a", "operation in place that gives float"),
-    (appended, "found.append", r"append.*(\n.*)*try: x = np.zeros\(n\)"),
+    (appended, "found.append", r"appends what is no number(.|\n)*try: an array"),
     (closure_written, "CONSTANT[0]", "cannot be written: it is an array from outside"),
 ]  # fmt: skip
 

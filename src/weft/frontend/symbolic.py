@@ -212,14 +212,7 @@ def _nonnegative(extent: Extent) -> list[Guard] | None:
         fact = Fact(">=0", extent.poly)
         return [] if never_negative(extent.poly) else [Guard(fact, extent.derived)]
     symbol = max(extent.symbols, key=lambda s: s.number)
-    # extent = factor * symbol + rest, where the factor may hold the symbol again.
-    with_symbol: dict[tuple[str, ...], int] = {}
-    for monomial, count in extent.poly.terms.items():
-        if symbol.name in monomial:
-            at = monomial.index(symbol.name)
-            with_symbol[monomial[:at] + monomial[at + 1 :]] = count
-    factor = _made(Poly(with_symbol), extent)
-    rest = _made(extent.poly.without(symbol.name), extent)
+    factor, rest = _apart(extent, symbol)
     for rising in (True, False):
         guards = _nonnegative(factor if rising else -factor)
         if guards is None:
@@ -232,6 +225,37 @@ def _nonnegative(extent: Extent) -> list[Guard] | None:
     if not cases or any(case is None for case in cases):
         return None
     return [guard for case in cases for guard in case or ()]
+
+
+def _apart(extent: Extent, symbol: Symbol) -> tuple[Extent, Extent]:
+    """An extent as factor * symbol + rest, where the factor may hold the symbol again."""
+    with_symbol: dict[tuple[str, ...], int] = {}
+    for monomial, count in extent.poly.terms.items():
+        if symbol.name in monomial:
+            at = monomial.index(symbol.name)
+            with_symbol[monomial[:at] + monomial[at + 1 :]] = count
+    return _made(Poly(with_symbol), extent), _made(extent.poly.without(symbol.name), extent)
+
+
+def at_most(extent: Extent, depth: int) -> Extent | None:
+    """An extent that another is at most, in every round, of what scopes of a depth know.
+
+    None where that is not found. Of several, one that is the least for the sizes of this call.
+    """
+    inner = [s for s in extent.symbols if s.node.scope is not None and s.node.scope.depth > depth]
+    if not inner:
+        return extent
+    symbol = max(inner, key=lambda s: s.number)
+    factor, rest = _apart(extent, symbol)
+    ends: tuple[Extent, ...] = ()
+    if _proved(factor):
+        ends = symbol.upper
+    elif _proved(-factor):
+        ends = symbol.lower
+    found = [at_most(factor * end + rest, depth) for end in ends]
+    known = [one for one in found if one is not None]
+    fixed = [one for one in known if not one.symbols]
+    return min(fixed, key=lambda one: one.value) if fixed else next(iter(known), None)
 
 
 def _proved(extent: Extent) -> bool:

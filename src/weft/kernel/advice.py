@@ -16,8 +16,6 @@ _FUNCTIONS: tuple[tuple[Any, str], ...] = (
 
 def in_place_of(function: Any) -> str:
     """What to do in place of a call of a function."""
-    if isinstance(getattr(function, "__self__", None), list):  # append and its like
-        return "x = np.zeros(n) of as many elements as there may be, x[count] = value, count += 1"
     return next((advice for known, advice in _FUNCTIONS if known is function), "")
 
 

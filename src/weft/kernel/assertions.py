@@ -27,6 +27,7 @@ class Assertions:
     """Those of the calls that are interpreted into one program."""
 
     def __init__(self) -> None:
+        self.may_fill = False  # lists, so that a run is to be begun again with more room
         self._cell: Cell | None = None
         self._numbers: dict[tuple[str, Place], int] = {}
         self._errors: list[tuple[Exception, Place]] = []

@@ -19,9 +19,10 @@ from weft.functions.creation import filled
 from weft.kernel import maybe
 from weft.kernel.closures import Closure
 from weft.kernel.frame import Frame, NoneOperandError, Origin, ReadUnbound, Unbound, cells, plain
+from weft.kernel.lists import Grown, NothingYet, Outgrown
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
-from weft.kernel.values import Cell, KeyView, Maybe, PermutedView, Reference, View
+from weft.kernel.values import Cell, KeyView, Maybe, PermutedView, Reference, Region, View
 from weft.records import dataclass
 
 RAISED = object()
@@ -48,13 +49,28 @@ def is_of_the_run(error: Exception) -> bool:
 def _trace(
     frame: Frame, node: ast.AST, body: Callable[[], Any], condition: Node, holds: bool
 ) -> Traced:
+    """A branch, once lists that grow in it have room."""
+    path, granted = frame.memory.visit(), set[Any]()
+    while True:
+        region = Region(len(frame.memory.regions) + 1, None, path=path, granted=granted)
+        try:
+            return _traced_in(frame, node, body, condition, holds, region)
+        except Outgrown as signal:
+            if not signal.settle(region, granted):
+                raise
+
+
+def _traced_in(
+    frame: Frame, node: ast.AST, body: Callable[[], Any], condition: Node, holds: bool,
+    region: Region,
+) -> Traced:  # fmt: skip
     """A branch; where it ends with an error of Python's, the run is to note that."""
     present = frame.trace.present
     flag = maybe.known_by(condition, holds)
     known = set() if flag is None else {flag} - present
     present |= known
     before, places = dict(frame.variables), dict(frame.assigned_at)
-    region = frame.memory.enter()
+    frame.memory.regions.append(region)
     ended: Exception | None = None
     try:
         with recording() as guards, graph.Tracing(fixed=True) as scope:
@@ -67,6 +83,10 @@ def _trace(
                 frame.trace.assertions.fail(frame.memory, error, frame.place(node))
             except ReadUnbound as signal:  # the loop is traced again, with its value
                 signal.note()
+                ended, result = signal, RAISED
+            except NothingYet as signal:  # likewise, with what is appended
+                if len(frame.memory.regions) - 1 <= signal.grown.depth:
+                    raise
                 ended, result = signal, RAISED
     finally:
         present -= known
@@ -381,6 +401,8 @@ def kind(value: Any) -> str:
         return "a number"
     if isinstance(value, Closure):
         return "a function"
+    if isinstance(value, Grown):
+        return "a list"
     return "None" if value is None else f"a {type(value).__name__}"
 
 

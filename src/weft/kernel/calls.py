@@ -23,6 +23,7 @@ from weft.kernel import (
     built_ins,
     closures,
     gamma,
+    grown,
     numbers,
     real_numbers,
     selection,
@@ -33,6 +34,7 @@ from weft.kernel.advice import in_place_of
 from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
+from weft.kernel.lists import Grown
 from weft.kernel.numbers import as_float, as_int, weak
 from weft.kernel.values import Reference, Selection
 from weft.ops.dtypes import DType
@@ -55,9 +57,21 @@ def call(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
     """What a call gives, its arguments being evaluated."""
+    if isinstance(function, Method) and isinstance(function.of, Grown) and not named:
+        return grown.method(frame, node, function.of, function.name, arguments)
+    if function is builtins.list and not arguments and not named:
+        return listed(frame, node, [])
+    if function is builtins.len and len(arguments) == 1 and isinstance(arguments[0], Grown):
+        return arguments[0].length()
     if isinstance(function, Method):
         with _told(frame, node, function.name):
             return _method(frame, node, function, arguments, named)
+    known = getattr(function, "__self__", None)
+    if type(known) is list:
+        if named:
+            frame.refuse(node, f"{function.__name__} of a list with {', '.join(named)}",
+                         "no arguments by name")  # fmt: skip
+        return grown.of_known(frame, node, known, function.__name__, arguments)
     if isinstance(function, Closure):
         return frame.trace.enter(closures.entered(frame, node, function, arguments, named),
                                  function.node)  # fmt: skip
@@ -69,6 +83,15 @@ def call(
         return frame.trace.call(frame.trace, inner, arguments, named)
     with _told(frame, node, getattr(function, "__name__", repr(function))):
         return _of_library(frame, node, function, arguments, named)
+
+
+def listed(frame: Frame, node: ast.expr, elements: list[Any]) -> Any:
+    """A list that an expression makes: of Python's, unless it is known to grow in a loop."""
+    place = frame.place(node)
+    if place in frame.trace.growing:
+        return grown.begun(frame, elements, node)
+    frame.trace.literals[id(elements)] = elements, place
+    return elements
 
 
 def is_interpreted(function: Any) -> bool:
@@ -214,6 +237,8 @@ def _of_selection(
     name = getattr(function, "__name__", "")
     if function is builtins.abs:
         return selection.lifted(frame, node, functions.abs, arguments)
+    if function in (np.array, np.asarray) and isinstance(arguments[0], Selection):
+        return _array_of(arguments[0], *arguments[1:], **named)
     if isinstance(function, np.ufunc) and not selection.is_within(list(named.values())):
         return _ufunc(frame, node, function, arguments, named)
     if len(arguments) == 1 and not named and isinstance(arguments[0], Selection):
@@ -221,6 +246,10 @@ def _of_selection(
             return built_ins.total(selection.filled(arguments[0], 0).reshape(-1))
         return selection.method(frame, node, arguments[0], name)
     return selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
+
+
+def _array_of(of: Selection, dtype: Any = None) -> Selection:
+    return of if dtype is None else Selection(functions.astype(of.array, np.dtype(dtype)), of.mask)
 
 
 _PURE = frozenset({"builtins", "math", "cmath", "numpy", "numpy.linalg", "numpy.fft"})

@@ -19,6 +19,7 @@ from weft.kernel import maybe
 from weft.kernel.branches import kind, kinds
 from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame, Number, Origin, Unbound
+from weft.kernel.lists import Outgrown
 from weft.kernel.liveness import live
 from weft.kernel.maybe import Carried
 from weft.kernel.packs import Pack, is_pack, same
@@ -72,6 +73,9 @@ class Loop:
         self.maybes: dict[str, Carried] = {}  # numbers that may not be there: with a flag each
         self.varying: dict[str, Unbound] = {}  # no value of the program is what they are
         self.fixed: set[str] = set()  # numbers that no round changes: they stay what they are
+        self.most: Extent | None = None  # rounds, as far as extents tell
+        self._path = frame.memory.visit()
+        self._granted: set[Any] = set()
         self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
         needed = live(node) | {left_flag(node)}
         self.names = [name for name in assigned([*node.body, *bound]) if name in needed]
@@ -138,6 +142,10 @@ class Loop:
                     raise
                 self.cells[signal.cell] = None  # of which there are only so many
                 continue
+            except Outgrown as signal:
+                if not signal.settle(self._region, self._granted):
+                    raise
+                continue
             except _MayBeAbsent as signal:
                 made = self.maybes[signal.name] = Carried(signal.name, signal.absent)
                 self._begin(made.flag, maybe.flag(not self.scalars[signal.name].local))
@@ -158,6 +166,7 @@ class Loop:
         before, places = dict(frame.variables), dict(frame.assigned_at)
         frame.awaited.append({n for n in self.locals if maybe.is_unbound(self.before, n)})
         region = self._region = frame.memory.enter(set(self.cells))
+        region.path, region.rounds, region.granted = self._path, self.most, self._granted
         count = [0]
 
         def parameters(scope: Scope) -> list[Node]:

@@ -23,6 +23,7 @@ from weft.kernel import (
     calls,
     closures,
     grids,
+    grown,
     maybe,
     membership,
     numbers,
@@ -31,6 +32,7 @@ from weft.kernel import (
 )
 from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
 from weft.kernel.keys import is_view, resolved
+from weft.kernel.lists import Grown
 from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
 from weft.kernel.values import KeyView, Maybe, PermutedView, Reference, Selection
@@ -87,7 +89,7 @@ def optional(frame: Frame, node: ast.expr) -> Any:
         case ast.Tuple(elements):
             return tuple(_elements(frame, elements))
         case ast.List(elements):
-            return _elements(frame, elements)
+            return calls.listed(frame, node, _elements(frame, elements))
         case ast.Slice(lower, upper, step):
             parts = (None if p is None else evaluate(frame, p) for p in (lower, upper, step))
             return slice(*parts)
@@ -117,10 +119,8 @@ def closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> closures.Closur
 
 
 def returned(frame: Frame, node: ast.expr) -> Any:
-    """What a function returns; a kernel can return no elements whose number is not known."""
+    """What a function returns."""
     value = optional(frame, node)
-    if frame.trace.depth == 1 and selection.is_within(value):
-        selection.refuse(frame, node, "a kernel that returns elements that a mask selects")
     if frame.trace.depth == 1 and isinstance(value, closures.Closure):
         frame.refuse(node, "a kernel that returns a function", "numbers and arrays")
     return value
@@ -253,6 +253,8 @@ def as_truth(frame: Frame, node: ast.AST, value: Any) -> Any:
     if isinstance(value, Maybe):
         holds = node_of(as_truth(frame, node, value.number))
         return Array(apply("logical_and", value.present._node, holds))
+    if isinstance(value, Grown):
+        return value.length() > 0
     value = plain(value)
     if isinstance(value, Selection):
         selection.refuse(frame, node, "the truth of elements that a mask selects")
@@ -460,6 +462,8 @@ def _entry(entry: Any) -> Any:
 def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
     if isinstance(value, Array) and value.ndim:
         value = frame.memory.make(value)
+    if isinstance(value, Grown):
+        return grown.element(frame, node, value, key)
     if isinstance(value, Selection):
         selection.refuse(frame, node, "an index into elements that a mask selects")
     if not isinstance(value, Reference):
@@ -470,6 +474,8 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
                 node, f"a traced index into a {type(value).__name__}", "a constant index",
                 "an array instead: np.array(...)",
             )  # fmt: skip
+        if type(value) is list:
+            grown.require_known(frame, value, key)
         if isinstance(value, grids.TRICKS):
             with interpreting(frame.place(node)):
                 return grids.made(frame, node, value, key)
@@ -500,6 +506,8 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
             return selection.count(value) if name == "size" else (selection.count(value),)
         if not callable(getattr(np.ndarray, name, None)):
             selection.refuse(frame, node, f"the {name} of elements that a mask selects")
+        return calls.Method(value, name)
+    if isinstance(value, Grown):
         return calls.Method(value, name)
     if not isinstance(value, Reference):
         try:

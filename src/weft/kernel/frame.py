@@ -15,6 +15,7 @@ from weft.errors import Place, TracingError, UnsupportedError, user_place
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.kernel.assertions import Assertions
+from weft.kernel.lists import Grown
 from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
 from weft.kernel.values import Cell, Maybe, Memory, Reference, Selection
@@ -79,6 +80,10 @@ class Trace:
         Arrays that are copies of one of several: of which, and what these held then.
     lists : dict
         Python's lists that variables hold, by id, and in how many loops and branches each was made.
+    literals, growing : dict and set
+        Which expressions made lists, by id; and those that made lists that grow (`grown`).
+    room : int
+        For how many elements of a list that nothing bounds.
     present : set of Node
         Flags that are known to be True, by the branches around.
     call : callable
@@ -97,6 +102,9 @@ class Trace:
     copies: dict[Cell, list[Origin]] = field(default_factory=dict)
     assertions: Assertions = field(default_factory=Assertions)
     lists: dict[int, tuple[list[Any], int]] = field(default_factory=dict)
+    literals: dict[int, tuple[list[Any], Place]] = field(default_factory=dict)
+    growing: set[Place] = field(default_factory=set)
+    room: int = 0
     present: set[Node] = field(default_factory=set)
     depth: int = 0  # of calls
 
@@ -328,6 +336,8 @@ def plain(value: Any) -> Any:
     """References as the arrays that they show now, in containers too."""
     if isinstance(value, Reference):
         return value.read()
+    if isinstance(value, Grown):
+        return value.numbers()
     if isinstance(value, Maybe):
         raise UnsupportedError(
             "a number or None, by which branch is taken, within a tuple or list",
@@ -351,7 +361,7 @@ def is_traced(value: Any) -> bool:
     """Whether a value is an array or a scalar of the program that is being traced."""
     if isinstance(value, tuple | list):
         return any(map(is_traced, value))
-    return isinstance(value, Array | Reference | Selection)
+    return isinstance(value, Array | Reference | Selection | Grown)
 
 
 def all_plain(values: Sequence[Any]) -> list[Any]:

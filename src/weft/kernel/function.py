@@ -40,6 +40,7 @@ from weft.kernel.annotations import (
     parse_signature,
 )
 from weft.kernel.frame import Trace, plain
+from weft.kernel.lists import MOST_ROOM, Grows, ListFullError
 from weft.kernel.outputs import Outputs, marked
 from weft.kernel.races import tell
 from weft.kernel.scalars import as_scalar, show
@@ -60,6 +61,9 @@ from weft.sizes import Fact
 
 __all__ = ["KernelFunction"]
 
+_ROOM, _MORE_ROOM = 1 << 10, 1 << 4
+"""Elements of a list that no extent bounds, at first, and times as many where that is too few."""
+
 
 class KernelFunction(Jitted):
     """A function that `weft.kernel` compiles; see there."""
@@ -69,6 +73,7 @@ class KernelFunction(Jitted):
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
         super().__init__(function, ())
         self._parallel: dict[Place, str] = {}
+        self._room = _ROOM
         self.source = source_of(function)
         self.interpreted = function
         self._signature_text = signature
@@ -200,8 +205,19 @@ class KernelFunction(Jitted):
         leaves, data, ready, shared = self._found(args, kwargs)
         if self._overlaps(ready, data, shared):
             return self.function(*args, **kwargs)
-        result = self._launch(ready, data, leaves)
-        if key is not None and short is None:
+        assertions = Outputs.of(ready.variant).assertions
+        may_fill = assertions is not None and assertions.may_fill
+        if may_fill:
+            try:
+                result = self._launch_again(ready, data, leaves)
+            except ListFullError:
+                if self._room >= MOST_ROOM:
+                    raise
+                self._room *= _MORE_ROOM
+                return self(*args, **kwargs)
+        else:
+            result = self._launch(ready, data, leaves)
+        if key is not None and short is None and not may_fill:
             self._remember_short(key, args, ready, data, shared)
         for number in Outputs.of(ready.variant).written:
             leaf = leaves[number]
@@ -246,7 +262,7 @@ class KernelFunction(Jitted):
                 "a lazy array as an argument of a kernel, which writes in place",
                 "NumPy arrays", "x.numpy(), or a function of wf.jit", place=user_place(),
             )  # fmt: skip
-        shared = _told_apart(leaves, data)
+        shared = _told_apart(leaves, data, self._room)
         key = (structure, shared, *map(exact_key, data))
         return leaves, data, self._exact.get(key) or self._remember(
             key, data, structure, shared
@@ -309,10 +325,32 @@ class KernelFunction(Jitted):
         values = ready.call(data, out)
         return layout.result(values, leaves)
 
+    def _launch_again(self, ready: Ready, data: list[Any], leaves: list[Any]) -> Any:
+        """Run; where a list has no room, with what is written as it was before."""
+        written = [data[number] for number in Outputs.of(ready.variant).written]
+        before = [array.copy() for array in written]
+        try:
+            return self._launch(ready, data, leaves)
+        except ListFullError:
+            for array, own in zip(written, before, strict=True):
+                np.copyto(array, own)
+            raise
+
     def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
-        """Interpret it; gives what arguments were written, its result, and what assertions give."""
+        """Interpret it, again where a list turns out to grow."""
+        growing: set[Place] = set()
+        while True:
+            try:
+                return self._interpreted(leaves, structure, static, growing)
+            except Grows as signal:
+                growing.add(signal.place)
+
+    def _interpreted(
+        self, leaves: Sequence[Any], structure: Any, static: Any, growing: set[Place]
+    ) -> Any:
+        """What arguments were written, the function's result, and what assertions give."""
         memory = Memory()
-        trace = Trace(memory, call_function, enter)
+        trace = Trace(memory, call_function, enter, growing=growing, room=self._room)
         cells: dict[int, Reference] = {}
         given: dict[int, Reference] = {}
         _, *layouts = static[-1]
@@ -348,7 +386,7 @@ class KernelFunction(Jitted):
     def variant(self, leaves: list[Any], structure: Any) -> tuple[Variant, dict[str, int]]:
         """The program for some arguments, and the values of its size variables."""
         data = [concrete(_data_of(leaf)) for leaf in leaves]
-        return self._variant(data, structure, _told_apart(leaves, data))
+        return self._variant(data, structure, _told_apart(leaves, data, self._room))
 
     def _replaced(
         self, program: fun.Program, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
@@ -394,12 +432,13 @@ def _data_of(leaf: Any) -> Any:
     return data.reshape(1) if isinstance(leaf, np.ndarray) and not leaf.shape else data
 
 
-def _told_apart(leaves: Sequence[Any], data: Sequence[Any]) -> tuple[Any, ...]:
+def _told_apart(leaves: Sequence[Any], data: Sequence[Any], room: int) -> tuple[Any, ...]:
     """What of arguments, beside types and shapes, has programs of its own.
 
-    For each the first that is the same array; and which passes there are, and layouts.
+    For each the first that is the same array; and which passes there are, the room of lists, and
+    layouts.
     """
-    return (*same_memory(data), (_words(), *map(layout_of, leaves)))
+    return (*same_memory(data), ((_words(), room), *map(layout_of, leaves)))
 
 
 def _require_writable(array: np.ndarray, place: Place) -> None:

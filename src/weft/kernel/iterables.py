@@ -13,12 +13,13 @@ from weft.errors import ArgumentTypeError, ShapeError
 from weft.frontend import extent as extents
 from weft.frontend import lengths
 from weft.frontend.extent import Extent
-from weft.kernel import loops
+from weft.kernel import grown, loops
 from weft.kernel.advice import to_go_over
 from weft.kernel.branches import kind
 from weft.kernel.decorator import prange
 from weft.kernel.expressions import evaluate, subscript
 from weft.kernel.frame import Frame, all_plain
+from weft.kernel.lists import Grown
 from weft.kernel.values import Reference
 from weft.records import dataclass
 
@@ -36,11 +37,14 @@ class Items:
         Gives the one of a number, which is an int or traced.
     is_known : bool
         Whether they are Python's values, of which no traced number chooses one.
+    lists : tuple of Grown
+        Which must stay as they are.
     """
 
     count: int | Extent
     item: Callable[[Any], Any]
     is_known: bool = False
+    lists: tuple[Grown, ...] = ()
 
 
 def items_of(frame: Frame, node: ast.expr) -> Items:
@@ -59,6 +63,10 @@ def items_of(frame: Frame, node: ast.expr) -> Items:
     if isinstance(over, Reference):
         held = over
         return Items(held.read().shape[0], lambda number: subscript(frame, node, held, number))
+    if isinstance(over, Grown):
+        many = over
+        count = extents.as_extent(loops.bound(many.length()))
+        return Items(count, lambda number: grown.element(frame, node, many, number), lists=(many,))
     if not isinstance(over, tuple | list | range):
         frame.refuse(
             node, f"a loop over {kind(over)}", "range, prange, an array, a tuple or list",
@@ -87,9 +95,13 @@ def _of_call(frame: Frame, node: ast.Call) -> Items | None:
         return _side_by_side(frame, node, items, *values)
     (of,) = items
     if function is builtins.reversed:
-        return Items(of.count, lambda number: of.item(of.count - 1 - number), of.is_known)
+        return Items(
+            of.count, lambda number: of.item(of.count - 1 - number), of.is_known, of.lists
+        )
     (first,) = values or [0]
-    return Items(of.count, lambda number: (first + number, of.item(number)), of.is_known)
+    return Items(
+        of.count, lambda number: (first + number, of.item(number)), of.is_known, of.lists
+    )
 
 
 _OPTIONS: dict[type, str] = {builtins.enumerate: "start", builtins.zip: "strict",
@@ -110,6 +122,7 @@ def _side_by_side(
     return Items(
         int(least) if is_known else least,
         lambda number: tuple(part.item(number) for part in parts), is_known,
+        tuple(grown for part in parts for grown in part.lists),
     )  # fmt: skip
 
 

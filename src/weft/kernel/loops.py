@@ -39,7 +39,7 @@ def for_range(
     """
     start, stop, step = bounds
     step = _step(frame, node, step)
-    begin, end = _bound(start), _bound(stop)
+    begin, end = bound(start), bound(stop)
     index = node.target.id if isinstance(node.target, ast.Name) else ""
     one_by_one = isinstance(step, int) and step == 1
     if one_by_one and left_flag(node) is None:
@@ -63,6 +63,7 @@ def for_range(
             return
     # After a range the target is computed, unless the body assigns it
     loop = Loop(frame, node, run, [] if by_range else [node.target])
+    loop.most = upper - lower
 
     def first_parameters(scope: Scope) -> list[Node]:
         param = traced.index_parameter(scope, name, lower, upper)
@@ -108,7 +109,7 @@ def _assign_last(
 
 def _step(frame: Frame, node: ast.AST, step: Any) -> int | Extent:
     """The step of a range: a number of the program, unless only running it tells."""
-    size = _bound(step)
+    size = bound(step)
     if size.symbols:
         return size
     if size.value == 0:
@@ -116,7 +117,7 @@ def _step(frame: Frame, node: ast.AST, step: Any) -> int | Extent:
     return int(size)
 
 
-def _bound(value: Any) -> Extent:
+def bound(value: Any) -> Extent:
     return symbolic.extent_of(indexing.index_node(node_of(value)))
 
 
@@ -133,7 +134,7 @@ def _count(begin: Extent, end: Extent, step: int | Extent) -> Extent:
 def count_of(frame: Frame, node: ast.expr, bounds: tuple[Any, Any, Any]) -> Extent:
     """How many numbers a range has, or less than none."""
     start, stop, step = bounds
-    return _count(_bound(start), _bound(stop), _step(frame, node, step))
+    return _count(bound(start), bound(stop), _step(frame, node, step))
 
 
 def _rounds(lower: Extent, upper: Extent) -> Extent | None:
@@ -165,6 +166,7 @@ def _while_range(
         frame.variables[counter] = now + 1
 
     whole = Loop(frame, node, run, [node.target])
+    whole.most = bounds[1] - bounds[0]
     for name in (counter, flag):
         initial = node_of(frame.variables[name])
         whole.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
@@ -236,7 +238,7 @@ def _while(frame: Frame, loop: Loop, function: Lambda, condition: Callable[[], A
 
 def is_small(bounds: tuple[Any, Any, Any]) -> bool:
     """Whether a range of literals has so few rounds that each is traced by itself."""
-    if not all(isinstance(bound, int) for bound in bounds):
+    if not all(isinstance(end, int) for end in bounds):
         return False
     start, stop, step = bounds
     return step != 0 and len(range(start, stop, step)) <= _UNROLLED

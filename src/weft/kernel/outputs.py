@@ -9,7 +9,8 @@ import numpy as np
 from weft.frontend.containers import flatten, unflatten
 from weft.jit.variants import Result, Variant
 from weft.kernel.assertions import Assertions
-from weft.kernel.values import Maybe, Reference
+from weft.kernel.lists import Grown
+from weft.kernel.values import Maybe, Reference, Selection
 
 
 class Own:
@@ -22,6 +23,40 @@ class Own:
 class OrNone:
     """Begins a tuple of itself, a flag and a number: the number if the flag is set, else None."""
 
+    def made(self, present: Any, number: Any) -> Any:
+        return number if present else None
+
+
+class Selected:
+    """Begins a tuple of itself, an array and a mask: what that selects."""
+
+    def made(self, array: Any, mask: Any) -> Any:
+        return array[mask]
+
+
+class Listed:
+    """Begins a tuple of itself, a count and arrays, of which that many elements are a list's.
+
+    `are_pythons`: for each array, whether its numbers are Python's.
+    """
+
+    def __init__(self, are_pythons: tuple[bool, ...], of_tuples: bool) -> None:
+        self.are_pythons = are_pythons
+        self.of_tuples = of_tuples
+
+    def made(self, count: Any, *arrays: Any) -> list[Any]:
+        parts = [
+            array[:count].tolist() if own else list(array[:count])
+            for array, own in zip(arrays, self.are_pythons, strict=True)
+        ]
+        if self.of_tuples:
+            return list(zip(*parts, strict=True))
+        return parts[0] if parts else []
+
+
+_MADE = (OrNone, Selected, Listed)
+"""What begins a tuple of what a result is made of."""
+
 
 def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
     """A result with arguments that it holds marked: those are given as they are."""
@@ -30,6 +65,12 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
         return Own(number) if given.same(result) else result
     if isinstance(result, Maybe):
         return (OrNone(), result.present, result.number)
+    if isinstance(result, Selection):
+        return (Selected(), result.array, result.mask)
+    if isinstance(result, Grown):
+        arrays = [cell.array for cell in result.parts]
+        pythons = tuple(is_weak for _, is_weak in result.kinds)
+        return (Listed(pythons, result.of_tuples), result.count.array, *arrays)
     if isinstance(result, tuple) and type(result) is tuple:
         return tuple(marked(part, owners) for part in result)
     if isinstance(result, list):
@@ -82,13 +123,13 @@ class Outputs:
         ]
         leaves = [arguments[leaf.number] if isinstance(leaf, Own) else leaf for leaf in leaves]
         result = unflatten(self.structure, iter(leaves))
-        return _or_none(result) if any(isinstance(leaf, OrNone) for leaf in leaves) else result
+        return _made(result) if any(isinstance(leaf, _MADE) for leaf in leaves) else result
 
 
-def _or_none(result: Any) -> Any:
-    """A result with what stands for numbers that may be None replaced."""
+def _made(result: Any) -> Any:
+    """A result, with what only a run tells the size or the kind of made of what it gave."""
     if type(result) not in (tuple, list):
         return result
-    if result and isinstance(result[0], OrNone):
-        return result[2] if result[1] else None
-    return type(result)(map(_or_none, result))
+    if result and isinstance(result[0], _MADE):
+        return result[0].made(*result[1:])
+    return type(result)(map(_made, result))

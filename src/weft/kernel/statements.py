@@ -14,7 +14,7 @@ from weft import functions
 from weft.array import Array
 from weft.errors import DTypeError, interpreting
 from weft.frontend.extent import Extent
-from weft.kernel import assertions, branches, iterables, loops, maybe, writing
+from weft.kernel import assertions, branches, grown, iterables, loops, maybe, writing
 from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
     as_truth,
@@ -34,6 +34,7 @@ from weft.kernel.expressions import (
 from weft.kernel.frame import Frame, ReadUnbound, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
+from weft.kernel.lists import Grown, NothingYet
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference, Selection
 from weft.records import dataclass
@@ -221,6 +222,9 @@ def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None
         frame.require_own(node, held)
         held[key] = value
         return
+    if isinstance(held, Grown):
+        grown.replace(frame, node, held, key, value)
+        return
     if isinstance(held, Reference):
         key = resolved(frame, held.read(), key)
     writing.write(frame, node, held, value, key)
@@ -231,6 +235,9 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     if isinstance(target, ast.Name):
         held = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
         operand = evaluate(frame, node.value)
+        if isinstance(held, Grown) and isinstance(node.op, ast.Add):
+            grown.method(frame, node, held, "extend", [operand])
+            return
         if isinstance(held, list) and not isinstance(operand, Reference | Array):
             _change_list(frame, node, held, operand)
             frame.assign(target.id, held, target)
@@ -340,6 +347,10 @@ def _loop(frame: Frame, run: Callable[[], Returned | None]) -> Returned | None:
             raise signal.error from None
         signal.note()
         return None
+    except NothingYet as signal:
+        if len(frame.memory.regions) <= signal.grown.depth:
+            raise IndexError("list index out of range") from None
+        return None
 
 
 def _for(frame: Frame, node: ast.For) -> Returned | None:
@@ -362,7 +373,8 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
     def bind_item(number: Any) -> None:
         assign(frame, node.target, over.item(number))
 
-    loops.for_range(frame, node, (0, over.count, 1), run, bind_item, False, by_range=False)
+    with grown.gone_over(over.lists):
+        loops.for_range(frame, node, (0, over.count, 1), run, bind_item, False, by_range=False)
     return None
 
 

@@ -16,6 +16,7 @@ from weft.array.access import put as put_at_key
 from weft.errors import Place, UnsupportedError, user_place
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
+from weft.frontend.extent import Extent
 from weft.records import dataclass
 
 
@@ -195,11 +196,27 @@ class Region:
         The cells that a loop carries; None in a branch.
     journal : dict
         What the cells held that are written in it and were made outside.
+    path : tuple of int
+        Which part of which region it is, by number, each time that it is traced.
+    visits : int
+        How many parts of it have begun.
+    rounds : Extent or None
+        At most so many has a loop; None where no extent says it.
+    granted : set
+        Which appends in it there is room for in lists that were made outside (`weft.kernel.grown`).
     """
 
     depth: int
     carried: set[Cell] | None
     journal: dict[Cell, Array] = field(default_factory=dict)
+    path: tuple[int, ...] = ()
+    visits: int = 0
+    rounds: Extent | None = None
+    granted: set[Any] = field(default_factory=set)
+
+    @property
+    def is_loop(self) -> bool:
+        return self.carried is not None
 
 
 class NotCarried(Exception):  # noqa: N818 - a signal: trace the loop again
@@ -216,6 +233,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
+        self._root = Region(0, None)
 
     def make(self, array: Array, place: Place | None = None) -> Reference:
         return Reference(Cell(array, len(self.regions), place))
@@ -237,6 +255,12 @@ class Memory:
         region = Region(len(self.regions) + 1, carried)
         self.regions.append(region)
         return region
+
+    def visit(self) -> tuple[int, ...]:
+        """The path of a part of the region that is traced, which begins now."""
+        around = self.regions[-1] if self.regions else self._root
+        around.visits += 1
+        return (*around.path, around.visits)
 
     def leave(self, region: Region) -> dict[Cell, Array]:
         """End a region: cells hold again what they held. Gives what they hold at its end."""

@@ -1,0 +1,269 @@
+"""Lists that grow in loops and branches: arrays of as many elements as there may be, and a count.
+
+How many there may be, the loops around each `append` say, that are in the loop or branch which
+the list was made outside of: that has it enlarged before it begins, and is traced again. Where a
+`while` is among them nothing says it, so there is some room, and a run that needs more is begun
+again with more (`weft.kernel.function`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft import functions
+from weft.array import Array, node_of
+from weft.frontend import extent as extents
+from weft.frontend import graph, layout, symbolic
+from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.extent import Extent
+from weft.frontend.graph import scalar_constant
+from weft.kernel.frame import Frame, Number, is_traced
+from weft.kernel.lists import MOST_ROOM, Grown, Grows, Kind, ListFullError, NothingYet, Outgrown
+from weft.kernel.values import Cell, KeyView, Region
+from weft.ops.dtypes import DType, from_numpy
+
+
+def begun(frame: Frame, elements: Sequence[Any], node: ast.expr) -> Grown:
+    """A list that will grow, of some elements."""
+    depth = len(frame.memory.regions)
+    none = Array(scalar_constant(0, DType.I64))
+    made = Grown(depth, len(graph._open.all), Cell(none, depth, name="count"))
+    for element in elements:
+        append(frame, node, made, element)
+    return made
+
+
+@contextmanager
+def gone_over(lists: Sequence[Grown]) -> Iterator[None]:
+    """While a loop goes over lists these do not change."""
+    for grown in lists:
+        grown.held += 1
+    try:
+        yield
+    finally:
+        for grown in lists:
+            grown.held -= 1
+
+
+# ---------------------------------------------------------------- changes
+
+
+def append(frame: Frame, node: ast.AST, grown: Grown, value: Any) -> None:
+    _require_free(frame, node, grown)
+    numbers = _parts_of(frame, node, value)
+    kinds, of_tuples = [_kind(number) for number in numbers], isinstance(value, tuple)
+    if grown.kinds:
+        if len(kinds) != len(grown.kinds) or of_tuples != grown.of_tuples:
+            frame.refuse(node, "a list of numbers and tuples, or of tuples of several lengths",
+                         "elements of one kind")  # fmt: skip
+        kinds = [_joined(*pair) for pair in zip(grown.kinds, kinds, strict=True)]
+    _require_room(frame, grown, kinds, of_tuples)
+    count = grown.count.array
+    place = count
+    if grown.is_checked:
+        room = Array(graph.size_scalar(grown.room))
+        error = ListFullError(
+            f"a list of more than {MOST_ROOM} elements, whose number no extent bounds",
+            "fewer, or for loops alone around what appends", "an array of its own size",
+        )  # fmt: skip
+        frame.trace.assertions.note(frame.memory, count < room, error, frame.place(node))
+        frame.trace.assertions.may_fill = True
+        place = functions.minimum(count, room - 1)
+    for cell, number, (dtype, _) in zip(grown.parts, numbers, grown.kinds, strict=True):
+        new = Array(as_dtype(node_of(number), dtype))
+        frame.memory.write(cell, KeyView(place).put(cell.array, new))
+    frame.memory.write(grown.count, count + 1)
+
+
+def pop(frame: Frame, node: ast.AST, grown: Grown, number: Any = -1) -> Any:
+    _require_free(frame, node, grown)
+    if type(number) is not int or number != -1:
+        frame.refuse(node, "pop of an element that is not the last", "pop()",
+                     "a number of the first one that is left, which counts up")  # fmt: skip
+    found = element(frame, node, grown, -1, "pop from empty list")
+    frame.memory.write(grown.count, grown.count.array - 1)
+    return found
+
+
+def _require_free(frame: Frame, node: ast.AST, grown: Grown) -> None:
+    if grown.held:
+        frame.refuse(
+            node, "a change of a list while a loop goes over it", "a loop over a list that stays",
+            "while k < len(x): ..., k += 1",
+        )  # fmt: skip
+
+
+def _require_room(frame: Frame, grown: Grown, wanted: list[Kind], of_tuples: bool) -> None:
+    """Room for one element more here, of some kinds, in each round of the loops around."""
+    regions = frame.memory.regions[grown.depth :]
+    key = grown, frame.memory.visit()
+    if regions and key in regions[0].granted and wanted == grown.kinds:
+        return
+    is_new = not regions or key not in regions[0].granted
+    grown.kinds, grown.of_tuples = wanted, of_tuples
+    more = _most(frame, grown, regions) if is_new else layout.ZERO
+    if not regions:
+        grown.enlarge(more)
+        return
+    raise Outgrown(regions[0], grown, key, more)
+
+
+def _most(frame: Frame, grown: Grown, regions: Sequence[Region]) -> Extent:
+    """How many elements one `append` may add before a region, the first of some, ends."""
+    most: Extent = extents.constant(1)
+    for region in regions:
+        if not region.is_loop:
+            continue
+        rounds = None
+        if region.rounds is not None:
+            rounds = symbolic.at_most(region.rounds, grown.scopes)
+        if rounds is None:
+            if grown.is_checked:
+                return layout.ZERO
+            grown.is_checked = True
+            return extents.constant(frame.trace.room)
+        most = most * layout.limited("maximum", rounds, layout.ZERO)
+    return most
+
+
+def _parts_of(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
+    numbers = list(value) if type(value) is tuple and value else [value]
+    if not all(isinstance(n, Number) and not getattr(n, "ndim", 0) for n in numbers):
+        frame.refuse(
+            node, "a list, to which a loop or branch appends what is no number",
+            "numbers, or tuples of numbers",
+            "an array for each part of what is appended, and a count of what is in it",
+        )  # fmt: skip
+    return numbers
+
+
+def _kind(value: Any) -> Kind:
+    node = node_of(value)
+    return node.dtype, node.weak
+
+
+def _joined(one: Kind, other: Kind) -> Kind:
+    """The kind of a list's elements that are of two: as NumPy makes an array of them."""
+    if one == other:
+        return one
+    if one[1] and other[1]:
+        nodes = [scalar_constant(0, dtype, weak=True) for dtype, _ in (one, other)]
+        return common_dtype(tuple(nodes)), True
+    return from_numpy(np.result_type(one[0].numpy, other[0].numpy)), False
+
+
+# ---------------------------------------------------------------- elements
+
+
+def element(
+    frame: Frame, node: ast.AST, grown: Grown, index: Any,
+    otherwise: str = "list index out of range",
+) -> Any:  # fmt: skip
+    """`x[i]`, counted from the end where i is negative."""
+    position = _position(frame, node, grown, index, otherwise)
+    return grown.taken(position)
+
+
+def replace(frame: Frame, node: ast.AST, grown: Grown, index: Any, value: Any) -> None:
+    """`x[i] = value`, of the kind that the elements have."""
+    position = _position(frame, node, grown, index, "list assignment index out of range")
+    numbers = _parts_of(frame, node, value)
+    kinds = [_kind(number) for number in numbers]
+    joined = [_joined(*pair) for pair in zip(grown.kinds, kinds, strict=False)]
+    if len(kinds) != len(grown.kinds) or [d for d, _ in joined] != [d for d, _ in grown.kinds]:
+        frame.refuse(node, "an element of another kind than the list's", "one of the same kind")
+    for cell, number, (dtype, _) in zip(grown.parts, numbers, grown.kinds, strict=True):
+        new = Array(as_dtype(node_of(number), dtype))
+        frame.memory.write(cell, KeyView(position).put(cell.array, new))
+
+
+def _position(frame: Frame, node: ast.AST, grown: Grown, index: Any, otherwise: str) -> Array:
+    if not isinstance(index, Array | Extent | int | np.integer) or (
+        isinstance(index, Array) and index.ndim
+    ):
+        frame.refuse(node, "a part of a list that grows", "one element",
+                     "np.array(x), or a loop over range(a, b)")  # fmt: skip
+    if not grown.parts:
+        if len(frame.memory.regions) > grown.depth:
+            raise NothingYet(grown)
+        raise IndexError(otherwise)
+    count = grown.count.array
+    number = functions.asarray(Array(as_dtype(node_of(index), DType.I64)))
+    number = functions.where(number < 0, number + count, number)
+    inside = (number >= 0) & (number < count)
+    frame.trace.assertions.note(frame.memory, inside, IndexError(otherwise), frame.place(node))
+    last = Array(graph.size_scalar(grown.room)) - 1
+    return functions.minimum(functions.maximum(number, 0), last)
+
+
+# ---------------------------------------------------------------- methods
+
+
+def method(frame: Frame, node: ast.AST, grown: Grown, name: str, arguments: list[Any]) -> Any:
+    """A method of a list."""
+    match name, arguments:
+        case "append", [value]:
+            append(frame, node, grown, value)
+        case "pop", ([] | [_]):
+            return pop(frame, node, grown, *arguments)
+        case "clear", []:
+            _require_free(frame, node, grown)
+            frame.memory.write(grown.count, Array(scalar_constant(0, DType.I64)))
+        case "extend", [tuple() | list() as values]:
+            for value in values:
+                append(frame, node, grown, value)
+        case "reverse", []:
+            _require_free(frame, node, grown)
+            _reverse(frame, grown)
+        case _:
+            frame.refuse(
+                node, f"the method {name} of a list that grows in a loop or branch",
+                "append, pop(), extend by a tuple, clear and reverse", "np.array(x) first",
+            )  # fmt: skip
+    return None
+
+
+def _reverse(frame: Frame, grown: Grown) -> None:
+    count = grown.count.array
+    numbers = functions.arange(grown.room)
+    mirrored = functions.where(numbers < count, count - 1 - numbers, numbers)
+    for cell in grown.parts:
+        frame.memory.write(cell, functions.take(cell.array, mirrored))
+
+
+def require_known(frame: Frame, held: list[Any], index: Any) -> None:
+    """Let a list grow that lacks an element here, in a loop that may append one."""
+    if type(index) is int and not -len(held) <= index < len(held):
+        _grow(frame, held)
+
+
+def _grow(frame: Frame, held: list[Any]) -> None:
+    """Let a list grow that an expression made outside the loop or branch that is traced."""
+    _, depth = frame.trace.lists.get(id(held), (held, len(frame.memory.regions)))
+    made = frame.trace.literals.get(id(held))
+    if 0 <= depth < len(frame.memory.regions) and made is not None:
+        raise Grows(made[1])
+
+
+def of_known(
+    frame: Frame, node: ast.AST, held: list[Any], name: str, arguments: list[Any]
+) -> Any:
+    """A method of a list that is known while compiling, which a loop or branch may have grow."""
+    if name in _CHANGES:
+        _grow(frame, held)
+        frame.require_own(node, held)
+    elif name not in ("copy", "index", "count"):
+        frame.refuse(node, f"the method {name} of a list", ", ".join(_CHANGES))
+    if name in ("pop", "insert"):
+        arguments = [int(a) if isinstance(a, Extent) else a for a in arguments]
+    if name in ("pop", "index", "count") and is_traced(arguments):
+        frame.refuse(node, f"{name} of what only the run knows, in a list", "an array")
+    return getattr(held, name)(*arguments)
+
+
+_CHANGES = ("append", "pop", "extend", "clear", "reverse", "insert")

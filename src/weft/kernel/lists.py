@@ -1,0 +1,138 @@
+"""What a list is that grows in loops and branches (`grown` says how), and signals of it."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, TypeAlias
+
+from weft import functions
+from weft.array import Array
+from weft.errors import UnsupportedError
+from weft.frontend import layout, operations
+from weft.frontend.elementwise import as_dtype
+from weft.frontend.extent import Extent
+from weft.frontend.graph import make, scalar_constant
+from weft.functions.creation import filled
+from weft.kernel.values import Cell, Region, Selection
+from weft.ops.dtypes import DType
+from weft.records import dataclass
+
+Kind: TypeAlias = tuple[DType, bool]
+"""A dtype, and whether the numbers are Python's."""
+
+MOST_ROOM = 1 << 26
+"""So many elements a list may have whose length no loop's extents bound."""
+
+
+class ListFullError(UnsupportedError):
+    """A run met more elements than there was room for."""
+
+
+class Grows(Exception):  # noqa: N818 - a signal: trace the function again
+    """A list grows in a loop or branch that it was made outside of, by an expression at a place."""
+
+    def __init__(self, place: Any) -> None:
+        super().__init__()
+        self.place = place
+
+
+class Outgrown(Exception):  # noqa: N818 - a signal: trace the loop or branch again
+    """A list is to have more room, or another dtype, before a region begins."""
+
+    def __init__(self, region: Region, grown: Grown, key: Any, more: Extent) -> None:
+        super().__init__()
+        self.region = region
+        self.grown = grown
+        self.key = key
+        self.more = more
+
+    def settle(self, region: Region | None, granted: set[Any]) -> bool:
+        """Let there be room, if the region is that; it has been left."""
+        if region is not self.region:
+            return False
+        granted.add(self.key)
+        self.grown.enlarge(self.more)
+        return True
+
+
+class NothingYet(Exception):  # noqa: N818 - a signal: a later round may append something
+    """An element is read of a list to which nothing has been appended so far."""
+
+    def __init__(self, grown: Grown) -> None:
+        super().__init__()
+        self.grown = grown
+
+
+@dataclass(eq=False, slots=True)
+class Grown:
+    """A list of numbers, or of tuples of as many numbers.
+
+    Attributes
+    ----------
+    depth, scopes : int
+        How many loops and branches, and how many scopes, were being traced when it was made.
+    count : Cell
+    kinds : list of Kind
+        Of the numbers of an element.
+    parts : list of Cell
+        Their arrays.
+    room : Extent
+        How many elements these have.
+    of_tuples : bool
+    is_checked : bool
+        Whether only a run tells if there is room.
+    held : int
+        How many loops go over it.
+    """
+
+    depth: int
+    scopes: int
+    count: Cell
+    room: Extent = layout.ZERO
+    kinds: list[Kind] = field(default_factory=list)
+    parts: list[Cell] = field(default_factory=list)
+    of_tuples: bool = False
+    is_checked: bool = False
+    held: int = 0
+
+    def enlarge(self, more: Extent) -> None:
+        """Let there be room for more elements of the kinds that there are now."""
+        before = self.room
+        self.room = before + more if self.parts else more + 1  # so that there always is an element
+        for k, (dtype, _) in enumerate(self.kinds):
+            zero = scalar_constant(0, dtype)
+            if k == len(self.parts):
+                self.parts.append(Cell(Array(filled(zero, (self.room,))), self.depth, name="list"))
+                continue
+            cell = self.parts[k]
+            array = Array(as_dtype(cell.array._node, dtype))
+            extra = self.room - before
+            is_enough = not extra.symbols and extra.value == 0
+            cell.array = array if is_enough else functions.concat(
+                [array, Array(filled(zero, (extra,)))]
+            )  # fmt: skip
+
+    def length(self) -> Array:
+        """How many elements there are: a Python int."""
+        return _pythons(self.count.array, DType.I64)
+
+    def numbers(self) -> Selection:
+        """All that it holds: the first elements of an array."""
+        held = functions.arange(self.room) < self.count.array
+        arrays = [cell.array for cell in self.parts] or [functions.zeros(1)]
+        array = arrays[0]
+        if self.of_tuples:
+            array = functions.stack(arrays, axis=1)
+        return Selection(array, held)
+
+    def taken(self, position: Array) -> Any:
+        """The element of a number, which is within the array."""
+        found = [
+            _pythons(cell.array[position], dtype) if is_weak else cell.array[position]
+            for cell, (dtype, is_weak) in zip(self.parts, self.kinds, strict=True)
+        ]
+        return tuple(found) if self.of_tuples else found[0]
+
+
+def _pythons(number: Array, dtype: DType) -> Array:
+    return Array(make(operations.Cast(dtype), (number._node,), (), dtype, weak=True))

@@ -1,0 +1,231 @@
+"""Lists that grow in loops and branches: appended to, popped, read, gone over, given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.agree import agrees
+
+import weft as wf
+from weft.errors import UnsupportedError
+
+X = np.random.default_rng(3).random(50)
+
+
+def kept(x: np.ndarray) -> Any:
+    big = []
+    for v in x:
+        if v > 0.5:
+            big.append(v)
+    return np.array(big), len(big), sum(big), max(big), np.mean(np.array(big)), big[0], big[-1]
+
+
+def begun_with(x: np.ndarray) -> Any:
+    starts = [0]
+    for i in range(1, len(x)):
+        if x[i] > x[i - 1]:
+            starts.append(i)
+    return np.array(starts), starts
+
+
+def of_tuples(x: np.ndarray) -> Any:
+    peaks = []
+    for i in range(1, len(x) - 1):
+        if x[i - 1] < x[i] > x[i + 1]:
+            peaks.append((i, x[i]))
+    total = 0.0
+    for i, v in peaks:
+        total += i * v
+    for number, (i, _) in enumerate(peaks):
+        total += number * i
+    return total, len(peaks), [peaks[1][0]], peaks
+
+
+def stack(x: np.ndarray) -> None:
+    waiting = [(0, len(x) - 1)]
+    while waiting:
+        low, high = waiting.pop()
+        if low >= high:
+            continue
+        pivot = x[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while x[i] < pivot:
+                i += 1
+            while x[j] > pivot:
+                j -= 1
+            if i <= j:
+                x[i], x[j] = x[j], x[i]
+                i += 1
+                j -= 1
+        waiting.append((low, j))
+        waiting.append((i, high))
+
+
+def hull(x: np.ndarray) -> Any:
+    lower = []
+    for i in range(len(x)):
+        while len(lower) >= 2:
+            a, b = lower[-2], lower[-1]
+            if (b - a) * (x[i] - x[a]) - (x[b] - x[a]) * (i - a) > 0:
+                break
+            lower.pop()
+        lower.append(i)
+    return np.array(lower)
+
+
+def in_rounds(x: np.ndarray) -> Any:
+    medians = np.empty(len(x))
+    for i in range(len(x)):
+        near = []
+        for j in range(max(0, i - 2), min(len(x), i + 3)):
+            near.append(x[j])
+        medians[i] = np.median(np.array(near))
+        near.clear()
+        medians[i] += len(near)
+    return medians
+
+
+def within_functions(x: np.ndarray) -> Any:
+    found = []
+
+    def add(value: float) -> None:
+        found.append(value)
+
+    for v in x:
+        add(v)
+        for k in (1, 2):
+            if v > 0.7:
+                add(v * k)
+    found.reverse()
+    found[0] = 5.0
+    found += (1.0, 2.0)
+    return np.array(found), np.array(found, dtype=np.float32)
+
+
+def of_two_kinds(x: np.ndarray) -> Any:
+    mixed = []
+    for i in range(len(x)):
+        mixed.append(i)
+        if x[i] > 0.5:
+            mixed.append(x[i])
+    return np.array(mixed)
+
+
+def known(x: np.ndarray) -> Any:
+    parts = []
+    parts.append(x[0])
+    parts.append(2 * x[1])
+    parts.insert(0, x[2])
+    last = parts.pop()
+    return np.array(parts), last, len(parts)
+
+
+def of_a_branch(x: np.ndarray) -> Any:
+    found = [1.5]
+    if x[0] > 0.5:
+        found.append(2.5)
+    if x[0] <= 0.5:
+        found.append(3.5)
+    return found
+
+
+def nothing(x: np.ndarray) -> Any:
+    found = []
+    for v in x:
+        if v > 2:
+            found.append(v)
+    return np.array(found), found, len(found)
+
+
+FUNCTIONS = [
+    kept, begun_with, of_tuples, stack, hull, in_rounds, within_functions, of_two_kinds, known,
+    of_a_branch, nothing,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_list(function: Callable[..., Any]) -> None:
+    with wf.config(interpret_below=0):
+        agrees(function, X)
+        agrees(function, X[:17].copy())
+
+
+def test_errors_of_few_elements() -> None:
+    for function in (kept, of_tuples):
+        for found in (function, wf.kernel(function)):
+            with pytest.raises((ValueError, IndexError), match=r"empty|zero-size|out of range"):
+                found(np.zeros(3))
+
+
+def counted(n: int, into: np.ndarray) -> int:
+    found = []
+    k = 0
+    while k < n:
+        found.append(k)
+        into[k % 3] += 1
+        k += 1
+    return sum(found)
+
+
+def test_room_that_nothing_bounds_is_made_as_it_is_needed() -> None:
+    kernel = wf.kernel(counted)
+    for n in (10, 5000, 70000, 10):
+        into = np.zeros(3, dtype=np.int64)
+        assert kernel(n, into) == n * (n - 1) // 2
+        assert into.sum() == n
+
+
+def test_elements_that_are_not_there() -> None:
+    def beyond(x: np.ndarray, k: int) -> float:
+        found = []
+        for v in x:
+            found.append(v)
+        return found[k]
+
+    def too_many(x: np.ndarray) -> float:
+        found = [0.0]
+        total = 0.0
+        for v in x:
+            total += found.pop() + v
+        return total
+
+    agrees(beyond, X, -50)
+    with pytest.raises(IndexError, match="list index out of range"):
+        wf.kernel(beyond)(X, 50)
+    with pytest.raises(IndexError, match="pop from empty list"):
+        wf.kernel(too_many)(X)
+
+
+def test_what_lists_do_not_hold() -> None:
+    def rows(x: np.ndarray) -> int:
+        found = []
+        for i in range(len(x)):
+            found.append(x[i:])
+        return len(found)
+
+    def while_gone_over(x: np.ndarray) -> int:
+        found = [0]
+        for i in range(len(x)):
+            found.append(i)
+        for v in found:
+            if v > 3:
+                found.append(v)
+        return len(found)
+
+    with pytest.raises(UnsupportedError, match="appends what is no number"):
+        wf.kernel(rows)(X)
+    with pytest.raises(UnsupportedError, match="while a loop goes over it"):
+        wf.kernel(while_gone_over)(X)
+
+
+def selected(x: np.ndarray) -> Any:
+    return x[x > 0.5], np.unique(np.round(x, 1)), x[x < 0.5] + 1, np.array([v for v in x if v > 2])
+
+
+def test_what_a_mask_selects_is_given() -> None:
+    agrees(selected, X)
+    agrees(selected, X[:0])
