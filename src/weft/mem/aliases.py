@@ -115,11 +115,61 @@ def is_made(loop: fun.Loop, number: int, live: Liveness) -> bool:
                 if is_made(inner, place, inside):
                     return True
                 result = first
+            case fun.If() as branch:
+                place = [var.name for var in let.pattern].index(result.name)
+                changed = changed_by(branch, position, live)[place]
+                if changed is None:
+                    return True
+                result = changed
             case fun.Kernel() as kernel:
                 return not _maps(kernel, position, result, loop.params[number], live)
             case _:
                 return True
     return False
+
+
+def changed_by(branch: fun.If, position: int, live: Liveness) -> list[fun.Var | None]:
+    """For each result of an `If` the array that either branch changes, or leaves as it is.
+
+    None where it makes another, or where that array may not be overwritten.
+    """
+    found: list[fun.Var | None] = []
+    for results in zip(branch.then.results, branch.otherwise.results, strict=True):
+        array = _one_root(branch, results)
+        if array is not None:
+            beside = walk.used_names(branch) - {array.name}
+            if not live.dies(array, position, beside) or array in found:
+                array = None
+        found.append(array)
+    return found
+
+
+def _one_root(branch: fun.If, results: tuple[fun.Atom, fun.Atom]) -> fun.Var | None:
+    first, second = map(_root, (branch.then, branch.otherwise), results)
+    return first if first is not None and first == second else None
+
+
+def _root(body: fun.Body, result: fun.Atom) -> fun.Var | None:
+    """The array from outside a body of which a result is made by updates, loops and branches."""
+    made = {var.name: let for let in body.statements for var in let.pattern}
+    while isinstance(result, fun.Var) and result.name in made:
+        let = made[result.name]
+        place = [var.name for var in let.pattern].index(result.name)
+        match let.expr:
+            case fun.Update(array) | fun.LmadUpdate(array):
+                result = array
+            case fun.Scatter(destinations):
+                result = destinations[place]
+            case fun.Loop(_, initial):
+                result = initial[place]
+            case fun.If(_, then, otherwise) as branch:
+                inner = _one_root(branch, (then.results[place], otherwise.results[place]))
+                if inner is None:
+                    return None
+                result = inner
+            case _:
+                return None
+    return result if isinstance(result, fun.Var) and isinstance(result.type, fun.Array) else None
 
 
 def _maps(

@@ -19,7 +19,7 @@ from weft.fun import walk
 from weft.fun.builder import Names
 from weft.lmad import Lmad
 from weft.mem import layout
-from weft.mem.aliases import Liveness, is_made, looked_at, overwritten, used_beside
+from weft.mem.aliases import Liveness, changed_by, is_made, looked_at, overwritten, used_beside
 from weft.mem.bound import Bounds
 from weft.mem.layout import Layout
 from weft.mem.nodes import Block, MemArray, Program
@@ -46,7 +46,7 @@ def introduce(
       whoever lowers a body has nothing left to copy;
     - `Update`, `LmadUpdate` and `Scatter` happen in place: their pattern names the memory
       of their operand, which is a copy if it is used later; so do loops, whose parameters
-      lie where their initial values do;
+      lie where their initial values do, and branches that both update one array;
     - an array that a loop makes anew in each round has two buffers in one block, and an
       int64 parameter of the loop, "buffer_k", says which of them holds it;
     - arrays in the bodies of kernels are in `per_thread` blocks, of a size known before.
@@ -230,6 +230,9 @@ class _Introduction:
                 return
             case _:
                 pass
+        if isinstance(expr, fun.If):
+            self.branch(let, expr, position, live, done)
+            return
         memories = [self.created(var) for var in let.pattern]
         match expr:
             case fun.Kernel(space, _):
@@ -238,8 +241,6 @@ class _Introduction:
             case fun.Reduce(space) | fun.Scan(space):
                 self.enter(space)
                 new = self.rebuilt(expr, self.inner)
-            case fun.If():
-                new = self.rebuilt(expr, lambda body: self.body(body, memories))
             case _:
                 new = self.rebuilt(expr, self.inner)
         pattern = tuple(
@@ -308,6 +309,32 @@ class _Introduction:
                 self.enter(space)
                 expr = fun.Scatter(tuple(targets), space, body, operator)
         done.append(fun.Let(pattern, self.rebuilt(expr, self.inner), let.place))
+
+    def branch(
+        self, let: fun.Let, expr: fun.If, position: int, live: Liveness, done: list[fun.Let]
+    ) -> None:
+        """A result that both branches make of one array, by updates, lies where that does."""
+        changed = changed_by(expr, position, live)
+        owned = [array for array in changed if array is not None]
+        memories = [
+            self.created(var) if array is None else self.array(array)
+            for var, array in zip(let.pattern, changed, strict=True)
+        ]
+        made, kept = (
+            [memory if (array is None) is new else None
+             for memory, array in zip(memories, changed, strict=True)]
+            for new in (True, False)
+        )  # fmt: skip
+
+        def side(body: fun.Body) -> fun.Body:
+            return self.in_places(self.body(body, made, owned), kept)
+
+        new = self.rebuilt(expr, side)
+        pattern = tuple(
+            self.bound(var, memory) if memory else var
+            for var, memory in zip(let.pattern, memories, strict=True)
+        )
+        done.append(fun.Let(pattern, new, let.place))
 
     def loop(
         self, let: fun.Let, expr: fun.Loop, position: int, live: Liveness, done: list[fun.Let]
