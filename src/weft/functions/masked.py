@@ -83,6 +83,15 @@ def _median(array: Array, mask: Array) -> Array:
     return where(any(mask & isnan(array)), math.nan, found)
 
 
+def quantile(array: Array, mask: Array, q: object) -> Array:
+    """As `_median`, of a share, or of several."""
+    from weft.functions.nan_quantiles import nanquantile
+
+    array = inexact(array)
+    found = nanquantile(filled(array, mask, math.nan), q)
+    return where(any(mask & isnan(array)), math.nan, found)
+
+
 def _is_true(array: Array) -> Array:
     return astype(array, np.dtype(bool))
 
@@ -101,3 +110,17 @@ REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     **MOMENTS,
 }
 """Of an array and a mask of its shape; the greatest and least of nothing are the dtype's ends."""
+
+ALONG: dict[str, Callable[[Array, Array, int], Array]] = {
+    "sum": lambda array, mask, axis: sum(filled(array, mask, 0), axis=axis),
+    "prod": lambda array, mask, axis: prod(filled(array, mask, 1), axis=axis),
+    "any": lambda array, mask, axis: any(mask & _is_true(array), axis=axis),
+    "all": lambda array, mask, axis: all(~mask | _is_true(array), axis=axis),
+    "count_nonzero": lambda array, mask, axis: count_nonzero(filled(array, mask, 0), axis=axis),
+    "max": lambda array, mask, axis: max(filled(array, mask, least(array._node.dtype)), axis=axis),
+    "min": lambda array, mask, axis: min(
+        filled(array, mask, greatest(array._node.dtype)), axis=axis
+    ),
+    **MOMENTS,
+}
+"""Likewise, along an axis."""

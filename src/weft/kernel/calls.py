@@ -241,11 +241,26 @@ def _of_selection(
         return _array_of(arguments[0], *arguments[1:], **named)
     if isinstance(function, np.ufunc) and not selection.is_within(list(named.values())):
         return _ufunc(frame, node, function, arguments, named)
-    if len(arguments) == 1 and not named and isinstance(arguments[0], Selection):
-        if function is builtins.sum:
+    if function in (np.quantile, np.percentile) and len(arguments) == 2 and not named:
+        of, share = arguments
+        if isinstance(of, Selection) and not isinstance(share, Selection):
+            return selection.quantile(of, share / 100 if function is np.percentile else share)
+    axis = _axis_alone(arguments[1:], named)
+    if axis is not _OTHER and isinstance(arguments[0], Selection):
+        if function is builtins.sum and arguments[0].array.ndim == arguments[0].mask.ndim:
             return built_ins.total(selection.filled(arguments[0], 0).reshape(-1))
-        return selection.method(frame, node, arguments[0], name)
+        return selection.method(frame, node, arguments[0], name, axis)
     return selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
+
+
+_OTHER = object()
+
+
+def _axis_alone(arguments: list[Any], named: dict[str, Any]) -> Any:
+    """The axis that is given, None where none is; `_OTHER` where more is given."""
+    if not named and len(arguments) <= 1:
+        return arguments[0] if arguments else None
+    return named["axis"] if named.keys() == {"axis"} and not arguments else _OTHER
 
 
 def _array_of(of: Selection, dtype: Any = None) -> Selection:
@@ -409,9 +424,10 @@ def _method(
         if shown is not None:
             return shown
     if isinstance(reference, Selection):
-        if arguments or named:
+        axis = _axis_alone(arguments, named)
+        if axis is _OTHER:
             selection.refuse(frame, node, f"{name} of elements that a mask selects")
-        return selection.method(frame, node, reference, name)
+        return selection.method(frame, node, reference, name, axis)
     array = plain(reference)
     if name == "copy":
         return Array(array._node)

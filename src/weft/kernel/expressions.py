@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -482,7 +483,7 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         return value[key]
     with interpreting(frame.place(node)):
         array = value.read()
-        if is_mask(key, array):
+        if is_mask(key, array) or selection.is_mask_of_rows(key, array):
             return Selection(array, key)
         key = resolved(frame, array, key)
         if not is_view(key):
@@ -502,8 +503,11 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
     if isinstance(value, Selection):
         if name == "dtype":
             return value.array.dtype
-        if name in ("size", "shape"):
-            return selection.count(value) if name == "size" else (selection.count(value),)
+        if name in ("size", "shape", "ndim"):
+            count, rest = selection.count(value), value.array.shape[value.mask.ndim :]
+            if name == "size":
+                return math.prod(rest, start=count)
+            return (count, *rest) if name == "shape" else 1 + len(rest)
         if not callable(getattr(np.ndarray, name, None)):
             selection.refuse(frame, node, f"the {name} of elements that a mask selects")
         return calls.Method(value, name)

@@ -27,6 +27,18 @@ def is_mask(key: Any, array: Array) -> bool:
     )
 
 
+def is_mask_of_rows(key: Any, array: Array) -> bool:
+    """Whether a key is one mask over the first dimensions of an array."""
+    return isinstance(key, Array) and key._node.dtype is DType.BOOL and 0 < key.ndim < array.ndim
+
+
+def _spread(of: Array, mask: Array) -> Array:
+    """A mask with dimensions of one for those of an array after it."""
+    for _ in range(of.ndim - mask.ndim):
+        mask = functions.expand_dims(mask, axis=-1)
+    return mask
+
+
 def is_within(value: Any) -> bool:
     """Whether a value is what a mask selects, or holds it."""
     if isinstance(value, tuple | list):
@@ -44,8 +56,12 @@ def lifted(
     if not all(alike(mask._node, masks[0]._node) for mask in masks):
         refuse(frame, node, "elements that two masks select")
     arrays = []
+    ranks = {operand.array.ndim for operand in operands if isinstance(operand, Selection)}
+    if len(ranks) > 1:
+        refuse(frame, node, "elements that a mask selects, with rows that it does")
+    rest = ranks.pop() - masks[0].ndim  # dimensions that are whole
     for operand in operands:
-        if isinstance(operand, Array) and operand.ndim:
+        if isinstance(operand, Array) and operand.ndim > rest:
             refuse(frame, node, "elements that a mask selects, with an array")
         arrays.append(operand.array if isinstance(operand, Selection) else operand)
     return Selection(function(*arrays), masks[0])
@@ -53,10 +69,11 @@ def lifted(
 
 def written(frame: Frame, node: ast.AST, target: Array, key: Any, value: Selection) -> Array:
     """The target with its elements replaced that the value's mask selects."""
-    if not is_mask(key, target) or not alike(key._node, value.mask._node):
+    is_one = is_mask(key, target) or is_mask_of_rows(key, target)
+    if not is_one or not alike(key._node, value.mask._node):
         refuse(frame, node, "elements that one mask selects, written elsewhere")
     new = functions.astype(value.array, target.dtype)
-    return functions.where(key, new, target)
+    return functions.where(_spread(target, key), new, target)
 
 
 def distinct(array: Array) -> Selection:
@@ -71,7 +88,7 @@ def distinct(array: Array) -> Selection:
 
 def filled(of: Selection, value: Any) -> Array:
     """The array with a value where the mask selects nothing."""
-    return masked.filled(of.array, of.mask, value)
+    return masked.filled(of.array, _spread(of.array, of.mask), value)
 
 
 def count(of: Selection) -> Array:
@@ -79,8 +96,8 @@ def count(of: Selection) -> Array:
     return weak(functions.count_nonzero(of.mask), DType.I64)
 
 
-def method(frame: Frame, node: ast.AST, of: Selection, name: str) -> Any:
-    """What a method without arguments gives, or the function of its name."""
+def method(frame: Frame, node: ast.AST, of: Selection, name: str, axis: Any = None) -> Any:
+    """What a method gives, or the function of its name, of all or along the rows of a mask."""
     if name == "copy":
         return of
     if name == "len":
@@ -89,7 +106,17 @@ def method(frame: Frame, node: ast.AST, of: Selection, name: str) -> Any:
         refuse(frame, node, f"the method {name} of elements that a mask selects")
     if name in ("max", "min"):
         _require_any(frame, node, of, name)
-    return REDUCTIONS[name](of.array, of.mask)
+    mask = functions.broadcast_to(_spread(of.array, of.mask), of.array.shape)
+    if axis is None or (axis in (0, -1) and of.array.ndim == 1):
+        return REDUCTIONS[name](of.array, mask)
+    if name not in masked.ALONG or of.mask.ndim > 1 or type(axis) is not int or axis != 0:
+        refuse(frame, node, f"{name} along {axis} of elements that a mask selects")
+    return masked.ALONG[name](of.array, mask, axis)
+
+
+def quantile(of: Selection, q: Any) -> Array:
+    mask = functions.broadcast_to(_spread(of.array, of.mask), of.array.shape)
+    return masked.quantile(of.array, mask, q)
 
 
 def _require_any(frame: Frame, node: ast.AST, of: Selection, name: str) -> None:
