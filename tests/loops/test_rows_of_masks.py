@@ -71,3 +71,20 @@ def test_what_is_not_reduced_along_rows() -> None:
 
     with pytest.raises(UnsupportedError, match="sum along 1 of elements that a mask selects"):
         wf.kernel(along_columns)(X)
+
+
+def counts(x: np.ndarray, g: np.ndarray) -> Any:
+    found = np.zeros((4, 10), dtype=np.int64)
+    weighted = np.zeros(4)
+    for i in range(4):
+        found[i] = np.bincount(g[i * 10 : i * 10 + 10], minlength=10)
+        weighted += np.bincount(g, weights=x[:, 0], minlength=4)
+    return found, weighted
+
+
+def test_counts_of_a_given_length() -> None:
+    kernel = agrees(counts, X, GROUPS)
+    with pytest.raises(UnsupportedError, match="minlength does not count"):
+        kernel(X, GROUPS + 4)
+    with pytest.raises(ValueError, match="no negative elements"):
+        kernel(X, GROUPS - 1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, LinearAlgebraError, WeftError
+from weft.errors import ArgumentError, LinearAlgebraError, UnsupportedError, WeftError
 from weft.frontend.extent import Extent
 from weft.functions import elimination, interoperability
 from weft.functions.interoperability import _RENAMED
@@ -349,6 +349,11 @@ def _numpy(
             numbers.require_held(arguments[0].dtype, bound)
     if function is np.unique and len(arguments) == 1 and not named and is_traced(arguments):
         return selection.distinct(functions.asarray(arguments[0]))
+    if function is np.bincount and is_traced(arguments):
+        least = named.get("minlength", arguments[2] if len(arguments) > 2 else None)
+        if least is not None:
+            weights = named.get("weights", arguments[1] if len(arguments) > 1 else None)
+            return _counts(frame, node, arguments[0], weights, least)
     call = interoperability.translated(function, tuple(arguments), named)
     if call is None:
         frame.refuse(
@@ -356,6 +361,20 @@ def _numpy(
             "arguments that Weft's function takes",
         )  # fmt: skip
     return call()
+
+
+def _counts(frame: Frame, node: ast.Call, x: Any, weights: Any, length: Any) -> Array:
+    """`np.bincount` with a least length, which is the length: a run tells where it is too short."""
+    counted = functions.asarray(x)
+    for held, error in (
+        (functions.all(counted >= 0),
+         ValueError("'list' argument must have no negative elements")),
+        (functions.all(counted < length), UnsupportedError(
+            "np.bincount of numbers that its minlength does not count", "a larger minlength", "",
+        )),
+    ):  # fmt: skip
+        frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
+    return functions.bincount(counted, weights, length=length)
 
 
 def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
