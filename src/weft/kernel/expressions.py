@@ -32,11 +32,11 @@ from weft.kernel import (
     sequences,
 )
 from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
-from weft.kernel.keys import is_view, resolved
+from weft.kernel.keys import has_computed_step, is_view, resolved
 from weft.kernel.lists import Grown
 from weft.kernel.selection import is_mask, lifted
 from weft.kernel.syntax import is_read
-from weft.kernel.values import KeyView, Maybe, PermutedView, Reference, Selection
+from weft.kernel.values import ComputedView, KeyView, Maybe, PermutedView, Reference, Selection
 from weft.ops.dtypes import DType
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -485,8 +485,12 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         array = value.read()
         if is_mask(key, array) or selection.is_mask_of_rows(key, array):
             return Selection(array, key)
+        is_stepped = has_computed_step(key)
         key = resolved(frame, array, key)
         if not is_view(key):
+            if is_stepped:  # still a view, of what is not one in Weft
+                refusal = "a write to a slice whose step is computed, by a name of its own"
+                return value.through(ComputedView(lambda whole: whole[key], refusal))
             return array[key]
         shown = value.through(KeyView(key))
         part = shown.read() if value.shows_part else array[key]

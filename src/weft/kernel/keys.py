@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from weft import functions
 from weft.array import Array
 from weft.errors import TracingError
+from weft.frontend import extent as extents
 from weft.frontend import graph, layout, operations, symbolic
 from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent, decide_equal
@@ -46,10 +48,34 @@ def resolved(frame: Frame, array: Array, key: Any) -> Any:
             continue
         if isinstance(entry, Array) and not entry.ndim and entry._node.dtype.is_integer:
             entries[number] = Array(_counted(entry._node, shape[axis]))
+        elif isinstance(entry, slice) and has_computed_step(entry):
+            if all(isinstance(other, slice) or other is Ellipsis for other in entries):
+                entries[number] = _stepped(frame, entry, shape[axis])
         elif isinstance(entry, slice):
             entries[number] = _clamped(frame, entry, shape[axis])
         axis += 1
     return tuple(entries) if isinstance(key, tuple) else entries[0]
+
+
+def has_computed_step(key: Any) -> bool:
+    """Whether a slice among the entries of a key has a step that only the run knows."""
+    entries = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(entry, slice) and isinstance(entry.step, Array) for entry in entries)
+
+
+def _stepped(frame: Frame, entry: slice, length: Extent) -> Any:
+    """The indices of a slice with a computed step; where that may be less than 1, as it is."""
+    step = _as_extent(frame, entry.step)
+    try:
+        if not extents.at_least(step, extents.constant(1)):
+            return entry
+    except TracingError:
+        return entry
+    bounds = (None if b is None else _as_extent(frame, b) for b in (entry.start, entry.stop))
+    start, reach, _ = layout.slice_bounds(slice(*bounds), length)
+    count = extents.divide(reach + (step - 1), step)
+    first, by = Array(graph.size_scalar(start)), Array(graph.size_scalar(step))
+    return functions.arange(count) * by + first
 
 
 def _counted(node: Node, length: Extent) -> Node:
