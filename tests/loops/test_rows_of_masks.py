@@ -88,3 +88,15 @@ def test_counts_of_a_given_length() -> None:
         kernel(X, GROUPS + 4)
     with pytest.raises(ValueError, match="no negative elements"):
         kernel(X, GROUPS - 1)
+
+
+def places(x: np.ndarray, g: np.ndarray) -> Any:
+    found = np.flatnonzero(g == 2)
+    (same,) = np.where(g == 2)
+    rows, columns = np.nonzero(x > 0.5)
+    return found, same * 2, rows, columns, len(found), x[found], x[found].sum(axis=0), g[found]
+
+
+def test_where_elements_are() -> None:
+    agrees(places, X, GROUPS)
+    agrees(places, X, GROUPS * 0)

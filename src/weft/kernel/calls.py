@@ -329,6 +329,11 @@ def _numpys_own(result: Any) -> Any:
 def _numpy(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
+    if len(arguments) == 1 and not named and is_traced(arguments):
+        if function is np.flatnonzero:
+            return selection.positions(functions.asarray(arguments[0]).reshape(-1))[0]
+        if function in (np.nonzero, np.where):
+            return selection.positions(functions.asarray(arguments[0]))
     name = getattr(function, "__name__", "")
     name = _RENAMED.get(name, name)
     has = getattr(functions, name, None) is not None or hasattr(Array, name)

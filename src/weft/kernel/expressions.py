@@ -483,6 +483,10 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         return value[key]
     with interpreting(frame.place(node)):
         array = value.read()
+        if isinstance(key, Selection) and key.array.ndim == 1 and key.array.dtype.kind in "iu":
+            return Selection(array[where(key.mask, key.array, 0)], key.mask)
+        if selection.is_within(key):
+            selection.refuse(frame, node, "an index of elements that a mask selects")
         if is_mask(key, array) or selection.is_mask_of_rows(key, array):
             return Selection(array, key)
         is_stepped = has_computed_step(key)

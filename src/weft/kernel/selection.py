@@ -9,6 +9,8 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import functions
 from weft.array import Array
 from weft.array.masks import alike
@@ -84,6 +86,17 @@ def distinct(array: Array) -> Selection:
     if ordered.dtype.kind == "f":
         apart = apart & ~(functions.isnan(ordered) & functions.isnan(before))
     return Selection(ordered, apart | (functions.arange(ordered.shape[0]) == 0))
+
+
+def positions(array: Array) -> tuple[Selection, ...]:
+    """What NumPy's `nonzero` gives: for each axis where the elements are that are not 0."""
+    mask = functions.astype(array, np.dtype(bool))
+    found = []
+    for axis in range(array.ndim):
+        apart = [extent if k == axis else 1 for k, extent in enumerate(array.shape)]
+        along = functions.arange(array.shape[axis]).reshape(apart)
+        found.append(Selection(functions.broadcast_to(along, array.shape), mask))
+    return tuple(found)
 
 
 def filled(of: Selection, value: Any) -> Array:

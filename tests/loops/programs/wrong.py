@@ -157,7 +157,7 @@ def fractional_range(a):
 
 
 def computed_step(a):
-    for i in range(1, a.shape[0]):
+    for i in range(-1, a.shape[0]):
         a[::i] = 0.0  # here: a[::i]
 
 
