@@ -20,6 +20,7 @@ from weft.lower import (
     shapes,
     stencil_rows,
     strips,
+    tails,
 )
 from weft.lower.bodies import lower_body, side
 from weft.lower.emitter import Emitter
@@ -68,10 +69,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
 
         def one_by_one(lower: imp.Expr, upper: imp.Expr) -> None:
-            var = e.unit.integer("i")
-            with e.loop(var, lower, upper):
-                e.bind(lane, var)
-                lower_results(e, let, kernel)
+            _one_by_one(e, let, kernel, lower, upper)
 
         def strip(along: str, lower: imp.Expr, upper: imp.Expr) -> None:
             strips.lower_row(
@@ -205,10 +203,7 @@ def lower_box(
         elif in_strips:
             strips.lower_row(e, lane.index.name, first, last, kernel.body, store_here)
         else:
-            last_index = e.unit.integer("i")
-            with e.loop(last_index, first, last):
-                e.bind(lane.index.name, last_index)
-                lower_results(e, let, kernel)
+            _one_by_one(e, let, kernel, first, last)
     for var in let.pattern:
         e.depths["@" + var.name] = e.depth
 
@@ -264,6 +259,21 @@ def _by_conditions_of_rows(
             _by_conditions_of_rows(e, lane, whole, row)
         sides.append(tuple(statements))
     e.emit(imp.If(e.atom(condition), sides[0], sides[1]))
+
+
+def _one_by_one(
+    e: Emitter, let: fun.Let, kernel: fun.Kernel, lower: imp.Expr, upper: imp.Expr
+) -> None:
+    """The points lower <= last index < upper: what is not straight-line of them in turn."""
+    lane = kernel.space[-1].index.name
+    parts = tails.parts(kernel.body)
+    if parts is not None:
+        tails.lower_row(e, lane, lower, upper, parts, lambda values: store(e, let, values))
+        return
+    var = e.unit.integer("i")
+    with e.loop(var, lower, upper):
+        e.bind(lane, var)
+        lower_results(e, let, kernel)
 
 
 def lower_results(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:

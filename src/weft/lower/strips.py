@@ -135,7 +135,7 @@ def lower_row(
         count = int(upper.value.real)
         if 0 < count <= COLUMNS:  # one strip, whose loops the C compiler can unroll
             strip = Strip(lane, imp.ZERO, upper, count, False, imp.integer(count - 1), {lane})
-            _whole_strip(e, strip, body, upper, store)
+            whole_strip(e, strip, body, upper, store)
             return
     width = LANES if clamped else _width(body)
     base = e.unit.integer("j")
@@ -151,7 +151,7 @@ def lower_row(
             last=e.declare(machine("-", valid, imp.ONE)),
             varying={lane},
         )
-        _whole_strip(e, strip, body, valid, store)
+        whole_strip(e, strip, body, valid, store)
 
 
 def _width(body: fun.Body) -> int:
@@ -162,7 +162,8 @@ def _width(body: fun.Body) -> int:
     return COLUMNS if width < 2 * COLUMNS else 1 << (min(width, 4 * COLUMNS).bit_length() - 1)
 
 
-def _whole_strip(e: Emitter, strip: Strip, body: fun.Body, valid: imp.Expr, store: Store) -> None:
+def whole_strip(e: Emitter, strip: Strip, body: fun.Body, valid: imp.Expr, store: Store) -> None:
+    """The body for each lane of a strip, of which so many are there; `store` writes its results."""
     results = lower_body(e, strip, body)
     var = e.unit.integer("l")
     with simd(e, var, imp.ZERO, valid):
@@ -224,7 +225,7 @@ def _value(e: Emitter, strip: Strip, atom: fun.Atom, var: imp.Var) -> imp.Expr:
     return e.atom(atom)
 
 
-def _keep(e: Emitter, strip: Strip, name: str, dtype: DType) -> imp.Pointer:
+def keep(e: Emitter, strip: Strip, name: str, dtype: DType) -> imp.Pointer:
     """An array for a scalar that varies; declared before the loop that fills it."""
     pointer = strip.kept[name] = e.local(dtype, strip.width, "strip")
     strip.varying.add(name)
@@ -255,7 +256,7 @@ def _phase(e: Emitter, strip: Strip, group: list[fun.Let], wanted: set[str]) -> 
 def _reduce(e: Emitter, strip: Strip, let: fun.Let, reduce: fun.Reduce) -> None:
     """Rows in order, 32 to a grain, grains by a binary counter of strips."""
     dtypes = [var.type.dtype for var in let.pattern]
-    totals = [_keep(e, strip, var.name, var.type.dtype) for var in let.pattern]
+    totals = [keep(e, strip, var.name, var.type.dtype) for var in let.pattern]
     if _one_grain(e, reduce):
         _fill(e, strip, totals, [e.atom(atom) for atom in reduce.neutral])
         with _rows(e, reduce):
