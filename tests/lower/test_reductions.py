@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lower.harness import agree, compiled
+from lower.harness import agree, compiled, run
 from lower.operator_texts import NAN, TIES
+from lower.row_programs import LAYER
 
 from weft.fun.parse import parse
 from weft.passes.split_reductions import split_reductions
@@ -177,3 +178,24 @@ def test_strips_of_columns_are_as_wide_as_their_totals_allow(dtype: str, width: 
     for n, m in [(1, 5), (33, 1025), (70, 4097), (0, 9)]:
         x = rng.integers(-5, 5, (n, m)).astype(program.params[0].type.dtype.numpy)
         agree(program, [x], segment=segment, n=n, m=m)
+
+
+def _total(products: np.ndarray) -> np.float32:
+    """At most 1024 elements in 64 lanes, folded by halves."""
+    lanes = np.full(64, -0.0, np.float32)
+    for first in range(0, len(products), 64):
+        part = products[first : first + 64]
+        lanes[: len(part)] += part
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes[0]
+
+
+def test_short_rows_have_the_tree_of_long_ones() -> None:
+    segment = compiled(parse(LAYER.replace("FUNCTION", "maximum")))
+    rng = np.random.default_rng(5)
+    for m in (1, 7, 8, 9, 16, 20, 32, 63, 64, 65, 100, 128, 200, 640, 1000, 1023, 1024):
+        a, x, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((7, m), m, 7))
+        (found,) = run(segment, [a, x, b], {"n": 7, "m": m})
+        sums = np.array([_total(row * x) for row in a]) + b
+        np.testing.assert_array_equal(found, np.maximum(sums, 0))

@@ -13,6 +13,7 @@ from weft.fun import nodes as fun
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
+from weft.lower import masks
 from weft.lower.bodies import apply_lambda
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.prefetch import Prefetcher
@@ -21,6 +22,9 @@ from weft.ops.dtypes import DType
 
 VECTOR = 8  # lanes that are folded to by vectors, the rest by scalars
 SHORT = 2  # statements of an operator
+
+Element = Callable[[imp.Expr], list[imp.Expr]]
+"""What is at an index."""
 
 
 class Lanes:
@@ -57,7 +61,7 @@ class Lanes:
 
     def accumulate(
         self,
-        element: Callable[[imp.Expr], list[imp.Expr]],
+        element: Element,
         start: imp.Expr,
         size: imp.Expr,
         prefetcher: Prefetcher | None = None,
@@ -70,8 +74,54 @@ class Lanes:
 
         accumulate(self.e, [(self, None)], lambda _, index: element(index), start, size, ask)
 
+    def whole(
+        self, element: Element, start: imp.Expr, end: imp.Expr, prefetcher: Prefetcher
+    ) -> None:
+        """Combines elements of which each lane has as many."""
+        e, first, var = self.e, self.e.unit.integer("i"), self.e.unit.integer("l")
+        with e.loop(first, start, end, step=self.width, hoist=True):
+            prefetcher.part(first, self.width)
+            with simd(e, var, imp.ZERO, imp.integer(self.width)):
+                self.add(var, element(e.declare(machine("+", first, var))))
+
+    def masked(
+        self, element: Element, name: str, start: imp.Expr, end: imp.Expr,
+        neutral: Sequence[imp.Expr], width: int,
+    ) -> None:  # fmt: skip
+        """Combines elements of which there are at most as many as lanes, in whole vectors.
+
+        `name` is the index of the elements; what is past their end is neutral.
+        """
+        if width == self.width:
+            self._vector(element, name, start, start, end, neutral, width)
+            return
+        first = self.e.unit.integer("i")
+        with self.e.loop(first, start, end, step=width, hoist=True):
+            self._vector(element, name, start, first, end, neutral, width)
+
+    def _vector(
+        self, element: Element, name: str, start: imp.Expr, first: imp.Expr, end: imp.Expr,
+        neutral: Sequence[imp.Expr], width: int,
+    ) -> None:  # fmt: skip
+        """Those from `first` on: into the lanes that are as far from the first one."""
+        e, var = self.e, self.e.unit.integer("l")
+        left = e.declare(machine("-", end, first))
+        with simd(e, var, imp.ZERO, imp.integer(width), width=width):
+            last = e.declare(machine("-", end, imp.ONE))
+            e.ends = masks.Ends(name, var, first, last, width)
+            within = e.declare(e.ends.compared(e, "less", left))
+            values = [e.mutable(value.dtype, value) for value in neutral]
+            with e.level(hoist=True) as statements:
+                index = e.declare(machine("+", first, var), depth=e.depth)
+                for slot, value in zip(values, element(index), strict=True):
+                    e.emit(imp.Assign(slot, value))
+            e.ends = None
+            e.emit(imp.If(within, tuple(statements)))
+            at = var if first == start else machine("+", e.declare(machine("-", first, start)), var)
+            self.add(at, values)
+
     def few(
-        self, element: Callable[[imp.Expr], list[imp.Expr]], start: imp.Expr, size: imp.Expr
+        self, element: Element, start: imp.Expr, size: imp.Expr
     ) -> None:
         """Combines elements of which there are at most as many as lanes."""
         e = self.e

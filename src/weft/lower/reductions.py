@@ -25,7 +25,7 @@ from weft.fun.contractions import by_elements
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, narrow_sums, operators, rows, shapes
+from weft.lower import merging, narrow_sums, operators, rows, shapes, short_rows
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes
@@ -36,7 +36,6 @@ from weft.sizes import ZERO
 
 GRAIN = 1024
 ROWS = 32
-FEW = 8  # elements of a row that is not worth 64 lanes
 SHORT = 64  # elements of a row that is not worth a grain of its own
 TILE = 65536  # elements of a tile of `split_reductions`
 LEVELS = 48  # of the stack: 2**48 grains
@@ -170,27 +169,11 @@ def _dimension(e: Emitter, reduce: fun.Reduce, position: int) -> list[imp.Expr]:
     condition = _lie_in_sequence(e, reduce) if position == len(reduce.space) - 2 else None
     if condition is None:
         return _by_rows(e, reduce, position, extent, neutral)
-    return _either(
+    return short_rows.one_of(
         e, lambda: condition, neutral,
         lambda: _in_sequence(e, reduce, extent, neutral),
         lambda: _by_rows(e, reduce, position, extent, neutral),
     )  # fmt: skip
-
-
-def _either(
-    e: Emitter, condition: Callable[[], imp.Expr], neutral: Values,
-    then: Callable[[], list[imp.Expr]], otherwise: Callable[[], list[imp.Expr]],
-) -> list[imp.Expr]:  # fmt: skip
-    """What one of two ways gives, as a condition says that holds before them."""
-    state = [e.mutable(value.dtype, value) for value in neutral]
-    branches = []
-    for way in (then, otherwise):
-        with e.level() as statements:
-            for var, value in zip(state, way(), strict=True):
-                e.emit(imp.Assign(var, value))
-        branches.append(tuple(statements))
-    e.emit(imp.If(condition(), branches[0], branches[1]))
-    return list(state)
 
 
 def _by_rows(
@@ -288,18 +271,16 @@ def grains(
         return selected(e, reduce, selection, begin, end, neutral)
     if not operators.is_commutative(reduce.operator):
         return _in_order(e, reduce, begin, end, neutral)
-    if not (e.in_tile and _may_be_few(e, reduce, end)):
+    if not (e.in_tile and _is_row(e, reduce, end)):
         return _in_lanes(e, reduce, begin, end, neutral)
-    are_few = machine("<=", e.declare(machine("-", end, begin)), imp.integer(FEW))
-    return _either(
-        e, lambda: machine("&&", imp.OPTIMISED, are_few), neutral,
-        lambda: _few(e, reduce, begin, end, neutral),
+    return short_rows.either(
+        e, reduce, _elements(e, reduce), (begin, end), neutral,
         lambda: _in_lanes(e, reduce, begin, end, neutral),
     )  # fmt: skip
 
 
-def _may_be_few(e: Emitter, reduce: fun.Reduce, end: imp.Expr) -> bool:
-    """Whether all may be so few elements that 64 lanes are a waste.
+def _is_row(e: Emitter, reduce: fun.Reduce, end: imp.Expr) -> bool:
+    """Whether all may be so few elements that 64 lanes are a waste, or a grain.
 
     Not where they are rows in sequence, or a tile, which a constant limits; vector math is called
     for whole vectors only.
@@ -308,7 +289,7 @@ def _may_be_few(e: Emitter, reduce: fun.Reduce, end: imp.Expr) -> bool:
     if end != e.named(extent) or has_vector_math(reduce.body):
         return False
     if extent.is_constant:
-        return extent.constant <= FEW
+        return extent.constant <= short_rows.FEW
     found = [e.definitions[name] for name in extent.variables() if name in e.definitions]
     cut = [limits for operation, limits in found if operation == "minimum"]
     return not any(limit.is_constant for limits in cut for limit in limits)
@@ -322,15 +303,6 @@ def _elements(e: Emitter, reduce: fun.Reduce) -> Callable[[imp.Expr], list[imp.E
         return scalar_results(e, reduce.body)
 
     return element
-
-
-def _few(
-    e: Emitter, reduce: fun.Reduce, begin: imp.Expr, end: imp.Expr, neutral: Values
-) -> list[imp.Expr]:
-    """At most `FEW` elements: the same tree, without the lanes that would stay neutral."""
-    lanes = Lanes(e, reduce.operator, neutral, FEW)
-    lanes.few(_elements(e, reduce), begin, e.declare(machine("-", end, begin)))
-    return lanes.total()
 
 
 def _in_lanes(
