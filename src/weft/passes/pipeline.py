@@ -29,6 +29,7 @@ from weft.passes.shrink import shrink
 from weft.passes.simplify import simplify
 from weft.passes.sink import sink
 from weft.passes.store_scalars import store_scalars
+from weft.passes.write_twice import write_twice
 from weft.records import dataclass
 
 Pass: TypeAlias = Callable[[fun.Program], fun.Program]
@@ -122,6 +123,7 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
             (share, "reshapes and sizes that several of their statements made"),
             (refill, "after sharing, which would put one fill in place of several"),
             (remove_dead, "and what that made unused"),
+            (write_twice, "after sharing, which gives nothing twice"),
         ]
     return steps
 
