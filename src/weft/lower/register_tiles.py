@@ -37,7 +37,7 @@ from weft.fun.contractions import BLOCK, Contraction, Side, contraction, instead
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lmad import Lmad
-from weft.lower import bodies, bounds, kernels, rows
+from weft.lower import bodies, bounds, rows, spaces
 from weft.lower.accumulation import Accumulation
 from weft.lower.emitter import Emitter
 from weft.lower.halves import Part, wanted
@@ -97,16 +97,16 @@ class _Tiles:
         outer = self.kernel.space[:-2]
         n, m = e.named(found.row.extent), e.named(found.column.extent)
         height, width = self._shape(outer, n, m)
-        down, across = kernels.ceil(e, n, height), kernels.ceil(e, m, width)
+        down, across = spaces.ceil(e, n, height), spaces.ceil(e, m, width)
         plane = e.declare(machine("*", down, across))
         tiles = e.declare(machine("*", plane, e.named(product(r.extent for r in outer))))
-        label = kernels.describe("contraction", self.kernel.space, self.let.pattern)
+        label = spaces.describe("contraction", self.kernel.space, self.let.pattern)
         with ExitStack() as scopes:
             for r in self.kernel.space:
                 scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-            tile = scopes.enter_context(kernels.parallel(e, tiles, label))
+            tile = scopes.enter_context(spaces.parallel(e, tiles, label))
             one = imp.ONE
-            kernels.decode(
+            spaces.decode(
                 e, outer, e.declare(machine("/", tile, e.declare(machine("max", one, plane))))
             )
             place = e.declare(machine("%", tile, e.declare(machine("max", one, plane))))
@@ -136,18 +136,18 @@ class _Tiles:
         e = self.e
         threads = e.poly(Poly.var("threads"))
         width = imp.integer(self.right.most)
-        across = kernels.ceil(e, m, width)
+        across = spaces.ceil(e, m, width)
         lines = machine("*", machine("*", n, across), e.named(product(r.extent for r in outer)))
         lines, most = e.declare(lines), imp.integer(self.left.most)
-        rounds = kernels.ceil(e, lines, e.declare(machine("*", threads, most)))
+        rounds = spaces.ceil(e, lines, e.declare(machine("*", threads, most)))
         if self.fact is not None:
             parts = imp.integer(PARTS)
-            pairs = kernels.ceil(e, rounds, parts)
+            pairs = spaces.ceil(e, rounds, parts)
             rounds = machine("*", e.declare(machine("max", pairs, imp.ONE)), parts)
         rounds = e.declare(machine("max", rounds, imp.ONE))
-        share = kernels.ceil(e, lines, e.declare(machine("*", threads, rounds)))
+        share = spaces.ceil(e, lines, e.declare(machine("*", threads, rounds)))
         panel = imp.integer(self.left.width)
-        whole = e.declare(machine("*", kernels.ceil(e, share, panel), panel))
+        whole = e.declare(machine("*", spaces.ceil(e, share, panel), panel))
         return e.declare(machine("max", panel, e.declare(machine("min", whole, most)))), width
 
     def _cut(self, part: imp.Expr, size: imp.Expr, extent: imp.Expr) -> Part:
@@ -159,7 +159,7 @@ class _Tiles:
     def _tile(self, down: Part, across: Part) -> None:
         e = self.e
         panels = tuple(
-            kernels.ceil(e, e.declare(machine("-", part.upper, part.lower)), imp.integer(p.width))
+            spaces.ceil(e, e.declare(machine("-", part.upper, part.lower)), imp.integer(p.width))
             for part, p in ((down, self.left), (across, self.right))
         )
         none = machine("==", e.named(self.reduce.space[0].extent), imp.ZERO)

@@ -22,7 +22,7 @@ from weft.fun import walk
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, far_rows, kernels, operators, past_caches, reductions, shapes
+from weft.lower import bounds, far_rows, operators, past_caches, reductions, shapes, spaces
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.rows import lower_row, simd
@@ -103,7 +103,7 @@ def _serial(
                     e.emit(imp.Assign(var, value))
             tile.scan()
 
-    kernels.nest(e, outer, row)
+    spaces.nest(e, outer, row)
 
 
 def _computes(body: fun.Body) -> bool:
@@ -178,9 +178,9 @@ def _parallel(
     pointers = [e.pointer(e.unit.scratch(), dtype) for dtype in dtypes]
     e.emit(imp.Store(pointers[0], imp.ZERO, imp.ZERO))
     tiles = e.declare(machine("*", groups, parts))
-    label = kernels.describe("scan", scan.space, let.pattern)
+    label = spaces.describe("scan", scan.space, let.pattern)
     large = past_caches.is_large(e, scan.space, [memory(var) for var in let.pattern])
-    with kernels.parallel(e, tiles, label, ordered=True) as number:
+    with spaces.parallel(e, tiles, label, ordered=True) as number:
         part = e.declare(machine("%", number, parts))
         group = e.declare(machine("/", number, parts))
         start = e.declare(machine("*", part, imp.integer(TILE)))
@@ -190,7 +190,7 @@ def _parallel(
         end = e.declare(machine("min", rows, e.declare(machine("+", first, several))))
         row = e.unit.integer("row")
         with e.loop(row, first, end):
-            kernels.decode(e, outer, row)
+            spaces.decode(e, outer, row)
             tile = _Tile(e, let, scan, start, size, large)
             tile.total()
             before = _handed(e, scan, parts, part, number, pointers)
@@ -458,11 +458,11 @@ def _columns(e: Emitter, let: fun.Let, scan: fun.Scan) -> None:
             _strip(e, let, scan, base, count)
 
     if e.in_tile or e.serial:
-        kernels.nest(e, outer, lambda: row(imp.ZERO, e.named(lane.extent)))
+        spaces.nest(e, outer, lambda: row(imp.ZERO, e.named(lane.extent)))
         return
     weight: Size = along.extent * (shapes.cost(scan.body) + shapes.cost(scan.operator.body))
-    label = kernels.describe("scan", scan.space, let.pattern)
-    kernels.parallel_rows(e, outer, lane.extent, weight, label, row, least=COLUMNS)
+    label = spaces.describe("scan", scan.space, let.pattern)
+    spaces.parallel_rows(e, outer, lane.extent, weight, label, row, least=COLUMNS)
 
 
 def _strip(e: Emitter, let: fun.Let, scan: fun.Scan, base: imp.Expr, count: imp.Expr) -> None:

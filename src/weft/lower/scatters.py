@@ -18,7 +18,7 @@ from weft.fun import nodes as fun
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, kernels, operators, reductions, scans, shapes
+from weft.lower import bounds, operators, reductions, scans, shapes, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.rows import LANES, simd
@@ -80,7 +80,7 @@ def _serial(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
             write(e, let, scatter, [e.atom(atom) for atom in lower_body(e, scatter.body)])
         e.serial = serial
 
-    kernels.nest(e, outer, row)
+    spaces.nest(e, outer, row)
 
 
 def write(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
@@ -239,13 +239,13 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
     same = all(memory(var).index == target.index for var in let.pattern)
     cheap = shapes.cost(scatter.body)
     small = cheap.is_constant and cheap.constant <= 32
-    label = kernels.describe("scatter", scatter.space, let.pattern)
+    label = spaces.describe("scatter", scatter.space, let.pattern)
     points = e.named(product(r.extent for r in scatter.space))
     outer, last = scatter.space[:-1], scatter.space[-1]
     positive = all(e.unit.nonnegative(stride) for stride in target.index.strides)
     if not (same and small and positive):
-        with kernels.parallel(e, imp.ONE, label):
-            kernels.nest(
+        with spaces.parallel(e, imp.ONE, label):
+            spaces.nest(
                 e, outer,
                 lambda: _row(
                     e, let, scatter, imp.ZERO, e.named(last.extent), lambda write, _: write()
@@ -259,7 +259,7 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
     threads = e.poly(Poly.var("threads"))
     worth = machine(">=", points, imp.integer(WORTH))
     tiles = e.declare(imp.Select(worth, threads, imp.ONE))
-    with kernels.parallel(e, tiles, label) as tile:
+    with spaces.parallel(e, tiles, label) as tile:
         share = e.declare(machine("+", machine("/", span, tiles), imp.ONE))
         lower = e.declare(machine("*", tile, share))
         upper = e.declare(machine("+", lower, share))
@@ -268,7 +268,7 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
             with e.branch(machine("&&", machine(">=", at[0], lower), machine("<", at[0], upper))):
                 write()
 
-        kernels.nest(e, outer, lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent), guard))
+        spaces.nest(e, outer, lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent), guard))
 
 
 # ---------------------------------------------------------------- into few elements
@@ -282,7 +282,7 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
     turn = e.pointer(e.unit.scratch(), DType.I64)
     shared = [e.shared_pointer(memory(var).block, var.type.dtype) for var in let.pattern]
     e.emit(imp.Store(turn, imp.ZERO, imp.ZERO))
-    label = kernels.describe("scatter", scatter.space, let.pattern)
+    label = spaces.describe("scatter", scatter.space, let.pattern)
     exact = all(var.type.dtype.kind in "biu" for var in let.pattern)
     neutral = [scans.neutral(operator, k) for k in range(len(let.pattern))]
     fit = e.declare(machine("/", imp.integer(HALF_CACHE), e.declare(machine("max", imp.ONE, size))))
@@ -326,7 +326,7 @@ def _private(e: Emitter, let: fun.Let, scatter: fun.Scatter, size: imp.Expr) -> 
 
         _blocks(e, let, scatter, lower, upper, address, 1, DType.I32, consume)
 
-    kernels.parallel_rows(
+    spaces.parallel_rows(
         e, outer, last.extent, as_poly(1), label, row, tile_work=TILE, around=around,
         ordered=not exact,
     )  # fmt: skip

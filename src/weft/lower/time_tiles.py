@@ -31,7 +31,7 @@ from contextlib import ExitStack
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels
+from weft.lower import kernels, spaces
 from weft.lower.emitter import Emitter
 from weft.lower.time_tiling import TimeTiling, Turns
 from weft.lower.trapezoids import Sides, Trapezoids, halves
@@ -72,19 +72,19 @@ class Tiles(Trapezoids):
     def lower(self) -> None:
         e, shape = self.e, self.shape()
         phase, half = e.unit.integer("phase"), e.unit.integer("half")
-        with e.loop(phase, imp.ZERO, kernels.ceil(e, self.rounds, shape.steps)):
+        with e.loop(phase, imp.ZERO, spaces.ceil(e, self.rounds, shape.steps)):
             first, count = self.phase(phase, shape)
             self.lean_from(first)
             with e.loop(half, imp.ZERO, imp.integer(halves(self.stencil))):
                 odd = e.declare(machine("==", half, imp.ONE))
                 tiles = e.declare(imp.Select(odd, shape.seams, shape.chunks))
-                with kernels.parallel(e, tiles, self.label()) as tile:
+                with spaces.parallel(e, tiles, self.label()) as tile:
                     self.sweep(self.trapezoid(tile, odd, shape), first, count, shape.spans)
 
     def label(self) -> str:
         kernel = self.kernels[0].expr
         assert isinstance(kernel, fun.Kernel)
-        whole = kernels.describe("map", kernel.space, self.kernels[0].pattern)
+        whole = spaces.describe("map", kernel.space, self.kernels[0].pattern)
         more = f" and {len(self.kernels) - 1} more" if len(self.kernels) > 1 else ""
         return f"{whole}{more}, many rounds at a time in even and odd trapezoids"
 

@@ -13,7 +13,7 @@ from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower.caches import caches
 from weft.lower.emitter import Emitter
-from weft.lower.kernels import ceil
+from weft.lower.spaces import ceil
 from weft.lower.time_tiling import TimeTiling
 from weft.records import dataclass
 from weft.sizes import ONE, Poly, as_poly

@@ -13,7 +13,7 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels
+from weft.lower import spaces
 from weft.lower.bodies import lower_body, lower_index
 from weft.lower.emitter import Emitter
 from weft.lower.gpu.elements import copy
@@ -48,7 +48,7 @@ def by_elements(host: Host, let: fun.Let, time: TimeTiling) -> bool:
         if may_leave(k.levels[0]):
             return False
         (first, kernel), *_ = made
-        label = kernels.describe("map", kernel.space, first.pattern)
+        label = spaces.describe("map", kernel.space, first.pattern)
         host.unit.kernels.append(f"{label}, up to {ROUNDS} rounds at a time on each element")
         host.add(k, "rounds", item, product(time.stencil.shape), GROUP)
         return True
@@ -75,15 +75,14 @@ class _Element:
         left = k.declare(machine("-", k.named(stencil.rounds), first))
         rounds = k.declare(machine("min", left, imp.integer(ROUNDS)), "rounds")
         all_ = [kernel for _, kernel in kernels_of(self.loop)]
-        spaces = [kernel.space for kernel in all_]
         with ExitStack() as scopes:
-            for space in spaces:
-                for r in space:
+            for kernel in all_:
+                for r in kernel.space:
                     scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
             scopes.enter_context(k.branch(machine("<", item, k.named(product(stencil.shape)))))
-            for space in spaces:
-                kernels.decode(k, space, item)
-            at = tuple(Poly.var(r.index.name) for r in spaces[0])
+            for kernel in all_:
+                spaces.decode(k, kernel.space, item)
+            at = tuple(Poly.var(r.index.name) for r in all_[0].space)
             params = [p for p in self.loop.params if p.name in self.results]
             own = [k.mutable(p.type.dtype, lower_index(k, fun.Index(p, at)), "own") for p in params]
             for kernel in all_:

@@ -26,7 +26,7 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import holds
-from weft.lower import bounds, kernels, shapes
+from weft.lower import bounds, kernels, shapes, spaces
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import elements, versions
@@ -107,14 +107,14 @@ def by_batches(host: Host, let: fun.Let, kernel: fun.Kernel, whether: Size, gpu:
             begin = machine("*", machine("-", item, lane), imp.integer(found.together))
             first = k.declare(machine("+", begin, lane))
         else:
-            kernels.decode(k, split, item)
+            spaces.decode(k, split, item)
             part = k.scalars[found.index]
             first = k.declare(machine("*", part, imp.integer(found.together)))
         _item(k, let, kernel, space, found, first)
     host.unit.checks = checks  # those of an element by itself say as much
     if space != kernel.space and holds(k.levels[0], imp.Fail):
         return whether  # an index that goes through several dimensions is none of one's
-    host.unit.kernels.append(kernels.describe("map by batches", kernel.space, let.pattern))
+    host.unit.kernels.append(spaces.describe("map by batches", kernel.space, let.pattern))
     chosen = whether * (1 - few) * gpu
     host.add(k, "batches", item, chosen * launched, GROUP)
     return whether - chosen

@@ -22,7 +22,7 @@ from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, reductions
+from weft.lower import reductions, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import items, versions
@@ -55,11 +55,11 @@ def by_chunks(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size:
     with ExitStack() as scopes:
         for r in kernel.space:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        kernels.decode(k, kernel.space, item)
+        spaces.decode(k, kernel.space, item)
         _lower_row(k, of)
     if may_leave(k.levels[0]):
         return ZERO
-    host.unit.kernels.append(kernels.describe("reduce by chunks", kernel.space, let.pattern))
+    host.unit.kernels.append(spaces.describe("reduce by chunks", kernel.space, let.pattern))
     host.add(k, "chunks", item, count * whether, 1)
     return whether
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels, reductions
+from weft.lower import reductions, spaces
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import versions
@@ -66,7 +66,7 @@ class _Chunk:
         row = k.declare(machine("+", first, self.column), "row")
         exists = k.declare(machine("<", row, self.count))
         # Who has no column reads none, and only waits for the others.
-        kernels.decode(k, tuple(self.outer), k.declare(imp.Select(exists, row, imp.ZERO)))
+        spaces.decode(k, tuple(self.outer), k.declare(imp.Select(exists, row, imp.ZERO)))
         extent = k.named(self.last.extent)
         mine = k.declare(imp.Select(exists, extent, imp.ZERO))
         initial = [k.atom(atom) for atom in self.scan.initial]

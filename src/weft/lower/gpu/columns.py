@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, reductions
+from weft.lower import reductions, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import batched, versions
@@ -52,12 +52,12 @@ def lower(host: Host, of: ReductionKernel, whether: Size) -> Size:
         number = k.declare(machine("/", item, imp.integer(_WIDTH * _SLOTS)), "group")
         lane = k.declare(machine("%", item, imp.integer(_WIDTH * _SLOTS)), "lane")
         if outer:
-            kernels.decode(k, tuple(outer), k.declare(machine("/", number, k.named(blocks))))
+            spaces.decode(k, tuple(outer), k.declare(machine("/", number, k.named(blocks))))
         begin = machine("*", machine("%", number, k.named(blocks)), imp.integer(_WIDTH))
         _Columns(k, of, lane).run(k.declare(begin))
     if may_leave(k.levels[0]):
         return ONE
-    host.unit.kernels.append(kernels.describe("reduce columns", space, of.let.pattern))
+    host.unit.kernels.append(spaces.describe("reduce columns", space, of.let.pattern))
     groups = product(r.extent for r in outer) * blocks
     host.add(k, "columns", item, groups * (_WIDTH * _SLOTS) * whether, _WIDTH * _SLOTS)
     return 1 - whether

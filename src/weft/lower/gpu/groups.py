@@ -24,7 +24,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, reductions, shapes
+from weft.lower import reductions, shapes, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import batched, columns, items, row_parts, versions
@@ -129,7 +129,7 @@ def counted(host: Host, let: fun.Let, reduce: fun.Reduce) -> bool:
     if may_leave(k.levels[0]):
         return False
     with host.inside() as by_group:
-        host.unit.kernels.append(kernels.describe("combine tiles", reduce.space, let.pattern))
+        host.unit.kernels.append(spaces.describe("combine tiles", reduce.space, let.pattern))
         host.add(k, "count", lane, as_poly(GROUP), GROUP)
     if host.dialect == "cuda":
         host.steps += by_group
@@ -174,7 +174,7 @@ class _Form:
         """A group for each row; whether that can be done: not where an item may fail."""
 
         def inside(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
-            kernels.decode(k, self.kernel.space, number)
+            spaces.decode(k, self.kernel.space, number)
             lower_body(k, self.of.before)
             tile = Tile(k, lane, self.dtypes, self.reduce.operator)
             counter = self.fold(tile, imp.ZERO, k.named(self.reduce.space[0].extent))
@@ -203,7 +203,7 @@ class _Form:
             tile.of_rows(mine, length)
 
             def row(at: imp.Expr) -> None:
-                kernels.decode(k, self.kernel.space, k.declare(machine("+", first, at)))
+                spaces.decode(k, self.kernel.space, k.declare(machine("+", first, at)))
                 lower_body(k, self.of.before)
 
             def value(at: imp.Expr) -> list[imp.Expr]:
@@ -242,7 +242,7 @@ class _Form:
         partial = reserve(host, self.dtypes, count * parts, long)
 
         def part(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
-            kernels.decode(k, space, k.declare(machine("/", number, k.named(parts)), "row"))
+            spaces.decode(k, space, k.declare(machine("/", number, k.named(parts)), "row"))
             lower_body(k, self.of.before)
             begin = machine("*", machine("%", number, k.named(parts)), imp.integer(_PART))
             begin = k.declare(begin)
@@ -254,12 +254,12 @@ class _Form:
                 tile.store(partial(k), number, counter.total())
 
         def join(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
-            kernels.decode(k, space, number)
+            spaces.decode(k, space, number)
             lower_body(k, self.of.before)
             folds = Folds(k, lane, self.dtypes, self.reduce.operator)
             counter = self.of.counter(k)
             first = k.declare(machine("*", number, k.named(parts)))
-            mine = kernels.ceil(k, k.named(extent), imp.integer(_PART))
+            mine = spaces.ceil(k, k.named(extent), imp.integer(_PART))
             folds.count(
                 counter, mine,
                 lambda at: folds.load(partial(k), k.declare(machine("+", first, at))),

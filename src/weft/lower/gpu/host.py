@@ -14,7 +14,7 @@ from weft.imp.nodes import machine
 from weft.imp.point_to_rows import point_to_rows
 from weft.imp.unroll_short import unroll_short
 from weft.imp.walk import free_variables, views
-from weft.lower import kernels, parts
+from weft.lower import parts, spaces
 from weft.lower.emitter import Emitter
 from weft.lower.segment import integers, unit_of
 from weft.lower.unit import LINES, memory
@@ -189,7 +189,7 @@ class Host:
             with ExitStack() as scopes:
                 for r in space:
                     scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-                kernels.decode(k, space, number)
+                spaces.decode(k, space, number)
                 inside(k)
 
         if shared:  # as many items as there is memory for, each of several indices
@@ -203,7 +203,7 @@ class Host:
         else:
             with k.branch(machine("<", item, points)):
                 index(item)
-        self.unit.kernels.append(kernels.describe(kind, space, let.pattern))
+        self.unit.kernels.append(spaces.describe(kind, space, let.pattern))
         self.add(k, kind, item, whether * (Poly.var(THREADS) if shared else count), GROUP)
 
     def add(self, k: Emitter, kind: str, item: imp.Var, items: Size, group: int) -> None:

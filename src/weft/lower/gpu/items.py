@@ -18,7 +18,7 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import cpu, kernels, reductions, scans, scatters, shapes
+from weft.lower import cpu, kernels, reductions, scans, scatters, shapes, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import batched
@@ -53,7 +53,7 @@ def _kernel(e: Emitter, let: fun.Let, kernel: fun.Kernel) -> None:
     with ExitStack() as scopes:
         for r in kernel.space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        kernels.nest(e, kernel.space, lambda: kernels.lower_results(e, let, kernel))
+        spaces.nest(e, kernel.space, lambda: kernels.lower_results(e, let, kernel))
 
 
 # ---------------------------------------------------------------- reductions
@@ -144,7 +144,7 @@ def lower_scan(e: Emitter, let: fun.Let, scan: fun.Scan, space: tuple[fun.Range,
     with ExitStack() as scopes:
         for r in space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        kernels.nest(e, tuple(outer), row)
+        spaces.nest(e, tuple(outer), row)
 
 
 def scan_range(
@@ -175,4 +175,4 @@ def _scatter(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
     with ExitStack() as scopes:
         for r in scatter.space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        kernels.nest(e, scatter.space, write)
+        spaces.nest(e, scatter.space, write)

@@ -26,7 +26,7 @@ from weft.fun.contractions import BLOCK, Contraction
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import holds
-from weft.lower import kernels
+from weft.lower import spaces
 from weft.lower.accumulation import Accumulation
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
@@ -72,7 +72,7 @@ def by_lane_tiles(
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
         # Items in turn have the same columns, which stay in a cache.
         if outer:
-            kernels.decode(k, outer, k.declare(machine("/", item, k.named(down * across))))
+            spaces.decode(k, outer, k.declare(machine("/", item, k.named(down * across))))
         place = machine("%", item, k.named(down * across)) if outer else item
         tall = k.named(down)
         lower = k.declare(machine("*", machine("%", place, tall), k.named(height)), "lower")
@@ -83,7 +83,7 @@ def by_lane_tiles(
     if holds(k.levels[0], imp.Fail | imp.Poll):
         return None
     host.unit.kernels.append(
-        kernels.describe("product", kernel.space, let.pattern) + f", in tiles of {lanes} lanes"
+        spaces.describe("product", kernel.space, let.pattern) + f", in tiles of {lanes} lanes"
     )
     items = product(r.extent for r in outer) * down * across
     host.add(k, "lanes", item, items * (1 - alone), 1)

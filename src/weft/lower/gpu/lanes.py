@@ -20,7 +20,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import holds
-from weft.lower import kernels, reductions
+from weft.lower import reductions, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
@@ -68,14 +68,14 @@ def by_lanes(host: Host, let: fun.Let, kernel: fun.Kernel) -> Size | None:
             count = k.named(blocks)
             row, block = machine("/", item, count), machine("%", item, count)
         if outer:
-            kernels.decode(k, tuple(outer), k.declare(row, "row"))
+            spaces.decode(k, tuple(outer), k.declare(row, "row"))
         begin = k.declare(machine("*", k.declare(block), imp.integer(LANES)))
         end = k.named(last.extent)
         base = k.declare(machine("min", begin, machine("-", end, imp.integer(LANES))))
         _Lanes(k, of, base, begin).run()
     if holds(k.levels[0], imp.Fail | imp.Poll):
         return None
-    host.unit.kernels.append(kernels.describe("reduce by lanes", kernel.space, let.pattern))
+    host.unit.kernels.append(spaces.describe("reduce by lanes", kernel.space, let.pattern))
     items = product(r.extent for r in outer) * blocks
     host.add(k, "lanes", item, items * (1 - alone), 1)
     return alone

@@ -33,7 +33,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, operators, reductions
+from weft.lower import operators, reductions, spaces
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import batched, versions
@@ -112,7 +112,7 @@ def _launch(
     with clear.branch(machine("<=", number, clear.named(tiles))):
         clear.emit(imp.Store(state, number, imp.Const(0, DType.I32)))
     host.add(clear, "clear", number, (tiles + 1) * long * whether, GROUP)
-    label = kernels.describe("scan", scan.space, let.pattern)
+    label = spaces.describe("scan", scan.space, let.pattern)
     host.unit.kernels.append(f"{label}, in one pass")
     host.add(k, "scan", item, tiles * long * whether * GROUP, GROUP)
     return True
@@ -140,7 +140,7 @@ class _Tile:
         self.first: imp.Expr = imp.ZERO  # tile of the row
         if outer := self.scan.space[:-1]:
             row = k.declare(machine("/", number, self.parts), "row")
-            kernels.decode(k, outer, row)
+            spaces.decode(k, outer, row)
             self.first = k.declare(machine("*", row, self.parts))
         part = k.declare(machine("-", number, self.first))
         self.start = k.declare(machine("*", part, imp.integer(self.tile)))

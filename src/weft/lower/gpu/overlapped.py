@@ -31,7 +31,7 @@ from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import boundaries, bounds, half_rows, kernels
+from weft.lower import boundaries, bounds, half_rows, spaces
 from weft.lower.bodies import lower_body, lower_index
 from weft.lower.gpu import versions
 from weft.lower.gpu.elements import copy, loaded
@@ -139,7 +139,7 @@ class _Tiles:
 
     def label(self) -> str:
         (first, _), *others = self.tiling.kernels
-        whole = kernels.describe("map", self._space(), first.pattern)
+        whole = spaces.describe("map", self._space(), first.pattern)
         more = f" and {len(others)} more" if others else ""
         tile = " x ".join(map(str, self.tiling.shape.extents))
         return (

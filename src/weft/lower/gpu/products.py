@@ -37,7 +37,7 @@ from weft.fun.contractions import BLOCK, Contraction, contraction
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import bounds, kernels, register_tiles
+from weft.lower import bounds, register_tiles, spaces
 from weft.lower.accumulation import Accumulation
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
@@ -123,7 +123,7 @@ def _in_tiles(
     for tiles, (k, item), groups, how in forms:
         if groups != ZERO:
             if how:
-                label = kernels.describe("product", kernel.space, let.pattern)
+                label = spaces.describe("product", kernel.space, let.pattern)
                 host.unit.kernels.append(f"{label}, in {how}")
             group = tiles.shape.group
             host.add(k, "product", item, groups * group, group)
@@ -293,7 +293,7 @@ class _Tiles:
         for r in (*space, *self.reduce.space):
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
         plane = k.named(self.plane)
-        kernels.decode(k, space[:-2], k.declare(machine("/", tile, plane)))
+        spaces.decode(k, space[:-2], k.declare(machine("/", tile, plane)))
         place = k.declare(machine("%", tile, plane)) if len(space) > 2 else tile
         wide = k.named(self.wide)
         down = self._part(k, machine("/", place, wide), self.down, found.row.extent)

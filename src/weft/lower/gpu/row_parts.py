@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels
+from weft.lower import spaces
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import batched, items, versions
@@ -55,7 +55,7 @@ def lower(host: Host, of: ReductionKernel, whether: Size) -> Size:
 
     def part(k: Emitter, item: imp.Expr) -> None:
         rows = k.named(count)
-        kernels.decode(k, space, k.declare(machine("%", item, rows), "row"))
+        spaces.decode(k, space, k.declare(machine("%", item, rows), "row"))
         lower_body(k, of.before)
         (r,) = of.reduce.space
         with k.index(r.index.name, imp.ZERO, ZERO, r.extent):
@@ -68,7 +68,7 @@ def lower(host: Host, of: ReductionKernel, whether: Size) -> Size:
             k.emit(imp.Store(pointer, item, value))
 
     def join(k: Emitter, item: imp.Expr) -> None:
-        kernels.decode(k, space, item)
+        spaces.decode(k, space, item)
         lower_body(k, of.before)
         counter, rows = of.counter(k), k.named(count)
         pointers = partial(k)
@@ -77,7 +77,7 @@ def lower(host: Host, of: ReductionKernel, whether: Size) -> Size:
             index = k.declare(machine("+", item, machine("*", at, rows)))
             return [k.declare(imp.Load(pointer, index), depth=k.depth) for pointer in pointers]
 
-        mine = kernels.ceil(k, k.named(of.reduce.space[0].extent), k.named(share))
+        mine = spaces.ceil(k, k.named(of.reduce.space[0].extent), k.named(share))
         batched.count(counter, mine, value)
         of.finish(k, counter.total())
 
@@ -100,6 +100,6 @@ def _launch(
         inside(k, item)
     if may_leave(k.levels[0]):
         return False
-    host.unit.kernels.append(kernels.describe(label, of.kernel.space, of.let.pattern))
+    host.unit.kernels.append(spaces.describe(label, of.kernel.space, of.let.pattern))
     host.add(k, name, item, count * whether, GROUP)
     return True

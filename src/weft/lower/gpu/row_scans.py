@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels, reductions, shapes
+from weft.lower import reductions, shapes, spaces
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import column_scans, items, lookback, versions
@@ -130,7 +130,7 @@ class _Rows:
         """A group for each row; whether that can be done: not where an item may fail."""
 
         def inside(k: Emitter, number: imp.Expr, lane: imp.Expr) -> None:
-            kernels.decode(k, self.outer, number)
+            spaces.decode(k, self.outer, number)
             tile = _Tile(k, lane, self.dtypes, self.scan)
             with tile.first():
                 tile.store(tile.carry, imp.ZERO, tile.initial())
@@ -166,7 +166,7 @@ class _Rows:
 
             def bind(at: imp.Expr) -> None:
                 row, place = tile.place(at)
-                kernels.decode(k, self.outer, k.declare(machine("+", first, row)))
+                spaces.decode(k, self.outer, k.declare(machine("+", first, row)))
                 k.bind(self.last.index.name, place)
 
             with tile.first_of_row():
@@ -185,7 +185,7 @@ class _Rows:
         totals = reserve(host, self.dtypes, count * tiles, long)
 
         def tile_of(k: Emitter, number: imp.Expr, lane: imp.Expr) -> tuple[_Tile, imp.Expr]:
-            kernels.decode(k, self.outer, k.declare(machine("/", number, k.named(tiles)), "row"))
+            spaces.decode(k, self.outer, k.declare(machine("/", number, k.named(tiles)), "row"))
             start = machine("*", machine("%", number, k.named(tiles)), imp.integer(TILE))
             tile, begin = _Tile(k, lane, self.dtypes, self.scan), k.declare(start, "start")
             self.tile(tile, begin, k.named(extent))

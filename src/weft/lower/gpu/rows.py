@@ -17,7 +17,7 @@ from weft.fun import nodes as fun
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels, shapes
+from weft.lower import kernels, shapes, spaces
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
@@ -66,11 +66,11 @@ def by_rows(host: Host, let: fun.Let, kernel: fun.Kernel) -> bool:
             row, part = machine("/", unit, turn), machine("%", unit, turn)
             if across:
                 row, part = part, row
-            kernels.decode(k, tuple(outer), k.declare(row))
+            spaces.decode(k, tuple(outer), k.declare(row))
             _part(k, let, last, k.declare(part), run)
         else:
             _part(k, let, last, item, run)
-    host.unit.kernels.append(kernels.describe("map by rows", kernel.space, let.pattern))
+    host.unit.kernels.append(spaces.describe("map by rows", kernel.space, let.pattern))
     host.add(k, "rows", item, items, 1)
     return True
 

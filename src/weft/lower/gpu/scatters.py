@@ -23,7 +23,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import bounds, kernels, operators, scans, scatters, shapes
+from weft.lower import bounds, operators, scans, scatters, shapes, spaces
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
@@ -106,7 +106,7 @@ def _launch_copies(
     _Copies(k, let, scatter, most).run(item, points, groups)
     if whether == ZERO or may_leave(k.levels[0]):
         return ZERO
-    label = kernels.describe("scatter", scatter.space, let.pattern)
+    label = spaces.describe("scatter", scatter.space, let.pattern)
     host.unit.kernels.append(f"{label}, into copies of groups where they fit")
     host.add(k, "histogram", item, whether * groups * _GROUP, _GROUP)
     return whether
@@ -154,7 +154,7 @@ class _Copies:
                 k.emit(imp.Store(copy, at, value))
         k.emit(imp.Barrier())
         end, count = k.named(points), k.named(groups)
-        share = kernels.ceil(k, end, count)
+        share = spaces.ceil(k, end, count)
         first = k.declare(machine("*", k.declare(machine("/", item, group)), share))
         last = k.declare(machine("min", end, k.declare(machine("+", first, share))))
         number = k.unit.integer("i")
@@ -163,7 +163,7 @@ class _Copies:
                 scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
             begin = k.declare(machine("+", first, lane))
             scopes.enter_context(k.loop(number, begin, last, step=_GROUP))
-            kernels.decode(k, space, number)
+            spaces.decode(k, space, number)
             self._element([k.atom(atom) for atom in lower_body(k, self.scatter.body)])
         k.emit(imp.Barrier())
         with self._every(lane) as at:

@@ -15,7 +15,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, reductions
+from weft.lower import reductions, spaces
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import batched, versions
 from weft.lower.gpu.host import Host
@@ -49,7 +49,7 @@ def launch_groups(
         inside(k, number, lane)
     if may_leave(k.levels[0]):
         return False
-    host.unit.kernels.append(kernels.describe(label, tuple(space), let.pattern))
+    host.unit.kernels.append(spaces.describe(label, tuple(space), let.pattern))
     host.add(k, name, item, groups * size * whether, size)
     return True
 
@@ -91,7 +91,7 @@ class Rows:
         """There are so many elements, of one row."""
         e, chunk = self.e, imp.integer(CHUNK)
         self.size = size
-        self.chunks = kernels.ceil(e, size, chunk)
+        self.chunks = spaces.ceil(e, size, chunk)
         self.begin = e.declare(machine("*", self.lane, chunk))
         self.end = e.declare(machine("min", size, machine("+", self.begin, chunk)))
         self.own = e.declare(machine("<", self.begin, size))
@@ -101,7 +101,7 @@ class Rows:
         e, chunk = self.e, imp.integer(CHUNK)
         self.length = length
         self.size = e.declare(machine("*", rows, length))
-        chunks = kernels.ceil(e, length, chunk)
+        chunks = spaces.ceil(e, length, chunk)
         self.chunks = e.declare(machine("max", imp.ONE, chunks))
         self.row = e.declare(machine("/", self.lane, self.chunks))
         self.chunk = e.declare(machine("%", self.lane, self.chunks))
@@ -215,7 +215,7 @@ class Folds(Rows):
         each = batched.RESULTS if e.unit.batched else 1
         with e.loop(start, imp.ZERO, size, step=GROUP * each):
             left = e.declare(machine("-", size, start))
-            self.of_values(kernels.ceil(e, left, imp.integer(each)) if each > 1 else left)
+            self.of_values(spaces.ceil(e, left, imp.integer(each)) if each > 1 else left)
             with e.branch(self.own):
                 if each > 1:
                     skipped = e.declare(machine("*", self.lane, imp.integer(each)))
@@ -257,8 +257,8 @@ class Tile(Folds):
     def join_kept(self, counter: reductions.Counter, size: imp.Expr) -> None:
         """The folds that were kept, of so many elements, become the first one."""
         e, tiles = self.e, imp.integer(TILES)
-        count = kernels.ceil(e, size, imp.integer(CHUNK))
-        self.of_values(kernels.ceil(e, count, tiles))
+        count = spaces.ceil(e, size, imp.integer(CHUNK))
+        self.of_values(spaces.ceil(e, count, tiles))
         with e.branch(self.own):
             begin = e.declare(machine("*", self.lane, tiles))
             left = e.declare(machine("-", count, begin))
@@ -284,7 +284,7 @@ class Tile(Folds):
             at = machine("+", self.lane, machine("*", row, imp.integer(GROUP)))
             return e.declare(machine("min", e.declare(at), last))
 
-        self._take(value, count, kernels.ceil(e, self.size, imp.integer(GROUP)), place, (
+        self._take(value, count, spaces.ceil(e, self.size, imp.integer(GROUP)), place, (
             lambda row: padded(place(row))
         ))  # fmt: skip
 

@@ -22,7 +22,7 @@ from weft.lower import shapes, time_tiling
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
-from weft.lower.kernels import ceil
+from weft.lower.spaces import ceil
 from weft.lower.time_tiles import Tiles
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.trapezoids import FEW_LEVELS, ROW, Sides, block_bytes, halves, line

@@ -22,7 +22,7 @@ from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.imp.walk import may_leave
-from weft.lower import kernels, shapes
+from weft.lower import kernels, shapes, spaces
 from weft.lower.bodies import lower_body, lower_index
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import elements, versions
@@ -68,12 +68,12 @@ def by_transposes(host: Host, let: fun.Let, kernel: fun.Kernel, whether: Size, g
     with ExitStack() as scopes:
         for r in kernel.space:
             scopes.enter_context(k.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        kernels.decode(k, grid, k.declare(machine("/", item, imp.integer(GROUP)), "group"))
+        spaces.decode(k, grid, k.declare(machine("/", item, imp.integer(GROUP)), "group"))
         _tile(k, let, kernel, (row, last), reads, machine("%", item, imp.integer(GROUP)))
     host.unit.checks = checks  # those of an item for each index say as much
     if may_leave(k.levels[0]):
         return whether  # an item for which others would wait at the barrier
-    host.unit.kernels.append(kernels.describe("map by tiles", kernel.space, let.pattern))
+    host.unit.kernels.append(spaces.describe("map by tiles", kernel.space, let.pattern))
     chosen = whether * (1 - few) * gpu
     host.add(k, "transposes", item, chosen * groups * GROUP, GROUP)
     return whether - chosen

@@ -21,7 +21,7 @@ from dataclasses import replace
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import bounds, kernels, merging, shapes
+from weft.lower import bounds, kernels, merging, shapes, spaces
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
@@ -83,10 +83,10 @@ def by_vectors(host: Host, let: fun.Let, kernel: fun.Kernel, gpu: Size) -> Size:
         scopes.enter_context(k.branch(machine("<", item, k.named(items))))
         part: imp.Expr = item
         if outer:
-            kernels.decode(k, tuple(outer), k.declare(machine("/", item, k.named(parts))))
+            spaces.decode(k, tuple(outer), k.declare(machine("/", item, k.named(parts))))
             part = k.declare(machine("%", item, k.named(parts)))
         _part(k, let, kernel, last, found, part)
-    host.unit.kernels.append(kernels.describe("map by vectors", kernel.space, let.pattern))
+    host.unit.kernels.append(spaces.describe("map by vectors", kernel.space, let.pattern))
     host.add(k, "vectors", item, whether * items, GROUP)
     return 1 - whether
 

@@ -22,7 +22,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import kernels
+from weft.lower import kernels, spaces
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.gpu import batched, versions
@@ -203,7 +203,7 @@ class _Group:
             turn = machine("*", machine("+", begin, number), imp.integer(self.group))
             return e.declare(machine("+", self.lane, turn))
 
-        turns = kernels.ceil(e, rows.size, imp.integer(self.group))
+        turns = spaces.ceil(e, rows.size, imp.integer(self.group))
         with e.loop(begin, imp.ZERO, turns, step=count):
             near = batched.compute(
                 e, [pointer.dtype for pointer in pointers], count,
@@ -281,7 +281,7 @@ class _Group:
 
     def at_row(self, step: Step, row: imp.Expr) -> None:
         """From here on, a step's indices are those of a row, and it knows what it reads of it."""
-        kernels.decode(self.e, step.rows, self.e.declare(machine("+", self.first, row)))
+        spaces.decode(self.e, step.rows, self.e.declare(machine("+", self.first, row)))
         for read in step.reads():
             pointer = self.scalars.get(read.index.array.name)
             if pointer is not None:
