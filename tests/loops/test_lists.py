@@ -179,6 +179,37 @@ def test_room_that_nothing_bounds_is_made_as_it_is_needed() -> None:
         assert into.sum() == n
 
 
+def pairs(x: np.ndarray, near: float, met: np.ndarray) -> Any:
+    found = []
+    for i in range(x.shape[0]):
+        found.append((i, i))
+        for j in range(i):
+            if abs(x[i] - x[j]) < near:
+                found.append((j, i))
+                met[i] += 1
+    return np.array(found)
+
+
+def test_room_for_pairs_is_not_that_of_all() -> None:
+    x = np.random.default_rng(5).random(2500)  # of all pairs, 48 MiB
+    kernel = wf.kernel(pairs)
+    for near in (0.0, 1e-4, 1e-3):  # of which the last has more than there is room for at first
+        met, again = np.zeros(len(x), np.int64), np.zeros(len(x), np.int64)
+        with wf.config(memory_limit="32 MiB"):
+            found = kernel(x, near, met)
+        np.testing.assert_array_equal(found, pairs_by_matrix(x, near, again))
+        np.testing.assert_array_equal(met, again)
+
+
+def pairs_by_matrix(x: np.ndarray, near: float, met: np.ndarray) -> np.ndarray:
+    close = np.tril(abs(x[:, None] - x) < near, -1)
+    met += close.sum(axis=1)
+    close |= np.eye(len(x), dtype=bool)
+    i, j = np.nonzero(close)
+    order = np.lexsort((j, i != j, i))
+    return np.stack([j, i], axis=1)[order]
+
+
 def test_elements_that_are_not_there() -> None:
     def beyond(x: np.ndarray, k: int) -> float:
         found = []

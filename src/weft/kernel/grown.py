@@ -114,8 +114,14 @@ def _require_room(frame: Frame, grown: Grown, wanted: list[Kind], of_tuples: boo
 
 
 def _most(frame: Frame, grown: Grown, regions: Sequence[Region]) -> Extent:
-    """How many elements one `append` may add before a region, the first of some, ends."""
+    """How many elements one `append` may add before a region, the first of some, ends.
+
+    Where loops that extents bound stand in one another, as around all pairs, hardly all that there
+    may be are: then there is some room, as where no extent bounds them.
+    """
     most: Extent = extents.constant(1)
+    some = extents.constant(frame.trace.room)
+    around = 0
     for region in regions:
         if not region.is_loop:
             continue
@@ -126,8 +132,12 @@ def _most(frame: Frame, grown: Grown, regions: Sequence[Region]) -> Extent:
             if grown.is_checked:
                 return layout.ZERO
             grown.is_checked = True
-            return extents.constant(frame.trace.room)
+            return some
+        around += not rounds.is_constant
         most = most * layout.limited("maximum", rounds, layout.ZERO)
+    if around > 1:
+        grown.is_checked = True
+        return layout.limited("minimum", most, some)
     return most
 
 
