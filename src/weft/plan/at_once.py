@@ -59,7 +59,7 @@ class AtOnce:
         )
         yield 1, "inputs"
         for value in self.inputs:
-            yield 2, f"{_told(value)}, memory; read where it lies"
+            yield 2, f"{value}, memory; read where it lies"
         yield 1, "steps"
         for kernel in self.kernels:
             yield 2, kernel
@@ -67,8 +67,4 @@ class AtOnce:
             yield 2, remark
         yield 1, "results"
         for value, place in self.results:
-            yield 2, f"{_told(value)} {place}"
-
-
-def _told(value: Value) -> str:
-    return f"{value.name}: {value.dtype} {list(value.shape)}, {size_text(value.bytes)}"
+            yield 2, f"{value} {place}"

@@ -143,7 +143,7 @@ def _inputs(plan: Plan) -> Iterator[Line]:
         value, given = plan.values[name], plan.inputs[name]
         origin = given.describe() if isinstance(given, Source) else "memory"
         chunks = getattr(given, "chunks", None)
-        text = f"{name}: {value.dtype} {list(value.shape)}, {size_text(value.bytes)}, {origin}"
+        text = f"{value}, {origin}"
         if chunks is not None:
             text += f", chunks {list(chunks)}"
         yield Line(2, f"{text}; read {_times(count)}")
@@ -284,11 +284,8 @@ def _results(plan: Plan) -> Iterator[Line]:
     for name, sink in zip(plan.results, plan.sinks, strict=True):
         sinks.setdefault(name, []).append(sink)
     for name, places in sinks.items():
-        value = plan.values.get(name)
-        shape = "constant"
-        if value is not None:
-            shape = f"{value.dtype} {list(value.shape)}, {size_text(value.bytes)}"
-        yield Line(2, f"{name}: {shape} to {', '.join(map(_place, places))}{_how(places)}")
+        given = plan.values.get(name, f"{name}: constant")
+        yield Line(2, f"{given} to {', '.join(map(_place, places))}{_how(places)}")
 
 
 def _place(sink: Sink | None) -> str:

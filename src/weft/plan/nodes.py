@@ -386,6 +386,9 @@ class Value:
             total *= extent
         return total
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} {list(self.shape)}, {size_text(self.bytes)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
