@@ -15,6 +15,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.access import span_slice
 from weft.launch.gram import gram
+from weft.launch.shared_calls import run, shares
 from weft.ops import routines
 from weft.plan.calls import bytes_beside
 from weft.runtime import blas, profile
@@ -138,8 +139,9 @@ def call_library(
     with watched(arguments):
         if routine.name == "matmul" and gram(arguments[0], arguments[1], out[0], threads):
             return
-        with blas.at_most(threads):
-            routine.run(*arguments, out=out, place=place, **options)
+        shared = shares(routine, arguments, out, options, threads)
+        with blas.at_most(threads if len(shared) == 1 else 1):
+            run(shared, lambda s: routine.run(*s.arguments, out=s.out, place=place, **options))
 
 
 def view(expr: fun.Expr, value: Value, sizes: Mapping[str, int]) -> Value:
