@@ -15,7 +15,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import maybe
+from weft.kernel import maybe, turns
 from weft.kernel.branches import kind, kinds
 from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame, Number, Origin, Unbound
@@ -24,7 +24,7 @@ from weft.kernel.liveness import live
 from weft.kernel.maybe import Carried
 from weft.kernel.packs import Pack, is_pack, same
 from weft.kernel.syntax import assigned, is_result, left_flag, written
-from weft.kernel.values import Cell, Maybe, NotCarried, Reference, Region, replaced
+from weft.kernel.values import Cell, Maybe, NotCarried, Reference, Region
 from weft.ops.dtypes import DType
 
 _ROUNDS = 6  # of tracing, until types are stable
@@ -248,19 +248,10 @@ class Loop:
                 extents.require_equal(own, given)
             found.append(array)
             whole.bound = self._sources(name, value, variables)
-        self._note_turns()
+        self.turned = turns.noted(self.wholes, self.entry, variables)
         self._check_writes()
         self.unchanged = [n for n, value in self.began.items() if variables[n] is value]
         return [*found, *(cell.array for cell in self.cells)]
-
-    def _note_turns(self) -> None:
-        """Which variables have exchanged their arrays."""
-        names = {id(reference): name for name, reference in self.entry.items()}
-        ends = {name: names.get(id(self.frame.variables[name])) for name in self.wholes}
-        given = [end for end in ends.values() if end is not None]
-        self.turned = None
-        if given and sorted(given) == sorted(n for n, e in ends.items() if e is not None):
-            self.turned = {name: end for name, end in ends.items() if end is not None}
 
     def _check_writes(self) -> None:
         """Refuse writes that somebody else had to see, to an array that is a copy in here."""
@@ -447,7 +438,7 @@ class Loop:
             frame.memory.write(cell, array)
         turned = self.turned or {}
         if turned:
-            self._turn_back(turned, arrays, rounds)
+            turns.turn_back(frame, self.node, turned, self.wholes, arrays, rounds)
         for name, array in arrays.items():
             whole = self.wholes[name]
             if name in turned or (whole.before is not None and rounds is not None and rounds <= 0):
@@ -467,44 +458,6 @@ class Loop:
             return {name: self.before[name] for name in self.varying}
         carried = self._carried()
         return {name: value for name, value in self.varying.items() if name not in carried}
-
-    def _turn_back(
-        self, turned: dict[str, str], arrays: dict[str, Array], rounds: Extent | None
-    ) -> None:
-        """Variables that exchange their arrays in every round: which has which is the count's.
-
-        After r rounds the array that `name` began with is where `turned` leads, r times.
-        """
-        frame = self.frame
-        order = _order(turned)
-        if rounds is None or rounds.symbols:
-            frame.refuse(
-                self.node, f"{' and '.join(turned)} exchange their arrays in a loop whose number "
-                "of rounds is not known", "range of a size or an argument",
-                "copy the values: a[...] = b",
-            )  # fmt: skip
-        over = rounds % order
-        steps = next(k for k in range(order) if k == order - 1 or over == k)
-        before = {name: self.wholes[name].before for name in turned}
-        for name, array in arrays.items():
-            if name not in turned:
-                continue
-            own = name
-            for _ in range(steps):
-                own = turned[own]
-            target = before[own]
-            assert target is not None
-            frame.variables[name] = target
-            frame.memory.write(target.cell, replaced(target.cell.array, target.views, array))
-
-
-def _order(turned: dict[str, str]) -> int:
-    """After how many rounds all variables have the arrays that they began with."""
-    now, count = {name: turned[name] for name in turned}, 1
-    while any(name != own for name, own in now.items()):
-        now = {name: turned[own] for name, own in now.items()}
-        count += 1
-    return count
 
 
 def _depth() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,12 +18,9 @@ from weft.frontend.elementwise import apply, as_dtype, python_value
 from weft.frontend.extent import Extent
 from weft.functions import where
 from weft.kernel import (
-    aliases,
     branches,
     calls,
     closures,
-    grids,
-    grown,
     maybe,
     membership,
     numbers,
@@ -32,11 +28,11 @@ from weft.kernel import (
     sequences,
 )
 from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
-from weft.kernel.keys import has_computed_step, is_view, resolved
 from weft.kernel.lists import Grown
-from weft.kernel.selection import is_mask, lifted
+from weft.kernel.parts import attribute, subscript
+from weft.kernel.selection import lifted
 from weft.kernel.syntax import is_read
-from weft.kernel.values import ComputedView, KeyView, Maybe, PermutedView, Reference, Selection
+from weft.kernel.values import Maybe, Selection
 from weft.ops.dtypes import DType
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -445,7 +441,7 @@ def _either(condition: Array, first: Any, second: Any) -> Array:
     return numbers.weak(made, made._node.dtype) if are_weak else made
 
 
-# ---------------------------------------------------------------- subscripts and attributes
+# ---------------------------------------------------------------- keys
 
 
 def index(frame: Frame, node: ast.expr) -> Any:
@@ -458,91 +454,3 @@ def _entry(entry: Any) -> Any:
     if isinstance(entry, slice):
         return slice(*(plain(bound) for bound in (entry.start, entry.stop, entry.step)))
     return plain(entry)
-
-
-def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
-    if isinstance(value, Array) and value.ndim:
-        value = frame.memory.make(value)
-    if isinstance(value, Grown):
-        return grown.element(frame, node, value, key)
-    if isinstance(value, Selection):
-        selection.refuse(frame, node, "an index into elements that a mask selects")
-    if not isinstance(value, Reference):
-        if isinstance(value, Array):
-            frame.refuse(node, "an index into a number", "an array")
-        if isinstance(key, Array) and not isinstance(value, grids.TRICKS):
-            frame.refuse(
-                node, f"a traced index into a {type(value).__name__}", "a constant index",
-                "an array instead: np.array(...)",
-            )  # fmt: skip
-        if type(value) is list:
-            grown.require_known(frame, value, key)
-        if isinstance(value, grids.TRICKS):
-            with interpreting(frame.place(node)):
-                return grids.made(frame, node, value, key)
-        return value[key]
-    with interpreting(frame.place(node)):
-        array = value.read()
-        if isinstance(key, Selection) and key.array.ndim == 1 and key.array.dtype.kind in "iu":
-            return Selection(array[where(key.mask, key.array, 0)], key.mask)
-        if selection.is_within(key):
-            selection.refuse(frame, node, "an index of elements that a mask selects")
-        if is_mask(key, array) or selection.is_mask_of_rows(key, array):
-            return Selection(array, key)
-        is_stepped = has_computed_step(key)
-        key = resolved(frame, array, key)
-        if not is_view(key):
-            if is_stepped:  # still a view, of what is not one in Weft
-                refusal = "a write to a slice whose step is computed, by a name of its own"
-                return value.through(ComputedView(lambda whole: whole[key], refusal))
-            return array[key]
-        shown = value.through(KeyView(key))
-        part = shown.read() if value.shows_part else array[key]
-    return shown if part.ndim else part
-
-
-def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
-    if isinstance(value, Array):
-        if not value.ndim:
-            if name in ("real", "imag", "dtype", "shape", "ndim", "size", "itemsize"):
-                return getattr(value, name)
-            return _method(frame, node, value, name)
-        value = frame.memory.make(value)
-    if isinstance(value, Selection):
-        if name == "dtype":
-            return value.array.dtype
-        if name in ("size", "shape", "ndim"):
-            count, rest = selection.count(value), value.array.shape[value.mask.ndim :]
-            if name == "size":
-                return math.prod(rest, start=count)
-            return (count, *rest) if name == "shape" else 1 + len(rest)
-        if not callable(getattr(np.ndarray, name, None)):
-            selection.refuse(frame, node, f"the {name} of elements that a mask selects")
-        return calls.Method(value, name)
-    if isinstance(value, Grown):
-        return calls.Method(value, name)
-    if not isinstance(value, Reference):
-        try:
-            return frame.constant(getattr(value, name))
-        except AttributeError as error:
-            frame.refuse(node, str(error), "an attribute that is there")
-    array = value.read()
-    if name in ("T", "mT"):
-        order = list(range(array.ndim))
-        order = order[::-1] if name == "T" else [*order[:-2], order[-1], order[-2]]
-        return value.through(PermutedView(tuple(order)))
-    if name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes"):
-        return getattr(array, name)
-    if name in ("real", "imag"):
-        return aliases.part(value, name)
-    return _method(frame, node, value, name)
-
-
-def _method(frame: Frame, node: ast.AST, of: Any, name: str) -> calls.Method:
-    """A method, which waits for its arguments; what an array has besides is not compiled."""
-    if not any(callable(getattr(kind, name, None)) for kind in (np.ndarray, Array)):
-        frame.refuse(
-            node, f"the attribute {name} of an array",
-            "shape, dtype, ndim, size, itemsize, nbytes, real, imag, T, or a method",
-        )  # fmt: skip
-    return calls.Method(of, name)

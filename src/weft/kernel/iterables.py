@@ -17,9 +17,10 @@ from weft.kernel import grown, loops
 from weft.kernel.advice import to_go_over
 from weft.kernel.branches import kind
 from weft.kernel.decorator import prange
-from weft.kernel.expressions import evaluate, subscript
+from weft.kernel.expressions import evaluate
 from weft.kernel.frame import Frame, all_plain
 from weft.kernel.lists import Grown
+from weft.kernel.parts import subscript
 from weft.kernel.values import Reference
 from weft.records import dataclass
 

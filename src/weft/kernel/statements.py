@@ -19,7 +19,6 @@ from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
     as_truth,
     assign_names,
-    attribute,
     binary,
     closure,
     evaluate,
@@ -28,13 +27,13 @@ from weft.kernel.expressions import (
     negated,
     optional,
     returned,
-    subscript,
     truth,
 )
 from weft.kernel.frame import Frame, ReadUnbound, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.lists import Grown, NothingYet
+from weft.kernel.parts import attribute, subscript
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference, Selection
 from weft.records import dataclass
