@@ -163,7 +163,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Doubtful:
-    """A number that may not be there, of results of the If that is being made."""
+    """A number or array that may not be there, of results of the If that is being made."""
 
     number: Any
     present: Any
@@ -392,7 +392,9 @@ def kind(value: Any) -> str:
     if isinstance(value, Unbound):
         return value.found or "without a value on some path"
     if isinstance(value, Maybe):
-        return "a number or None" if value.absent is None else "without a value on some path"
+        if value.absent is not None:
+            return "without a value on some path"
+        return f"{kind(value.number)} or None"
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, Reference) or (isinstance(value, Array) and value.ndim):

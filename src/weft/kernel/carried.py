@@ -92,6 +92,11 @@ class Loop:
             self.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
         elif isinstance(value, Maybe):
             made = self.maybes[name] = Carried(name, value.absent)
+            if isinstance(value.number, Reference):
+                held = value.number
+                self.wholes[name] = Whole(
+                    name, held.read(), held, self._sources(name, held, self.before)
+                )
             self._begin(name, value.number)
             self._begin(made.flag, value.present)
         elif value is None or isinstance(value, Unbound):
@@ -148,7 +153,7 @@ class Loop:
                 continue
             except _MayBeAbsent as signal:
                 made = self.maybes[signal.name] = Carried(signal.name, signal.absent)
-                self._begin(made.flag, maybe.flag(not self.scalars[signal.name].local))
+                self._begin(made.flag, maybe.flag(not self._is_local(signal.name)))
                 continue
             if function is not None:
                 return function
@@ -228,7 +233,11 @@ class Loop:
                 self._refuse(pack.name, variables.get(pack.name))
             variables |= zip(pack.parts, map(self._part, variables[pack.name]), strict=True)
         for made in self.maybes.values():
-            made.take_apart(variables, self.scalars[made.name].initial)
+            whole = self.wholes.get(made.name)
+            made.take_apart(
+                variables, self.scalars[made.name].initial if whole is None else whole.initial._node
+            )
+            variables[made.name] = self._part(variables[made.name])
         found: list[Any] = []
         for name in self.scalars:
             value = variables.get(name, Unbound(self.frame.place(self.node)))
@@ -239,6 +248,8 @@ class Loop:
             found.append(value)
         for name, whole in self.wholes.items():
             value = variables[name]
+            if maybe.may_be_absent(value):
+                raise _MayBeAbsent(name, value)
             if not isinstance(value, Reference):
                 self._refuse(name, value)
             array = value.read()
@@ -248,7 +259,9 @@ class Loop:
                 extents.require_equal(own, given)
             found.append(array)
             whole.bound = self._sources(name, value, variables)
-        self.turned = turns.noted(self.wholes, self.entry, variables)
+        self.turned = turns.noted(
+            [name for name in self.wholes if name not in self.maybes], self.entry, variables
+        )
         self._check_writes()
         self.unchanged = [n for n, value in self.began.items() if variables[n] is value]
         return [*found, *(cell.array for cell in self.cells)]
@@ -273,14 +286,15 @@ class Loop:
                 continue
             held, value = self.before.get(name), after.get(name)
             if name in self.locals and maybe.is_carried(self.frame, self.before, name, value):
-                self._add_maybe(name, held, value)
+                self._add_maybe(name, held, value, after)
                 found = True
                 continue
-            if isinstance(held, Reference) and isinstance(value, Reference):
+            new = value.number if isinstance(value, Maybe) else value
+            if isinstance(held, Reference) and isinstance(new, Reference):
                 if not held.same(value):
                     self.wholes[name] = Whole(
                         name, held.read(), held, self._sources(name, held, self.before),
-                        self._sources(name, value, after),
+                        self._sources(name, new, after),
                     )  # fmt: skip
                     self.cells.pop(held.cell, None)
                     found = True
@@ -319,12 +333,15 @@ class Loop:
         for part in pack.parts:
             self._begin(part, self.before[part])
 
-    def _add_maybe(self, name: str, held: Any, value: Any) -> None:
-        """Carry a number that is not there at first, and whether it is."""
+    def _add_maybe(self, name: str, held: Any, value: Any, after: dict[str, Any]) -> None:
+        """Carry what is not there at first, and whether it is."""
         if held is not None or name not in self.before:
             held = Unbound(self.frame.place(self.node))
         made = self.maybes[name] = Carried(name, held)
-        self._add_local(name, value.number if isinstance(value, Maybe) else value)
+        value = self._part(value.number if isinstance(value, Maybe) else value)
+        self._add_local(name, value)
+        if isinstance(value, Reference):
+            self.wholes[name].bound = self._sources(name, value, after)
         self._begin(made.flag, maybe.flag(False))
 
     def _part(self, value: Any) -> Any:
@@ -346,6 +363,11 @@ class Loop:
             del self.scalars[name]
             self.fixed.add(name)
         return bool(found)
+
+    def _is_local(self, name: str) -> bool:
+        """Whether the body makes what is carried by a name."""
+        whole = self.wholes.get(name)
+        return self.scalars[name].local if whole is None else whole.before is None
 
     def _add_local(self, name: str, value: Any) -> None:
         self.locals.remove(name)
@@ -430,8 +452,6 @@ class Loop:
             node.weak = scalar.weak
             frame.variables[scalar.name] = Array(node)
             frame.assigned_at[scalar.name] = self.at_end.get(scalar.name, frame.place(self.node))
-        for made in self.maybes.values():
-            made.finish(frame.variables, self.before, rounds)
         arrays = {name: Array(next(values)) for name in self.wholes}
         cells = {cell: Array(next(values)) for cell in list(self.cells)}
         for cell, array in cells.items():
@@ -441,10 +461,15 @@ class Loop:
             turns.turn_back(frame, self.node, turned, self.wholes, arrays, rounds)
         for name, array in arrays.items():
             whole = self.wholes[name]
-            if name in turned or (whole.before is not None and rounds is not None and rounds <= 0):
+            has_none = rounds is not None and rounds <= 0
+            if name in turned or (has_none and whole.before is not None):
+                if name in self.maybes:
+                    frame.variables[name] = whole.before
                 continue
             sources = [*whole.bound, *(whole.began if rounds is None else ())]
             frame.variables[name] = frame.copied(array, sources, "loop", self.node)
+        for made in self.maybes.values():
+            made.finish(frame.variables, self.before, rounds)
         self._bind_packs(self._unsure(rounds))
         for pack in self.packs.values():
             for part in pack.parts:

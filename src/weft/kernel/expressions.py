@@ -281,6 +281,10 @@ def _waits(frame: Frame, nodes: Sequence[ast.expr]) -> bool:
 def _compare(frame: Frame, node: ast.Compare) -> Any:
     if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
         left, right = optional(frame, node.left), optional(frame, node.comparators[0])
+        is_same = isinstance(node.ops[0], ast.Is | ast.IsNot) or left is None or right is None
+        if not is_same and any(map(maybe.may_be_array, (left, right))):  # of each element
+            left = maybe.needed(frame, node.left, left)
+            right = maybe.needed(frame, node.comparators[0], right)
         if isinstance(left, Maybe) or isinstance(right, Maybe):
             return _compared_with_none(frame, node, left, right)
         return _compared(frame, node, plain(left), 0, plain(right))

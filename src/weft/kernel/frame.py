@@ -340,8 +340,8 @@ def plain(value: Any) -> Any:
         return value.numbers()
     if isinstance(value, Maybe):
         raise UnsupportedError(
-            "a number or None, by which branch is taken, within a tuple or list",
-            "numbers", "x is not None first", place=user_place(),
+            "a value or None, by which branch is taken, within a tuple or list",
+            "numbers and arrays", "x is not None first", place=user_place(),
         )  # fmt: skip
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(map(plain, value))
@@ -354,6 +354,8 @@ def cells(value: Any) -> list[Cell]:
     """The memory that a variable shows, in containers too."""
     if isinstance(value, tuple | list):
         return [cell for part in value for cell in cells(part)]
+    if isinstance(value, Maybe):
+        return cells(value.number)
     return [value.cell] if isinstance(value, Reference) else []
 
 

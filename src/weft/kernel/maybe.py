@@ -1,7 +1,8 @@
-"""Numbers that may not be there, by which branches and rounds came before.
+"""Numbers and arrays that may not be there, by which branches and rounds came before.
 
-The program holds a number beside a flag that says whether there is one. Where there is none a
-variable is unbound, or None; reading it as a number is Python's error, which the run notes.
+The program holds a number, or an array of the shape that is known, beside a flag that says whether
+there is one. Where there is none a variable is unbound, or None; reading it as a number is
+Python's error, which the run notes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node, scalar_constant
 from weft.frontend.operations import Elementwise
-from weft.kernel.frame import Frame, Number, Unbound
-from weft.kernel.values import Maybe
+from weft.functions.creation import filled
+from weft.kernel.frame import Frame, Number, Unbound, plain
+from weft.kernel.values import Maybe, Reference
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 
@@ -30,15 +32,17 @@ def is_absent(value: Any) -> TypeGuard[Unbound | None]:
 
 
 def joined(values: list[Any]) -> tuple[Unbound | None, list[tuple[Any, Array]]] | None:
-    """What else there is than numbers among two values, and each as a number and its flag.
+    """What else there is than numbers or arrays among two values, and each of them and its flag.
 
     None where they are not such values.
     """
-    if not all(is_number(v) or is_absent(v) or isinstance(v, Maybe) for v in values):
+    if not all(is_there(v) or may_be_absent(v) for v in values):
         return None
-    absent = [v.absent if isinstance(v, Maybe) else v for v in values if not is_number(v)]
+    absent = [v.absent if isinstance(v, Maybe) else v for v in values if not is_there(v)]
     numbers = [v.number if isinstance(v, Maybe) else v for v in values if not is_absent(v)]
     if not absent or not numbers or len({other is None for other in absent}) > 1:
+        return None
+    if len(set(map(is_number, numbers))) > 1:
         return None
     return absent[0], [parts(value, numbers[0]) for value in values]
 
@@ -73,12 +77,27 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Number) and not getattr(value, "ndim", 0)
 
 
+def is_array(value: Any) -> bool:
+    return isinstance(value, Reference) or (isinstance(value, Array) and value.ndim > 0)
+
+
+def may_be_array(value: Any) -> bool:
+    return isinstance(value, Maybe) and is_array(value.number)
+
+
+def is_there(value: Any) -> bool:
+    """Whether a value is one that a flag may be beside."""
+    return is_number(value) or is_array(value)
+
+
 def parts(value: Any, like: Any) -> tuple[Any, Array]:
-    """The number, and whether there is one; `like` a number where there is none."""
+    """The number or array, and whether there is one; one as `like` where there is none."""
     if isinstance(value, Maybe):
         return value.number, value.present
     if is_absent(value):
-        node = node_of(like)
+        node = node_of(plain(like))
+        if node.shape:
+            return Array(filled(scalar_constant(0, node.dtype), node.shape)), flag(False)
         return Array(scalar_constant(0, node.dtype, weak=node.weak)), flag(False)
     return value, flag(True)
 
@@ -90,7 +109,8 @@ def needed(frame: Frame, node: ast.expr, value: Any) -> Any:
     if value.present._node not in frame.trace.present:
         error: Exception
         if value.absent is None:
-            error = TypeError(f"{ast.unparse(node)} is None, where a number is needed")
+            what = "an array" if may_be_array(value) else "a number"
+            error = TypeError(f"{ast.unparse(node)} is None, where {what} is needed")
         else:
             error = UnboundLocalError(
                 f"cannot access local variable {ast.unparse(node)!r} where it is not associated "
@@ -122,15 +142,15 @@ def known_by(condition: Node, holds: bool) -> Node | None:
 
 @dataclass(slots=True)
 class Carried:
-    """One that a loop carries: a number of its name, and a flag.
+    """One that a loop carries: a number or an array of its name, and a flag.
 
     Attributes
     ----------
     name : str
     absent : None or Unbound
-        What it is where there is no number.
+        What it is where there is none.
     bound : bool
-        Whether every round ends with a number.
+        Whether every round ends with one.
     """
 
     name: str
@@ -145,10 +165,10 @@ class Carried:
         return Maybe(variables[self.name], variables[self.flag], self.absent)
 
     def take_apart(self, variables: dict[str, Any], like: Node) -> None:
-        """Let the number and the flag be variables of their own, at the end of a round."""
+        """Let what it is and the flag be variables of their own, at the end of a round."""
         value = variables.get(self.name)
-        if is_number(value) or is_absent(value) or isinstance(value, Maybe):
-            self.bound = is_number(value)
+        if is_there(value) or may_be_absent(value):
+            self.bound = is_there(value)
             variables[self.name], variables[self.flag] = parts(value, Array(like))
 
     def finish(
@@ -170,14 +190,14 @@ def is_unbound(variables: dict[str, Any], name: str) -> bool:
 
 
 def is_carried(frame: Frame, before: dict[str, Any], name: str, value: Any) -> bool:
-    """Whether a loop is to carry a number that was not there before, beside a flag."""
+    """Whether a loop is to carry what was not there before, beside a flag."""
     if name in frame.read_unbound and is_unbound(before, name):
         error = frame.read_unbound.pop(name)
-        if not is_number(value) and not isinstance(value, Maybe):
+        if not is_there(value) and not isinstance(value, Maybe):
             raise error
         return True
     if is_unbound(before, name):
         return isinstance(value, Maybe) and value.absent is not None
     if before[name] is None:
-        return is_number(value) or (isinstance(value, Maybe) and value.absent is None)
+        return is_there(value) or (isinstance(value, Maybe) and value.absent is None)
     return False

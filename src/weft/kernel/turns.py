@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.array import Array
@@ -14,7 +14,7 @@ from weft.kernel.values import Reference, replaced
 
 
 def noted(
-    wholes: Mapping[str, Whole], entry: Mapping[str, Reference], variables: Mapping[str, Any]
+    wholes: Iterable[str], entry: Mapping[str, Reference], variables: Mapping[str, Any]
 ) -> dict[str, str] | None:
     """Which variables have exchanged their arrays: whose entry array each ends with."""
     names = {id(reference): name for name, reference in entry.items()}

@@ -152,7 +152,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maybe:
-    """A number that may not be there; see `weft.kernel.maybe`.
+    """A number or an array that may not be there; see `weft.kernel.maybe`.
 
     Attributes
     ----------
