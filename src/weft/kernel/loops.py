@@ -13,14 +13,14 @@ from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, make
 from weft.functions import traced, where
-from weft.kernel import maybe
+from weft.kernel import branches, maybe
 from weft.kernel.branches import kinds
 from weft.kernel.carried import Loop
 from weft.kernel.carried_values import Scalar
 from weft.kernel.frame import Frame, Unbound
 from weft.kernel.liveness import live
 from weft.kernel.syntax import left_flag
-from weft.kernel.values import Maybe, Reference
+from weft.kernel.values import Maybe, NotCarried, Reference
 from weft.ops.dtypes import DType
 
 _UNROLLED = 4  # rounds of a loop over a range of literals that are done one by one
@@ -202,14 +202,52 @@ def while_traced(
             left = apply("logical_not", node_of(frame.variables[flag]))
             return Array(apply("logical_and", left, node_of(condition())))
 
-    def goes_on() -> Any:
-        holds = frame.trace.assertions.none_failed()
-        if holds is None:
-            return test()
-        return Array(apply("logical_and", holds._node, node_of(test())))
-
     loop = Loop(frame, node, run)
-    _while(frame, loop, loop.trace(lambda scope: [], lambda arrays: None), goes_on)
+    function = loop.trace(lambda scope: [], lambda arrays: None)
+    try:
+        _while(frame, loop, function, lambda: _unless_failed(frame, test()))
+    except _TestNotes:
+        _while_tested_before(frame, node, condition, run)
+
+
+def _unless_failed(frame: Frame, holds: Any) -> Any:
+    """A condition; False once an error has been noted, after which it may hold forever."""
+    none = frame.trace.assertions.none_failed()
+    if none is None:
+        return holds
+    return Array(apply("logical_and", none._node, node_of(holds)))
+
+
+class _TestNotes(Exception):  # noqa: N818 - a signal: test in the body
+    """The condition of a loop notes errors, which only the body of a loop of the program may."""
+
+
+def _while_tested_before(
+    frame: Frame, node: ast.While, condition: Callable[[], Any], run: Callable[[], Any]
+) -> None:
+    """A `while` whose condition is evaluated before it and at the end of each round."""
+    goes, flag = ".goes", left_flag(node)
+    outer = frame.variables.get(goes)
+
+    def tested() -> None:
+        left = False if flag is None else frame.variables[flag]
+        if isinstance(left, Array):
+            stays = Array(apply("logical_not", left._node))
+            found = branches.chosen(frame, node, stays, condition, lambda: False)
+        else:
+            found = False if left else condition()
+        frame.variables[goes] = Array(node_of(found))
+
+    def round_and_test() -> None:
+        run()
+        tested()
+
+    tested()
+    loop = Loop(frame, node, round_and_test)
+    loop.scalars[goes] = Scalar(goes, node_of(frame.variables[goes]), DType.BOOL, False)
+    function = loop.trace(lambda scope: [], lambda arrays: None)
+    _while(frame, loop, function, lambda: _unless_failed(frame, frame.variables[goes]))
+    frame.variables[goes] = outer
 
 
 def _while(frame: Frame, loop: Loop, function: Lambda, condition: Callable[[], Any]) -> None:
@@ -222,6 +260,10 @@ def _while(frame: Frame, loop: Loop, function: Lambda, condition: Callable[[], A
 
     try:
         test, _ = traced.trace(call, loop.parameters, call)
+    except NotCarried as signal:
+        if signal.region is not region:
+            raise
+        raise _TestNotes from None
     finally:
         frame.memory.leave(region)
         frame.variables = before
