@@ -24,6 +24,7 @@ from weft.kernel import (
     maybe,
     membership,
     numbers,
+    repeated,
     selection,
     sequences,
 )
@@ -165,6 +166,10 @@ def _elements(frame: Frame, elements: list[ast.expr]) -> list[Any]:
 
 
 def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
+    if any(isinstance(operand, list | Grown) for operand in (left, right)):
+        made = repeated.of_list(frame, node, op, left, right)
+        if made is not None:
+            return made
     left, right = plain(left), plain(right)
     try:
         with interpreting(frame.place(node)):

@@ -9,7 +9,7 @@ again with more (`weft.kernel.function`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,8 @@ def begun(frame: Frame, elements: Sequence[Any], node: ast.expr) -> Grown:
     """A list that will grow, of some elements."""
     depth = len(frame.memory.regions)
     none = Array(scalar_constant(0, DType.I64))
-    made = Grown(depth, len(graph._open.all), Cell(none, depth, name="count"))
+    count, first = (Cell(none, depth, name=name) for name in ("count", "first"))
+    made = Grown(depth, len(graph._open.all), count, first)
     for element in elements:
         append(frame, node, made, element)
     return made
@@ -64,16 +65,16 @@ def append(frame: Frame, node: ast.AST, grown: Grown, value: Any) -> None:
         kinds = [_joined(*pair) for pair in zip(grown.kinds, kinds, strict=True)]
     _require_room(frame, grown, kinds, of_tuples)
     count = grown.count.array
-    place = count
+    place = grown.place(count)
     if grown.is_checked:
         room = Array(graph.size_scalar(grown.room))
         error = ListFullError(
             f"a list of more than {MOST_ROOM} elements, whose number no extent bounds",
             "fewer, or for loops alone around what appends", "an array of its own size",
         )  # fmt: skip
-        frame.trace.assertions.note(frame.memory, count < room, error, frame.place(node))
+        frame.trace.assertions.note(frame.memory, place < room, error, frame.place(node))
         frame.trace.assertions.may_fill = True
-        place = functions.minimum(count, room - 1)
+        place = functions.minimum(place, room - 1)
     for cell, number, (dtype, _) in zip(grown.parts, numbers, grown.kinds, strict=True):
         new = Array(as_dtype(node_of(number), dtype))
         frame.memory.write(cell, KeyView(place).put(cell.array, new))
@@ -82,12 +83,39 @@ def append(frame: Frame, node: ast.AST, grown: Grown, value: Any) -> None:
 
 def pop(frame: Frame, node: ast.AST, grown: Grown, number: Any = -1) -> Any:
     _require_free(frame, node, grown)
-    if type(number) is not int or number != -1:
-        frame.refuse(node, "pop of an element that is not the last", "pop()",
-                     "a number of the first one that is left, which counts up")  # fmt: skip
-    found = element(frame, node, grown, -1, "pop from empty list")
+    is_first, is_last = (type(number) is int and number == end for end in (0, -1))
+    otherwise = "pop from empty list" if is_first or is_last else "pop index out of range"
+    position = _position(frame, node, grown, number, otherwise)
+    found = grown.taken(position)
     frame.memory.write(grown.count, grown.count.array - 1)
+    if is_first:
+        frame.memory.write(grown.first, grown.first.array + 1)
+    elif not is_last:
+        _move(frame, grown, lambda place: functions.where(place < position, place, place + 1))
     return found
+
+
+def insert(frame: Frame, node: ast.AST, grown: Grown, number: Any, value: Any) -> None:
+    count = grown.count.array
+    append(frame, node, grown, value)  # of its kind
+    number = functions.asarray(Array(as_dtype(node_of(number), DType.I64)))
+    number = functions.where(number < 0, number + count, number)
+    number = functions.minimum(functions.maximum(number, 0), count)
+    position, last = grown.place(number), grown.place(count)
+
+    def source(place: Array) -> Array:
+        before = functions.where(place == position, last, place - 1)
+        return functions.where((place < position) | (place > last), place, before)
+
+    _move(frame, grown, source)
+
+
+def _move(frame: Frame, grown: Grown, source: Callable[[Array], Array]) -> None:
+    """Let each element be what is at another place, of which those outside are not looked at."""
+    last = Array(graph.size_scalar(grown.room)) - 1
+    places = functions.clip(source(functions.arange(grown.room)), 0, last)
+    for cell in grown.parts:
+        frame.memory.write(cell, functions.take(cell.array, places, axis=0))
 
 
 def _require_free(frame: Frame, node: ast.AST, grown: Grown) -> None:
@@ -208,7 +236,7 @@ def _position(frame: Frame, node: ast.AST, grown: Grown, index: Any, otherwise: 
     inside = (number >= 0) & (number < count)
     frame.trace.assertions.note(frame.memory, inside, IndexError(otherwise), frame.place(node))
     last = Array(graph.size_scalar(grown.room)) - 1
-    return functions.minimum(functions.maximum(number, 0), last)
+    return functions.minimum(functions.maximum(grown.place(number), 0), last)
 
 
 # ---------------------------------------------------------------- methods
@@ -221,9 +249,12 @@ def method(frame: Frame, node: ast.AST, grown: Grown, name: str, arguments: list
             append(frame, node, grown, value)
         case "pop", ([] | [_]):
             return pop(frame, node, grown, *arguments)
+        case "insert", [number, value]:
+            insert(frame, node, grown, number, value)
         case "clear", []:
             _require_free(frame, node, grown)
-            frame.memory.write(grown.count, Array(scalar_constant(0, DType.I64)))
+            for cell in (grown.count, grown.first):
+                frame.memory.write(cell, Array(scalar_constant(0, DType.I64)))
         case "extend", [tuple() | list() as values]:
             for value in values:
                 append(frame, node, grown, value)
@@ -233,23 +264,31 @@ def method(frame: Frame, node: ast.AST, grown: Grown, name: str, arguments: list
         case _:
             frame.refuse(
                 node, f"the method {name} of a list that grows in a loop or branch",
-                "append, pop(), extend by a tuple, clear and reverse", "np.array(x) first",
+                "append, pop, insert, extend by a tuple, clear and reverse", "np.array(x) first",
             )  # fmt: skip
     return None
 
 
 def _reverse(frame: Frame, grown: Grown) -> None:
-    count = grown.count.array
-    numbers = functions.arange(grown.room)
-    mirrored = functions.where(numbers < count, count - 1 - numbers, numbers)
-    for cell in grown.parts:
-        frame.memory.write(cell, functions.take(cell.array, mirrored))
+    both = grown.place(grown.place(grown.count.array)) - 1
+    _move(frame, grown, lambda place: both - place)
 
 
 def require_known(frame: Frame, held: list[Any], index: Any) -> None:
     """Let a list grow that lacks an element here, in a loop that may append one."""
     if type(index) is int and not -len(held) <= index < len(held):
         _grow(frame, held)
+
+
+def require_growing(frame: Frame, node: ast.AST, held: list[Any]) -> None:
+    """Let a list be an array, of which what is written only the run knows."""
+    made = frame.trace.literals.get(id(held))
+    if made is not None:
+        raise Grows(made[1])
+    frame.refuse(
+        node, "a write to an element of a list whose number only the run knows",
+        "a list made in the kernel, of numbers", "np.array([...]) in its place",
+    )  # fmt: skip
 
 
 def _grow(frame: Frame, held: list[Any]) -> None:

@@ -71,7 +71,8 @@ class Grown:
     ----------
     depth, scopes : int
         How many loops and branches, and how many scopes, were being traced when it was made.
-    count : Cell
+    count, first : Cell
+        How many elements there are, and where the first one is, before which others were.
     kinds : list of Kind
         Of the numbers of an element.
     parts : list of Cell
@@ -88,6 +89,7 @@ class Grown:
     depth: int
     scopes: int
     count: Cell
+    first: Cell
     room: Extent = layout.ZERO
     kinds: list[Kind] = field(default_factory=list)
     parts: list[Cell] = field(default_factory=list)
@@ -118,12 +120,18 @@ class Grown:
 
     def numbers(self) -> Selection:
         """All that it holds: the first elements of an array."""
-        held = functions.arange(self.room) < self.count.array
+        places = functions.arange(self.room)
+        held = (places >= self.first.array) & (places < self.place(self.count.array))
         arrays = [cell.array for cell in self.parts] or [functions.zeros(1)]
         array = arrays[0]
         if self.of_tuples:
             array = functions.stack(arrays, axis=1)
         return Selection(array, held)
+
+    def place(self, number: Any) -> Array:
+        """Where in the arrays the element of a number is."""
+        place: Array = self.first.array + number
+        return place
 
     def taken(self, position: Array) -> Any:
         """The element of a number, which is within the array."""

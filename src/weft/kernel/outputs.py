@@ -35,7 +35,7 @@ class Selected:
 
 
 class Listed:
-    """Begins a tuple of itself, a count and arrays, of which that many elements are a list's.
+    """Begins a tuple of itself, a place, a count and arrays: from there so many are a list's.
 
     `are_pythons`: for each array, whether its numbers are Python's.
     """
@@ -44,9 +44,10 @@ class Listed:
         self.are_pythons = are_pythons
         self.of_tuples = of_tuples
 
-    def made(self, count: Any, *arrays: Any) -> list[Any]:
+    def made(self, first: Any, count: Any, *arrays: Any) -> list[Any]:
+        held = slice(first, first + count)
         parts = [
-            array[:count].tolist() if own else list(array[:count])
+            array[held].tolist() if own else list(array[held])
             for array, own in zip(arrays, self.are_pythons, strict=True)
         ]
         if self.of_tuples:
@@ -70,7 +71,7 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
     if isinstance(result, Grown):
         arrays = [cell.array for cell in result.parts]
         pythons = tuple(is_weak for _, is_weak in result.kinds)
-        return (Listed(pythons, result.of_tuples), result.count.array, *arrays)
+        return (Listed(pythons, result.of_tuples), result.first.array, result.count.array, *arrays)
     if isinstance(result, tuple) and type(result) is tuple:
         return tuple(marked(part, owners) for part in result)
     if isinstance(result, list):

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import interpreting
 from weft.functions import where
-from weft.kernel import aliases, grids, grown, selection
+from weft.kernel import aliases, grids, grown, selection, tables
 from weft.kernel.calls import Method
 from weft.kernel.frame import Frame
 from weft.kernel.keys import has_computed_step, is_view, resolved
@@ -30,6 +30,8 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
     if not isinstance(value, Reference):
         if isinstance(value, Array):
             frame.refuse(node, "an index into a number", "an array")
+        if type(value) in (tuple, list) and tables.is_index(key):
+            return tables.element(frame, node, value, key)
         if isinstance(key, Array) and not isinstance(value, grids.TRICKS):
             frame.refuse(
                 node, f"a traced index into a {type(value).__name__}", "a constant index",

@@ -218,6 +218,8 @@ def _unpacked(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
 
 def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None:
     if isinstance(held, list):
+        if isinstance(key, Array):
+            grown.require_growing(frame, node, held)
         frame.require_own(node, held)
         held[key] = value
         return

@@ -1,0 +1,65 @@
+"""Tuples and lists of numbers, of which a number that only the run knows chooses one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import functions
+from weft.array import Array, node_of
+from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.extent import Extent
+from weft.kernel import numbers
+from weft.kernel.frame import Frame
+from weft.kernel.maybe import is_number
+from weft.ops.dtypes import DType
+
+
+def is_index(key: Any) -> bool:
+    """Whether a key is a whole number that only the run knows."""
+    return isinstance(key, Array) and not key.ndim and key.dtype.kind in "iu"
+
+
+def element(frame: Frame, node: ast.AST, values: Sequence[Any], index: Any) -> Any:
+    """`values[index]`: a number; of tuples of as many numbers, a tuple."""
+    name = type(values).__name__
+    if not all(map(is_number, values)) and not _are_alike(values):
+        frame.refuse(
+            node, f"an index that only the run knows, into a {name}",
+            "numbers, or tuples of as many numbers, or a constant index",
+            "an array instead: np.array(...) or np.stack(...)",
+        )  # fmt: skip
+    count = len(values)
+    number = Array(as_dtype(node_of(index), DType.I64))
+    number = functions.where(number < 0, number + count, number)
+    inside = (number >= 0) & (number < count)
+    error = IndexError(f"{name} index out of range")
+    frame.trace.assertions.note(frame.memory, inside, error, frame.place(node))
+    if not count:
+        return 0
+    place = functions.minimum(functions.maximum(number, 0), count - 1)
+    if is_number(values[0]):
+        return _chosen(frame, values, place)
+    columns = zip(*values, strict=True)
+    return type(values[0])(_chosen(frame, column, place) for column in columns)
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    first = values[0]
+    return type(first) in (tuple, list) and all(
+        type(v) is type(first) and len(v) == len(first) and all(map(is_number, v)) for v in values
+    )
+
+
+def _chosen(frame: Frame, values: Sequence[Any], place: Array) -> Any:
+    nodes = tuple(map(node_of, values))
+    dtype = common_dtype(nodes)
+    if any(isinstance(value, Array | Extent) for value in values):
+        table = functions.stack([functions.asarray(Array(as_dtype(n, dtype))) for n in nodes])
+    else:
+        table = frame.constant(np.array(values, dtype.numpy)).read()
+    found = table[place]
+    return numbers.weak(found, dtype) if all(node.weak for node in nodes) else found
