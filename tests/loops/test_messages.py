@@ -118,7 +118,7 @@ def no_function_of_weft(a: Any) -> None:
 
 def perhaps_unbound(a: Any) -> Any:
     if a[0] > 0:
-        x = a[1:]
+        x = [a[1:], 1.0]
     return x
 
 
@@ -153,7 +153,7 @@ def number_unpacked(a: Any) -> Any:
 
 
 def list_by_condition(a: Any) -> Any:
-    return [i for i in range(len(a)) if a[i] > 2]
+    return tuple(i for i in range(5) if a[i] > 2)
 
 
 CONSTANT = np.zeros(3)

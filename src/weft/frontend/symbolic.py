@@ -240,9 +240,10 @@ def _apart(extent: Extent, symbol: Symbol) -> tuple[Extent, Extent]:
 def at_most(extent: Extent, depth: int) -> Extent | None:
     """An extent that another is at most, in every round, of what scopes of a depth know.
 
-    None where that is not found. Of several, one that is the least for the sizes of this call.
+    At depth -1 that is what is known before anything runs, as the shapes of results are. None
+    where that is not found. Of several, one that is the least for the sizes of this call.
     """
-    inner = [s for s in extent.symbols if s.node.scope is not None and s.node.scope.depth > depth]
+    inner = [s for s in extent.symbols if _depth_of(s) > depth]
     if not inner:
         return extent
     symbol = max(inner, key=lambda s: s.number)
@@ -256,6 +257,11 @@ def at_most(extent: Extent, depth: int) -> Extent | None:
     known = [one for one in found if one is not None]
     fixed = [one for one in known if not one.symbols]
     return min(fixed, key=lambda one: one.value) if fixed else next(iter(known), None)
+
+
+def _depth_of(symbol: Symbol) -> int:
+    scope = symbol.node.scope
+    return 0 if scope is None else scope.depth
 
 
 def _proved(extent: Extent) -> bool:
@@ -274,7 +280,7 @@ def require_one_shape(node: Node, depth: int = 0) -> None:
     ShapeError
     """
     for symbol in (symbol for extent in node.shape for symbol in extent.symbols):
-        if (0 if symbol.node.scope is None else symbol.node.scope.depth) >= depth:
+        if _depth_of(symbol) >= depth:
             raise ShapeError(
                 f"a result of shape {node.shape}, which is not the same every time",
                 "a result of one shape",

@@ -16,10 +16,10 @@ from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.frontend.guards import record, recording
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import maybe
+from weft.kernel import maybe, rebound
 from weft.kernel.closures import Closure
 from weft.kernel.frame import Frame, NoneOperandError, Origin, ReadUnbound, Unbound, cells, plain
-from weft.kernel.lists import Grown, NothingYet, Outgrown
+from weft.kernel.lists import Grown, Kind, NothingYet, Outgrown
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
 from weft.kernel.values import Cell, KeyView, Maybe, PermutedView, Reference, Region, View
@@ -170,6 +170,16 @@ class _Doubtful:
     absent: Any
 
 
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A list that grows, of results of the If that is being made; see `weft.kernel.rebound`."""
+
+    parts: list[_Place]
+    kinds: list[Kind]
+    of_tuples: bool
+    sources: list[Grown]
+
+
 class _Choice:
     """The values that an If gives, collected."""
 
@@ -198,6 +208,8 @@ class _Choice:
         values = maybe.spread(values)
         unbound = [value for value in values if isinstance(value, Unbound)]
         is_live = isinstance(self.node, ast.If) and name in live(self.node)
+        if not is_live and rebound.are_lists(values) and values[0] is not values[1]:
+            return self._unbound(values)
         if unbound and (not is_live or maybe.joined(values) is None):
             return Unbound(self.frame.place(self.node), unbound[0].found)
         value = self.value(values, name)
@@ -235,6 +247,8 @@ class _Choice:
             return tuple(self.value([a, b], what) for a, b in zip(first, second, strict=True))
         if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
             return [self.value([a, b], what) for a, b in zip(first, second, strict=True)]
+        if rebound.are_lists(values) and rebound.have_common_room(self.frame, values):
+            return self._list(values, what)
         if any(isinstance(value, Reference) for value in values) and not all(
             isinstance(value, Reference | Array) for value in values
         ):
@@ -260,6 +274,23 @@ class _Choice:
                 pass
         return self._unbound(values)
 
+    def _list(self, values: list[Grown], what: str) -> _List | Unbound:
+        kinds = rebound.kinds_of(values)
+        if kinds is None:
+            return self._unbound(values)
+        found = []
+        for value, side in zip(values, self.sides, strict=True):
+            with traced._inside(side.function):
+                numbers = [side.cells.get(c, c.array) for c in (value.count, value.first)]
+                found.append([*numbers, *rebound.arrays(self.frame, value, kinds, side.cells)])
+        places = [_Place(self.either([*pair], what), False) for pair in zip(*found, strict=True)]
+        sources = [
+            value for value, side in zip(values, self.sides, strict=True)
+            if value.count in self.frame.foreign or value.count.refusal
+            or sum(rebound.shown(value, [held]) for held in self._holders(side)) > 1
+        ]  # fmt: skip
+        return _List(places, kinds, any(value.of_tuples for value in values), sources)
+
     def _unbound(self, values: list[Any]) -> Unbound:
         return Unbound(self.frame.place(self.node), kinds(values))
 
@@ -267,11 +298,15 @@ class _Choice:
         """An array at the end of a branch, if more is to show it than one variable, or result."""
         if not isinstance(value, Reference):
             return []
+        holders = [held for held in self._holders(side) if value.cell in cells(held)]
+        return self.frame.sources(value, holders[1:])
+
+    def _holders(self, side: Traced) -> list[Any]:
+        """What holds arrays and lists at the end of a branch: variables that are read, a result."""
         variables = side.variables
         if isinstance(self.node, ast.If):
             variables = {n: held for n, held in variables.items() if n in live(self.node)}
-        holders = [held for held in (*variables.values(), side.result) if value.cell in cells(held)]
-        return self.frame.sources(value, holders[1:])
+        return [*variables.values(), side.result]
 
     def _at_end(self, value: Any, side: Traced) -> Any:
         """What a reference shows at the end of a branch."""
@@ -332,12 +367,25 @@ class _Choice:
         if isinstance(value, _Doubtful):
             number, present = self.filled(value.number, picked), self.filled(value.present, picked)
             return Maybe(number, present, value.absent)
+        if isinstance(value, _List):
+            return self._filled_list(value, picked)
         if isinstance(value, _Place):
             found = picked[value.number]
             if value.array:
                 return self.frame.copied(found, value.sources, "branch", self.node)
             return found
         return value
+
+
+    def _filled_list(self, value: _List, picked: list[Array]) -> Grown:
+        count, first, *parts = (picked[place.number] for place in value.parts)
+        made = rebound.made(self.frame, count, first, parts, value.kinds, value.of_tuples)
+        origins = [(cell, cell.array) for source in value.sources for cell in cells(source)]
+        if origins:
+            self.frame.trace.copies[made.count] = [*origins]
+            place = self.frame.place(self.node)
+            made.count.refusal = f"it is one of several lists, by the branch at {place}"
+        return made
 
 
 def nothing(like: Any) -> Any:

@@ -61,6 +61,8 @@ def call(
         return grown.method(frame, node, function.of, function.name, arguments)
     if function is builtins.list and not arguments and not named:
         return listed(frame, node, [])
+    if function is builtins.list and len(arguments) == 1 and isinstance(arguments[0], Grown):
+        return grown.copied(frame, arguments[0])
     if function is builtins.len and len(arguments) == 1 and isinstance(arguments[0], Grown):
         return arguments[0].length()
     if isinstance(function, Method):
@@ -89,7 +91,7 @@ def listed(frame: Frame, node: ast.expr, elements: list[Any]) -> Any:
     """A list that an expression makes: of Python's, unless it is known to grow in a loop."""
     place = frame.place(node)
     if place in frame.trace.growing:
-        return grown.begun(frame, elements, node)
+        return grown.begun(frame, elements, node, frame.trace.growing[place])
     frame.trace.literals[id(elements)] = elements, place
     return elements
 

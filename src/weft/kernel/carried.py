@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from weft.array import Array, node_of
-from weft.errors import DTypeError, Place, ShapeError
+from weft.errors import DTypeError, Place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, symbolic
-from weft.frontend.elementwise import common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import maybe, turns
-from weft.kernel.branches import kind, kinds
+from weft.kernel import disagreements, maybe, rebound, turns
+from weft.kernel.branches import kinds
 from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame, Number, Origin, Unbound
-from weft.kernel.lists import Outgrown
+from weft.kernel.lists import Grown, Outgrown
 from weft.kernel.liveness import live
 from weft.kernel.maybe import Carried
 from weft.kernel.packs import Pack, is_pack, same
@@ -76,6 +75,7 @@ class Loop:
         self.most: Extent | None = None  # rounds, as far as extents tell
         self._path = frame.memory.visit()
         self._granted: set[Any] = set()
+        self.lists: dict[str, rebound.Carried] = {}  # that rounds bind anew
         self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
         needed = live(node) | {left_flag(node)}
         self.names = [name for name in assigned([*node.body, *bound]) if name in needed]
@@ -213,6 +213,8 @@ class Loop:
             cell.array = next(values)
         for made in self.maybes.values():
             self.frame.variables[made.name] = made.value(self.frame.variables)
+        for each in self.lists.values():
+            self.frame.variables[each.name] = each.value(self.frame)
         for name, whole in self.wholes.items():
             self.frame.note_sources(self.entry[name], [*whole.began, *whole.bound])
         self._bind_packs(self.varying)
@@ -232,6 +234,10 @@ class Loop:
             if not pack.fits(variables.get(pack.name)):
                 self._refuse(pack.name, variables.get(pack.name))
             variables |= zip(pack.parts, map(self._part, variables[pack.name]), strict=True)
+        for each in self.lists.values():
+            value = variables.get(each.name)
+            each.take_apart(self.frame, self.node, value)
+            rebound.require_sole(self.frame, self.node, each.name, variables)
         for made in self.maybes.values():
             whole = self.wholes.get(made.name)
             made.take_apart(
@@ -260,7 +266,7 @@ class Loop:
             found.append(array)
             whole.bound = self._sources(name, value, variables)
         self.turned = turns.noted(
-            [name for name in self.wholes if name not in self.maybes], self.entry, variables
+            [name for name in self.wholes if self._is_users(name)], self.entry, variables
         )
         self._check_writes()
         self.unchanged = [n for n, value in self.began.items() if variables[n] is value]
@@ -285,6 +291,16 @@ class Loop:
             if name in self.fixed or name in self._carried():
                 continue
             held, value = self.before.get(name), after.get(name)
+            if name in self.lists:
+                if self.lists[name].differs(value):
+                    self._begin_list(name, held)
+                    found = True
+                continue
+            if held is not value and rebound.are_lists([held, value]):
+                found |= rebound.have_common_room(self.frame, [held, value])
+                if found:
+                    self._add_list(name, held)
+                    continue
             if name in self.locals and maybe.is_carried(self.frame, self.before, name, value):
                 self._add_maybe(name, held, value, after)
                 found = True
@@ -316,6 +332,24 @@ class Loop:
                 self._add_pack(name, value, after)
                 found = True
         return found
+
+    def _is_users(self, name: str) -> bool:
+        """Whether what is carried is an array that a variable of the user's always holds."""
+        return name not in self.maybes and name.partition(".")[0] not in self.lists
+
+    def _add_list(self, name: str, held: Any) -> None:
+        """Carry the parts of a list, as variables of their own."""
+        rebound.require_sole(self.frame, self.node, name, self.before)
+        self.lists[name] = rebound.Carried(name, list(held.kinds), held.of_tuples)
+        self._begin_list(name, held)
+
+    def _begin_list(self, name: str, held: Grown) -> None:
+        made = self.lists[name]
+        for part, cell in zip(made.numbers, (held.count, held.first), strict=True):
+            self._begin(part, cell.array)
+        parts = rebound.arrays(self.frame, held, made.kinds, {})
+        for part, array in zip(made.arrays, parts, strict=True):
+            self.wholes[part] = Whole(part, array, self.frame.memory.make(array))
 
     def _carried(self) -> set[str]:
         return {*self.scalars, *self.wholes, *self.packs}
@@ -378,7 +412,7 @@ class Loop:
         elif isinstance(value, Reference):
             node = value.read()._node
             zero = scalar_constant(0, node.dtype)
-            symbolic.require_one_shape(node, 1 + _depth())
+            symbolic.require_one_shape(node, 1 + len(graph._open.all))
             self.wholes[name] = Whole(name, Array(filled(zero, node.shape)), None)
 
     # ------------------------------------------------------------ types
@@ -403,43 +437,23 @@ class Loop:
         return stable
 
     def _type(self, scalar: Scalar, result: Node) -> tuple[DType, bool]:
-        if scalar.weak and result.weak:
-            return common_dtype((scalar.initial, result)), True
-        if result.weak:
-            return scalar.dtype, False
-        if scalar.weak:
-            common = common_dtype((scalar.initial, result))
-            if common is not result.dtype and not scalar.local:
-                self._refuse_type(scalar.name, scalar.initial.dtype, result.dtype)
-            return result.dtype, False
-        if result.dtype is not scalar.dtype:
-            self._refuse_type(scalar.name, scalar.dtype, result.dtype)
-        return scalar.dtype, False
+        found = disagreements.joined_type(scalar, result)
+        if found is None:
+            before = scalar.initial.dtype if scalar.weak else scalar.dtype
+            self._refuse_type(scalar.name, before, result.dtype)
+        return found
 
-    def _refuse_type(self, name: str, before: DType, after: DType) -> None:
-        first, second = self.frame.assigned_at.get(name), self.at_end.get(name)
-        raise DTypeError(
-            f"{name} changes its type in a loop: {before.numpy}{_at(first)}, "
-            f"{after.numpy}{_at(second)}",
-            "one type in every round",
-            f"begin with {after.numpy}: {name} = np.{after.numpy}(...), or another variable",
-            place=second or self.frame.place(self.node),
-        )
+    def _refuse_type(self, name: str, before: DType, after: DType) -> NoReturn:
+        places = self.frame.assigned_at.get(name), self.at_end.get(name)
+        raise disagreements.of_types(name, before, after, places, self.frame.place(self.node))
 
-    def _refuse(self, name: str, value: Any) -> None:
-        first, second = self.frame.assigned_at.get(name), self.frame.assigned_at.get(name)
-        raise DTypeError(
-            f"{name} is {kind(value)} after a round of this loop{_at(first)}",
-            "a value of the kind that it has before the loop",
-            "another variable", place=second or self.frame.place(self.node),
-        )  # fmt: skip
+    def _refuse(self, name: str, value: Any) -> NoReturn:
+        before = self.frame.assigned_at.get(name)
+        raise disagreements.of_kinds(name, value, before, self.frame.place(self.node))
 
-    def _refuse_shape(self, name: str, before: Array, after: Array) -> None:
-        place = self.frame.assigned_at.get(name)
-        raise ShapeError(
-            f"{name} has shape {before.shape} before a round of this loop, {after.shape} after it",
-            "one shape in every round", place=place or self.frame.place(self.node),
-        )  # fmt: skip
+    def _refuse_shape(self, name: str, before: Array, after: Array) -> NoReturn:
+        place = self.frame.assigned_at.get(name) or self.frame.place(self.node)
+        raise disagreements.of_shapes(name, before, after, place)
 
     # ------------------------------------------------------------ afterwards
 
@@ -463,13 +477,17 @@ class Loop:
             whole = self.wholes[name]
             has_none = rounds is not None and rounds <= 0
             if name in turned or (has_none and whole.before is not None):
-                if name in self.maybes:
+                if not self._is_users(name):
                     frame.variables[name] = whole.before
                 continue
             sources = [*whole.bound, *(whole.began if rounds is None else ())]
             frame.variables[name] = frame.copied(array, sources, "loop", self.node)
         for made in self.maybes.values():
             made.finish(frame.variables, self.before, rounds)
+        for each in self.lists.values():
+            frame.variables[each.name] = each.value(frame)
+            for name in (*each.numbers, *each.arrays):
+                del frame.variables[name]
         self._bind_packs(self._unsure(rounds))
         for pack in self.packs.values():
             for part in pack.parts:
@@ -483,11 +501,3 @@ class Loop:
             return {name: self.before[name] for name in self.varying}
         carried = self._carried()
         return {name: value for name, value in self.varying.items() if name not in carried}
-
-
-def _depth() -> int:
-    return len(graph._open.all)
-
-
-def _at(place: Place | None) -> str:
-    return f" at {place}" if place is not None else ""

@@ -8,9 +8,10 @@ from typing import Any
 
 from weft import functions
 from weft.array import Array, node_of
+from weft.errors import UnsupportedError, WeftError
 from weft.frontend import extent as extents
 from weft.frontend import layout
-from weft.kernel import iterables
+from weft.kernel import calls, grown, iterables
 from weft.kernel.branches import chosen, nothing
 from weft.kernel.calls import goes_over
 from weft.kernel.expressions import assign_names, evaluate, truth
@@ -30,12 +31,68 @@ class Given:
     are_weak: bool
 
 
-def listed(frame: Frame, node: Comprehension) -> list[Any]:
-    """A list of what is known while tracing: each element is evaluated by itself."""
+def listed(frame: Frame, node: Comprehension) -> Any:
+    """A list; of what is known while tracing each element is evaluated by itself."""
     before = dict(frame.variables)
-    found = [evaluate(frame, node.elt) for _ in _rounds(frame, node, node.generators)]
-    frame.variables = before
-    return found
+    is_list = isinstance(node, ast.ListComp)
+    if is_list and not _is_known(frame, node.generators[0]):
+        return _grown(frame, node)
+    try:
+        found = [evaluate(frame, node.elt) for _ in _rounds(frame, node, node.generators)]
+    except _DecidedByRun as signal:
+        if not is_list:
+            raise signal.refusal from None
+        return _grown(frame, node)
+    finally:
+        frame.variables = before
+    return calls.listed(frame, node, found) if is_list else found
+
+
+class _DecidedByRun(Exception):  # noqa: N818 - a signal: let a loop append the elements
+    """How many elements there are, only the run knows."""
+
+    def __init__(self, refusal: WeftError) -> None:
+        super().__init__()
+        self.refusal = refusal
+
+
+def _is_known(frame: Frame, generator: ast.comprehension) -> bool:
+    """Whether what a comprehension goes over is known while compiling."""
+    bounds, _ = iterables.range_of(frame, generator.iter)
+    if bounds is not None:
+        return all(isinstance(bound, int) for bound in bounds)
+    return iterables.items_of(frame, generator.iter).is_known
+
+
+def _grown(frame: Frame, node: Comprehension) -> Any:
+    """A list to which loops append what a comprehension gives."""
+    from weft.kernel.statements import execute  # which evaluate expressions in turn
+
+    before, own = dict(frame.variables), ".list"
+    is_common = frame.trace.growing.get(frame.place(node), False)
+    made = grown.begun(frame, [], node, is_common)
+    append = ast.Attribute(ast.Name(own, ast.Load()), "append", ast.Load())
+    body: ast.stmt = ast.Expr(ast.Call(append, [node.elt], []))
+    read = frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name)) | {own}
+    for generator in reversed(node.generators):
+        for test in reversed(generator.ifs):
+            body = _noting(ast.If(test, [body], []), read)
+        body = _noting(ast.For(generator.target, generator.iter, [body], []), frozenset())
+    for part in ast.walk(body):
+        if not hasattr(part, "lineno"):
+            ast.copy_location(part, node)
+    frame.variables[own] = made
+    try:
+        execute(frame, [body])
+    finally:
+        frame.variables = before
+    return made
+
+
+def _noting(statement: ast.stmt, live: frozenset[str]) -> ast.stmt:
+    """A statement after which some variables may be read (`liveness`)."""
+    statement.live = live  # type: ignore[attr-defined]
+    return statement
 
 
 def _rounds(
@@ -48,11 +105,12 @@ def _rounds(
     first, *more = generators
     elements = evaluate(frame, first.iter)
     if not isinstance(elements, tuple | list | range):
-        frame.refuse(
-            node, "a comprehension over what is not known while compiling",
+        raise _DecidedByRun(UnsupportedError(
+            "a comprehension over what is not known while compiling",
             "one over a tuple, or a range of constants; any, all, sum, min, max, or a function of "
             "NumPy, of numbers in one `for`", "a loop that writes an array",
-        )  # fmt: skip
+            place=frame.place(node),
+        ))  # fmt: skip
     for element in elements:
         assign_names(frame, first.target, element)
         if all(_is_kept(frame, test) for test in first.ifs):
@@ -62,11 +120,12 @@ def _rounds(
 def _is_kept(frame: Frame, test: ast.expr) -> bool:
     held = truth(frame, test)
     if isinstance(held, Array):
-        frame.refuse(
-            test, "a list of as many as a condition keeps, which only the run knows",
+        raise _DecidedByRun(UnsupportedError(
+            "a list of as many as a condition keeps, which only the run knows",
             "conditions that are known while compiling; any, all, sum, min, max, or a function of "
             "NumPy, of such numbers", "an array that a loop fills, and a count of what is in it",
-        )  # fmt: skip
+            place=frame.place(test),
+        ))  # fmt: skip
     return bool(held)
 
 

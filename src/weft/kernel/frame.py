@@ -80,8 +80,9 @@ class Trace:
         Arrays that are copies of one of several: of which, and what these held then.
     lists : dict
         Python's lists that variables hold, by id, and in how many loops and branches each was made.
-    literals, growing : dict and set
-        Which expressions made lists, by id; and those that made lists that grow (`grown`).
+    literals, growing : dict
+        Which expressions made lists, by id; and which made lists that grow (`grown`), and whether
+        these are some of which one is chosen (`rebound`).
     room : int
         For how many elements of a list that nothing bounds.
     present : set of Node
@@ -103,7 +104,7 @@ class Trace:
     assertions: Assertions = field(default_factory=Assertions)
     lists: dict[int, tuple[list[Any], int]] = field(default_factory=dict)
     literals: dict[int, tuple[list[Any], Place]] = field(default_factory=dict)
-    growing: set[Place] = field(default_factory=set)
+    growing: dict[Place, bool] = field(default_factory=dict)
     room: int = 0
     present: set[Node] = field(default_factory=set)
     depth: int = 0  # of calls
@@ -356,6 +357,8 @@ def cells(value: Any) -> list[Cell]:
         return [cell for part in value for cell in cells(part)]
     if isinstance(value, Maybe):
         return cells(value.number)
+    if isinstance(value, Grown):
+        return [value.count, value.first, *value.parts]
     return [value.cell] if isinstance(value, Reference) else []
 
 

@@ -338,15 +338,15 @@ class KernelFunction(Jitted):
 
     def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
         """Interpret it, again where a list turns out to grow."""
-        growing: set[Place] = set()
+        growing: dict[Place, bool] = {}
         while True:
             try:
                 return self._interpreted(leaves, structure, static, growing)
             except Grows as signal:
-                growing.add(signal.place)
+                growing[signal.place] = signal.is_common or growing.get(signal.place, False)
 
     def _interpreted(
-        self, leaves: Sequence[Any], structure: Any, static: Any, growing: set[Place]
+        self, leaves: Sequence[Any], structure: Any, static: Any, growing: dict[Place, bool]
     ) -> Any:
         """What arguments were written, the function's result, and what assertions give."""
         memory = Memory()

@@ -19,21 +19,36 @@ from weft import functions
 from weft.array import Array, node_of
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, symbolic
-from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import scalar_constant
 from weft.kernel.frame import Frame, Number, is_traced
-from weft.kernel.lists import MOST_ROOM, Grown, Grows, Kind, ListFullError, NothingYet, Outgrown
+from weft.kernel.lists import (
+    MOST_ROOM,
+    Grown,
+    Grows,
+    Kind,
+    ListFullError,
+    NothingYet,
+    Outgrown,
+    joined,
+    product,
+)
 from weft.kernel.values import Cell, KeyView, Region
-from weft.ops.dtypes import DType, from_numpy
+from weft.ops.dtypes import DType
 
 
-def begun(frame: Frame, elements: Sequence[Any], node: ast.expr) -> Grown:
-    """A list that will grow, of some elements."""
+def begun(
+    frame: Frame, elements: Sequence[Any], node: ast.expr, is_common: bool = False
+) -> Grown:
+    """A list that will grow, of some elements; with the room of others where it is one of them."""
     depth = len(frame.memory.regions)
     none = Array(scalar_constant(0, DType.I64))
     count, first = (Cell(none, depth, name=name) for name in ("count", "first"))
-    made = Grown(depth, len(graph._open.all), count, first)
+    made = Grown(depth, len(graph._open.all), count, first, origin=frame.place(node))
+    if is_common:
+        made.is_common = made.is_checked = True
+        made.room = extents.constant(frame.trace.room)
     for element in elements:
         append(frame, node, made, element)
     return made
@@ -62,7 +77,7 @@ def append(frame: Frame, node: ast.AST, grown: Grown, value: Any) -> None:
         if len(kinds) != len(grown.kinds) or of_tuples != grown.of_tuples:
             frame.refuse(node, "a list of numbers and tuples, or of tuples of several lengths",
                          "elements of one kind")  # fmt: skip
-        kinds = [_joined(*pair) for pair in zip(grown.kinds, kinds, strict=True)]
+        kinds = [joined(*pair) for pair in zip(grown.kinds, kinds, strict=True)]
     _require_room(frame, grown, kinds, of_tuples)
     count = grown.count.array
     place = grown.place(count)
@@ -118,12 +133,33 @@ def _move(frame: Frame, grown: Grown, source: Callable[[Array], Array]) -> None:
         frame.memory.write(cell, functions.take(cell.array, places, axis=0))
 
 
+def copied(frame: Frame, grown: Grown) -> Grown:
+    """A list of its own, of the same elements."""
+    depth = len(frame.memory.regions)
+
+    def own(cell: Cell) -> Cell:
+        return Cell(cell.array, depth, name=cell.name)
+
+    return Grown(
+        depth, len(graph._open.all), own(grown.count), own(grown.first), grown.room,
+        list(grown.kinds), list(map(own, grown.parts)), grown.of_tuples, grown.is_checked,
+        origin=grown.origin, is_common=grown.is_common,
+    )  # fmt: skip
+
+
 def _require_free(frame: Frame, node: ast.AST, grown: Grown) -> None:
+    _require_own(frame, node, grown)
     if grown.held:
         frame.refuse(
             node, "a change of a list while a loop goes over it", "a loop over a list that stays",
             "while k < len(x): ..., k += 1",
         )  # fmt: skip
+
+
+def _require_own(frame: Frame, node: ast.AST, grown: Grown) -> None:
+    if grown.count.refusal:
+        frame.refuse(node, f"a change of a list that cannot be changed: {grown.count.refusal}",
+                     "a list of its own", "x = x.copy()")  # fmt: skip
 
 
 def _require_room(frame: Frame, grown: Grown, wanted: list[Kind], of_tuples: bool) -> None:
@@ -134,39 +170,41 @@ def _require_room(frame: Frame, grown: Grown, wanted: list[Kind], of_tuples: boo
         return
     is_new = not regions or key not in regions[0].granted
     grown.kinds, grown.of_tuples = wanted, of_tuples
-    more = _most(frame, grown, regions) if is_new else layout.ZERO
+    more = _most(frame, grown, regions) if is_new else [layout.ZERO]
     if not regions:
         grown.enlarge(more)
         return
     raise Outgrown(regions[0], grown, key, more)
 
 
-def _most(frame: Frame, grown: Grown, regions: Sequence[Region]) -> Extent:
-    """How many elements one `append` may add before a region, the first of some, ends.
+def _most(frame: Frame, grown: Grown, regions: Sequence[Region]) -> list[Extent]:
+    """How many elements one `append` may add before a region, the first of some, ends: factors.
 
     Where loops that extents bound stand in one another, as around all pairs, hardly all that there
     may be are: then there is some room, as where no extent bounds them.
     """
-    most: Extent = extents.constant(1)
+    if grown.is_common:
+        return [layout.ZERO]
+    most: list[Extent] = []
     some = extents.constant(frame.trace.room)
-    around = 0
     for region in regions:
         if not region.is_loop:
             continue
         rounds = None
         if region.rounds is not None:
-            rounds = symbolic.at_most(region.rounds, grown.scopes)
+            rounds = symbolic.at_most(region.rounds, grown.scopes or -1)
         if rounds is None:
             if grown.is_checked:
-                return layout.ZERO
+                return [layout.ZERO]
             grown.is_checked = True
-            return some
-        around += not rounds.is_constant
-        most = most * layout.limited("maximum", rounds, layout.ZERO)
-    if around > 1:
-        grown.is_checked = True
-        return layout.limited("minimum", most, some)
-    return most
+            return [some]
+        most.append(rounds)
+    if sum(not rounds.is_constant for rounds in most) < 2:
+        return most
+    grown.is_checked = True
+    if any(rounds.symbols for rounds in most):
+        return [some]
+    return [layout.limited("minimum", product(most), some)]
 
 
 def _parts_of(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
@@ -185,16 +223,6 @@ def _kind(value: Any) -> Kind:
     return node.dtype, node.weak
 
 
-def _joined(one: Kind, other: Kind) -> Kind:
-    """The kind of a list's elements that are of two: as NumPy makes an array of them."""
-    if one == other:
-        return one
-    if one[1] and other[1]:
-        nodes = [scalar_constant(0, dtype, weak=True) for dtype, _ in (one, other)]
-        return common_dtype(tuple(nodes)), True
-    return from_numpy(np.result_type(one[0].numpy, other[0].numpy)), False
-
-
 # ---------------------------------------------------------------- elements
 
 
@@ -209,15 +237,27 @@ def element(
 
 def replace(frame: Frame, node: ast.AST, grown: Grown, index: Any, value: Any) -> None:
     """`x[i] = value`, of the kind that the elements have."""
+    _require_own(frame, node, grown)
     position = _position(frame, node, grown, index, "list assignment index out of range")
     numbers = _parts_of(frame, node, value)
     kinds = [_kind(number) for number in numbers]
-    joined = [_joined(*pair) for pair in zip(grown.kinds, kinds, strict=False)]
-    if len(kinds) != len(grown.kinds) or [d for d, _ in joined] != [d for d, _ in grown.kinds]:
+    if len(kinds) != len(grown.kinds):
         frame.refuse(node, "an element of another kind than the list's", "one of the same kind")
+    kinds = [joined(*pair) for pair in zip(grown.kinds, kinds, strict=True)]
+    if kinds != grown.kinds:
+        _change_kinds(frame, grown, kinds)
     for cell, number, (dtype, _) in zip(grown.parts, numbers, grown.kinds, strict=True):
         new = Array(as_dtype(node_of(number), dtype))
         frame.memory.write(cell, KeyView(position).put(cell.array, new))
+
+
+def _change_kinds(frame: Frame, grown: Grown, kinds: list[Kind]) -> None:
+    """Let elements be of other kinds, from before the loops and branches on that change them."""
+    regions = frame.memory.regions[grown.depth :]
+    grown.kinds = kinds
+    if regions:
+        raise Outgrown(regions[0], grown, None, [layout.ZERO])
+    grown.enlarge([layout.ZERO])
 
 
 def _position(frame: Frame, node: ast.AST, grown: Grown, index: Any, otherwise: str) -> Array:
@@ -249,6 +289,8 @@ def method(frame: Frame, node: ast.AST, grown: Grown, name: str, arguments: list
             append(frame, node, grown, value)
         case "pop", ([] | [_]):
             return pop(frame, node, grown, *arguments)
+        case "copy", []:
+            return copied(frame, grown)
         case "insert", [number, value]:
             insert(frame, node, grown, number, value)
         case "clear", []:
@@ -264,7 +306,8 @@ def method(frame: Frame, node: ast.AST, grown: Grown, name: str, arguments: list
         case _:
             frame.refuse(
                 node, f"the method {name} of a list that grows in a loop or branch",
-                "append, pop, insert, extend by a tuple, clear and reverse", "np.array(x) first",
+                "append, pop, insert, copy, extend by a tuple, clear, reverse",
+                "np.array(x) first",
             )  # fmt: skip
     return None
 

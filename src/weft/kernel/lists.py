@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from weft import functions
 from weft.array import Array
 from weft.errors import UnsupportedError
+from weft.frontend import extent as extents
 from weft.frontend import layout, operations
-from weft.frontend.elementwise import as_dtype
+from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.extent import Extent
-from weft.frontend.graph import make, scalar_constant
+from weft.frontend.graph import make, scalar_constant, size_scalar
 from weft.functions.creation import filled
 from weft.kernel.values import Cell, Region, Selection
-from weft.ops.dtypes import DType
+from weft.ops.dtypes import DType, from_numpy
 from weft.records import dataclass
 
 Kind: TypeAlias = tuple[DType, bool]
@@ -29,17 +33,21 @@ class ListFullError(UnsupportedError):
 
 
 class Grows(Exception):  # noqa: N818 - a signal: trace the function again
-    """A list grows in a loop or branch that it was made outside of, by an expression at a place."""
+    """A list grows in a loop or branch that it was made outside of, by an expression at a place.
 
-    def __init__(self, place: Any) -> None:
+    `is_common`: or it is one of several, of which a branch or loop chooses.
+    """
+
+    def __init__(self, place: Any, is_common: bool = False) -> None:
         super().__init__()
         self.place = place
+        self.is_common = is_common
 
 
 class Outgrown(Exception):  # noqa: N818 - a signal: trace the loop or branch again
     """A list is to have more room, or another dtype, before a region begins."""
 
-    def __init__(self, region: Region, grown: Grown, key: Any, more: Extent) -> None:
+    def __init__(self, region: Region, grown: Grown, key: Any, more: Sequence[Extent]) -> None:
         super().__init__()
         self.region = region
         self.grown = grown
@@ -84,6 +92,10 @@ class Grown:
         Whether only a run tells if there is room.
     held : int
         How many loops go over it.
+    origin : Place or None
+        Where the expression stands that made it.
+    is_common : bool
+        Whether its room is that of others, of which it is one (`weft.kernel.rebound`).
     """
 
     depth: int
@@ -96,11 +108,18 @@ class Grown:
     of_tuples: bool = False
     is_checked: bool = False
     held: int = 0
+    origin: Any = None
+    is_common: bool = False
 
-    def enlarge(self, more: Extent) -> None:
-        """Let there be room for more elements of the kinds that there are now."""
+    def enlarge(self, factors: Sequence[Extent]) -> None:
+        """Let there be room for more elements of the kinds that there are now: a product.
+
+        Of what may be negative, where it is to be 0; that is computed where the room is made.
+        """
+        more = product(factors)
         before = self.room
-        self.room = before + more if self.parts else more + 1  # so that there always is an element
+        has_some = self.parts or self.is_common
+        self.room = before + more if has_some else more + 1  # so that there always is an element
         for k, (dtype, _) in enumerate(self.kinds):
             zero = scalar_constant(0, dtype)
             if k == len(self.parts):
@@ -115,8 +134,9 @@ class Grown:
             )  # fmt: skip
 
     def length(self) -> Array:
-        """How many elements there are: a Python int."""
-        return _pythons(self.count.array, DType.I64)
+        """How many elements there are: a Python int, of which extents know the most it may be."""
+        most = functions.minimum(self.count.array, Array(size_scalar(self.room)))
+        return _pythons(most, DType.I64)
 
     def numbers(self) -> Selection:
         """All that it holds: the first elements of an array."""
@@ -140,6 +160,24 @@ class Grown:
             for cell, (dtype, is_weak) in zip(self.parts, self.kinds, strict=True)
         ]
         return tuple(found) if self.of_tuples else found[0]
+
+
+def joined(one: Kind, other: Kind) -> Kind:
+    """The kind of a list's elements that are of two: as NumPy makes an array of them."""
+    if one == other:
+        return one
+    if one[1] and other[1]:
+        nodes = [scalar_constant(0, dtype, weak=True) for dtype, _ in (one, other)]
+        return common_dtype(tuple(nodes)), True
+    return from_numpy(np.result_type(one[0].numpy, other[0].numpy)), False
+
+
+def product(factors: Sequence[Extent]) -> Extent:
+    """Of extents that may be negative, and are 0 then."""
+    found: Extent = extents.constant(1)
+    for factor in factors:
+        found = found * layout.limited("maximum", factor, layout.ZERO)
+    return found
 
 
 def _pythons(number: Array, dtype: DType) -> Array:

@@ -65,7 +65,7 @@ def undefined(a):
 
 def unassigned(a):
     if a[0] > 0:
-        sign = a * 2
+        sign = [a * 2, 1.0]
     a[0] = sign[1]  # here: sign
 
 
