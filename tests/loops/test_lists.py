@@ -247,7 +247,7 @@ def test_what_lists_do_not_hold() -> None:
                 found.append(v)
         return len(found)
 
-    with pytest.raises(UnsupportedError, match="appends what is no number"):
+    with pytest.raises(UnsupportedError, match="arrays whose shape is not known"):
         wf.kernel(rows)(X)
     with pytest.raises(UnsupportedError, match="while a loop goes over it"):
         wf.kernel(while_gone_over)(X)

@@ -186,7 +186,7 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (no_function_of_weft, "np.random", "permutation.*cannot be compiled"),
     (perhaps_unbound, "x", "x may have no value here"),
     (in_place_of_another_dtype, "b += a", "operation in place that gives float"),
-    (appended, "found.append", r"appends what is no number(.|\n)*try: an array"),
+    (appended, "found.append", r"whose shape is not known(.|\n)*try: an array"),
     (closure_written, "CONSTANT[0]", "cannot be written: it is an array from outside"),
 ]  # fmt: skip
 

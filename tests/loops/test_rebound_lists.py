@@ -85,7 +85,7 @@ def chosen(x: Any, n: int) -> Any:
 
 
 def sieved(x: Any, n: int) -> Any:
-    values, primes = [v for v in range(2, 60)], []
+    values, primes = list(range(2, 60)), []
     while len(values) > 0:
         p = values[0]
         primes.append(p)

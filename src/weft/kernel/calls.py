@@ -61,8 +61,11 @@ def call(
         return grown.method(frame, node, function.of, function.name, arguments)
     if function is builtins.list and not arguments and not named:
         return listed(frame, node, [])
-    if function is builtins.list and len(arguments) == 1 and isinstance(arguments[0], Grown):
-        return grown.copied(frame, arguments[0])
+    if function is builtins.list and len(arguments) == 1 and not named:
+        if isinstance(arguments[0], Grown):
+            return grown.copied(frame, arguments[0])
+        if type(arguments[0]) in (tuple, list, range):
+            return listed(frame, node, list(arguments[0]))
     if function is builtins.len and len(arguments) == 1 and isinstance(arguments[0], Grown):
         return arguments[0].length()
     if isinstance(function, Method):
@@ -239,6 +242,10 @@ def _of_selection(
     name = getattr(function, "__name__", "")
     if function is builtins.abs:
         return selection.lifted(frame, node, functions.abs, arguments)
+    if function in (np.stack, np.vstack) and len(arguments) == 1 and not named:
+        (of,) = arguments
+        if isinstance(of, Selection) and of.array.ndim > of.mask.ndim == 1:
+            return of  # rows, on top of one another
     if function in (np.array, np.asarray) and isinstance(arguments[0], Selection):
         return _array_of(arguments[0], *arguments[1:], **named)
     if isinstance(function, np.ufunc) and not selection.is_within(list(named.values())):

@@ -116,20 +116,17 @@ class Loop:
             found.append(graph.parameter(name, array._node.shape, array._node.dtype, scope))
         return found
 
-    def _held(self) -> list[Array]:
-        return [cell.array for cell in self.cells]
-
     def initial(self) -> list[Node]:
         return [
             *(scalar.node() for scalar in self.scalars.values()),
             *(whole.initial._node for whole in self.wholes.values()),
-            *(array._node for array in self._held()),
+            *(cell.array._node for cell in self.cells),
         ]
 
     def types(self) -> tuple[tuple[Shape, DType], ...]:
         wholes = [whole.initial for whole in self.wholes.values()]
         scalars = [((), scalar.dtype) for scalar in self.scalars.values()]
-        arrays = [(a._node.shape, a._node.dtype) for a in (*wholes, *self._held())]
+        arrays = [(a._node.shape, a._node.dtype) for a in (*wholes, *(c.array for c in self.cells))]
         return (*scalars, *arrays)
 
     # ------------------------------------------------------------ the body
@@ -290,7 +287,8 @@ class Loop:
         for name in self.names:  # to which the parts of tuples are added
             if name in self.fixed or name in self._carried():
                 continue
-            held, value = self.before.get(name), after.get(name)
+            held: Any = self.before.get(name)
+            value = after.get(name)
             if name in self.lists:
                 if self.lists[name].differs(value):
                     self._begin_list(name, held)
@@ -338,12 +336,12 @@ class Loop:
         return name not in self.maybes and name.partition(".")[0] not in self.lists
 
     def _add_list(self, name: str, held: Any) -> None:
-        """Carry the parts of a list, as variables of their own."""
         rebound.require_sole(self.frame, self.node, name, self.before)
         self.lists[name] = rebound.Carried(name, list(held.kinds), held.of_tuples)
         self._begin_list(name, held)
 
     def _begin_list(self, name: str, held: Grown) -> None:
+        """Carry the parts of a list, as variables of their own."""
         made = self.lists[name]
         for part, cell in zip(made.numbers, (held.count, held.first), strict=True):
             self._begin(part, cell.array)

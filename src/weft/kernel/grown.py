@@ -22,7 +22,7 @@ from weft.frontend import graph, layout, symbolic
 from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import scalar_constant
-from weft.kernel.frame import Frame, Number, is_traced
+from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.lists import (
     MOST_ROOM,
     Grown,
@@ -34,7 +34,7 @@ from weft.kernel.lists import (
     joined,
     product,
 )
-from weft.kernel.values import Cell, KeyView, Region
+from weft.kernel.values import Cell, KeyView, Reference, Region
 from weft.ops.dtypes import DType
 
 
@@ -78,6 +78,7 @@ def append(frame: Frame, node: ast.AST, grown: Grown, value: Any) -> None:
             frame.refuse(node, "a list of numbers and tuples, or of tuples of several lengths",
                          "elements of one kind")  # fmt: skip
         kinds = [joined(*pair) for pair in zip(grown.kinds, kinds, strict=True)]
+    _require_shapes(frame, node, grown, numbers)
     _require_room(frame, grown, kinds, of_tuples)
     count = grown.count.array
     place = grown.place(count)
@@ -90,10 +91,39 @@ def append(frame: Frame, node: ast.AST, grown: Grown, value: Any) -> None:
         frame.trace.assertions.note(frame.memory, place < room, error, frame.place(node))
         frame.trace.assertions.may_fill = True
         place = functions.minimum(place, room - 1)
-    for cell, number, (dtype, _) in zip(grown.parts, numbers, grown.kinds, strict=True):
+    _put(frame, grown, place, numbers, value)
+    frame.memory.write(grown.count, count + 1)
+
+
+def _put(frame: Frame, grown: Grown, place: Array, numbers: list[Any], value: Any) -> None:
+    """Let an element be of some numbers and arrays: a copy of what is seen by other names."""
+    shown = value if isinstance(value, tuple) else (value,)
+    for cell, own, number, (dtype, _) in zip(
+        grown.parts, shown, numbers, grown.kinds, strict=True
+    ):  # fmt: skip
         new = Array(as_dtype(node_of(number), dtype))
         frame.memory.write(cell, KeyView(place).put(cell.array, new))
-    frame.memory.write(grown.count, count + 1)
+        if isinstance(own, Reference):
+            before = frame.trace.copies.get(cell, [])
+            frame.trace.copies[cell] = [*before, (own.cell, own.cell.array)]
+
+
+def _require_shapes(frame: Frame, node: ast.AST, grown: Grown, numbers: list[Any]) -> None:
+    """Let arrays that are elements have one shape, that is known where the list is made."""
+    shapes = [node_of(number).shape for number in numbers]
+    grown.shapes = grown.shapes or shapes
+    for own, given in zip(grown.shapes, shapes, strict=True):
+        if layout.values(own) != layout.values(given):
+            frame.refuse(node, f"a list of arrays of shapes {layout.values(own)} and "
+                         f"{layout.values(given)}", "arrays of one shape")  # fmt: skip
+        for one, other in zip(own, given, strict=True):
+            extents.require_equal(one, other)
+    for shape in shapes:
+        if any(symbolic.at_most(e, grown.scopes or -1) is not e for e in shape):
+            frame.refuse(
+                node, "a list of arrays whose shape is not known where it is made",
+                "arrays of one shape", "an array of the largest shape, of which a part is set",
+            )  # fmt: skip
 
 
 def pop(frame: Frame, node: ast.AST, grown: Grown, number: Any = -1) -> Any:
@@ -101,7 +131,7 @@ def pop(frame: Frame, node: ast.AST, grown: Grown, number: Any = -1) -> Any:
     is_first, is_last = (type(number) is int and number == end for end in (0, -1))
     otherwise = "pop from empty list" if is_first or is_last else "pop index out of range"
     position = _position(frame, node, grown, number, otherwise)
-    found = grown.taken(position)
+    found = _shown(frame, grown.taken(position))
     frame.memory.write(grown.count, grown.count.array - 1)
     if is_first:
         frame.memory.write(grown.first, grown.first.array + 1)
@@ -142,8 +172,8 @@ def copied(frame: Frame, grown: Grown) -> Grown:
 
     return Grown(
         depth, len(graph._open.all), own(grown.count), own(grown.first), grown.room,
-        list(grown.kinds), list(map(own, grown.parts)), grown.of_tuples, grown.is_checked,
-        origin=grown.origin, is_common=grown.is_common,
+        list(grown.kinds), list(grown.shapes), list(map(own, grown.parts)),
+        grown.of_tuples, grown.is_checked, origin=grown.origin, is_common=grown.is_common,
     )  # fmt: skip
 
 
@@ -208,11 +238,11 @@ def _most(frame: Frame, grown: Grown, regions: Sequence[Region]) -> list[Extent]
 
 
 def _parts_of(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
-    numbers = list(value) if type(value) is tuple and value else [value]
-    if not all(isinstance(n, Number) and not getattr(n, "ndim", 0) for n in numbers):
+    numbers = [plain(n) for n in (value if type(value) is tuple and value else (value,))]
+    if not all(isinstance(n, Number) for n in numbers):
         frame.refuse(
-            node, "a list, to which a loop or branch appends what is no number",
-            "numbers, or tuples of numbers",
+            node, "a list, to which a loop or branch appends what is no number or array",
+            "numbers or arrays of one shape, or tuples of them",
             "an array for each part of what is appended, and a count of what is in it",
         )  # fmt: skip
     return numbers
@@ -232,7 +262,18 @@ def element(
 ) -> Any:  # fmt: skip
     """`x[i]`, counted from the end where i is negative."""
     position = _position(frame, node, grown, index, otherwise)
-    return grown.taken(position)
+    return _shown(frame, grown.taken(position))
+
+
+def _shown(frame: Frame, found: Any) -> Any:
+    """An element; one that is an array cannot be written, which the list would have to show."""
+    if isinstance(found, tuple):
+        return tuple(_shown(frame, part) for part in found)
+    if not found.ndim:
+        return found
+    made = frame.memory.make(found)
+    made.cell.refusal = "it is an element of a list; make it a copy: x = x.copy()"
+    return made
 
 
 def replace(frame: Frame, node: ast.AST, grown: Grown, index: Any, value: Any) -> None:
@@ -246,9 +287,8 @@ def replace(frame: Frame, node: ast.AST, grown: Grown, index: Any, value: Any) -
     kinds = [joined(*pair) for pair in zip(grown.kinds, kinds, strict=True)]
     if kinds != grown.kinds:
         _change_kinds(frame, grown, kinds)
-    for cell, number, (dtype, _) in zip(grown.parts, numbers, grown.kinds, strict=True):
-        new = Array(as_dtype(node_of(number), dtype))
-        frame.memory.write(cell, KeyView(position).put(cell.array, new))
+    _require_shapes(frame, node, grown, numbers)
+    _put(frame, grown, position, numbers, value)
 
 
 def _change_kinds(frame: Frame, grown: Grown, kinds: list[Kind]) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array
-from weft.errors import UnsupportedError
+from weft.errors import UnsupportedError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import layout, operations
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.extent import Extent
-from weft.frontend.graph import make, scalar_constant, size_scalar
+from weft.frontend.graph import Shape, make, scalar_constant, size_scalar
 from weft.functions.creation import filled
 from weft.kernel.values import Cell, Region, Selection
 from weft.ops.dtypes import DType, from_numpy
@@ -73,7 +73,7 @@ class NothingYet(Exception):  # noqa: N818 - a signal: a later round may append 
 
 @dataclass(eq=False, slots=True)
 class Grown:
-    """A list of numbers, or of tuples of as many numbers.
+    """A list of numbers or of arrays of one shape, or of tuples of as many of them.
 
     Attributes
     ----------
@@ -83,6 +83,8 @@ class Grown:
         How many elements there are, and where the first one is, before which others were.
     kinds : list of Kind
         Of the numbers of an element.
+    shapes : list of Shape
+        Of these, which may be arrays.
     parts : list of Cell
         Their arrays.
     room : Extent
@@ -104,6 +106,7 @@ class Grown:
     first: Cell
     room: Extent = layout.ZERO
     kinds: list[Kind] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
     parts: list[Cell] = field(default_factory=list)
     of_tuples: bool = False
     is_checked: bool = False
@@ -123,14 +126,15 @@ class Grown:
         for k, (dtype, _) in enumerate(self.kinds):
             zero = scalar_constant(0, dtype)
             if k == len(self.parts):
-                self.parts.append(Cell(Array(filled(zero, (self.room,))), self.depth, name="list"))
+                shape = (self.room, *self.shapes[k])
+                self.parts.append(Cell(Array(filled(zero, shape)), self.depth, name="list"))
                 continue
             cell = self.parts[k]
             array = Array(as_dtype(cell.array._node, dtype))
             extra = self.room - before
             is_enough = not extra.symbols and extra.value == 0
             cell.array = array if is_enough else functions.concat(
-                [array, Array(filled(zero, (extra,)))]
+                [array, Array(filled(zero, (extra, *self.shapes[k])))]
             )  # fmt: skip
 
     def length(self) -> Array:
@@ -145,6 +149,9 @@ class Grown:
         arrays = [cell.array for cell in self.parts] or [functions.zeros(1)]
         array = arrays[0]
         if self.of_tuples:
+            if any(self.shapes):
+                raise UnsupportedError("an array of tuples that hold arrays", "a list of each", "",
+                                       place=user_place())  # fmt: skip
             array = functions.stack(arrays, axis=1)
         return Selection(array, held)
 

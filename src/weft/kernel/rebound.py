@@ -42,8 +42,9 @@ def _is_of_numbers(value: Any) -> bool:
 def have_common_room(frame: Frame, values: Sequence[Any]) -> bool:
     """Whether lists are such that one of them may be chosen; if they can be, they are made so."""
     for value in values:
+        place: Any
         if isinstance(value, Grown):
-            place = value.origin
+            place = None if any(value.shapes) else value.origin
             if value.is_common:
                 continue
         else:
@@ -89,8 +90,8 @@ def made(
     return Grown(
         depth, len(graph._open.all), Cell(count, depth, name="count"),
         Cell(first, depth, name="first"), extents.constant(frame.trace.room), list(kinds),
-        [Cell(part, depth, name="list") for part in parts], of_tuples, is_checked=True,
-        is_common=True,
+        [() for _ in kinds], [Cell(part, depth, name="list") for part in parts], of_tuples,
+        is_checked=True, is_common=True,
     )  # fmt: skip
 
 

@@ -51,7 +51,8 @@ def _times(frame: Frame, node: ast.AST, held: Grown, number: Any) -> Grown:
     first = Array(graph.scalar_constant(0, DType.I64))
     made = Grown(
         depth, len(graph._open.all), Cell(count * times, depth, name="count"),
-        Cell(first, depth, name="first"), room, list(held.kinds), of_tuples=held.of_tuples,
+        Cell(first, depth, name="first"), room, list(held.kinds), list(held.shapes),
+        of_tuples=held.of_tuples,
     )  # fmt: skip
     for cell in held.parts:
         array = functions.take(cell.array, held.place(places), axis=0)
