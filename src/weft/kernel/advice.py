@@ -10,7 +10,6 @@ _FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (builtins.input, "read it outside, and pass it"),
     (builtins.map, "a loop, or the function of an array"),
     (builtins.filter, "a loop, or x[condition]"),
-    (builtins.isinstance, "x.ndim or x.dtype"),
 )
 
 

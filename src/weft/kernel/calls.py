@@ -24,6 +24,7 @@ from weft.kernel import (
     closures,
     gamma,
     grown,
+    instances,
     numbers,
     real_numbers,
     selection,
@@ -59,6 +60,8 @@ def call(
     """What a call gives, its arguments being evaluated."""
     if isinstance(function, Method) and isinstance(function.of, Grown) and not named:
         return grown.method(frame, node, function.of, function.name, arguments)
+    if function is builtins.isinstance and len(arguments) == 2 and not named:
+        return instances.is_instance(*arguments)
     if function is builtins.list and not arguments and not named:
         return listed(frame, node, [])
     if function is builtins.list and len(arguments) == 1 and not named:
@@ -343,6 +346,8 @@ def _numpy(
             return selection.positions(functions.asarray(arguments[0]).reshape(-1))[0]
         if function in (np.nonzero, np.where):
             return selection.positions(functions.asarray(arguments[0]))
+        if function is np.argwhere:
+            return selection.rows_of_positions(functions.asarray(arguments[0]))
     name = getattr(function, "__name__", "")
     name = _RENAMED.get(name, name)
     has = getattr(functions, name, None) is not None or hasattr(Array, name)
@@ -361,8 +366,11 @@ def _numpy(
     if name == "clip" and isinstance(arguments[0], Array):
         for bound in (*arguments[1:], *named.values()):
             numbers.require_held(arguments[0].dtype, bound)
-    if function is np.unique and len(arguments) == 1 and not named and is_traced(arguments):
-        return selection.distinct(functions.asarray(arguments[0]))
+    if function is np.unique and len(arguments) == 1 and is_traced(arguments):
+        if not named:
+            return selection.distinct(functions.asarray(arguments[0]))
+        if named == {"return_counts": True}:
+            return selection.distinct_and_counts(functions.asarray(arguments[0]))
     if function is np.bincount and is_traced(arguments):
         least = named.get("minlength", arguments[2] if len(arguments) > 2 else None)
         if least is not None:

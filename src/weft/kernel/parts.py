@@ -26,6 +26,14 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
     if isinstance(value, Grown):
         return grown.element(frame, node, value, key)
     if isinstance(value, Selection):
+        is_one = type(key) is int or tables.is_index(key)
+        if is_one and value.mask.ndim == 1 and value.mask.shape[0] > 0:
+            found = selection.element(frame, node, value, key)
+            if found.ndim:
+                made = frame.memory.make(found)
+                made.cell.refusal = "it is a row of what a mask selects; write it to the array"
+                return made
+            return found
         selection.refuse(frame, node, "an index into elements that a mask selects")
     if not isinstance(value, Reference):
         if isinstance(value, Array):

@@ -88,6 +88,33 @@ def distinct(array: Array) -> Selection:
     return Selection(ordered, apart | (functions.arange(ordered.shape[0]) == 0))
 
 
+def distinct_and_counts(array: Array) -> tuple[Selection, Selection]:
+    """These, and how often each is there."""
+    found = distinct(array)
+    ordered = found.array
+    counts = functions.searchsorted(ordered, ordered, side="right") - functions.arange(
+        ordered.shape[0]
+    )
+    return found, Selection(counts, found.mask)
+
+
+def element(frame: Frame, node: ast.AST, of: Selection, index: Any) -> Array:
+    """The element, or row, of a number; a negative one counts from the end."""
+    numbers = functions.cumulative_sum(functions.astype(of.mask, np.dtype(np.int64)))
+    many = count(of)
+    place = functions.where(index < 0, index + many, index)
+    inside = (place >= 0) & (place < many)
+    error = IndexError("an index out of bounds, of elements that a mask selects")
+    frame.trace.assertions.note(frame.memory, inside, error, frame.place(node))
+    return of.array[functions.argmax(numbers > place)]
+
+
+def rows_of_positions(array: Array) -> Selection:
+    """What NumPy's `argwhere` gives: a row for each element that is not 0."""
+    found = positions(array)
+    return Selection(functions.stack([along.array for along in found], axis=-1), found[0].mask)
+
+
 def positions(array: Array) -> tuple[Selection, ...]:
     """What NumPy's `nonzero` gives: for each axis where the elements are that are not 0."""
     mask = functions.astype(array, np.dtype(bool))

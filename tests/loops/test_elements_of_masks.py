@@ -1,0 +1,65 @@
+"""Elements of what masks select, by number; distinct values and how many; places as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from loops.agree import agrees
+
+import weft as wf
+
+X = np.random.default_rng(0).random((12, 3))
+
+
+def modes(x: Any) -> Any:
+    labels, found, entropies = (x * 4).astype(np.int64), 0, np.zeros(len(x))
+    for i in range(len(x)):
+        values, counts = np.unique(labels[i], return_counts=True)
+        found += values[np.argmax(counts)] * 10 + counts.max()
+        shares = counts / counts.sum()
+        entropies[i] = -np.sum(shares * np.log(shares))
+    return found, entropies
+
+
+def distinct(x: Any) -> Any:
+    y = np.floor(x[:, 0] * 4)
+    y[2] = y[5] = np.nan
+    values, counts = np.unique(y, return_counts=True)
+    return values, counts
+
+
+def first_and_last(x: Any) -> Any:
+    y = x[:, 0]
+    total = 0.0
+    for t in range(3):
+        high = x[y > 0.2 * t]
+        total += high[t].sum() + high[-1].sum()
+    return np.flatnonzero(y > 0.5)[0], np.where(y > 0.5)[0][-1], y[y > 0.5][1], total
+
+
+def places(x: Any) -> Any:
+    return np.argwhere(x > 0.5), np.argwhere(x[0] > 0.5)
+
+
+def kinds(x: Any) -> Any:
+    if isinstance(x, np.ndarray) and isinstance(len(x), int) and not isinstance(x, list | float):
+        return x[0, 0] if isinstance(x[0, 0], float) and isinstance(1.0 * len(x), float) else 0.0
+    return -1.0
+
+
+@pytest.mark.parametrize("function", [modes, distinct, first_and_last, places, kinds])
+def test_elements(function: Callable[..., Any]) -> None:
+    agrees(function, X)
+
+
+def test_an_index_beyond_them_is_an_error_of_the_run() -> None:
+    @wf.kernel
+    def first(x: Any) -> Any:
+        return np.flatnonzero(x > 0.5)[0]
+
+    assert first(X[:, 0]) == first.function(X[:, 0])
+    with pytest.raises(IndexError, match="out of bounds"):
+        first(X[:, 0] - 1)
