@@ -10,7 +10,7 @@ import pytest
 from agreement.ways import Listed
 
 import weft as wf
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, ShapeError, WeftError
 
 RNG = np.random.default_rng(0)
 
@@ -88,6 +88,27 @@ def test_numbers_are_counted_that_pass_the_limit(limit: str) -> None:
     assert counts.dtype == np.intp
     np.testing.assert_array_equal(counts, np.bincount(numbers, minlength=310))
     np.testing.assert_allclose(sums, np.bincount(numbers, weights))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.uint64, np.int64])
+def test_more_numbers_are_counted_than_a_dtype_has(dtype: Any) -> None:
+    numbers = RNG.integers(0, 100, 5000).astype(dtype)
+    for length in (50, 256, 70_000):
+        expected = np.bincount(numbers, minlength=length)[:length]
+        found = wf.jit(lambda x, length=length: wf.bincount(x, length=length))(numbers)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_all_numbers_of_an_unsigned_dtype_are_counted_while_tracing() -> None:
+    def equalised(image: Any) -> Any:
+        counts = np.bincount(image.ravel(), minlength=256)
+        return (np.cumsum(counts) * 255 // image.size).astype(np.uint8)[image]
+
+    image = RNG.integers(0, 256, (70, 50)).astype(np.uint8)
+    for compiled in (wf.jit(equalised), wf.kernel(equalised)):
+        np.testing.assert_array_equal(compiled(image), equalised(image))
+    with pytest.raises(WeftError, match="the size of its result is unknown"):
+        wf.jit(lambda x: np.bincount(x, minlength=255))(image.ravel())
 
 
 def test_what_numpy_does_not_count_is_refused() -> None:

@@ -244,7 +244,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
     ShapeError
         For other than one dimension, and weights of another length.
     TracingError
-        Without a length, in a function being traced.
+        Without a length, in a function being traced, unless `minlength` counts all numbers of an
+        unsigned dtype.
     """
     numbers = asarray(x)
     if numbers.ndim != 1:
@@ -261,10 +262,14 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: Any = N
             )
     if length is None and lengths.is_just(numbers._node.shape[0], 0):
         return zeros(minlength, dtype="int64")  # as NumPy's, whatever the weights
+    narrow = numbers.dtype.itemsize < 8
+    unsigned = narrow and numbers.dtype.kind == "u"
+    if length is None and unsigned and minlength > np.iinfo(numbers.dtype).max:
+        length = minlength  # there are no larger numbers
     if length is None:
         numbers = _made_once(numbers)
         length = _reach(numbers, minlength)
-    places = astype(minimum(numbers, length) if numbers.dtype.kind != "b" else numbers, "int64")
+    places = astype(numbers if narrow else minimum(numbers, length), "int64")
     places = minimum(maximum(places, 0), length)
     return _counted(places, length, weights)
 
