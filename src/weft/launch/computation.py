@@ -42,6 +42,7 @@ from weft.plan.decisions import (
 )
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
+from weft.plan.short_extents import constants, reduced_extents, with_constants
 from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
@@ -108,6 +109,7 @@ class Computation:
         self._ready: dict[tuple[Any, ...], Ready] = {}
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
         self._most_sums: dict[tuple[int, ...], int] = {}
+        self._of_few: dict[tuple[tuple[str, int], ...], Artifacts] = {}
 
     @cached_property
     def artifacts(self) -> Artifacts:
@@ -115,12 +117,27 @@ class Computation:
         return Artifacts(self.program, INTEGERS)
 
     @cached_property
+    def _reduced_extents(self) -> tuple[tuple[str, ...], ...]:
+        return reduced_extents(self.program)
+
+    @cached_property
     def _artifacts_for_gpus(self) -> Artifacts:
         return Artifacts(self.program, NUMBERS)
 
-    def artifacts_for(self, where: str) -> Artifacts:
-        """The compiled forms of the program, for a device."""
-        return self._artifacts_for_gpus if is_gpu(where) else self.artifacts
+    def artifacts_for(self, where: str, sizes: Mapping[str, int] | None = None) -> Artifacts:
+        """The compiled forms of the program for a device, and for those of the sizes that count."""
+        if is_gpu(where):
+            return self._artifacts_for_gpus
+        if sizes is None or not have_compiler():  # what was built ahead is for all sizes
+            return self.artifacts
+        known = derive(sizes, self.program.derived)
+        few = constants(self.program, self._reduced_extents, known)
+        if not few:
+            return self.artifacts
+        key = tuple(few.items())
+        if key not in self._of_few:
+            self._of_few[key] = Artifacts(with_constants(self.program, few), INTEGERS)
+        return self._of_few[key]
 
     def run_in_core(
         self,
@@ -274,20 +291,21 @@ class Computation:
         self, values: dict[str, int], layouts: Mapping[str, Layout], optimise: str, where: str,
         donated: Mapping[str, int],
     ) -> Ready:  # fmt: skip
-        if where == CPU and settings().quick_start and self.artifacts.are_new:
+        artifacts = self.artifacts_for(where, values)
+        if where == CPU and settings().quick_start and artifacts.are_new:
             tiers.expect()
-        choices = self.artifacts_for(where).choices
+        choices = artifacts.choices
         decided = (
             decide(choices, values, optimise)
             if where == CPU
             else for_device(choices, values, optimise)
         )
-        key = (decided, optimise, where, *layouts.items(), *donated)
+        key = (artifacts, decided, optimise, where, *layouts.items(), *donated)
         compiled = self._compiled.get(key)
         if compiled is None:
             effort = self._effort(values)
             compiled = self._compiled[key] = self._compile(
-                decided, layouts, optimise, where, donated, effort
+                artifacts, decided, layouts, optimise, where, donated, effort
             )
         artifact, steps = compiled
         names = dict.fromkeys(
@@ -311,11 +329,10 @@ class Computation:
         return copied
 
     def _compile(
-        self, decided: Decided, layouts: Mapping[str, Layout], optimise: str, where: str,
-        donated: Mapping[str, int], effort: Effort,
+        self, artifacts: Artifacts, decided: Decided, layouts: Mapping[str, Layout],
+        optimise: str, where: str, donated: Mapping[str, int], effort: Effort,
     ) -> tuple[Artifact, tuple[Step, ...]]:  # fmt: skip
         without = left_out(where, optimise)
-        artifacts = self.artifacts_for(where)
         artifact = artifacts.artifact(decided, layouts, without, dialect_of(where), donated)
         if where != CPU and _needs_c(artifact) and not have_compiler():
             raise _NoCodeError
@@ -328,7 +345,7 @@ class Computation:
             if have_compiler() or decided == plain:
                 raise
             # What was built ahead.
-            return self._compile(plain, layouts, optimise, where, donated, effort)
+            return self._compile(artifacts, plain, layouts, optimise, where, donated, effort)
 
     def _effort(self, values: Mapping[str, int]) -> Effort:
         """How much compilers are to do before the first call, by how long that will take."""
@@ -375,7 +392,7 @@ class Computation:
         empty arrays, which would have to be whole.
         """
         values = {**sizes, "threads": threads}
-        artifacts = self.artifacts_for(where)
+        artifacts = self.artifacts_for(where, values)
         choices = artifacts.choices
         decided = (
             decide(choices, values, f"{optimise} no-time-tiles no-reduce-ahead")
@@ -391,7 +408,8 @@ class Computation:
         key = tuple(sizes.values())
         found = self._most_sums.get(key)
         if found is None:
-            found = self._most_sums[key] = most_sums(self.artifacts.choices, sizes)
+            choices = self.artifacts_for(CPU, sizes).choices
+            found = self._most_sums[key] = most_sums(choices, sizes)
         return found
 
     def is_small(self, sizes: Mapping[str, int], limit: int) -> bool:
