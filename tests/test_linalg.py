@@ -234,3 +234,24 @@ def test_the_rank_of_nothing_is_0(shape: tuple[int, ...]) -> None:
     found = wf.linalg.matrix_rank(wf.zeros(shape)).numpy()
     np.testing.assert_array_equal(found, np.linalg.matrix_rank(np.zeros(shape)))
     assert found.shape == shape[:-2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64"])
+def test_determinants_of_many_small_matrices(dtype: str) -> None:
+    """They are computed where they are, of singular matrices too; larger ones are LAPACK's."""
+    jitted = wf.jit(wf.linalg.det)
+    for shape in [(70, 1, 1), (70, 2, 2), (7, 10, 3, 3), (70, 4, 4), (9, 5, 5), (0, 3, 3)]:
+        x = (4 * RNG.standard_normal(shape)).astype(dtype)
+        if shape[0]:
+            x[0], x[1, ..., 0, :], x[2, ..., :, 0] = 0, 0, 0
+        x[3:4, ..., 0, 0] = 0  # rows are exchanged
+        wanted = np.linalg.det(x)
+        for found in (np.asarray(wf.linalg.det(wf.asarray(x))), jitted(x)):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, rtol=2e-4 if dtype == "float32" else 1e-9)
+
+
+def test_determinants_of_small_matrices_are_one_kernel_with_what_uses_them() -> None:
+    x = RNG.random((500, 3, 3))
+    lowered = wf.jit(lambda x: np.abs(np.linalg.det(x)).max()).lower(x)
+    assert "call" not in lowered.fun

@@ -21,7 +21,7 @@ from weft.frontend.elementwise import as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node, Shape, pick
 from weft.frontend.guards import forget_guards
-from weft.functions import matmul, matrix_transpose, tensordot, vecdot
+from weft.functions import elimination, matmul, matrix_transpose, tensordot, vecdot
 from weft.functions.arguments import array_node, as_inexact, inexact, length_of, one_axis
 from weft.functions.library_calls import is_within, library_call, library_calls
 from weft.functions.linear_algebra import misfit
@@ -283,8 +283,10 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Array:
 
 
 def det(x: Any, /) -> Array:
-    """The determinants of square matrices."""
+    """The determinants of square matrices: of many small ones, in one fused pass."""
     node = _square(x, "det")
+    if len(node.shape) > 2 and elimination.are_few(node):
+        return Array(elimination.determinants(node))
     return Array(library_call("det", (), (node,), node.shape[:-2], node.dtype))
 
 

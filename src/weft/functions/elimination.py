@@ -51,6 +51,11 @@ def whether_regular() -> Iterator[list[Regular]]:
         _regular.reset(token)
 
 
+def are_few(matrices: Node) -> bool:
+    """Whether matrices are eliminated number by number."""
+    return 0 < _size(matrices.shape[-1]) <= _FEW
+
+
 def determinants(matrices: Node) -> Node:
     """The products of pivots; exchanged rows turn the sign."""
     size = _size(matrices.shape[-1])
