@@ -12,7 +12,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend.elementwise import apply
 from weft.functions.arguments import inexact
 from weft.functions.binary_search import searchsorted
-from weft.functions.creation import full, zeros
+from weft.functions.creation import arange, full, zeros
 from weft.functions.data_types import astype, result_type
 from weft.functions.elementwise import abs as absolute
 from weft.functions.elementwise import (
@@ -310,6 +310,9 @@ def _slid(long: Array, short: Array, mode: str, turned: bool) -> Array:
         "same": ((m - 1) // 2, n),
     }[mode]  # fmt: skip
     products = lmad(padded, first, [(count, 1), (m, 1)]) * short
+    if mode != "valid" and products.dtype.kind in "fc":  # NaN times padding is no NaN
+        places = first + arange(count)[:, None] + arange(m)
+        products = where(logical_and(places >= m - 1, places < n + m - 1), products, 0)
     slid = total(products, axis=1, dtype=products.dtype)
     return flip(slid) if back and not turned else slid
 
