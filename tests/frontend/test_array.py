@@ -290,3 +290,29 @@ def test_divmod_is_pythons() -> None:
     same(divmod(wf.asarray(X), 3), divmod(X, 3))
     same(divmod(7, wf.asarray(X) + 1), divmod(7, X + 1))
     same(divmod(wf.asarray(X), X + 2), divmod(X, X + 2))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32])
+def test_elements_and_sums_are_bound_anew_in_place_as_numpys_scalars(dtype: type) -> None:
+    def changed(x: Any) -> Any:
+        total = x.sum()
+        before, element = total, x[2]
+        total += 1
+        total *= 0.5
+        element += 2.5
+        x[1] *= 2
+        x[0] += 2.5
+        return before, total, element, x
+
+    values = np.array([1, 3, 2], dtype)
+    for found, wanted in zip(changed(wf.asarray(values)), changed(values.copy()), strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_squares_of_bools_have_numpys_dtypes() -> None:
+    values = np.array([True, False])
+    for power in (lambda x: x**2, lambda x: x**3, lambda x: x[0] ** 2, lambda x: np.power(x, 2)):
+        found, wanted = power(wf.asarray(values)), power(values)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)

@@ -75,7 +75,12 @@ def _binary(operation: str) -> Any:
 
 
 def _special_power(base: Node, exponent: Any) -> Node | None:
-    """NumPy's `**` of complex arrays by 0.5 and -1, which are no powers to it; None of others."""
+    """NumPy's `**` of complex arrays by 0.5 and -1, and of bools by 2, which are no powers to it.
+
+    None of others.
+    """
+    if base.dtype is DType.BOOL and base.shape and type(exponent) is int and exponent == 2:
+        return apply("square", base)
     if not base.dtype.is_complex or not base.shape:
         return None
     if type(exponent) is float and exponent == 0.5:
@@ -96,7 +101,11 @@ def _reflected(operation: str) -> Any:
 
 
 def _in_place(operation: str) -> Any:
+    plain = _binary(operation)
+
     def method(self: Array, other: Any) -> Any:
+        if not self._node.shape:  # NumPy's is a scalar, which is never changed: += gives another
+            return plain(self, other)
         node = _operand(other)
         if node is None:
             return NotImplemented
