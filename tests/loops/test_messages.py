@@ -93,7 +93,7 @@ def selected_as_array(a: Any) -> Any:
 
 
 def index_into_selected(a: Any) -> Any:
-    return a[a > 0.5][0]
+    return a[a > 0.5][1:]
 
 
 def break_in_prange(a: Any) -> None:
@@ -179,7 +179,7 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (return_in_prange, "for", "break in a prange"),
     (two_masks, "a[a > 0.5]", "elements that one mask selects, written elsewhere"),
     (selected_as_array, "np.sort", "the method sort of elements that a mask selects"),
-    (index_into_selected, "a[a > 0.5][0]", "an index into elements that a mask selects"),
+    (index_into_selected, "a[a > 0.5][1:]", "an index into elements that a mask selects"),
     (break_in_prange, "for", "break in a prange"),
     (float_bound, "range", "bound is no integer"),
     (truth_of_array, "a > 0", "the truth of an array"),
