@@ -171,3 +171,17 @@ def test_a_condition_of_a_loop_that_fails() -> None:
 
     with pytest.raises(IndexError, match="list index out of range"):
         beyond(X)
+
+
+def test_the_greatest_of_an_empty_list_is_pythons_error() -> None:
+    @wf.kernel
+    def greatest(x: Any) -> Any:
+        held = []
+        for v in x:
+            if v > 0.5:
+                held.append(v)
+        return max(held)
+
+    assert greatest(X) == greatest.function(X)
+    with pytest.raises(ValueError, match=r"max\(\) iterable argument is empty"):
+        greatest(X - 1)

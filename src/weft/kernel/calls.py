@@ -261,7 +261,8 @@ def _of_selection(
     if axis is not _OTHER and isinstance(arguments[0], Selection):
         if function is builtins.sum and arguments[0].array.ndim == arguments[0].mask.ndim:
             return built_ins.total(selection.filled(arguments[0], 0).reshape(-1))
-        return selection.method(frame, node, arguments[0], name, axis)
+        of_python = gives_element(function)
+        return selection.method(frame, node, arguments[0], name, axis, of_python)
     return selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
 
 

@@ -136,8 +136,14 @@ def count(of: Selection) -> Array:
     return weak(functions.count_nonzero(of.mask), DType.I64)
 
 
-def method(frame: Frame, node: ast.AST, of: Selection, name: str, axis: Any = None) -> Any:
-    """What a method gives, or the function of its name, of all or along the rows of a mask."""
+def method(
+    frame: Frame, node: ast.AST, of: Selection, name: str, axis: Any = None,
+    of_python: bool = False,
+) -> Any:  # fmt: skip
+    """What a method gives, or the function of its name, of all or along the rows of a mask.
+
+    `of_python`: it is Python's function, which says by another error that there is nothing.
+    """
     if name == "copy":
         return of
     if name == "len":
@@ -145,7 +151,7 @@ def method(frame: Frame, node: ast.AST, of: Selection, name: str, axis: Any = No
     if name not in REDUCTIONS:
         refuse(frame, node, f"the method {name} of elements that a mask selects")
     if name in ("max", "min"):
-        _require_any(frame, node, of, name)
+        _require_any(frame, node, of, name, of_python)
     mask = functions.broadcast_to(_spread(of.array, of.mask), of.array.shape)
     if axis is None or (axis in (0, -1) and of.array.ndim == 1):
         return REDUCTIONS[name](of.array, mask)
@@ -159,9 +165,12 @@ def quantile(of: Selection, q: Any) -> Array:
     return masked.quantile(of.array, mask, q)
 
 
-def _require_any(frame: Frame, node: ast.AST, of: Selection, name: str) -> None:
-    """NumPy's error where a mask selects nothing, of which there is no greatest element."""
-    error = ValueError(f"zero-size array to reduction operation {name}imum which has no identity")
+def _require_any(
+    frame: Frame, node: ast.AST, of: Selection, name: str, of_python: bool
+) -> None:
+    """NumPy's error, or Python's, where a mask selects nothing: there is no greatest element."""
+    numpys = f"zero-size array to reduction operation {name}imum which has no identity"
+    error = ValueError(f"{name}() iterable argument is empty" if of_python else numpys)
     frame.trace.assertions.note(frame.memory, functions.any(of.mask), error, frame.place(node))
 
 
