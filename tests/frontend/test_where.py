@@ -96,3 +96,14 @@ def test_results_in_arrays_of_numpy() -> None:
         x.sum(no_such=1)
     with pytest.raises(TracingError):
         wf.jit(lambda x: np.add(x, 1, out=found))(X)
+
+
+def test_strided_slices_of_one_element_are_repeated() -> None:
+    """Their lengths are computed ones, found equal before they are found to be 1."""
+    def chosen(x: Any, y: Any) -> Any:
+        return np.where(x[1::3] > 1, x[0::2], y)
+
+    x, y = np.array([3.0, 4.0]), np.arange(31.0)
+    found = chosen(wf.asarray(x), wf.asarray(y))
+    np.testing.assert_array_equal(found, chosen(x, y))
+    np.testing.assert_array_equal(wf.jit(chosen)(x, y), chosen(x, y))

@@ -157,9 +157,7 @@ class Unifier:
         name = max(candidates, key=known.index)
         rest = poly.without(name)
         value = -rest if poly.coefficient(name) == 1 else rest
-        self.equal = {n: p.substitute({name: value}) for n, p in self.equal.items()}
-        self.equal[name] = value
-        self.memo.clear()
+        self._remove(name, value)
         if not value.is_constant and value.variable is None:
             self.kept.append(Fact(">=0", value - 2))  # as the variable was at least 2
         return True
@@ -171,13 +169,17 @@ class Unifier:
             factor, rest = poly.coefficient(names[0]), poly.without(names[0])
             if factor not in (1, -1) or not rest.is_constant:
                 return False
-            self.equal[names[0]] = as_poly(-factor.constant * rest.constant)
+            self._remove(names[0], as_poly(-factor.constant * rest.constant))
         elif len(names) == 2 and poly in (_difference(*names), _difference(*names[::-1])):
-            self.equal[names[1]] = Poly.var(names[0])
+            self._remove(names[1], Poly.var(names[0]))
         else:
             return False
-        self.memo.clear()
         return True
+
+    def _remove(self, name: str, value: Size) -> None:
+        self.equal = {n: p.substitute({name: value}) for n, p in self.equal.items()}
+        self.equal[name] = value
+        self.memo.clear()
 
     def _derives(self, name: str, poly: Poly) -> bool:
         """Whether a derived size of the polynomial is computed from the variable."""
@@ -202,8 +204,7 @@ class Unifier:
             left, right = entry.left.substitute(self.equal), entry.right.substitute(self.equal)
             same = found.get(Derived("", entry.operation, left, right))
             if same is not None:
-                self.equal[entry.name] = Poly.var(same)
-                self.memo.clear()
+                self._remove(entry.name, Poly.var(same))
                 continue
             found[Derived("", entry.operation, left, right)] = entry.name
             result.append(Derived(entry.name, entry.operation, left, right))
