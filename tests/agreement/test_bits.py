@@ -110,6 +110,23 @@ def test_beside_library_calls(box_bytes: int, tmp_path: Path) -> None:
         assert_equal_bits(streamed(program, inputs, tmp_path, box_bytes, small), expected)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("stride", [2, 3, 5, 8])
+def test_vector_math_of_strided_elements(stride: int, dtype: str) -> None:
+    """In short rows, whose elements are done with care, the functions are those of long ones."""
+
+    def program(x: Any) -> Any:
+        rows = wf.reshape(x, (-1, stride))
+        return wf.exp(x[1::stride]) * wf.sin(rows[:, 0]) + wf.sum(wf.exp(rows), axis=1)
+
+    x = RNG.random(700 * stride).astype(dtype)
+    with wf.config(quick_start=False):
+        function = wf.jit(program)
+        whole = function(x)
+        pieces = [function(x[i : i + 7 * stride]) for i in range(0, len(x), 7 * stride)]
+    assert_equal_bits(np.concatenate(pieces), whole)
+
+
 def test_a_view_has_the_bits_of_its_copy() -> None:
     """How data lies decides which version of a kernel runs, not what it gives."""
     whole = np.ascontiguousarray(np.flip(LONG))

@@ -402,7 +402,7 @@ def _careful(
                 e.emit(imp.Store(buffer, var, e.scalars[let.pattern[0].name]))
     rest = tuple(let for let in body.statements if let not in ruled)
     var = e.unit.integer("l")
-    with simd(e, var, imp.ZERO, whole):
+    with simd(e, var, imp.ZERO, whole, row=True):
         e.bind(lane, e.declare(machine("+", block, e.declare(machine("min", var, last)))))
         for let, buffer in zip(ruled, read, strict=True):
             e.bind(let.pattern[0].name, e.declare(imp.Load(buffer, var), depth=e.depth))

@@ -15,6 +15,9 @@ are predicted to take less time than the whole (`weft.lower.pace`). It keeps one
 which lies in the nearest cache, and later stages compute the little again that they have in common
 with it.
 
+Where vector math is called, what is read with a stride is a stage too: gcc makes no vectors of some
+loops with such reads, and calls scalar functions there, whose bits are others.
+
 Numbers of lanes in 32 bits are counted in 32 bits, where vectors have twice as many.
 """
 
@@ -47,9 +50,9 @@ def in_stages(unit: Unit, loop: imp.For, *, whole: bool) -> tuple[imp.Stmt, ...]
     if body is None:
         return (loop,)
     calls = list(body.calls())
-    kept = _around_calls(body, calls) if calls and whole else []
-    if not calls:
-        kept = _quotients(body)
+    kept = body.strided(loop.var) if calls else _quotients(body)
+    if calls and whole:
+        kept += [name for name in _around_calls(body, calls) if name not in kept]
     if not kept:
         return (loop,)
     block = unit.integer(loop.var.name)
@@ -133,6 +136,36 @@ class _Body:
                     operation, tuple(argument.dtype for argument in arguments)
                 ):
                     yield name
+
+    def strided(self, lane: imp.Var) -> list[str]:
+        """The values that are loads of places apart from each other."""
+        return [
+            name for name, value in self.values.items()
+            if isinstance(value, imp.Load) and self._step(value.index, lane) not in (None, 0, 1)
+        ]  # fmt: skip
+
+    def _step(self, index: imp.Expr, lane: imp.Var) -> int | None:
+        """How far an index goes from lane to lane, 2 for any distance; None where that varies."""
+        match index:
+            case imp.Const():
+                return 0
+            case imp.Var(name) if name == lane.name:
+                return 1
+            case imp.Var(name):
+                return self._step(self.values[name], lane) if name in self.values else 0
+            case imp.Cast(_, value):
+                return self._step(value, lane)
+            case imp.Machine("+" | "-" | "*" as operator, left, right):
+                one, other = self._step(left, lane), self._step(right, lane)
+                if one is None or other is None:
+                    return None
+                if operator != "*":
+                    return one + other if operator == "+" else one - other
+                return 2 if one or other else 0
+            case imp.Machine("min" | "max", left, right):
+                steps = self._step(left, lane), self._step(right, lane)
+                return max(steps[0] or 0, steps[1] or 0) if 0 in steps else None
+        return None
 
     def again(self, kept: Iterable[str]) -> int:
         """What is computed more than once where the values that are kept end stages."""
