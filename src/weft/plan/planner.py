@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from weft.errors import MemoryLimitError
@@ -125,14 +125,16 @@ def plan_program(
         leaning = not processors
         made, stages = _make(blocked, setting, small, constants, least, alone, leaning)
     except MemoryLimitError as error:
+        room = max(least, 0)
+        runs = (sorted_runs(program, dict(sizes), least, share) for share in _RUNS if alone)
+        rounds = (
+            block_rounds(program, sizes, int(whole * room), int(part * room))
+            for whole, part in _ROOM if room
+        )  # fmt: skip
         try:
-            made, stages = _make_in_runs(
-                program, sizes, setting, small, constants, least, alone, error
-            )
+            made, stages = _first_to_fit(runs, setting, small, constants, least, alone, error)
         except MemoryLimitError as failure:
-            made, stages = _make_blocked(
-                program, sizes, setting, small, constants, least, alone, failure
-            )
+            made, stages = _first_to_fit(rounds, setting, small, constants, least, alone, failure)
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
@@ -140,9 +142,8 @@ def plan_program(
     )  # fmt: skip
 
 
-def _make_in_runs(
-    program: fun.Program,
-    sizes: Mapping[str, int],
+def _first_to_fit(
+    forms: Iterable[Blocked],
     setting: Setting,
     small: int,
     constants: dict[str, Any],
@@ -150,40 +151,16 @@ def _make_in_runs(
     alone: bool,
     error: MemoryLimitError,
 ) -> tuple[Maker, list[PlannedStage]]:
-    """The stages of a program that does not fit, as `error` says, with long rows sorted in runs."""
+    """The stages of the first form that fits of a program that does not, as `error` says."""
     last = error
-    for share in _RUNS if alone else ():
-        blocked = sorted_runs(program, dict(sizes), least, share)
-        if not blocked.ends:
-            break
-        try:
-            return _make(blocked, setting, small, constants, least, alone, alone)
-        except MemoryLimitError as failure:
-            last = failure
-    raise last
-
-
-def _make_blocked(
-    program: fun.Program,
-    sizes: Mapping[str, int],
-    setting: Setting,
-    small: int,
-    constants: dict[str, Any],
-    least: int,
-    alone: bool,
-    error: MemoryLimitError,
-) -> tuple[Maker, list[PlannedStage]]:
-    """The stages of a program that does not fit, as `error` says, as its loops stand."""
-    last, room = error, max(least, 0)
-    for whole, part in _ROOM if room else ():
-        blocked = block_rounds(program, sizes, int(whole * room), int(part * room))
-        if not blocked.ends:  # as it was when it did not fit
-            last = _with_reasons(error, blocked)
+    for form in forms:
+        if not form.ends:  # as it was when it did not fit
+            last = _with_reasons(error, form)
             continue
         try:
-            return _make(blocked, setting, small, constants, least, alone, alone)
+            return _make(form, setting, small, constants, least, alone, alone)
         except MemoryLimitError as failure:
-            last = _with_reasons(failure, blocked)
+            last = _with_reasons(failure, form)
     raise last from None
 
 
