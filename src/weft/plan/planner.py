@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
@@ -29,9 +30,10 @@ _ROOM = ((1, 2 / 3), (1, 1 / 4), (1 / 2, 1 / 4))
 """Of the limit: what the arrays of a loop take that is done at once (workspace comes besides), and
 what blocks of rounds share. The first that fits."""
 
-
 _RUNS = (4, 8, 32)
 """A run that is sorted takes one part of so many of the limit."""
+
+Made: TypeAlias = tuple[Maker, list[PlannedStage]]
 
 
 def plan_program(
@@ -120,21 +122,13 @@ def plan_program(
         tuple(processors), apart, rates, reads,
     )  # fmt: skip
     alone = device_limit is None and not processors
+    make = partial(
+        _make, setting=setting, small=small, constants=constants, least=least, alone=alone
+    )
     try:
-        blocked = Blocked(program, dict(sizes))
-        leaning = not processors
-        made, stages = _make(blocked, setting, small, constants, least, alone, leaning)
+        made, stages = make(Blocked(program, dict(sizes)), leaning=not processors)
     except MemoryLimitError as error:
-        room = max(least, 0)
-        runs = (sorted_runs(program, dict(sizes), least, share) for share in _RUNS if alone)
-        rounds = (
-            block_rounds(program, sizes, int(whole * room), int(part * room))
-            for whole, part in _ROOM if room
-        )  # fmt: skip
-        try:
-            made, stages = _first_to_fit(runs, setting, small, constants, least, alone, error)
-        except MemoryLimitError as failure:
-            made, stages = _first_to_fit(rounds, setting, small, constants, least, alone, failure)
+        made, stages = _make_other_forms(program, sizes, least, alone, make, error)
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
@@ -142,26 +136,33 @@ def plan_program(
     )  # fmt: skip
 
 
-def _first_to_fit(
-    forms: Iterable[Blocked],
-    setting: Setting,
-    small: int,
-    constants: dict[str, Any],
+def _make_other_forms(
+    program: fun.Program,
+    sizes: Mapping[str, int],
     least: int,
     alone: bool,
+    make: Callable[..., Made],
     error: MemoryLimitError,
-) -> tuple[Maker, list[PlannedStage]]:
-    """The stages of the first form that fits of a program that does not, as `error` says."""
-    last = error
-    for form in forms:
-        if not form.ends:  # as it was when it did not fit
-            last = _with_reasons(error, form)
-            continue
-        try:
-            return _make(form, setting, small, constants, least, alone, alone)
-        except MemoryLimitError as failure:
-            last = _with_reasons(failure, form)
-    raise last from None
+) -> Made:
+    """The stages of a program that does not fit, as `error` says, of some other form of it."""
+    room = max(least, 0)
+    runs = (sorted_runs(program, dict(sizes), least, share) for share in _RUNS if alone)
+    rounds = (
+        block_rounds(program, sizes, int(whole * room), int(part * room))
+        for whole, part in _ROOM if room
+    )  # fmt: skip
+    for forms in (runs, rounds):
+        last = error
+        for form in forms:
+            if not form.ends:  # as it was when it did not fit
+                last = _with_reasons(error, form)
+                continue
+            try:
+                return make(form, leaning=alone)
+            except MemoryLimitError as failure:
+                last = _with_reasons(failure, form)
+        error = last
+    raise error from None
 
 
 def _with_reasons(error: MemoryLimitError, blocked: Blocked) -> MemoryLimitError:
@@ -180,7 +181,7 @@ def _make(
     least: int,
     alone: bool,
     leaning: bool,
-) -> tuple[Maker, list[PlannedStage]]:
+) -> Made:
     """The stages, by the best cuts that fit.
 
     `alone`: no device takes part. `leaning`: boxes of iterated stencils may lean.
