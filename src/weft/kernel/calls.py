@@ -22,13 +22,11 @@ from weft.kernel import (
     aliases,
     built_ins,
     closures,
-    gamma,
     grown,
     instances,
+    mathematics,
     numbers,
-    real_numbers,
     selection,
-    whole_numbers,
     writing,
 )
 from weft.kernel.advice import in_place_of
@@ -36,7 +34,7 @@ from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
 from weft.kernel.lists import Grown
-from weft.kernel.numbers import as_float, as_int, weak
+from weft.kernel.numbers import weak
 from weft.kernel.values import Reference, Selection
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -226,7 +224,7 @@ def _known(
     if module in ("math", "cmath"):
         if named:
             frame.refuse(node, f"math.{name} with {', '.join(named)}", "positional arguments")
-        return _math(frame, node, name, arguments)
+        return mathematics.call(frame, node, name, arguments)
     if module.split(".")[0] == "weft" and callable(function):
         return function(*arguments, **named)
     if module.split(".")[0] == "numpy":
@@ -398,39 +396,6 @@ def _counts(frame: Frame, node: ast.Call, x: Any, weights: Any, length: Any) -> 
     ):  # fmt: skip
         frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
     return functions.bincount(counted, weights, length=length)
-
-
-def _math(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
-    """A function of `math`, of weak or strong scalars; whole numbers where Python gives ints."""
-    if name in ("floor", "ceil", "trunc"):
-        return as_int(getattr(functions, name)(*arguments))
-    if name == "fabs":
-        return functions.abs(as_float(arguments[0]))
-    if name == "fmod":
-        return functions.fmod(*map(as_float, arguments))
-    if name == "pow":
-        return as_float(arguments[0]) ** as_float(arguments[1])
-    if name in ("radians", "degrees"):
-        return getattr(functions, name)(as_float(arguments[0]))
-    if whole_numbers.written_out(name, len(arguments)) is not None:
-        return whole_numbers.call(frame, node, name, arguments)
-    if name in ("gamma", "lgamma"):
-        return gamma.call(frame, node, name, *arguments)
-    written = real_numbers.written_out(name, len(arguments))
-    if written is not None:
-        return frame.trace.call(frame.trace, written, arguments, {})
-    own = getattr(functions, {"log": "log", **_RENAMED, **_MATH}.get(name, name), None)
-    if own is None:
-        frame.refuse(node, f"math.{name}", "a function that weft has: see dir(weft)")
-    if name == "log" and len(arguments) == 2:
-        return functions.log(arguments[0]) / functions.log(arguments[1])
-    return own(*arguments)
-
-
-_MATH = {
-    "acos": "acos", "asin": "asin", "atan": "atan", "pow": "pow", "isnan": "isnan",
-    "isinf": "isinf", "isfinite": "isfinite", "copysign": "copysign",
-}  # fmt: skip
 
 
 def _converted(value: Any, function: Any) -> Any:
