@@ -180,6 +180,13 @@ class Emitter:
         self.depths[var.name] = at
         return var
 
+    def declare_here(self, value: imp.Expr, prefix: str = "v") -> imp.Var:
+        """A constant of this level, so that what depends on it does not leave it."""
+        var = self.unit.var(prefix, value.dtype)
+        self.emit(imp.Declare(var, value))
+        self.depths[var.name] = self.depth
+        return var
+
     def mutable(self, dtype: DType, value: imp.Expr | None, prefix: str = "m") -> imp.Var:
         var = self.unit.var(prefix, dtype)
         self.emit(imp.Declare(var, value, mutable=True))

@@ -111,8 +111,8 @@ class Lanes:
             e.ends = masks.Ends(name, var, first, last, width)
             within = e.declare(e.ends.compared(e, "less", left))
             values = [e.mutable(value.dtype, value) for value in neutral]
-            with e.level(hoist=True) as statements:
-                index = e.declare(machine("+", first, var), depth=e.depth)
+            with e.level() as statements:  # a row may be empty: no load leaves the branch
+                index = e.declare_here(machine("+", first, var))
                 for slot, value in zip(values, element(index), strict=True):
                     e.emit(imp.Assign(slot, value))
             e.ends = None

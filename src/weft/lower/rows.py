@@ -231,7 +231,7 @@ def _masked(
         within = e.declare(e.ends.compared(e, "less", e.declare(machine("-", until, begin))))
         with e.level(hoist=True) as statements:
             # The element belongs here, so that what depends on it is computed where it is one.
-            e.bind(lane, e.declare(machine("+", begin, var), depth=e.depth))
+            e.bind(lane, e.declare_here(machine("+", begin, var)))
             store(_results(e, bodies))
         e.ends = None
         e.emit(imp.If(within, tuple(statements)))

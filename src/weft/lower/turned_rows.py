@@ -18,10 +18,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from weft.fun import nodes as fun
+from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lmad import Lmad
 from weft.lower.emitter import Emitter
+from weft.lower.rows import LANES
 from weft.lower.unit import memory
 from weft.mem.nodes import MemArray
 from weft.records import dataclass
@@ -81,9 +83,11 @@ class TurnedRows:
             return None
         row, reads = max(found.items(), key=lambda item: len(item[1]))
         sizes = [memory(access.array).dtype.itemsize for access in reads.values()]
-        together = max(ROWS, LINE // min(sizes))
-        bytes_ = sum(together * size + BESIDE for size in sizes)
         least, most = COLUMNS
+        together = max(ROWS, LINE // min(sizes))
+        if has_vector_math(kernel.body):  # which is done in whole blocks
+            least, together = LANES, LINE // min(sizes)
+        bytes_ = sum(together * size + BESIDE for size in sizes)
         columns = min(most, TILE // bytes_ // least * least)
         if columns < least or max(sizes) > WIDEST:
             return None
