@@ -376,7 +376,6 @@ class _Choice:
             return found
         return value
 
-
     def _filled_list(self, value: _List, picked: list[Array]) -> Grown:
         count, first, *parts = (picked[place.number] for place in value.parts)
         made = rebound.made(self.frame, count, first, parts, value.kinds, value.of_tuples)

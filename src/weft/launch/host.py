@@ -140,7 +140,11 @@ def call_library(
         if routine.name == "matmul" and gram(arguments[0], arguments[1], out[0], threads):
             return
         shared = shares(routine, arguments, out, options, threads)
-        with blas.at_most(threads if len(shared) == 1 else 1):
+        if len(shared) == 1:
+            with blas.at_most(threads):
+                routine.run(*arguments, out=out, place=place, **options)
+            return
+        with blas.at_most(1):
             run(shared, lambda s: routine.run(*s.arguments, out=s.out, place=place, **options))
 
 

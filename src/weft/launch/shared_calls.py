@@ -45,6 +45,8 @@ def shares(
 ) -> list[Share]:  # fmt: skip
     """The call as several, as many as there are threads at most; one where that is no gain."""
     whole = [Share(arguments, out)]
+    if threads < 2:
+        return whole
     sized = out if routine.name in MERGES else (*arguments, *out)
     elements = max(array.size for array in sized)
     most = min(threads, elements // _LEAST)

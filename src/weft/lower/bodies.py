@@ -324,7 +324,7 @@ def _round(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
         if state is not None:
             value = e.atom(result)
             if value in states and value != state:
-                value = _snapshot(e, value)
+                value = e.declare_here(value)
             pending.append(imp.Assign(state, value))
     for statement in pending:
         e.emit(statement)
@@ -337,10 +337,3 @@ def _vary(e: Emitter, loop: fun.Loop, states: list[imp.Var | None]) -> None:
     for state in states:
         if state is not None:
             e.depths[state.name] = e.depth
-
-
-def _snapshot(e: Emitter, value: imp.Expr) -> imp.Expr:
-    var = e.unit.var("v", value.dtype)
-    e.emit(imp.Declare(var, value))
-    e.depths[var.name] = e.depth
-    return var

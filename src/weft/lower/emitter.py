@@ -181,7 +181,7 @@ class Emitter:
         return var
 
     def declare_here(self, value: imp.Expr, prefix: str = "v") -> imp.Var:
-        """A constant of this level, so that what depends on it does not leave it."""
+        """A constant of this level: what a variable is now; what depends on it stays here too."""
         var = self.unit.var(prefix, value.dtype)
         self.emit(imp.Declare(var, value))
         self.depths[var.name] = self.depth
@@ -373,10 +373,4 @@ class Emitter:
 @contextmanager
 def frozen(e: Emitter, state: Sequence[imp.Var]) -> Iterator[list[imp.Expr]]:
     """The state's values at this point, for code that computes the next ones."""
-    values: list[imp.Expr] = []
-    for var in state:
-        now = e.unit.var("v", var.dtype)
-        e.emit(imp.Declare(now, var))
-        e.depths[now.name] = e.depth
-        values.append(now)
-    yield values
+    yield [e.declare_here(var) for var in state]

@@ -34,6 +34,7 @@ BLOCK = 256  # columns of a tile where rows of one array are columns of another;
 NARROW = 64  # where those share sets of the first cache
 PAGE = 4096  # bytes: what is so far apart, or a multiple of that, does
 
+
 def lower_kernel(e: Emitter, let: fun.Let) -> None:
     kernel = let.expr
     assert isinstance(kernel, fun.Kernel)

@@ -372,18 +372,24 @@ class _Windower:
             else:
                 arguments.append(self._atom(atom))
                 continue
-            assert isinstance(array.type, fun.Array)
-            dims = [fun.Span(ZERO, n) for n in array.type.shape]
-            dims[axis] = fun.Span(start, extent)
-            part = windowed_var(fun.Var(self.names.fresh(name), array.type), axis, extent)
-            self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
-            arguments.append(part)
+            arguments.append(self._part(name, array, axis, start, extent))
         type_ = statement.let.pattern[0].type
         if call.routine in MERGES and dim == len(walk.type_sizes(type_)) - 1:
             first = fun.Var(self.names.fresh("rank"), _I64)
             self.statements.append(fun.Let((first,), fun.SizeValue(lower)))
             return replace(call, arguments=(*arguments[:-1], first), extents=(extent,))
         return replace(call, arguments=tuple(arguments))
+
+    def _part(
+        self, base: str, array: fun.Var, axis: int, start: Size, extent: Size
+    ) -> fun.Var:
+        """A part of an array along one axis."""
+        assert isinstance(array.type, fun.Array)
+        dims = [fun.Span(ZERO, n) for n in array.type.shape]
+        dims[axis] = fun.Span(start, extent)
+        part = windowed_var(fun.Var(self.names.fresh(base), array.type), axis, extent)
+        self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
+        return part
 
     def _is_view(self, statement: Statement) -> bool:
         """Whether a member is an array with its axes in another order that calls alone read."""
@@ -412,11 +418,7 @@ class _Windower:
             atom = self._atom(array)
             assert isinstance(atom, fun.Var)
             array = atom
-        assert isinstance(array.type, fun.Array)
-        dims = [fun.Span(ZERO, n) for n in array.type.shape]
-        dims[axis] = fun.Span(start, extent)
-        part = windowed_var(fun.Var(self.names.fresh(array.name), array.type), axis, extent)
-        self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
+        part = self._part(array.name, array, axis, start, extent)
         pattern = tuple(windowed_var(var, dim, extent) for var in statement.let.pattern)
         view = replace(permute, array=part)
         self.statements.append(fun.Let(pattern, view, statement.let.place))

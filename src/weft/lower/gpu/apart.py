@@ -16,7 +16,6 @@ from weft.imp.walk import may_leave
 from weft.lower import spaces
 from weft.lower.bodies import lower_body, lower_index
 from weft.lower.emitter import Emitter
-from weft.lower.gpu.elements import copy
 from weft.lower.gpu.host import GROUP, Host
 from weft.lower.gpu.overlaps import Reads, distances_of, kernels_of
 from weft.lower.gpu.phases import in_phases
@@ -120,4 +119,4 @@ class _Element:
         for name in reads.given:
             k.bind(name, self.given[name])
         for var, atom in zip(let.pattern, lower_body(k, reads.body), strict=True):
-            self.values[var.name] = copy(k, k.atom(atom))
+            self.values[var.name] = k.declare_here(k.atom(atom))

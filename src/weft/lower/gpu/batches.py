@@ -29,7 +29,7 @@ from weft.imp.walk import holds
 from weft.lower import bounds, kernels, shapes, spaces
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
-from weft.lower.gpu import elements, versions
+from weft.lower.gpu import versions
 from weft.lower.gpu.host import Host
 from weft.lower.unit import memory
 from weft.records import dataclass
@@ -134,7 +134,7 @@ def _item(
     def here(first: imp.Expr) -> None:
         """Indices of a side's own, so that what it makes of them is computed there."""
         for name, value in indices.items():
-            k.bind(name, elements.copy(k, first if name == found.index else value))
+            k.bind(name, k.declare_here(first if name == found.index else value))
 
     def each() -> None:
         var = k.unit.integer("i")

@@ -37,9 +37,9 @@ def lower_element(k: Emitter, let: fun.Let, kernel: fun.Kernel, found: Contracti
             for side in (found.left, found.right):
                 lower_body(k, fun.Body(side.statements, ()))
             now = k.declare(fold, depth=k.depth)
-            k.emit(imp.Assign(fold, Accumulation(k, found).of(copy(k, now))))
-        k.emit(imp.Assign(total, combined(k, found, copy(k, total), copy(k, fold))))
-    finish(k, let, kernel, found, copy(k, total))
+            k.emit(imp.Assign(fold, Accumulation(k, found).of(k.declare_here(now))))
+        k.emit(imp.Assign(total, combined(k, found, k.declare_here(total), k.declare_here(fold))))
+    finish(k, let, kernel, found, k.declare_here(total))
 
 
 def finish(
@@ -54,14 +54,6 @@ def finish(
 def combined(k: Emitter, found: Contraction, left: imp.Expr, right: imp.Expr) -> imp.Expr:
     (value,) = apply_lambda(k, found.reduce.operator, [left, right])
     return value
-
-
-def copy(k: Emitter, value: imp.Expr) -> imp.Expr:
-    """The value that a variable has now."""
-    now = k.unit.var("v", value.dtype)
-    k.emit(imp.Declare(now, value))
-    k.depths[now.name] = k.depth
-    return now
 
 
 def loaded(k: Emitter, pointer: imp.Pointer, at: imp.Expr) -> imp.Expr:

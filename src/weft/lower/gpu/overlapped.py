@@ -34,7 +34,7 @@ from weft.imp.walk import may_leave
 from weft.lower import boundaries, bounds, half_rows, spaces
 from weft.lower.bodies import lower_body, lower_index
 from weft.lower.gpu import versions
-from weft.lower.gpu.elements import copy, loaded
+from weft.lower.gpu.elements import loaded
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.overlaps import Reads, Tiling, tiling
 from weft.lower.gpu.phases import in_phases
@@ -356,7 +356,7 @@ class _Tiles:
                 for name in reads.given:
                     k.bind(name, state.given[name, row])
                 for values, atom in zip(made, lower_body(k, reads.body), strict=True):
-                    values.append(copy(k, k.atom(atom)))
+                    values.append(k.declare_here(k.atom(atom)))
         shown = bool(seen)  # the next kernel may write what others still read
         for var, values in zip(let.pattern, made, strict=True):
             state.own[var.name] = values

@@ -41,7 +41,7 @@ from weft.lower import bounds, register_tiles, spaces
 from weft.lower.accumulation import Accumulation
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import versions
-from weft.lower.gpu.elements import combined, copy, finish, loaded, lower_element
+from weft.lower.gpu.elements import combined, finish, loaded, lower_element
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.lane_tiles import by_lane_tiles
 from weft.lower.gpu.slices import Share, Slices
@@ -278,9 +278,9 @@ class _Tiles:
             with k.loop(block, imp.ZERO, own):
                 at = machine("*", k.declare(machine("+", first, block)), group)
                 fold = loaded(k, folds, k.declare(machine("+", at, lane)))
-                value = combined(k, self.found, copy(k, total), fold)
+                value = combined(k, self.found, k.declare_here(total), fold)
                 k.emit(imp.Assign(total, value))
-            self._store(k, place, imp.ZERO, imp.ZERO, copy(k, total))
+            self._store(k, place, imp.ZERO, imp.ZERO, k.declare_here(total))
         return k, item
 
     # ------------------------------------------------------------ places

@@ -111,7 +111,7 @@ def _tile(
             other = k.declare(machine("+", across, imp.integer(number * _ROWS)))
             places = (along, other) if turned else (other, along)
             for name, first, place in zip(names, begin, places, strict=True):
-                k.bind(name, elements.copy(k, machine("+", first, place)))
+                k.bind(name, k.declare_here(machine("+", first, place)))
             return k.declare(machine("+", machine("*", places[1], imp.integer(_PADDED)), places[0]))
 
         def all_at_once() -> None:
