@@ -22,6 +22,7 @@ from weft.frontend import graph, layout, symbolic
 from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import scalar_constant
+from weft.kernel import tables
 from weft.kernel.frame import Frame, Number, is_traced, plain
 from weft.kernel.lists import (
     MOST_ROOM,
@@ -310,11 +311,7 @@ def _position(frame: Frame, node: ast.AST, grown: Grown, index: Any, otherwise: 
         if len(frame.memory.regions) > grown.depth:
             raise NothingYet(grown)
         raise IndexError(otherwise)
-    count = grown.count.array
-    number = functions.asarray(Array(as_dtype(node_of(index), DType.I64)))
-    number = functions.where(number < 0, number + count, number)
-    inside = (number >= 0) & (number < count)
-    frame.trace.assertions.note(frame.memory, inside, IndexError(otherwise), frame.place(node))
+    number = tables.from_first(frame, node, index, grown.count.array, otherwise)
     last = Array(graph.size_scalar(grown.room)) - 1
     return functions.minimum(functions.maximum(grown.place(number), 0), last)
 

@@ -33,11 +33,7 @@ def element(frame: Frame, node: ast.AST, values: Sequence[Any], index: Any) -> A
             "an array instead: np.array(...) or np.stack(...)",
         )  # fmt: skip
     count = len(values)
-    number = Array(as_dtype(node_of(index), DType.I64))
-    number = functions.where(number < 0, number + count, number)
-    inside = (number >= 0) & (number < count)
-    error = IndexError(f"{name} index out of range")
-    frame.trace.assertions.note(frame.memory, inside, error, frame.place(node))
+    number = from_first(frame, node, index, count, f"{name} index out of range")
     if not count:
         return 0
     place = functions.minimum(functions.maximum(number, 0), count - 1)
@@ -45,6 +41,17 @@ def element(frame: Frame, node: ast.AST, values: Sequence[Any], index: Any) -> A
         return _chosen(frame, values, place)
     columns = zip(*values, strict=True)
     return type(values[0])(_chosen(frame, column, place) for column in columns)
+
+
+def from_first(
+    frame: Frame, node: ast.AST, index: Any, count: Any, otherwise: str
+) -> Array:
+    """An index counted from the first element of so many; the run notes one that is outside."""
+    number = Array(as_dtype(node_of(index), DType.I64))
+    number = functions.where(number < 0, number + count, number)
+    inside = (number >= 0) & (number < count)
+    frame.trace.assertions.note(frame.memory, inside, IndexError(otherwise), frame.place(node))
+    return number
 
 
 def _are_alike(values: Sequence[Any]) -> bool:
