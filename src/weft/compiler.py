@@ -30,6 +30,7 @@ from weft.passes.pipeline import Decisions
 from weft.passes.raise_contractions import Within, raise_contractions, raised
 from weft.passes.read_first import replace_last
 from weft.passes.reduce_ahead import ReduceAhead, reductions_ahead
+from weft.passes.side_by_side import records
 from weft.passes.split_reductions import unless_rows
 from weft.passes.tile_time import TimeTile, time_tiles
 from weft.plan.decisions import Choices, Decided, Extents
@@ -62,9 +63,11 @@ def choices(fused: fun.Program) -> Choices:
     tiles = tuple((tile.rounds, tile.bytes) for tile in time_tiles(fused))
     ahead = tuple((found.rows, found.length) for found in reductions_ahead(fused))
     splits, columns = map(tuple, reductions.values())
+    read = dict.fromkeys((found.times, found.number) for found in records(fused))
     return Choices(
-        fused.derived, tuple(nests), splits, tiles, columns, ahead, tuple(contractions)
-    )
+        fused.derived, tuple(nests), splits, tiles, columns, ahead, tuple(contractions),
+        tuple(read),
+    )  # fmt: skip
 
 
 def finish(

@@ -242,6 +242,12 @@ class Artifacts:
 
             fused = updates(fused, donated)
         program = self.finished(decided, contiguous, fused)
+        if dialect == "c" and any(decided.records):
+            from weft.passes.side_by_side import side_by_side
+
+            pairs = zip(self.choices.records, decided.records, strict=True)
+            wanted = {extents for extents, yes in pairs if yes}
+            program = side_by_side(program, lambda found: (found.times, found.number) in wanted)
         pieces = cut_at_calls(program)
         over: Sequence[Mapping[str, int]] = [{}] * len(pieces)
         if donated:
@@ -321,7 +327,7 @@ def _choices_to_json(found: Choices) -> Any:
         [derived_to_json(entry) for entry in found.derived],
         *([[str(a), str(b)] for a, b in pairs]
           for pairs in (found.nests, found.splits, found.tiles, found.columns, found.ahead,
-                        found.contractions)),
+                        found.contractions, found.records)),
     ]
 
 

@@ -29,6 +29,7 @@ from weft.launch.device import (
 )
 from weft.launch.host import call_library, view
 from weft.ops import routines
+from weft.passes.side_by_side import side_by_side
 from weft.passes.tile_time import tile_time
 from weft.plan import launches
 from weft.plan.calls import bytes_beside
@@ -409,6 +410,8 @@ def stage_code(
         return StepsStage(program, named, current, host)
     if "no-time-tiles" not in current.optimise.split():
         program = tile_time(program)
+    if is_cpu(where):
+        program = side_by_side(program)
     segment = segment_of(
         program, named, left_out(where, current.optimise), dialect_of(where), private
     )

@@ -68,6 +68,10 @@ class TurnedRows:
         lane = space[-1].index.name
         inner = {var.name for let in kernel.body.statements for var in let.pattern}
         found: dict[str, dict[str, fun.Index]] = {}
+        rows = [
+            r.index.name for r in space[:-1]
+            if not (r.extent.is_constant and r.extent.constant < ROWS)
+        ]  # fmt: skip
         for let in kernel.body.statements:
             if not isinstance(let.expr, fun.Index) or any(let.expr.boundary):
                 continue
@@ -76,7 +80,7 @@ class TurnedRows:
                 continue
             if address.coefficient(lane) == ONE:
                 continue
-            for name in (r.index.name for r in space[:-1]):
+            for name in rows:
                 if address.degree(name) == 1 and address.coefficient(name) == ONE:
                     found.setdefault(name, {})[let.pattern[0].name] = let.expr
         if not found:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.passes.algebra import COMMUTATIVE
+from weft.records import dataclass
 
 
 def share(program: fun.Program) -> fun.Program:
@@ -24,9 +25,18 @@ def share(program: fun.Program) -> fun.Program:
     return program if body is program.body else replace(program, body=body)
 
 
+@dataclass(slots=True)
+class _Known:
+    """A statement, and what it has in common with its equals once another looks like one."""
+
+    let: fun.Let
+    key: object = None
+
+
 class _Share:
     def __init__(self) -> None:
-        self.known: list[dict[object, tuple[fun.Var, ...]]] = []  # innermost last
+        # By how they look, innermost last.
+        self.known: list[dict[object, list[_Known]]] = []
         self.renamed = walk.Substitution()
 
     def body(self, body: fun.Body) -> fun.Body:
@@ -51,19 +61,30 @@ class _Share:
             expr = walk.map_expr(
                 expr, walk.Mapper(renamed.atom, renamed.size, self.body, renamed.binder)
             )
-        key = _key(expr)
+        look = _look(expr)
+        key = None
         two = isinstance(expr, fun.Empty)  # soon they hold different things
         for known in () if two else reversed(self.known):
-            found = known.get(key)
-            if found is not None:
-                for var, first in zip(let.pattern, found, strict=True):
-                    renamed.bind(var.name, first)
-                return None
+            for same in known.get(look, ()):
+                key = key or _key(expr)
+                same.key = same.key or _key(same.let.expr)
+                if same.key == key:
+                    for var, first in zip(let.pattern, same.let.pattern, strict=True):
+                        renamed.bind(var.name, first)
+                    return None
         if expr != let.expr:
             pattern = tuple(map(renamed.binder, let.pattern))
             let = fun.Let(pattern, expr, let.place)
-        self.known[-1][key] = let.pattern
+        self.known[-1].setdefault(look, []).append(_Known(let, key))
         return let
+
+
+def _look(expr: fun.Expr) -> object:
+    """What is quickly told of an expression, and alike for those of one key."""
+    bodies = walk.bodies(expr)
+    if not bodies:
+        return _key(expr)
+    return type(expr), tuple(len(body.statements) for body in bodies)
 
 
 def _key(expr: fun.Expr) -> object:

@@ -25,6 +25,8 @@ _WIDE = 1 << 13  # columns that are enough for all threads, and
 _SHORT = 32  # elements of such columns, which are one tile: its sums would be copied
 _COLUMNS_PER_THREAD = 128  # that are worth a share of them, of columns that are together
 _ONE_TILE = 1 << 20  # elements: one tile, which one thread would reduce
+_AGAIN = 16  # reads of each record that are worth a copy of it, if there are
+_SOME_RECORDS = 16
 _AHEAD = range(128, 65537)  # elements of a row that is reduced while it is in a core's own cache
 
 Extents: TypeAlias = tuple[Size, Size]
@@ -50,6 +52,8 @@ class Choices:
         Reductions in loops that the round before can do (only of rows of more than 64 elements).
     contractions : tuple of (elements, terms of an element)
         Reductions that are sums of products of rows with columns.
+    records : tuple of (times, records)
+        Arrays of records, and how many times each is read by lanes that go along them.
     """
 
     derived: tuple[Derived, ...]
@@ -59,6 +63,7 @@ class Choices:
     columns: tuple[Extents, ...] = ()
     ahead: tuple[Extents, ...] = ()
     contractions: tuple[Extents, ...] = ()
+    records: tuple[Extents, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,13 @@ class Decided:
     columns: tuple[bool, ...] = ()
     ahead: tuple[bool, ...] = ()
     contractions: tuple[bool, ...] = ()
+    records: tuple[bool, ...] = ()
     contract: bool = False
 
     def __str__(self) -> str:
         groups = (
-            self.nests, self.splits, self.tiles, self.columns, self.ahead, self.contractions
+            self.nests, self.splits, self.tiles, self.columns, self.ahead, self.contractions,
+            self.records,
         )  # fmt: skip
         flags = "n".join("".join("y" if flag else "n" for flag in group) for group in groups)
         return f"{flags} contract" if self.contract else flags
@@ -89,7 +96,7 @@ def nothing(given: Choices) -> Decided:
     return Decided(
         (False,) * len(given.nests), (False,) * len(given.splits), (False,) * len(given.tiles),
         (False,) * len(given.columns), (False,) * len(given.ahead),
-        (False,) * len(given.contractions),
+        (False,) * len(given.contractions), (False,) * len(given.records),
     )  # fmt: skip
 
 
@@ -97,13 +104,15 @@ def every_decision(given: Choices) -> Iterator[Decided]:
     """All answers of a launch on one device, if there are few; first that of `nothing`."""
     yield nothing(given)
     groups = (given.nests, given.splits, given.tiles, given.columns, given.contractions)
-    if not 0 < sum(map(len, groups)) <= _FEW_CHOICES:
-        return
-    flags = [list(product((False, True), repeat=len(group))) for group in groups]
-    for nests, splits, tiles, columns, contractions in product(*flags):
-        if any((*nests, *splits, *tiles, *columns, *contractions)):
-            yield replace(
-                nothing(given), nests=nests, splits=splits, tiles=tiles, columns=columns,
+    few = sum(map(len, groups)) <= _FEW_CHOICES
+    flags = [list(product((False, True), repeat=len(group) if few else 0)) for group in groups]
+    # Records are copied all or not at all: mostly they are read as often as each other.
+    copied = dict.fromkeys((yes,) * len(given.records) for yes in (False, True))
+    for nests, splits, tiles, columns, contractions, records in product(*flags, copied):
+        if any((*nests, *splits, *tiles, *columns, *contractions, *records)):
+            found = replace(nothing(given), records=records)
+            yield found if not few else replace(
+                found, nests=nests, splits=splits, tiles=tiles, columns=columns,
                 contractions=contractions,
             )  # fmt: skip
 
@@ -147,12 +156,13 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
     Loops of many rounds over arrays that are not tiny are tiled in time, unless `optimise`
     (see `weft.config`) says "no-time-tiles". What they reduce is reduced by the round before where
     there are many rows, neither short nor long, unless it says "no-reduce-ahead". Products are
-    contracted where it says "contract".
+    contracted where it says "contract". Records that are read many times are copied.
     """
     words = optimise.split()
     contract = "contract" in words
     if not any((
-        given.nests, given.splits, given.tiles, given.columns, given.ahead, given.contractions
+        given.nests, given.splits, given.tiles, given.columns, given.ahead, given.contractions,
+        given.records,
     )):  # fmt: skip
         return Decided(contract=contract)
     enough = _ROWS_PER_THREAD * values["threads"]
@@ -179,6 +189,10 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
             for rows, length in given.ahead
         ) if "no-reduce-ahead" not in words else (False,) * len(given.ahead),
         _contractions(given, known),
+        tuple(
+            times.evaluate(known) >= _AGAIN and number.evaluate(known) >= _SOME_RECORDS
+            for times, number in given.records
+        ),
         contract,
     )
 
