@@ -206,25 +206,35 @@ def _values(poly: Poly, derived: Iterable[Any]) -> dict[str, int]:
 
 def _nonnegative(extent: Extent) -> list[Guard] | None:
     """The guards under which an extent is never negative; None where that is not found."""
-    if not isinstance(extent, Symbolic):
-        if extent.value < 0:
+    asked: dict[Poly, list[Guard] | None] = {}  # symbols have bounds in common
+
+    def ask(extent: Extent) -> list[Guard] | None:
+        if not isinstance(extent, Symbolic):
+            if extent.value < 0:
+                return None
+            fact = Fact(">=0", extent.poly)
+            return [] if never_negative(extent.poly) else [Guard(fact, extent.derived)]
+        if extent.poly not in asked:
+            asked[extent.poly] = by_ends(extent)
+        return asked[extent.poly]
+
+    def by_ends(extent: Symbolic) -> list[Guard] | None:
+        symbol = max(extent.symbols, key=lambda s: s.number)
+        factor, rest = _apart(extent, symbol)
+        for rising in (True, False):
+            guards = ask(factor if rising else -factor)
+            if guards is None:
+                continue
+            for end in symbol.lower if rising else symbol.upper:
+                more = ask(factor * end + rest)
+                if more is not None:
+                    return guards + more
+        cases = [ask(factor * one + rest) for one in symbol.either]
+        if not cases or any(case is None for case in cases):
             return None
-        fact = Fact(">=0", extent.poly)
-        return [] if never_negative(extent.poly) else [Guard(fact, extent.derived)]
-    symbol = max(extent.symbols, key=lambda s: s.number)
-    factor, rest = _apart(extent, symbol)
-    for rising in (True, False):
-        guards = _nonnegative(factor if rising else -factor)
-        if guards is None:
-            continue
-        for end in symbol.lower if rising else symbol.upper:
-            more = _nonnegative(factor * end + rest)
-            if more is not None:
-                return guards + more
-    cases = [_nonnegative(factor * one + rest) for one in symbol.either]
-    if not cases or any(case is None for case in cases):
-        return None
-    return [guard for case in cases for guard in case or ()]
+        return [guard for case in cases for guard in case or ()]
+
+    return ask(extent)
 
 
 def _apart(extent: Extent, symbol: Symbol) -> tuple[Extent, Extent]:
