@@ -108,6 +108,30 @@ def test_whether_it_is_optimised(optimised: bool) -> None:
     assert memory[0] == optimised
 
 
+def test_roots_of_some() -> None:
+    p, near = imp.Pointer("p", DType.F64), imp.Pointer("near", DType.F64)
+    i, j, four = imp.Var("i", DType.I64), imp.Var("j", DType.I64), imp.integer(4)
+    program = _program(
+        imp.View(p, 0, imp.ZERO), imp.Local(near, 8),
+        imp.For(i, imp.ZERO, four, (imp.Store(near, i, imp.Load(p, i)),)),
+        imp.Roots(near, imp.integer(3)),
+        imp.For(j, imp.ZERO, four, (imp.Store(p, j, imp.Load(near, j)),)),
+    )  # fmt: skip
+    check(program)
+    assert "roots of near, 3" in show(program)
+    x = np.array([4.0, -1.0, 9.0, 16.0])
+    interpret(program, [x.view(np.uint8)], [1])
+    np.testing.assert_array_equal(x, [2, np.nan, 3, 16])
+
+
+@pytest.mark.parametrize("pointer", [imp.Pointer("p", DType.F64), imp.Pointer("near", DType.F32)])
+def test_the_checker_wants_roots_of_a_local_array_of_float64(pointer: imp.Pointer) -> None:
+    views = (imp.View(imp.Pointer("p", DType.F64), 0, imp.ZERO),)
+    local = (imp.Local(imp.Pointer("near", DType.F32), 8),)
+    with pytest.raises(InternalError, match=r"local array|roots of"):
+        check(_program(*views, *local, imp.Roots(pointer, imp.ONE)))
+
+
 @pytest.mark.parametrize("near", [True, False])
 def test_a_block_on_its_way_past_the_caches(near: bool) -> None:
     """What is stored through the chosen pointer is in memory after the flush, or at once."""

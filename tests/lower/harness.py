@@ -22,6 +22,7 @@ from weft.mem.merge_blocks import merge_blocks
 from weft.mem.short_circuit import short_circuit
 from weft.plan.segment import Segment
 from weft.printers.c import print_program
+from weft.runtime import threads
 
 FLAGS = [
     "-std=gnu11",
@@ -41,6 +42,7 @@ QUICK = [flag.replace("-O3", "-O1") for flag in FLAGS]  # for many programs that
 
 _POOL = r"""
 #include <stdint.h>
+#include <string.h>
 #include <stdlib.h>
 #include <pthread.h>
 typedef struct weft_context weft_context;
@@ -51,6 +53,7 @@ struct weft_context {
     int32_t error;
     int64_t detail[4];
     void (*parallel_in_order)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
+    void (*roots)(double *, int64_t);
 };
 struct job { weft_context *context; void (*tile)(void *, int64_t, int32_t); void *closure;
              int64_t tiles; int64_t next; };
@@ -78,6 +81,9 @@ void pool(weft_context *context, void (*tile)(void *, int64_t, int32_t), void *c
     for (int t = 1; t < count; t++) pthread_join(threads[t], 0);
 }
 """
+_ROOTS = Path(threads.__file__).with_name("roots.c").read_text() + """
+void found_roots(double *x, int64_t count) { roots(x, count); }
+"""
 
 
 class Context(ctypes.Structure):
@@ -88,6 +94,7 @@ class Context(ctypes.Structure):
         ("error", ctypes.c_int32),
         ("detail", ctypes.c_int64 * 4),
         ("parallel_in_order", ctypes.c_void_p),
+        ("roots", ctypes.c_void_p),
     ]
 
 
@@ -117,8 +124,8 @@ class IndexFailureError(Exception):
     pass
 
 
-def pool_address() -> int:
-    return ctypes.cast(library(_POOL).pool, ctypes.c_void_p).value or 0
+def pool_address(function: str = "pool") -> int:
+    return ctypes.cast(library(_POOL + _ROOTS)[function], ctypes.c_void_p).value or 0
 
 
 def aligned(bytes_: int) -> np.ndarray[Any, Any]:
@@ -167,7 +174,7 @@ class Launch:
         self.cancel = ctypes.c_int32(0)
         self.context = Context(
             pool_address(), ctypes.addressof(self.cancel), threads, 0, (ctypes.c_int64 * 4)(),
-            pool_address(),
+            pool_address(), pool_address("found_roots"),
         )  # fmt: skip
         self.entry = library(segment.source, flags)[segment.entry]
         self.segment = segment

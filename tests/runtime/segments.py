@@ -19,6 +19,7 @@ typedef struct weft_context {
     int64_t detail[4];
     void (*parallel_in_order)(struct weft_context *, void (*tile)(void *, int64_t, int32_t),
                               void *, int64_t tiles);
+    void (*roots)(double *, int64_t);
 } weft_context;
 """
 
@@ -89,6 +90,19 @@ int32_t entry(weft_context *context, char *const *buffers, const int64_t *intege
     closure c = {(int64_t *)buffers[0], 0};
     if (integers[1]) context->parallel_in_order(context, tile, &c, integers[0]);
     else context->parallel_for(context, tile, &c, integers[0]);
+    return context->error;
+}
+"""
+
+ROOTS = HEADER + """
+int32_t entry(weft_context *context, char *const *buffers, const int64_t *integers) {
+    double *x = (double *)buffers[0], kept[64] __attribute__((aligned(64)));
+    for (int64_t i = 0; i < integers[0]; i += integers[1]) {
+        int64_t count = integers[0] - i < integers[1] ? integers[0] - i : integers[1];
+        __builtin_memcpy(kept, x + i, count * sizeof *x);
+        context->roots(kept, count);
+        __builtin_memcpy(x + i, kept, count * sizeof *x);
+    }
     return context->error;
 }
 """

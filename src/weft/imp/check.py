@@ -163,6 +163,11 @@ class _Checker:
                 self.expr(count, DType.I64)
                 self.expr(first, DType.BOOL)
                 self.expr(last, DType.BOOL)
+            case imp.Roots(near, count):
+                self.require(near.name in self.locals, f"{near.name} is not a local array")
+                self.require(near.dtype is DType.F64, f"{near.name}: roots of {near.dtype}")
+                self.use(near)
+                self.expr(count, DType.I64)
             case imp.Prefetch(pointer, index):
                 self.use(pointer)
                 self.expr(index, DType.I64)

@@ -152,6 +152,9 @@ class _Run:
                 self.vector(pointer, index, lanes)[:] = self.pointers[near.name][:lanes]
             case imp.Flush():
                 self.flush(statement)
+            case imp.Roots(near, count):
+                of = self.pointers[near.name][: self.integer(count)]
+                of[:] = np.sqrt(of)
             case imp.Prefetch(_, index):
                 self.integer(index)
             case imp.If(condition, then, otherwise):

@@ -297,6 +297,17 @@ class Flush:
 
 
 @dataclass(frozen=True, slots=True)
+class Roots:
+    """The first `count` float64s of a local array become their square roots.
+
+    The array has a multiple of 8 elements, of which more may change.
+    """
+
+    near: Pointer
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Prefetch:
     """A hint that `pointer[index]`, which may lie outside of its memory, is going to be read."""
 
@@ -431,7 +442,7 @@ class Receive:
 
 Stmt: TypeAlias = (
     Declare | Assign | Store | View | Local | Shared | Barrier | Choose | Advance | Flush
-    | Prefetch | LoadVector | StoreVector
+    | Roots | Prefetch | LoadVector | StoreVector
     | If | For | While | Break
     | Parallel | Poll | Fail | Await | Publish | Lock | Atomic | Ticket | Receive
 )  # fmt: skip

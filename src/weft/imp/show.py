@@ -89,6 +89,8 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
                 if end != imp.Const(True, DType.BOOL):
                     flushed += f" {word} {show_expr(end)}"
             line(f"flush {pointer.name}[{show_expr(index)}] = {flushed}")
+        case imp.Roots(near, count):
+            line(f"roots of {near.name}, {show_expr(count)}")
         case imp.Prefetch(pointer, index):
             line(f"prefetch {pointer.name}[{show_expr(index)}]")
         case imp.If(condition, then, otherwise):

@@ -212,7 +212,7 @@ def accumulate(
 
     def block(first: imp.Expr, count: imp.Expr) -> None:
         var = e.unit.integer("l")
-        with simd(e, var, imp.ZERO, count):
+        with simd(e, var, imp.ZERO, count, grain=True):
             index = e.declare(machine("+", first, var))
             for lanes, row in rows:
                 lanes.add(var, element(row, index))

@@ -25,6 +25,7 @@ from weft.lower import bounds, half_rows, masks, repeats, shapes
 from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.repeats import Target
+from weft.lower.roots import with_roots
 from weft.lower.stages import in_stages
 from weft.lower.vector_lanes import lanes
 from weft.ops.dtypes import DType
@@ -274,13 +275,14 @@ def simd(
     shared: bool = False,
     row: bool = False,
     whole: bool = False,
+    grain: bool = False,
 ) -> Iterator[None]:
     """A simd loop; indices that data decide are checked after it.
 
     `wide`: vectors are as wide as they come, since its extent is a multiple of theirs, or since
     lines that rows cross are in a core's own cache. `width`: so many iterations run at once.
     `shared`: of what it does, some reads the same elements. `row`: it is a kernel's row, which may
-    be done in stages. `whole`: its extent is a multiple of 64.
+    be done in stages. `whole`: its extent is a multiple of 64. `grain`: it is at most 64.
     """
     outer, e.watched = e.watched, []
     with e.level(hoist=True) as statements:
@@ -296,7 +298,8 @@ def simd(
         body = eliminate_loads(body)
     count = 0 if wide else width or lanes(body, short)
     loop = imp.For(var, lower, upper, body, 1, True, tuple(reductions), lanes=count)
-    for statement in in_stages(e.unit, loop, whole=whole) if row else (loop,):
+    found = in_stages(e.unit, loop, whole=whole) if row else (loop,)
+    for statement in with_roots(e.unit, loop) if grain else found:
         e.emit(statement)
     for watch in watched:
         limit = machine("max", watch.extent, imp.ONE)

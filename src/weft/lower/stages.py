@@ -46,7 +46,7 @@ GAIN = 0.9  # of the time of fewer stages, at which one more is worth its loop
 
 def in_stages(unit: Unit, loop: imp.For, *, whole: bool) -> tuple[imp.Stmt, ...]:
     """The simd loop in stages, where that is worth it. `whole`: its extent is a multiple of 64."""
-    body = _Body.of(loop)
+    body = Body.of(loop)
     if body is None:
         return (loop,)
     calls = list(body.calls())
@@ -70,13 +70,13 @@ def in_stages(unit: Unit, loop: imp.For, *, whole: bool) -> tuple[imp.Stmt, ...]
         statements.append(valid)
         count = valid.var
     for stage in (*kept, None):
-        made = _Stage(unit, loop.var, block, first.var, count, arrays).loop(body, stage)
+        made = Stage(unit, loop.var, block, first.var, count, arrays).loop(body, stage)
         statements.append(made if whole else replace(made, lanes=loop.lanes))
     return (imp.For(block, loop.lower, loop.upper, tuple(statements), LANES),)
 
 
 @dataclass(slots=True)
-class _Body:
+class Body:
     """What an iteration declares, in order, and what it stores at its end."""
 
     values: dict[str, imp.Expr]
@@ -84,7 +84,7 @@ class _Body:
     uses: dict[str, set[str]]  # of each value: the values that it is computed from
 
     @classmethod
-    def of(cls, loop: imp.For) -> _Body | None:
+    def of(cls, loop: imp.For) -> Body | None:
         """None where a body is more than that: branches, reductions, loads after stores."""
         values: dict[str, imp.Expr] = {}
         stores: list[imp.Store] = []
@@ -174,7 +174,7 @@ class _Body:
         return sum(map(self.work, stages)) - self.work(distinct)
 
 
-def _stages(body: _Body, kept: Iterable[str]) -> Iterator[list[str]]:
+def _stages(body: Body, kept: Iterable[str]) -> Iterator[list[str]]:
     """The values that each stage computes."""
     known: list[str] = []
     for name in (*kept, None):
@@ -183,7 +183,7 @@ def _stages(body: _Body, kept: Iterable[str]) -> Iterator[list[str]]:
             known.append(name)
 
 
-def _quotients(body: _Body) -> list[str]:
+def _quotients(body: Body) -> list[str]:
     """The quotients and roots that end stages, in order."""
     ends = [name for name in body.names if waits_for_divider(body.values[name])]
     kept: list[str] = []
@@ -198,7 +198,7 @@ def _quotients(body: _Body) -> list[str]:
     return kept
 
 
-def _cycles(body: _Body, kept: list[str]) -> float:
+def _cycles(body: Body, kept: list[str]) -> float:
     """How long a vector takes in all stages; each loads what those before have kept."""
     total = 0.0
     for names, end in zip(_stages(body, kept), (*kept, None), strict=True):
@@ -212,7 +212,7 @@ def _cycles(body: _Body, kept: list[str]) -> float:
     return total
 
 
-def _around_calls(body: _Body, calls: Sequence[str]) -> list[str]:
+def _around_calls(body: Body, calls: Sequence[str]) -> list[str]:
     """The values that end stages, in order: those of calls, and what leads up to them."""
     if body.work(body.names) < LONG:
         return []
@@ -233,18 +233,18 @@ def _around_calls(body: _Body, calls: Sequence[str]) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Stage:
+class Stage:
     """One of the loops over `count` lanes, which has names of its own."""
 
     unit: Unit
     lane: imp.Var
-    block: imp.Var
-    first: imp.Var  # the block's first lane, in 32 bits
+    block: imp.Expr
+    first: imp.Expr  # the block's first lane, in 32 bits
     count: imp.Expr
     arrays: Mapping[str, imp.Pointer]
 
-    def loop(self, body: _Body, name: str | None) -> imp.For:
-        """The stage that computes the value, or the last one."""
+    def loop(self, body: Body, name: str | None, instead: imp.Var | None = None) -> imp.For:
+        """The stage that computes the value, or the last one; `instead`: what it keeps for it."""
         var = self.unit.var("l", DType.I32)
         at = imp.Cast(DType.I64, var)
         known = list(self.arrays)[: list(self.arrays).index(name)] if name else list(self.arrays)
@@ -255,7 +255,7 @@ class _Stage:
                 case imp.Cast(DType.I32, imp.Var(same)) if same == self.lane.name:
                     return imp.Apply("add", (self.first, var), DType.I32)
                 case imp.Var(same) if same == self.lane.name:
-                    return imp.Machine("+", self.block, at)
+                    return machine("+", self.block, at)
                 case imp.Var(same):
                     return names.get(same, node)
                 case _:
@@ -267,7 +267,8 @@ class _Stage:
             names[each] = self.unit.var("v", value.dtype)
             statements.append(imp.Declare(names[each], value))
 
-        needed = body.needed(name, known)
+        kept = instead.name if instead else name
+        needed = body.needed(kept, known)
         used = mentions([body.values[each] for each in needed])
         used |= set() if name else mentions(body.stores)
         for each in known:
@@ -275,8 +276,8 @@ class _Stage:
                 declare(each, imp.Load(self.arrays[each], at))
         for each in needed:
             declare(each, own(body.values[each]))
-        if name:
-            statements.append(imp.Store(self.arrays[name], at, names[name]))
+        if name and kept:
+            statements.append(imp.Store(self.arrays[name], at, names[kept]))
         else:
             statements += [own(store) for store in body.stores]
         done = tuple(statements)

@@ -34,6 +34,7 @@ struct weft_context {
     int32_t error;
     int64_t detail[4];
     void (*parallel_in_order)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
+    void (*roots)(double *, int64_t);
 };
 """
 # Compilers that are to be quick are given another text: see `weft.runtime.tiers`.
@@ -146,6 +147,9 @@ class CPrinter(Printer):
 
     def flush(self, to: str, source: str, size: str, ends: str) -> None:
         self.line(f"weft_flush((char *)({to}), (char *){source}, {size}, {ends});")
+
+    def roots(self, near: str, count: str) -> None:
+        self.line(f"context->roots({near}, {count});")
 
     def prefetch(self, address: str) -> None:
         self.line(f"__builtin_prefetch({address});")

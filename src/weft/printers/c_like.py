@@ -185,6 +185,8 @@ class Printer:
                 size = f"{self.expr(count)} * {pointer.dtype.itemsize}"
                 ends = f"{self.expr(first)}, {self.expr(last)}"
                 self.flush(to, self.name(near), size, ends)
+            case imp.Roots(near, count):
+                self.roots(self.name(near), self.expr(count))
             case imp.Prefetch(pointer, index):
                 self.prefetch(f"{self.name(pointer)} + {self.expr(index)}")
             case imp.If(condition, then, otherwise):
@@ -266,6 +268,9 @@ class Printer:
         raise NotImplementedError
 
     def flush(self, to: str, source: str, size: str, ends: str) -> None:
+        raise NotImplementedError
+
+    def roots(self, near: str, count: str) -> None:
         raise NotImplementedError
 
     def prefetch(self, address: str) -> None:

@@ -36,6 +36,7 @@ typedef struct weft_context {
     int64_t detail[4];
     void (*parallel_in_order)(struct weft_context *, void (*tile)(void *, int64_t, int32_t),
                               void *closure, int64_t tiles);
+    void (*roots)(double *, int64_t count); /* see `roots.c` */
 } weft_context;
 
 typedef int32_t weft_entry(weft_context *context, char *const *buffers, const int64_t *integers);
@@ -498,6 +499,8 @@ static void parallel_in_order(weft_context *context, void (*tile)(void *, int64_
     run(context, tile, closure, tiles, 1);
 }
 
+static void roots(double *x, int64_t count); /* see `roots.c` */
+
 /* ------------------------------------------------------------ the call from Python */
 
 /* What Python fills in: then `buffers` pointers and the integers follow. */
@@ -516,6 +519,7 @@ int32_t weft_call(record *given) {
     weft_context *context = &mine.context;
     context->parallel_for = parallel_for;
     context->parallel_in_order = parallel_in_order;
+    context->roots = roots;
     context->cancel = given->cancel ? given->cancel : &mine.cancelled;
     context->threads = given->threads < 1 ? 1
         : given->threads > MAXIMUM_THREADS ? MAXIMUM_THREADS : (int32_t)given->threads;
