@@ -207,9 +207,19 @@ def place_of(a: Any, v: Any) -> int:
     return -2
 
 
+def row_with(a: Any, v: Any) -> int:
+    for i in range(0, a.shape[0], 3):
+        for j in range(3):
+            if a[(i + j) % a.shape[0]] == v:
+                return i
+        else:
+            a[i] = -5
+    return -1
+
+
 @pytest.mark.parametrize("v", [0, 1, 2, 4, 11, 40])
 def test_the_else_of_a_loop_is_done_unless_it_was_left(v: int) -> None:
-    for function in (pairs_until, place_of):
+    for function in (pairs_until, place_of, row_with):
         agrees(function, np.arange(9), v)
         agrees(function, np.arange(7.0), v)
     agrees(place_of, np.zeros(1), v)

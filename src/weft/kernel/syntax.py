@@ -211,11 +211,12 @@ class _Jumps:
             if loop is not None:
                 loop.raised.clear()
             done.append(self.statement(statement, loop))
+            otherwise = getattr(statement, "otherwise", [])
             if own := getattr(statement, "returned", None):
                 flag, after = own
                 done.insert(-1, _assign(flag, False, statement))
-                done += self.block([after], loop)
-            done += self.block(getattr(statement, "otherwise", []), loop)
+                otherwise = [after, *otherwise]
+            done += self.block(otherwise, loop)
             if loop is not None:
                 flags = sorted(loop.raised)
                 loop.raised |= before
