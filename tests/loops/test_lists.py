@@ -231,6 +231,36 @@ def test_elements_that_are_not_there() -> None:
         wf.kernel(too_many)(X)
 
 
+def emptied_again(x: np.ndarray, chosen: float) -> float:
+    total, found = 0.0, []
+    while found:
+        total += found.pop()
+    if found:
+        total += found[-1]
+    if chosen > 1:
+        total += found[0]
+    for i in range(3):
+        while found:
+            total += found.pop()
+        found.append(x[i])
+    for _ in x:
+        held = []
+        while len(held) > 0:
+            total -= held[-1]
+            held.pop()
+    for _ in range(int(chosen)):
+        total += [].pop()
+    return total
+
+
+def test_lists_that_hold_nothing_are_not_read_where_no_round_is() -> None:
+    agrees(emptied_again, X, 0)
+    with pytest.raises(IndexError, match="list index out of range"):
+        wf.kernel(emptied_again)(X, 2)
+    with pytest.raises(IndexError, match="pop from empty list"):
+        wf.kernel(emptied_again)(X, 1)
+
+
 def test_what_lists_do_not_hold() -> None:
     def rows(x: np.ndarray) -> int:
         found = []

@@ -60,6 +60,26 @@ def _trace(
                 raise
 
 
+def noting(
+    frame: Frame, node: ast.AST, body: Callable[[], Any]
+) -> tuple[Any, Exception | None]:
+    """What the body of a branch or loop gives, or the error that it ends with, for a run to note.
+
+    Where a list that it reads holds nothing yet a later round may append something: then that is
+    found out, and the loop traced again.
+    """
+    try:
+        return body(), None
+    except NothingYet as signal:
+        error: Exception = signal.error
+    except (ArithmeticError, IndexError, NoneOperandError, ValueError) as raised:
+        if not is_of_the_run(raised):
+            raise
+        error = raised
+    frame.trace.assertions.fail(frame.memory, error, frame.place(node))
+    return RAISED, error
+
+
 def _traced_in(
     frame: Frame, node: ast.AST, body: Callable[[], Any], condition: Node, holds: bool,
     region: Region,
@@ -71,22 +91,12 @@ def _traced_in(
     present |= known
     before, places = dict(frame.variables), dict(frame.assigned_at)
     frame.memory.regions.append(region)
-    ended: Exception | None = None
     try:
         with recording() as guards, graph.Tracing(fixed=True) as scope:
             try:
-                result = body()
-            except (ArithmeticError, IndexError, NoneOperandError, ValueError) as error:
-                if not is_of_the_run(error):
-                    raise
-                ended, result = error, RAISED
-                frame.trace.assertions.fail(frame.memory, error, frame.place(node))
+                result, ended = noting(frame, node, body)
             except ReadUnbound as signal:  # the loop is traced again, with its value
                 signal.note()
-                ended, result = signal, RAISED
-            except NothingYet as signal:  # likewise, with what is appended
-                if len(frame.memory.regions) - 1 <= signal.grown.depth:
-                    raise
                 ended, result = signal, RAISED
     finally:
         present -= known

@@ -309,7 +309,7 @@ def _position(frame: Frame, node: ast.AST, grown: Grown, index: Any, otherwise: 
                      "np.array(x), or a loop over range(a, b)")  # fmt: skip
     if not grown.parts:
         if len(frame.memory.regions) > grown.depth:
-            raise NothingYet(grown)
+            raise NothingYet(IndexError(otherwise))
         raise IndexError(otherwise)
     number = tables.from_first(frame, node, index, grown.count.array, otherwise)
     last = Array(graph.size_scalar(grown.room)) - 1

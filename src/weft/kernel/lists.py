@@ -66,9 +66,9 @@ class Outgrown(Exception):  # noqa: N818 - a signal: trace the loop or branch ag
 class NothingYet(Exception):  # noqa: N818 - a signal: a later round may append something
     """An element is read of a list to which nothing has been appended so far."""
 
-    def __init__(self, grown: Grown) -> None:
+    def __init__(self, error: IndexError) -> None:
         super().__init__()
-        self.grown = grown
+        self.error = error
 
 
 @dataclass(eq=False, slots=True)

@@ -32,7 +32,7 @@ from weft.kernel.expressions import (
 from weft.kernel.frame import Frame, ReadUnbound, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
-from weft.kernel.lists import Grown, NothingYet
+from weft.kernel.lists import Grown
 from weft.kernel.parts import attribute, subscript
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference, Selection
@@ -348,17 +348,13 @@ def _loop(frame: Frame, run: Callable[[], Returned | None]) -> Returned | None:
             raise signal.error from None
         signal.note()
         return None
-    except NothingYet as signal:
-        if len(frame.memory.regions) <= signal.grown.depth:
-            raise IndexError("list index out of range") from None
-        return None
 
 
 def _for(frame: Frame, node: ast.For) -> Returned | None:
     bounds, parallel = iterables.range_of(frame, node.iter)
 
     def run() -> None:
-        execute(frame, node.body)
+        branches.noting(frame, node, lambda: execute(frame, node.body))
 
     if bounds is not None and (parallel or not loops.is_small(bounds)):
 
@@ -406,9 +402,10 @@ def _one_by_one(
 
 
 def _while(frame: Frame, node: ast.While) -> Returned | None:
-    loops.while_traced(
-        frame, node, lambda: truth(frame, node.test), lambda: execute(frame, node.body)
-    )
+    def run() -> None:
+        branches.noting(frame, node, lambda: execute(frame, node.body))
+
+    loops.while_traced(frame, node, lambda: truth(frame, node.test), run)
     return None
 
 
