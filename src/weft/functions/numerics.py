@@ -108,8 +108,9 @@ def fix(x: Any) -> Array:
 
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """0 of negative numbers, 1 of positive ones, x2 of zeros."""
-    left = inexact(x1)
-    stepped = where(left == 0, x2, astype(left > 0, left.dtype))
+    common = result_type(x1, x2)
+    left, right = (inexact(astype(x, common)) for x in map(asarray, (x1, x2)))
+    stepped = where(left == 0, right, astype(left > 0, left.dtype))
     return where(isnan(left), left, stepped)
 
 
