@@ -281,6 +281,19 @@ def test_branches_that_bound_indices_by_each_other() -> None:
             agrees(function, RANDOM.random((m, n)), np.zeros((n, m)))
 
 
+def test_a_condition_that_bounds_an_index_by_what_is_computed_of_it() -> None:
+    def downwards(x: Any, y: Any) -> None:
+        n = x.shape[0]
+        for i in range(n - 1, -1, -1):
+            if max(y[i], i) == i:
+                x[n - 1 - i] += y[i]
+                if x[i] > 3:
+                    x[i // 2] = 0
+
+    for n in (1, 9, 3000):
+        agrees(downwards, np.arange(n), np.arange(n)[::-1].copy())
+
+
 def test_local_arrays_and_triangles() -> None:
     def powers(a: Any, out: Any) -> None:
         for i in wf.prange(a.shape[0]):

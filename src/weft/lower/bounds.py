@@ -174,7 +174,7 @@ def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size
                 continue
             factor, rest = condition.coefficient(name), condition.without(name)
             lower, upper = ranges[name]
-            if _depend(ranges, rest, name):
+            if _depend(e, ranges, rest, name):
                 continue
             if factor == ONE and e.unit.nonnegative(-rest - lower):
                 ranges[name] = (-rest, upper)
@@ -183,15 +183,18 @@ def refine(e: Emitter, conditions: Iterable[Size]) -> dict[str, tuple[Size, Size
     return ranges
 
 
-def _depend(ranges: Mapping[str, tuple[Size, Size]], size: Size, name: str) -> bool:
-    """Whether what a size comes to depends on an index, by the ranges of those in it."""
+def _depend(
+    e: Emitter, ranges: Mapping[str, tuple[Size, Size]], size: Size, name: str
+) -> bool:
+    """Whether what a size comes to depends on an index, by ranges and what scalars are."""
     found: set[str] = set()
     pending = set(size.variables())
     while pending:
         one = pending.pop()
         if one not in found:
             found.add(one)
-            pending.update(*(end.variables() for end in ranges.get(one, ())))
+            _, choices = e.definitions.get(one, ("", ()))
+            pending.update(*(size.variables() for size in (*ranges.get(one, ()), *choices)))
     return name in found
 
 
