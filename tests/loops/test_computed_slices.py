@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from loops.agree import agrees
 
+import weft as wf
+from weft.errors import UnsupportedError
+
 RANDOM = np.random.default_rng(31)
 
 
@@ -89,3 +92,23 @@ def test_windows_that_hold_their_centre_are_not_empty() -> None:
 
     for shape in ((5, 7), (1, 1), (0, 3)):
         agrees(extremes, RANDOM.standard_normal(shape), 2)
+
+
+def test_library_calls_take_parts_at_computed_places() -> None:
+    def parts(a: Any, k: Any) -> Any:
+        a[:, k[1]] = np.sort(a[:, k[0]])
+        solved = np.linalg.solve(a[:3, :3] + 9 * np.eye(3), a[k[2], :3])
+        return np.fft.fft(a[np.argmax(a[0])]), np.argsort(a.T[k[2]][::-1]), solved
+
+    def of_computed_lengths(a: Any, k: Any) -> Any:
+        product = a[: k[2], :3] @ a[:3, :4]
+        return np.sort(a[k[1] :, 0])[-1], np.argsort(a[0][: k[2]])[0], product.sum()
+
+    def transformed(a: Any, k: Any) -> Any:
+        return np.fft.fft(a[k[1] :, 0])[0]
+
+    a, k = RANDOM.random((5, 7)), np.array([2, -6, 3])
+    agrees(parts, a, k)
+    agrees(of_computed_lengths, a, abs(k) // 2)
+    with pytest.raises(UnsupportedError, match="a part whose length only the run knows"):
+        wf.kernel(transformed)(a, k)

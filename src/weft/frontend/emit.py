@@ -58,7 +58,8 @@ class Emitter(Values):
                 return (b.let(fun.Concat(arrays, axis), self.type(node)),)
             case operations.Call(routine, options):
                 extents = tuple(map(self.size, node.sizes))
-                call = fun.Call(routine, tuple(map(self.atom, node.inputs)), options, extents)
+                arguments = tuple(self._argument(source, b) for source in node.inputs)
+                call = fun.Call(routine, arguments, options, extents)
                 return b.bind(call, self.types(node))
             case operations.If():
                 then, otherwise = (self.body(b, function, ()) for function in node.lambdas)
@@ -100,6 +101,15 @@ class Emitter(Values):
         for rule, extent in zip(boundary, self.shape(node.inputs[0]), strict=False):
             rules.append(None if rule is None else fun.Boundary(rule[0], ZERO, extent, rule[1]))
         return b.let(fun.Index(array, indices, tuple(rules)), self.type(node))
+
+    def _argument(self, node: Node, b: Builder) -> fun.Atom:
+        """What a library call takes: memory that is known before the program runs, or a copy."""
+        source = node
+        while isinstance(source.operation, View):
+            if len(source.inputs) > 1:  # a part whose place is computed
+                return b.let(fun.Copy(self.array(node)), self.type(node))
+            source = source.inputs[0]
+        return self.atom(node)
 
     def _view(self, operation: View, node: Node, b: Builder) -> fun.Expr:
         """A layout change of the first input; a scalar where one element is left or spread."""

@@ -282,6 +282,11 @@ def _proved(extent: Extent) -> bool:
     return guards is not None
 
 
+def have_symbols(*nodes: Node) -> bool:
+    """Whether only the run, or a round of it, tells how long some arrays are."""
+    return any(extent.symbols for node in nodes for extent in node.shape)
+
+
 def require_one_shape(node: Node, depth: int = 0) -> None:
     """Refuse a result whose shape depends on what is made in scopes of a depth, or deeper.
 

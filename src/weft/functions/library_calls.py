@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.errors import ShapeError, UnsupportedError, user_place
-from weft.frontend import layout, operations
+from weft.frontend import layout, operations, symbolic
 from weft.frontend.graph import Node, Shape, make, scope_of
 from weft.functions.arguments import one_axis
 from weft.functions.written_out import written_out
@@ -27,15 +27,17 @@ def library_call(
 ) -> Node:  # fmt: skip
     """A call of a library routine on whole arrays; elsewhere, what is written out in its place.
 
+    That is within loops, branches and combinators, and for lengths that only the run knows.
+
     `extents`: what no input tells of the shape.
 
     Raises
     ------
     UnsupportedError
-        Inside a loop, branch or combinator, where it is not: compiled code does not call back.
+        Where it is not: compiled code does not call back.
     """
     node = make(operations.Call(routine, options), inputs, shape, dtype, sizes=extents)
-    if node.scope is None:
+    if node.scope is None and not symbolic.have_symbols(node, *inputs):
         return node
     return written_out(routine, dict(options), inputs) or _outside(node, routine)
 
@@ -65,6 +67,13 @@ def _outside(node: Node, routine: str) -> Node:
             f"{routine} inside a loop, branch or combinator",
             f"{routine} of whole arrays",
             "call it before or after",
+            place=user_place(),
+        )
+    if symbolic.have_symbols(node, *node.inputs):
+        raise UnsupportedError(
+            f"{routine} of a part whose length only the run knows",
+            f"{routine} of whole arrays, or of parts between sizes",
+            "compute the length outside of the function, and pass it",
             place=user_place(),
         )
     return node

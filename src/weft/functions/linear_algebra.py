@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import layout, lengths, operations
+from weft.frontend import layout, lengths, operations, symbolic
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
 from weft.frontend.graph import Node, make
 from weft.frontend.guards import forget_guards
@@ -64,7 +64,7 @@ def matmul(x1: Any, x2: Any, /) -> Array:
     if left.dtype is DType.BOOL:  # whether there is any: sums of ones are rounded, but never to 0
         number = matmul(*(Array(as_dtype(x, DType.F32)) for x in (left, right)))
         return Array(as_dtype(number._node, DType.BOOL))
-    if _inside_function(left) or _inside_function(right):
+    if any(map(_inside_function, (left, right))) or symbolic.have_symbols(left, right):
         return Array(_in_one_kernel(left, right))
     batch = broadcast_shapes([left.shape[:-2], right.shape[:-2]], "matmul")
     shape = (*batch, left.shape[-2], right.shape[-1])
