@@ -1,4 +1,4 @@
-"""Random loop nests, run as kernels, do what they do in plain Python."""
+"""Random loop nests and other kernels do what they do in plain Python."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from loops.agree import same
+from loops.random_kernels import write_kernel
 from loops.random_nests import Nest, nests, write_nest
 
 import weft as wf
@@ -60,4 +61,19 @@ def test_many_random_nests(hundred: int) -> None:
     compared = 0
     for seed in range(100 * hundred, 100 * hundred + 100):
         compared += agrees(write_nest(random.Random(seed).randint))
+    assert compared > 50
+
+
+def test_random_kernels() -> None:
+    with wf.config(interpret_below=1 << 60):
+        assert sum(agrees(write_kernel(random.Random(seed).randint)) for seed in range(8)) > 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("hundred", range(20))
+def test_many_random_kernels(hundred: int) -> None:
+    compared = 0
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        compared += agrees(write_kernel(random.Random(seed).randint))
     assert compared > 50
