@@ -11,6 +11,8 @@ import pytest
 
 import weft as wf
 from weft import execute
+from weft.fun import nodes as fun
+from weft.fun import walk as fun_walk
 from weft.fun.check import check
 from weft.plan.short_extents import constants, reduced_extents, with_constants
 
@@ -64,10 +66,77 @@ def written(function: Callable[[Any], Any], *shape: int) -> list[int]:
     return list(found.values())
 
 
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "product": lambda x, y: x @ y,
+    "einsum": lambda x, y: np.einsum("nij,njk->nik", x, y),
+    "transposed": lambda x, y: np.swapaxes(x @ y, 1, 2) @ x,
+    "vectors": lambda x, y: (x @ y[:, 0, :, None])[..., 0],
+    "chain": lambda x, y: ((x @ y - 1) ** 2).sum(axis=(1, 2)),
+    "one for all": lambda x, y: x[0] @ y @ x[1],
+    "broadcast": lambda x, y: x.reshape(100, -1, *x.shape[1:]) @ y[:100, None],
+    "sums": lambda x, y: (x[:, :, :, None] * y[:, None, :, :]).sum(axis=2),
+}
+
+
+def calls(program: Any, *arrays: Any) -> int:
+    """How many routines of a library a launch calls."""
+    computation, walk = execute.computation_of([program(*map(wf.asarray, arrays))._node])
+    fused = computation.artifacts_for("cpu", walk.values).fused
+    return sum(isinstance(let.expr, fun.Call) for let in fun_walk.statements(fused.body))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i2", "i8"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_batches_of_small_products(name: str, dtype: str) -> None:
+    x, y = (RANDOM.integers(-9, 9, (8000, 3, 3)).astype(dtype) for _ in "xy")
+    program = PRODUCTS[name]
+    expected = program(x, y)
+    found = np.asarray(wf.jit(program)(x, y))
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-5 if dtype in ("f4", "c8") else 1e-12)
+    assert not calls(program, x, y)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "number"),
+    [((6000, 4, 4), (6000, 4, 4), 0), ((6000, 2, 5), (5, 3), 0), ((600, 8, 8), (600, 8, 8), 1)],
+)
+def test_libraries_multiply_what_is_larger(
+    left: tuple[int, ...], right: tuple[int, ...], number: int
+) -> None:
+    x, y = RANDOM.random(left), RANDOM.random(right)
+    assert calls(lambda x, y: x @ y, x, y) == number
+    np.testing.assert_allclose(wf.jit(lambda x, y: x @ y)(x, y), x @ y, rtol=1e-12)
+
+
+def test_bits_of_small_products_do_not_depend_on_boxes(tmp_path: Path) -> None:
+    x = RANDOM.random((70_000, 3, 3))
+    np.save(tmp_path / "x.npy", x)
+    whole = wf.jit(lambda x: x @ x + 1)(x)
+    x = wf.open(tmp_path / "x.npy")
+    with wf.config(memory_limit="26 MiB"):
+        wf.store(x @ x + 1, tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), whole)
+
+
+def products(a: Any, b: Any, c: Any) -> None:
+    for t in wf.prange(a.shape[0]):
+        c[t] = a[t] @ b[t]
+
+
+def test_small_products_of_a_nest() -> None:
+    x, y = RANDOM.random((2, 6000, 3, 3))
+    found = np.empty_like(x)
+    wf.kernel(products)(x, y, found)
+    np.testing.assert_allclose(found, x @ y, rtol=1e-12)
+
+
 def test_what_is_worth_code_of_its_own() -> None:
     assert written(dot, ROWS, 3) == [3]
     assert written(dot, ROWS, 10) == [10]
     assert written(dot, ROWS, 17) == []  # too many to write out
     assert written(dot, 100, 3) == []  # too few rows
+    assert written(lambda x: x @ x, ROWS, 3, 3) == [3]
+    assert written(lambda x: x @ x, ROWS, 5, 5) == []  # 125 multiplications
     assert written(logarithms, ROWS, 3) == []  # vector math would be called for numbers, too
     assert written(lambda x: x.sum(), ROWS, 3) == []  # all is reduced: rows are one sequence

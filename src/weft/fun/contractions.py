@@ -12,6 +12,7 @@ lowering ask the same question.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -32,6 +33,7 @@ BLOCK = 256
 """Elements of the reduced dimension that are folded from left to right before their fold is
 combined with that of the blocks before: the tree of a contraction."""
 
+_FEW = 64  # multiplications of a matrix, of which libraries and tiles take longer to begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Contraction:
 
 
 def contraction(kernel: fun.Kernel) -> Contraction | None:
-    """The kernel's parts where it is a contraction, else None."""
+    """The kernel's parts where it is a contraction, else None: batches of small ones are none."""
     if len(kernel.space) < 2 or any(r.extent in (ZERO, ONE) for r in kernel.space[-2:]):
         return None
     found = _only_reduction(kernel.body)
@@ -99,6 +101,8 @@ def contraction(kernel: fun.Kernel) -> Contraction | None:
     let, branch = found
     reduce = let.expr
     assert isinstance(reduce, fun.Reduce)
+    if len(kernel.space) > 2 and are_few(r.extent for r in (*kernel.space[-2:], *reduce.space)):
+        return None
     own = {r.index.name for r in kernel.space}
     bound = {v.name for inner in walk.statements(kernel.body) for v in inner.pattern} | own
     if not _simple(reduce) or reduce.space[0].extent.variables() & bound:
@@ -110,6 +114,15 @@ def contraction(kernel: fun.Kernel) -> Contraction | None:
     if branch is not None and fact is None:
         return None
     return _parts(kernel, let, fact)
+
+
+def are_few(extents: Iterable[Size]) -> bool:
+    """Whether a product of matrices of these rows, columns and terms is written out.
+
+    Of each matrix of a batch, whose elements are then straight-line code.
+    """
+    known = tuple(extents)
+    return all(e.is_constant for e in known) and math.prod(e.constant for e in known) <= _FEW
 
 
 def is_tiled(found: Contraction) -> bool:

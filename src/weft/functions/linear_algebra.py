@@ -40,9 +40,9 @@ def sum_of_products(left: Node, right: Node) -> Node:
 def matmul(x1: Any, x2: Any, /) -> Array:
     """The matrix product: of the last two dimensions, the others broadcast.
 
-    A product with a vector is one fused pass; one of matrices is BLAS's on processors, but for
-    integers, and tiles of registers and caches elsewhere. Of booleans it is whether any are true
-    together.
+    A product with a vector is one fused pass, and so are those of batches of small matrices; one
+    of others is BLAS's on processors, but for integers, and tiles of registers and caches
+    elsewhere. Of booleans it is whether any are true together.
 
     Raises
     ------

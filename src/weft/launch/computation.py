@@ -17,6 +17,7 @@ from weft.errors import CompileError, MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.contractions import INTEGERS, NUMBERS
+from weft.fun.vector_math import has_vector_math
 from weft.io.held import may_share_memory
 from weft.launch.artifacts import Artifact, ArtifactPiece, Artifacts, SegmentPiece
 from weft.launch.device import (
@@ -42,7 +43,7 @@ from weft.plan.decisions import (
 )
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
-from weft.plan.short_extents import constants, reduced_extents, with_constants
+from weft.plan.short_extents import Extents, constants, reduced_extents, with_constants
 from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
@@ -117,8 +118,13 @@ class Computation:
         return Artifacts(self.program, INTEGERS)
 
     @cached_property
-    def _reduced_extents(self) -> tuple[tuple[str, ...], ...]:
-        return reduced_extents(self.program)
+    def _reduced_extents(self) -> tuple[Extents, ...]:
+        program = self.program
+        if has_vector_math(program.body):
+            from weft.passes.simplify import simplify
+
+            program = simplify(program)  # squares are no function's
+        return reduced_extents(program)
 
     @cached_property
     def _artifacts_for_gpus(self) -> Artifacts:

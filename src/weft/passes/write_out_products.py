@@ -4,12 +4,13 @@
  => let s = reduce (i < n, j < m; k < l) { a[i, k] * b[k, j] } with add
     let c = kernel (i < n, j < m) { s[i, j] + 0.0 }      (of floats: NumPy begins with 0.0)
 
-Removes: calls of `matmul` for numbers of some dtypes.
+Removes: calls of `matmul` for numbers of some dtypes; of all, where a batch is of small matrices.
 Adds: reductions, which are contractions (`weft.passes.raise_contractions`).
 Requires: a checked program, before fusion.
 Ensures: the same values, those of floats within rounding. NumPy's library multiplies floats and
     complex numbers alone: integers go element by element, at a thirtieth of the rate of tiles. And
-    it is the host's: what a GPU computes would be copied there and back.
+    it is the host's: what a GPU computes would be copied there and back. Each small matrix would be
+    a call of it. How it rounds follows shapes, and so does which products are written out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import replace
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
+from weft.fun.contractions import are_few
 from weft.ops.dtypes import DType
 from weft.sizes import ONE, ZERO, Poly, Size
 
@@ -51,9 +53,15 @@ def _is_product(let: fun.Let, dtypes: Set[DType]) -> bool:
     return (
         isinstance(let.expr, fun.Call)
         and let.expr.routine == "matmul"
-        and let.pattern[0].type.dtype in dtypes
         and all(isinstance(atom, fun.Var) for atom in let.expr.arguments)
+        and (let.pattern[0].type.dtype in dtypes or _is_batch_of_few(let))
     )
+
+
+def _is_batch_of_few(let: fun.Let) -> bool:
+    (result,), (left, _) = let.pattern, _operands(let)
+    extents = _shape(result)
+    return len(extents) > 2 and are_few((*extents[-2:], _shape(left)[-1]))
 
 
 def _write_out(builder: Builder, let: fun.Let) -> None:

@@ -4,26 +4,57 @@
 
 A reduction of a few elements, of a known number, is straight-line code, of which compilers make
 vectors over rows. Rows of an unknown length are reduced one by one, in lanes few of which are used.
+Of batches of products, rows and columns are constants as well: small matrices are then written out
+(`weft.passes.write_out_products`), where each would be a call of a library, or a tile of its own.
 What is written follows from the extents of whole arrays, never from boxes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.contractions import are_few, contraction
 from weft.fun.vector_math import has_vector_math
 from weft.ops.dtypes import DType
 from weft.plan.work import work
+from weft.records import dataclass
+from weft.sizes import Size
 
 _FEW = 16  # elements, of which straight-line code is made
 _ENOUGH = 1 << 16  # scalar operations that are worth code of their own
 
 
-def reduced_extents(program: fun.Program) -> tuple[tuple[str, ...], ...]:
-    """The size variables that are the extents of what is reduced, for each reduction.
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """What may become constant together: variables or constants.
+
+    Attributes
+    ----------
+    sizes : tuple of Size
+    product : bool
+        Rows, columns and terms of a product, which are few together; else what is reduced.
+    """
+
+    sizes: tuple[Size, ...]
+    product: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The variables."""
+        return [size.variable for size in self.sizes if size.variable is not None]
+
+    def are_short(self, values: Mapping[str, int]) -> bool:
+        """Whether straight-line code is made of so many."""
+        if self.product:
+            return are_few(size.substitute(values) for size in self.sizes)
+        return all(values[name] <= _FEW for name in self.names)
+
+
+def reduced_extents(program: fun.Program) -> tuple[Extents, ...]:
+    """The extents of what is reduced, and of products, that are size variables.
 
     Parameters
     ----------
@@ -34,22 +65,22 @@ def reduced_extents(program: fun.Program) -> tuple[tuple[str, ...], ...]:
         # Compilers do not load all such rows as vectors, and functions of numbers have other bits.
         return ()
     known = set(program.sizes)
-    reductions = (
-        let.expr for let in walk.statements(program.body) if isinstance(let.expr, fun.Reduce)
+    found = dict.fromkeys(
+        each for let in walk.statements(program.body) for each in _extents(let)
     )
-    found = dict.fromkeys(tuple(sorted(_variables(reduce))) for reduce in reductions)
-    return tuple(names for names in found if names and known.issuperset(names))
+    return tuple(
+        each for each in found
+        if each.names and known.issuperset(each.names)
+        and all(size.is_constant or size.variable is not None for size in each.sizes)
+    )  # fmt: skip
 
 
 def constants(
-    program: fun.Program, reduced: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
+    program: fun.Program, reduced: Sequence[Extents], sizes: Mapping[str, int]
 ) -> dict[str, int]:
     """The variables of `reduced_extents` that are constants of the program for these sizes."""
     found = {
-        name: sizes[name]
-        for names in reduced
-        if all(sizes[name] <= _FEW for name in names)
-        for name in names
+        name: sizes[name] for each in reduced if each.are_short(sizes) for name in each.names
     }
     if found and sum(work(let, sizes) for let in program.body.statements) < _ENOUGH:
         return {}
@@ -65,13 +96,21 @@ def with_constants(program: fun.Program, values: Mapping[str, int]) -> fun.Progr
     return replace(program, params=params, body=substitution.body(program.body))
 
 
-def _variables(reduce: fun.Reduce) -> set[str]:
-    """The extents of what is reduced, where all are variables or constants; else none."""
-    found: set[str] = set()
-    for r in reduce.space[len(reduce.space) - reduce.reduced :]:
-        name = r.extent.variable
-        if name is not None:
-            found.add(name)
-        elif not r.extent.is_constant:
-            return set()
-    return found
+def _extents(let: fun.Let) -> Iterator[Extents]:
+    match let.expr:
+        case fun.Reduce(space, reduced):
+            yield Extents(_sizes(space[len(space) - reduced :]), product=False)
+            if reduced == 1 and len(space) > 2:  # what is reduced may be products
+                yield Extents(_sizes(space[-3:]), product=True)
+        case fun.Kernel(space):
+            found = contraction(let.expr)
+            if found is not None:
+                yield Extents(_sizes((*space[-2:], *found.reduce.space)), product=True)
+        case fun.Call("matmul", (left, right)):
+            rows, columns = (walk.type_sizes(atom.type)[-2:] for atom in (left, right))
+            if len(walk.type_sizes(let.pattern[0].type)) > 2:
+                yield Extents((*rows, columns[-1]), product=True)
+
+
+def _sizes(ranges: Sequence[fun.Range]) -> tuple[Size, ...]:
+    return tuple(r.extent for r in ranges)
