@@ -427,6 +427,17 @@ def test_indices_that_are_equal_bound_each_other() -> None:
         wf.kernel(diagonals)(RANDOM.random((5, 5)), RANDOM.random(8))
 
 
+def test_inner_indices_that_go_down_bound_parallel_outer_ones() -> None:
+    def triangle(a: Any, b: Any, out: Any) -> None:
+        for i in wf.prange(out.shape[0]):
+            for j in range(i - 1, -1, -1):
+                out[i, j] += a[i, i - j - 1] * b[i + j]
+
+    agrees(triangle, RANDOM.random((5, 4)), RANDOM.random(8), np.zeros((5, 5)))
+    with pytest.raises(OutOfBoundsError, match="to 7 leave axis 0 of b"):
+        wf.kernel(triangle)(RANDOM.random((5, 4)), RANDOM.random(7), np.zeros((5, 5)))
+
+
 def test_constants_are_returned_beside_what_is_written() -> None:
     def constants(x: Any) -> Any:
         x[0] = 5

@@ -1,8 +1,8 @@
 """Bounds of accesses: proved here, left to the launch, or checked in the kernel.
 
-An affine index is taken to its minimum and maximum over the ranges around it, innermost
-first, as refined by conditions on indices. What the prover cannot discharge becomes a
-check at launch, where it holds only size variables and is reached unconditionally.
+An affine index is taken to its minimum and maximum over the ranges around it, as refined by
+conditions on indices, and an index before those that bound it. What the prover cannot discharge
+becomes a check at launch, where it holds only size variables and is reached unconditionally.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
                 for limit in extremes(e, poly.without(name) + factor * choice, largest=largest)
             ]
         return []
-    for name in reversed(e.ranges):
-        if poly.degree(name) == 0:
-            continue
+    name = _innermost(e, poly)
+    if name is not None:
         if poly.degree(name) > 1:
             return []
         factor = poly.coefficient(name)
@@ -66,6 +65,16 @@ def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
             return []
         return extremes(e, poly.without(name) + factor * limit, largest=largest)
     return [poly]
+
+
+def _innermost(e: Emitter, poly: Size) -> str | None:
+    """The index whose range no other index in a polynomial has as an end.
+
+    Where a condition bounds an outer index by an inner one, that is the outer one.
+    """
+    names = [name for name in reversed(e.ranges) if poly.degree(name)]
+    bounding = {v for name in names for end in e.ranges[name] for v in end.variables()}
+    return next((name for name in names if name not in bounding), None)
 
 
 def _positive(e: Emitter, lower: Size) -> bool:
