@@ -40,6 +40,29 @@ def test_matrix_product_of_nothing(sizes: tuple[int, int, int]) -> None:
         np.testing.assert_array_equal(c, a @ b)
 
 
+@pytest.mark.parametrize("shapes", [((4, 5), (4, 6)), ((3, 5), (5, 6)), ((4, 5), (5, 3))])
+@pytest.mark.parametrize("limit", [None, "25 MiB"])
+def test_products_of_the_library_read_inside_of_their_operands(
+    shapes: tuple[tuple[int, int], tuple[int, int]], limit: str | None
+) -> None:
+    def added(a: Any, b: Any, c: Any) -> None:
+        for i in range(c.shape[0]):
+            for j in range(c.shape[1]):
+                for k in range(a.shape[1]):
+                    c[i, j] += a[i, k] * b[k, j]
+
+    a, b = map(RANDOM.random, shapes)
+    for function in (matrix_product, added):
+        c = np.full((4, 6), 7.0)
+        with (
+            pytest.raises(OutOfBoundsError, match="leave axis"),
+            wf.config(interpret_below=0, memory_limit=limit),
+        ):
+            wf.kernel(function)(a, b, c)
+        assert (c == 7).all()
+    agrees(added, RANDOM.random((7, 5)), RANDOM.random((8, 9)), np.ones((4, 6)))
+
+
 def test_strided_arguments_are_written_in_place() -> None:
     a, b = RANDOM.random((6, 10))[:, ::2], RANDOM.random((11, 5)).T
     whole = np.full((8, 22), 7.0)

@@ -18,11 +18,12 @@ from weft.launch.gram import gram
 from weft.launch.shared_calls import run, shares
 from weft.ops import routines
 from weft.plan.calls import bytes_beside
+from weft.plan.segment import BoundsCheck
 from weft.runtime import blas, profile
-from weft.runtime.incore import HostRun, HostStep
+from weft.runtime.incore import HostRun, HostStep, check_bounds
 from weft.runtime.memory import host_pool
 from weft.runtime.watch import watched
-from weft.sizes import Size
+from weft.sizes import ONE, Size
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Value: TypeAlias = Any
@@ -45,7 +46,7 @@ def host_step(let: fun.Let, over: str | None = None) -> HostStep:
         constant = np.asarray(expr.array.value, expr.array.dtype.numpy)
 
     def bind(sizes: Mapping[str, int]) -> HostRun:
-        turn = _turn(expr, sizes)
+        turn = _turn(expr, sizes, let.place)
         return lambda values, given: (turn(values[0] if values else constant),)
 
     reshapes = isinstance(expr, fun.Reshape) and constant is None
@@ -148,19 +149,22 @@ def call_library(
             run(shared, lambda s: routine.run(*s.arguments, out=s.out, place=place, **options))
 
 
-def view(expr: fun.Expr, value: Value, sizes: Mapping[str, int]) -> Value:
+def view(let: fun.Let, value: Value, sizes: Mapping[str, int]) -> Value:
     """A layout change of an array in memory: a view where NumPy has one."""
-    return _turn(expr, sizes)(value)
+    return _turn(let.expr, sizes, let.place)(value)
 
 
-def _turn(expr: fun.Expr, sizes: Mapping[str, int]) -> Callable[[Value], Value]:
+def _turn(
+    expr: fun.Expr, sizes: Mapping[str, int], place: Place | None
+) -> Callable[[Value], Value]:
     """A layout change for these sizes."""
 
     def number(size: Size) -> int:
         return size.evaluate(sizes)
 
     match expr:
-        case fun.Slice(_, dims):
+        case fun.Slice(array, dims):
+            check_bounds(_bounds(array, dims, place), sizes)
             index = tuple(
                 span_slice(number(dim.start), number(dim.extent), dim.step)
                 if isinstance(dim, fun.Span)
@@ -183,3 +187,18 @@ def _turn(expr: fun.Expr, sizes: Mapping[str, int]) -> Callable[[Value], Value]:
             return lambda value: value[places]
         case _:
             raise InternalError(f"{type(expr).__name__} is not a layout change")
+
+
+def _bounds(
+    array: fun.Var, dims: tuple[fun.Span | Size, ...], place: Place | None
+) -> list[BoundsCheck]:
+    """That a slice is inside of its array: NumPy would take less."""
+    assert isinstance(array.type, fun.Array)
+    spans = [dim if isinstance(dim, fun.Span) else fun.Span(dim, ONE) for dim in dims]
+    counts = tuple(span.extent for span in spans)
+    checks = []
+    for axis, (span, extent) in enumerate(zip(spans, array.type.shape, strict=True)):
+        ends = span.start, span.start + (span.extent - 1) * span.step
+        low, high = ends if span.step > 0 else ends[::-1]
+        checks.append(BoundsCheck((low,), (high,), extent, counts, array.name, axis, place))
+    return checks

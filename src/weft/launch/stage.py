@@ -358,7 +358,7 @@ class CallStage:
         for let in self._views:
             assert isinstance(let.expr, fun.LAYOUT_CHANGES)
             assert isinstance(let.expr.array, fun.Var)
-            held[let.pattern[0].name] = view(let.expr, held[let.expr.array.name], sizes)
+            held[let.pattern[0].name] = view(let, held[let.expr.array.name], sizes)
         call = self._let.expr
         assert isinstance(call, fun.Call)
         arguments = [

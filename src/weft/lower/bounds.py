@@ -51,19 +51,19 @@ def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
                 for limit in extremes(e, poly.without(name) + factor * choice, largest=largest)
             ]
         return []
-    name = _innermost(e, poly)
-    if name is not None:
-        if poly.degree(name) > 1:
+    index = _innermost(e, poly)
+    if index is not None:
+        if poly.degree(index) > 1:
             return []
-        factor = poly.coefficient(name)
-        lower, upper = e.ranges[name]
+        factor = poly.coefficient(index)
+        lower, upper = e.ranges[index]
         if e.unit.nonnegative(factor):
             limit = upper - 1 if largest else lower
         elif e.unit.nonnegative(-factor):
             limit = lower if largest else upper - 1
         else:
             return []
-        return extremes(e, poly.without(name) + factor * limit, largest=largest)
+        return extremes(e, poly.without(index) + factor * limit, largest=largest)
     return [poly]
 
 
