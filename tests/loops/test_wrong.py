@@ -30,6 +30,7 @@ class Wrong:
 
 PROGRAMS = [
     Wrong(wrong.dictionary, errors.UnsupportedError, "a dictionary", "compute it outside"),
+    Wrong(wrong.empty_set, errors.UnsupportedError, "a call of 'add'", "compute it outside"),
     Wrong(wrong.exception, errors.UnsupportedError, "try in a kernel", "outside of the kernel"),
     Wrong(wrong.context, errors.UnsupportedError, "with in a kernel", "outside of the kernel"),
     Wrong(wrong.inner_class, errors.UnsupportedError, "class in a kernel", "outside"),

@@ -15,7 +15,8 @@ _FUNCTIONS: tuple[tuple[Any, str], ...] = (
 
 def in_place_of(function: Any) -> str:
     """What to do in place of a call of a function."""
-    return next((advice for known, advice in _FUNCTIONS if known is function), "")
+    outside = "compute it outside, and pass the result"
+    return next((advice for known, advice in _FUNCTIONS if known is function), outside)
 
 
 def to_go_over(value: Any) -> str:

@@ -10,6 +10,12 @@ from weft import prange
 TABLE = np.arange(3.0)
 
 
+def empty_set(x):
+    seen = set()
+    seen.add(x[0])  # here: seen.add(x[0])
+    return len(seen)
+
+
 def dictionary(a):
     a[0] = {"x": 1}["x"]  # here: {"x": 1}
 
