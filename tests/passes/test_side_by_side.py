@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from passes.programs import agree, before_after
 
 import weft as wf
@@ -151,6 +153,45 @@ def test_a_copy_is_made_once_where_rounds_do_not_change_it(
     assert copies(after) == 1
     top = {type(let.expr) for let in after.body.statements}
     assert (fun.Permute in top) is not inside
+
+
+READS = (
+    "x[k, 0]", "x[k, 1]", "x[k, 2]", "x[i, 0]", "x[i, 2]", "y[k, 3]", "y[i + k, 1]", "y[k, c]",
+    "y[i, c]", "z[c, k, 1]", "z[c, i, 0]", "z[c, k, c]",
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from(READS), min_size=1, max_size=5), st.sampled_from(["m", "i", "2"]),
+    st.booleans(),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_reads(reads: list[str], extent: str, rounds: bool) -> None:
+    lets = [f"let a{at}: f64 = {read}" for at, read in enumerate(reads)]
+    sums = [
+        f"let t{at + 1}: f64 = add(t{at}, a{at})" for at in range(len(reads))
+    ]
+    kernel = f"""kernel (i < n, c < 2) {{
+          let g: f64 = reduce (; k < {extent}) from -0.0 {{
+            {" ".join(lets)} let t0: f64 = multiply(a0, 0.5) {" ".join(sums)}
+            in t{len(reads)}
+          }} {SUM}
+          in g
+        }}"""
+    rounds_ = f"loop (v: f64[n, 2] = u) for q from 0 to 2 {{ let o: f64[n, 2] = {kernel} in o }}"
+    before = parse(f"""
+    program p(x: f64[h, 3], y: f64[h, 4], z: f64[2, h, 2], u: f64[n, 2]) sizes n, m, h
+      fact h - n - m >= 0
+    {{
+      let e: f64[n, 2] = {rounds_ if rounds else kernel}
+      in e
+    }}""")
+    after = side_by_side(before)
+    check(after)
+    arguments = [RNG.random(shape) for shape in ((9, 3), (9, 4), (2, 9, 2), (4, 2))]
+    agree(before, after, arguments, rtol=0, n=4, m=5, h=9)
+    lanes = extent == "m" and any("[k," in read or "k, 1]" in read for read in reads)
+    assert not lanes or copies(after)
 
 
 @pytest.mark.parametrize(
