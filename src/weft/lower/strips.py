@@ -466,17 +466,27 @@ def _loop(e: Emitter, strip: Strip, let: fun.Let, loop: fun.Loop) -> None:
                 e.loop(row, e.named(lower), e.named(upper)),
                 e.index(index.name, row, lower, upper),
             ):
-                results = lower_body(e, strip, loop.body)
-                var = e.unit.integer("l")
-                with simd(e, var, imp.ZERO, strip.count):
-                    values = [_value(e, strip, atom, var) for atom in results]
-                    for state, value in zip(states, values, strict=True):
-                        e.emit(imp.Store(state, var, value))
+                _round(e, strip, loop.body, states)
         case fun.While(condition):
             _while(e, strip, loop, condition, states)
     for bound, state in zip(let.pattern, states, strict=True):
         strip.kept[bound.name] = state
         strip.varying.add(bound.name)
+
+
+def _round(e: Emitter, strip: Strip, body: fun.Body, states: Sequence[imp.Pointer]) -> None:
+    """The body, whose results become the states: each lane's own, so at once if it is flat."""
+    flat = shapes.is_flat(body)
+    results = () if flat else lower_body(e, strip, body)
+    var = e.unit.integer("l")
+    with simd(e, var, imp.ZERO, strip.count):
+        if flat:
+            _lanes(e, strip, var, walk.free_names(body))
+            values = scalar_results(e, body)
+        else:
+            values = [_value(e, strip, atom, var) for atom in results]
+        for state, value in zip(states, values, strict=True):
+            e.emit(imp.Store(state, var, value))
 
 
 def _while(
