@@ -78,6 +78,7 @@ def expression(expr: imp.Expr) -> str:
         (1e30, DType.F32, "1e+30f"),
         (-0.0, DType.F32, "(-0.0f)"),
         (float("inf"), DType.F64, "((double)__builtin_inf())"),
+        (-1e300, DType.F32, "((float)-__builtin_inf())"),
         (1 - 2j, DType.C64, "__builtin_complex(1.0f, (-2.0f))"),
         (True, DType.BOOL, "1"),
     ],

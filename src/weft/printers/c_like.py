@@ -11,6 +11,8 @@ from dataclasses import field
 from functools import cache
 from typing import assert_never
 
+import numpy as np
+
 from weft.imp import nodes as imp
 from weft.ops import dialects, table
 from weft.ops.dtypes import DType
@@ -82,11 +84,14 @@ class Printer:
 
     def real(self, value: float, dtype: DType) -> str:
         suffix = "f" if dtype is DType.F32 else ""
+        with np.errstate(over="ignore"):
+            number = dtype.numpy.type(value)  # which may be infinite
+        value = float(number)
         if math.isnan(value):
             return f"(({self.type(dtype)}){self.dialect.nan})"
         if math.isinf(value):
             return f"(({self.type(dtype)}){'-' if value < 0 else ''}{self.dialect.infinity})"
-        text = str(dtype.numpy.type(value))  # the shortest that reads back the same
+        text = str(number)  # the shortest that reads back the same
         if "." not in text and "e" not in text:
             text += ".0"
         return f"({text}{suffix})" if text.startswith("-") else text + suffix
