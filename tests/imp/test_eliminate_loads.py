@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from weft.imp import nodes as imp
 from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
+from weft.imp.show import show
 from weft.imp.walk import inside
 from weft.ops.dtypes import DType
 
@@ -84,3 +87,16 @@ def test_stores_that_are_overwritten(between: Statements, alone: str, expected: 
     made = eliminate_loads(body, alone)
     assert stores(made) == expected
     assert made[-1] == imp.Store(A, HERE, V)
+
+
+def test_text(golden: Callable[[str], None]) -> None:
+    """What one round stores the next one knows; the first store to a[i + 1] is overwritten."""
+    body = (
+        imp.Store(A, NEXT, T), *twice((imp.Store(A, NEXT, X),)),
+        imp.Declare(imp.Var("w", DType.F64), imp.Load(A, NEXT)),
+        imp.Store(A, ELSE, imp.Var("w", DType.F64)),
+    )  # fmt: skip
+    shown = [
+        show(imp.Program("twice", 2, (HERE, ELSE), made)) for made in (body, eliminate_loads(body))
+    ]
+    golden("\n".join(shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -142,3 +143,12 @@ def test_advanced_from_what_was_advanced() -> None:
     beyond = imp.Program("beyond", 3, (), (*program().body[:3], imp.Advance(first, P, K)))
     with pytest.raises(InternalError, match="k"):
         check(beyond)
+
+
+def test_text(golden: Callable[[str], None]) -> None:
+    at = machine("+", machine("*", K, imp.integer(8)), J)
+    before = program(
+        imp.Declare(X, imp.Load(P, machine("-", at, imp.ONE))),
+        imp.Store(Q, at, imp.Apply("add", (X, imp.Load(P, machine("+", at, imp.ONE))), DType.F64)),
+    )
+    golden("\n".join(map(show, (before, changed(before)))))

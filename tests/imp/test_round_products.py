@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,8 @@ def test_complex_products_are_those_of_their_parts(dtype: Any) -> None:
     with wf.config(interpret_below=0):  # NumPy contracts, where the processor can
         found = wf.compute(wf.asarray(a + 1j * b) * wf.asarray(c + 1j * d))
     np.testing.assert_array_equal(found, (a * c - b * d) + 1j * (a * d + b * c))
+
+
+def test_text(golden: Callable[[str], None]) -> None:
+    before = ACCEPTED["one that is negated"]
+    golden("\n".join(map(show, (before, round_products(before)))))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
+from weft.imp.show import show
 from weft.imp.unroll_short import FEW, LARGEST, ROUNDS, unroll_short
 from weft.ops.dtypes import DType
 
@@ -49,3 +52,8 @@ def test_inside_of_others() -> None:
     assert isinstance(marked, imp.If)
     assert marked.then == (imp.For(around.var, imp.ZERO, N, unroll_short((loop(),))),)
     assert marked.otherwise == unroll_short((loop(),))
+
+
+def test_text(golden: Callable[[str], None]) -> None:
+    body = (loop(), loop(upper=imp.integer(FEW)), loop(upper=imp.integer(FEW + 1)))
+    golden("\n".join(show(imp.Program("short", 1, (N,), b)) for b in (body, unroll_short(body))))
