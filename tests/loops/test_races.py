@@ -171,6 +171,101 @@ def test_many_elements_that_all_rounds_write() -> None:
         wf.kernel(all_but_one)(np.ones(500_000), 2)
 
 
+def the_whole(a: Any, x: Any) -> None:
+    for i in wf.prange(x.shape[0]):
+        a[:] = x[i]
+
+
+def test_an_array_that_all_rounds_write() -> None:
+    with pytest.raises(RaceError, match=r"rounds i = 0 and i = 1 .* element, \[0\].*a\[:\] = x"):
+        wf.kernel(the_whole)(np.ones(3), np.ones(2))
+    a = np.ones(3)
+    wf.kernel(the_whole)(a, np.full(1, 5.0))
+    assert a.tolist() == [5, 5, 5]
+
+
+def one_after_another(o: Any, n: int) -> None:
+    for i in wf.prange(n):
+        for j in wf.prange(n):
+            o[i * n + j - (i + j)] = j
+
+
+def apart_but_for_one(o: Any, n: int, part: int) -> None:
+    for i in range(n):
+        for j in wf.prange(n):
+            o[(i + part - 2) * j + i * n * n] = j
+
+
+def apart_but_for_one_left_out(o: Any, x: Any, n: int) -> None:
+    for i in range(n):
+        if x[i] > 0:
+            for j in wf.prange(n):
+                o[i * j + i * n] = j
+
+
+def test_the_rounds_around_decide_with_the_sizes_of_the_call() -> None:
+    with pytest.raises(RaceError, match=r"rounds j = 0 and j = 1 .* element, \[0\]"):
+        wf.kernel(one_after_another)(np.zeros(40), 6)
+    with pytest.raises(RaceError, match=r"rounds j = 0 and j = 1 .* element, \[0\]"):
+        wf.kernel(apart_but_for_one)(np.zeros(220), 6, 2)
+    ours, plain = np.zeros(220), np.zeros(220)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wf.kernel(apart_but_for_one)(ours, 6, 3)
+    apart_but_for_one(plain, 6, 3)
+    assert ours.tolist() == plain.tolist()
+
+
+def test_a_race_in_a_branch_is_not_certain() -> None:
+    ours, plain, x = np.zeros(60), np.zeros(60), np.arange(6.0)
+    with pytest.warns(RaceWarning, match=r"o\[i \* j \+ i \* n\] = j"):
+        wf.kernel(apart_but_for_one_left_out)(ours, x, 6)
+    apart_but_for_one_left_out(plain, x, 6)
+    assert ours.tolist() == plain.tolist()
+
+
+def computed_sometimes(o: Any, x: Any) -> None:
+    for i in wf.prange(x.shape[0]):
+        if x[i] > 1:
+            o[i % 5] = x[i]
+
+
+def faded(o: Any, x: Any) -> None:
+    s = 1.0
+    for i in wf.prange(x.shape[0]):
+        t = s * 0.5
+        s = t + x[i]
+    o[0] = s
+
+
+def last_in_a_loop(o: Any, x: Any) -> None:
+    for i in wf.prange(x.shape[0]):
+        for j in range(3):
+            if x[i] > j:
+                o[j] = o[i % 2] + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "accesses"),
+    [
+        (computed_sometimes, ("written .* o[i % 5] = x[i]", "written .* o[i % 5] = x[i]")),
+        (faded, ("written .* s = t + x[i]", "read .* t = s * 0.5")),
+        (last_in_a_loop, ("written .* o[j] = o[i % 2] + 1", "written .* o[j] = o[i % 2] + 1")),
+    ],
+)
+def test_the_two_accesses_are_named(function: Any, accesses: tuple[str, str]) -> None:
+    ours, plain, x = np.zeros(5), np.zeros(5), np.arange(7.0)
+    with pytest.warns(RaceWarning) as caught:
+        wf.kernel(function)(ours, x)
+    function(plain, x)
+    np.testing.assert_array_equal(ours, plain)
+    _, *lines, _ = str(caught[0].message).splitlines()
+    for line, access in zip(lines, accesses, strict=True):
+        verb, source = access.split(" .* ")
+        assert line.strip().startswith(f"{verb} at "), line
+        assert line.endswith(source), line
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_a_sum_that_rounds_give_by_another_name_has_an_order(before: bool) -> None:
     def sums(x: Any, y: Any, before: bool) -> Any:

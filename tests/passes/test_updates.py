@@ -10,6 +10,7 @@ import pytest
 from passes.programs import agree, before_after
 
 import weft as wf
+from weft.errors import RaceError
 from weft.fun import nodes as fun
 from weft.fun.check import check
 from weft.fun.parse import parse
@@ -145,6 +146,13 @@ def add_product(a: Any, b: Any, c: Any) -> None:
                 c[i, j] -= a[i, k] * b[k, j]
 
 
+def add_product_in_order(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            for k in range(a.shape[1]):
+                c[i, j] -= a[i, k] * b[k, j]
+
+
 def close(function: Any, *given: Any) -> None:
     expected = [np.copy(x) for x in given]
     with np.errstate(all="ignore"):
@@ -194,8 +202,10 @@ def test_a_factor_is_the_matrix() -> None:
     """Plain Python's later elements would see the earlier ones: the nest is no product."""
     c = RANDOM.random((6, 6))
     expected = c.copy()
-    add_product(expected, expected, expected)
-    wf.kernel(add_product)(c, c, c)
+    with pytest.raises(RaceError):
+        wf.kernel(add_product)(c, c, c)
+    add_product_in_order(expected, expected, expected)
+    wf.kernel(add_product_in_order)(c, c, c)
     np.testing.assert_allclose(c, expected)
 
 
@@ -211,13 +221,16 @@ def test_short_calls_see_what_changes() -> None:
         expected = c - a @ b
         kernel(a, b, c)
         np.testing.assert_allclose(c, expected)
+    with pytest.raises(RaceError):
+        kernel(c, b, c)
+    kernel = wf.kernel(add_product_in_order)
     expected = c.copy()
-    add_product(expected, b, expected)
+    add_product_in_order(expected, b, expected)
     kernel(c, b, c)
     np.testing.assert_allclose(c, expected)
     whole = RANDOM.random((7, 6))
     expected = whole.copy()
-    add_product(expected[:6], b, expected[1:])
+    add_product_in_order(expected[:6], b, expected[1:])
     with pytest.warns(match="overlap in part"):
         kernel(whole[:6], b, whole[1:])
     np.testing.assert_allclose(whole, expected)

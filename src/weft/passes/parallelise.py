@@ -35,8 +35,9 @@ from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
 from weft.passes.flatten import joined
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
+from weft.passes.meetings import called, why_in_order
 from weft.passes.places_written import Aggregate, aggregate, row_of
-from weft.passes.races import Race, Unknown, find_race
+from weft.passes.races import Race, around, meeting, names_used
 from weft.passes.square import square
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
 from weft.records import dataclass
@@ -136,6 +137,7 @@ class _Parallelise:
     parallel: frozenset[Place]
     remarks: list[Remark] = field(default_factory=list)
     marked: int = 0  # how many of the loops around are said to be parallel
+    unsure: int = 0  # how many branches, and loops by conditions, are around
 
     # ------------------------------------------------------------ inner first
 
@@ -164,7 +166,9 @@ class _Parallelise:
                     inside = inside.index(dim.index.name, dim.extent)
                 expr = walk.map_bodies(expr, lambda b: self.body(b, inside))
             case _ if walk.bodies(expr):
+                self.unsure += 1
                 expr = walk.map_bodies(expr, lambda b: self.body(b, known))
+                self.unsure -= 1
         let = replace(let, expr=expr)
         if isinstance(expr, fun.Loop):
             return self.kept(let, known)
@@ -216,15 +220,15 @@ class _Parallelise:
         return accumulation.apart_sums(let, self.names) if self.marked else [let]
 
 
-def _called(param: fun.Var) -> str:
-    """What the user calls a variable: its name without the number that makes it one of its own."""
-    return param.name.rpartition("_")[0] or param.name
-
-
 def _whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
     """The array itself, where it is what is written."""
     if isinstance(write.value, fun.Var) and write.value.name in versions:
         yield Access(write.value.name, whole(write.value), (), write.let.place)
+
+
+def _first_write(chain: Chain) -> Access | None:
+    writes = (Access("", write.dims, (), write.let.place, True) for write in chain.writes)
+    return next(writes, None)
 
 
 class _Loop:
@@ -264,7 +268,9 @@ class _Loop:
             unordered = self.outer.marked > 0
             found = accumulation.of_scalar(param, result, self.loop.body, unordered)
             if found is None:
-                self.refused(f"{_called(param)} is needed by the next round")
+                if self._is_asked():
+                    body = self.loop.body
+                    self.refused(*why_in_order(param, result, body, self.rounds, self.known))
                 return None
             sums[number] = found
         if not self.known.nonnegative(self.extent):
@@ -287,9 +293,13 @@ class _Loop:
         race: Race | None = None,
     ) -> None:
         """Remember why a loop that should be parallel is not."""
-        place = self.let.place
-        if place is not None and place in self.outer.parallel and not self.silent:
-            self.outer.remarks.append(Remark(place, reason, left, right, race))
+        if self._is_asked():
+            assert self.let.place is not None
+            race = None if self.outer.unsure else race
+            self.outer.remarks.append(Remark(self.let.place, reason, left, right, race))
+
+    def _is_asked(self) -> bool:
+        return self.let.place in self.outer.parallel and not self.silent
 
     # ------------------------------------------------------------ independence
 
@@ -322,27 +332,17 @@ class _Loop:
 
     def _apart_in_this_call(self, write: Access, other: Access) -> bool:
         """The same with the sizes of the call, which are then assumed."""
-        race = None
-        try:
-            race = find_race(write, other, self.rounds, self.known)
-            if race is None:
-                self._assume_sizes(write, other)
-                return True
-        except Unknown:
-            pass
-        if write.conditional or other.conditional:
-            race = None
-        self.refused("two rounds may access one element", write, other, race)
-        return False
+        apart, race = meeting(write, other, self.rounds, self.known)
+        if apart:
+            self._assume_sizes(write, other)
+        else:
+            self.refused("two rounds may access one element", write, other, race)
+        return apart
 
     def _assume_sizes(self, *accesses: Access) -> None:
-        names = {*self.rounds.lower.variables(), *self.rounds.upper.variables()}
-        for access in accesses:
-            for dim in access.dims:
-                parts = (dim.start, dim.extent) if isinstance(dim, fun.Span) else (dim,)
-                names.update(*(size.variables() for size in parts))
-            for inner in access.inner:
-                names |= inner.lower.variables() | inner.upper.variables()
+        names = names_used(accesses, self.rounds)
+        for lower, upper in around(names, self.known).values():
+            names |= lower.variables() | upper.variables()
         for name in sorted(names & self.known.values.keys()):
             self.known.assumed[Fact("==0", Poly.var(name) - self.known.values[name])] = None
 
@@ -355,15 +355,16 @@ class _Loop:
         resolver = Resolver([chain for chain in chains.values() if chain.writes], self.known)
         body = resolver.body(self.body)
         if body is None:
-            self.refused("a read of what the round has written is not understood")
+            first = next(filter(None, map(_first_write, chains.values())), None)
+            self.refused("a read of what the round has written is not understood", first)
             return None
         statements = list(body.statements)
         writes: list[tuple[int, Place | None, fun.Atom, Aggregate]] = []
         for number, chain in chains.items():
             placed = self._placed(self.loop.params[number], chain, resolver, statements)
             if placed is None:
-                called = _called(self.loop.params[number])
-                self.refused(f"{called} is written at places that are no LMAD")
+                name = called(self.loop.params[number])
+                self.refused(f"{name} is written at places that are no LMAD", _first_write(chain))
                 return None
             writes += [(number, *write) for write in placed]
         results = tuple(value for _, _, value, _ in writes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from weft.fun import nodes as fun
 from weft.passes.dependence import Access, Rounds
@@ -28,8 +28,19 @@ class Unknown(Exception):  # noqa: N818 - an answer, not an error
     """What is accessed is not known by sizes alone, or is too much to be tried."""
 
 
+def meeting(
+    write: Access, other: Access, rounds: Rounds, known: Knowledge
+) -> tuple[bool, Race | None]:
+    """Whether accesses are apart with the sizes of a call, and where two rounds certainly meet."""
+    try:
+        race = find_race(write, other, rounds, known)
+    except Unknown:
+        return False, None
+    return race is None, None if write.conditional or other.conditional else race
+
+
 def find_race(write: Access, other: Access, rounds: Rounds, known: Knowledge) -> Race | None:
-    """Two rounds that access one element; None where no two do.
+    """Two rounds that access one element, in some round of the loops around; None where none do.
 
     Where the accesses are two, no two rounds are to write one element.
 
@@ -37,16 +48,63 @@ def find_race(write: Access, other: Access, rounds: Rounds, known: Knowledge) ->
     ------
     Unknown
     """
-    values = dict(known.values)
+    budget = [MOST]
+    outer = tuple(around(names_used((write, other), rounds), known).items())
+    for values in _values_around(outer, known.values):
+        race = _race_within(write, other, rounds, values, budget)
+        if race is not None:
+            return race
+    return None
+
+
+def names_used(accesses: Collection[Access], rounds: Rounds) -> set[str]:
+    """The names that tell which rounds there are, and what they access."""
+    names = {*rounds.lower.variables(), *rounds.upper.variables()}
+    for access in accesses:
+        for dim in access.dims:
+            parts = (dim.start, dim.extent) if isinstance(dim, fun.Span) else (dim,)
+            names.update(*(size.variables() for size in parts))
+        for inner in access.inner:
+            names |= inner.lower.variables() | inner.upper.variables()
+    return names - {rounds.index}
+
+
+def around(names: Collection[str], known: Knowledge) -> dict[str, tuple[Size, Size]]:
+    """The indices of the loops around that names are, or are bounded by; outer ones first."""
+    found: dict[str, tuple[Size, Size]] = {}
+    needed = set(names)
+    for name in reversed(list(known.ranges)):
+        lower, upper = known.ranges[name]
+        if name in needed:
+            found[name] = (lower, upper)
+            needed |= lower.variables() | upper.variables()
+    return dict(reversed(found.items()))
+
+
+def _values_around(
+    outer: tuple[tuple[str, tuple[Size, Size]], ...], values: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """The values of names, for each index of the loops around."""
+    if not outer:
+        yield dict(values)
+        return
+    (name, (lower, upper)), *more = outer
+    for index in range(_value(lower, values), _value(upper, values) + 1):
+        yield from _values_around(tuple(more), {**values, name: index})
+
+
+def _race_within(
+    write: Access, other: Access, rounds: Rounds, values: dict[str, int], budget: list[int]
+) -> Race | None:
     lower, upper = (_value(bound, values) for bound in (rounds.lower, rounds.upper))
     numbers = range(lower, upper)
     # Where rounds meet, neighbours mostly do, and at once.
     for first, second in (numbers[:2], numbers[1::-1]) if len(numbers) > 1 else ():
         here, there = ({**values, rounds.index: index} for index in (first, second))
-        meeting = _meeting(next(_boxes(write, here), ()), next(_boxes(other, there), ()))
-        if meeting is not None:
-            return Race(first, second, meeting)
-    budget = [MOST]
+        common = _meeting(next(_boxes(write, here), ()), next(_boxes(other, there), ()))
+        if common is not None:
+            return Race(first, second, common)
+    budget[0] -= 1
     written: dict[tuple[int, ...], int] = {}
     for index in numbers:
         for element in _elements(write, {**values, rounds.index: index}, budget):
