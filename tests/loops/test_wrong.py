@@ -71,7 +71,7 @@ PROGRAMS = [
     Wrong(wrong.written_past_the_end, errors.OutOfBoundsError, "from 1 to 6", "guard the access"),
     Wrong(
         wrong.beyond_data, errors.OutOfBoundsError, "index 6 is outside axis 0",
-        "0 <= index < 6", (FLOATS, np.array([1, 6])),
+        "-6 <= index < 6", (FLOATS, np.array([1, 6])),
     ),
     Wrong(
         wrong.every_round_writes, errors.RaceError,

@@ -233,7 +233,7 @@ def require(e: Emitter, array: str, axis: int, index: imp.Expr, extent: imp.Expr
         e.watch(index, extent, array, axis)
         return
     outside = imp.Apply("logical_not", (within(e, index, extent),), DType.BOOL)
-    fail = imp.Fail(e.unit.failure(array, axis, e.place), index, extent)
+    fail = imp.Fail(e.unit.failure(array, axis, e.place, index=index), index, extent)
     e.emit(imp.If(outside, (fail,)))
 
 

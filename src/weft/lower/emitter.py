@@ -210,6 +210,8 @@ class Emitter:
             for key in [key for key in self.polynomials if name in key[1].variables()]:
                 del self.polynomials[key]
         self.scalars[name] = value
+        if name in self.unit.from_end:
+            self.unit.counted.add(value)
 
     def atom(self, atom: fun.Atom) -> imp.Expr:
         if isinstance(atom, fun.Const):
@@ -285,7 +287,7 @@ class Emitter:
     def watch(self, index: imp.Expr, extent: imp.Expr, array: str, axis: int) -> None:
         """In a simd loop: after it, fails if any lane's index was outside."""
         assert self.watched is not None
-        code = self.unit.failure(array, axis, self.place)
+        code = self.unit.failure(array, axis, self.place, index=index)
         if isinstance(index, imp.Var):
             index = self.narrow.get(index.name, index)
         dtype = DType.U32 if index.dtype is DType.I32 else DType.U64

@@ -96,7 +96,8 @@ def rank_of(let: fun.Let) -> int:
 def check(e: Emitter, let: fun.Let, scatter: fun.Scatter, values: Sequence[imp.Expr]) -> None:
     for axis, extent in enumerate(memory(let.pattern[0]).shape):
         limit = e.named(extent)
-        code = e.unit.failure(scatter.destinations[0].name, axis, e.place)
+        array = scatter.destinations[0].name
+        code = e.unit.failure(array, axis, e.place, index=values[axis])
         inside = bounds.within(e, values[axis], limit)
         fail = imp.Fail(code, values[axis], limit)
         e.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), (fail,)))

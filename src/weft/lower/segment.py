@@ -13,6 +13,7 @@ from weft.imp.unroll_and_jam import unroll_and_jam
 from weft.lower import bounds, cpu
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
+from weft.lower.from_end import counted_from_end
 from weft.lower.unit import LINES, Placed, Unit
 from weft.mem.lay_within import Within
 from weft.mem.nodes import THREADS, MemArray, Program
@@ -67,7 +68,9 @@ def describe(
             for b in unit.checks
         ),
         collisions=tuple(unit.collisions),
-        failures=tuple(Failure(f.kind, f.array, f.axis, f.place) for f in unit.failures),
+        failures=tuple(
+            Failure(f.kind, f.array, f.axis, f.place, f.from_end) for f in unit.failures
+        ),
         kernels=tuple(unit.kernels),
         remarks=tuple(map(str, memory_program.remarks)),
         donated=tuple(
@@ -99,6 +102,7 @@ def unit_of(memory_program: Program, statement: Callable[[Emitter, fun.Let], Non
         statement=statement,
         sizes=frozenset(integers(memory_program)),
         scratch_end=workspace,
+        from_end=counted_from_end(program.body),
     )
 
 

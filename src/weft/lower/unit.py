@@ -55,6 +55,7 @@ class IndexFailure:
     array: str
     axis: int
     place: Place | None
+    from_end: bool = False
 
 
 @dataclass(slots=True)
@@ -79,6 +80,8 @@ class Unit:
     dtypes: dict[str, set[DType]] = field(default_factory=dict)
     originals: dict[str, str] = field(default_factory=dict)  # copies that memory needed: of what
     counters: dict[str, int] = field(default_factory=dict)
+    from_end: frozenset[str] = frozenset()  # scalars that count from an axis's end if negative
+    counted: set[imp.Expr] = field(default_factory=set)  # what these are
     batched: bool = False  # items load several elements before they combine them
 
     def fresh(self, prefix: str) -> str:
@@ -132,9 +135,10 @@ class Unit:
         axis: int,
         place: Place | None,
         kind: Literal["index", "collision"] = "index",
+        index: imp.Expr | None = None,
     ) -> int:
         array = self.originals.get(array, array)
-        key = IndexFailure(kind, array, axis, place)
+        key = IndexFailure(kind, array, axis, place, index in self.counted)
         return self.failures.setdefault(key, FIRST_FAILURE + len(self.failures))
 
 

@@ -51,7 +51,10 @@ def segment_to_json(segment: Segment) -> dict[str, Any]:
             for check in segment.collisions
         ],
         "failures": [
-            [failure.kind, failure.array, failure.axis, _from_place(failure.place)]
+            [
+                failure.kind, failure.array, failure.axis, _from_place(failure.place),
+                failure.from_end,
+            ]
             for failure in segment.failures
         ],
         "kernels": list(segment.kernels),
@@ -158,8 +161,8 @@ def _to_collision(found: list[Any]) -> CollisionCheck:
 
 
 def _to_failure(found: list[Any]) -> Failure:
-    kind, array, axis, place = found
-    return Failure(kind, array, axis, _to_place(place))
+    kind, array, axis, place, from_end = found
+    return Failure(kind, array, axis, _to_place(place), from_end)
 
 
 def _from_place(place: Place | None) -> list[Any] | None:

@@ -71,13 +71,15 @@ class Failure:
     """What a non-zero error code of a segment means: `context.detail` fills the message.
 
     "index": an index and the extent that it leaves; "collision": the positions, in row-major
-    order, of two indices of an update that are one element.
+    order, of two indices of an update that are one element. `from_end`: the extent was added to
+    an index that was negative.
     """
 
     kind: Literal["index", "collision"]
     array: str
     axis: int
     place: Place | None
+    from_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

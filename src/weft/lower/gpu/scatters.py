@@ -189,7 +189,8 @@ class _Copies:
         for axis, extent in enumerate(memory(self.let.pattern[0]).shape):
             limit = k.named(extent)
             inside = bounds.within(k, values[axis], limit)
-            code = k.unit.failure(self.scatter.destinations[0].name, axis, k.place)
+            array = self.scatter.destinations[0].name
+            code = k.unit.failure(array, axis, k.place, index=values[axis])
             fail = imp.Fail(code, values[axis], limit, stays=True)
             k.emit(imp.If(imp.Apply("logical_not", (inside,), DType.BOOL), (fail,)))
         all_inside = fold(lambda a, b: machine("&&", a, b), [

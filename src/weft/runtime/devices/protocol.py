@@ -138,10 +138,12 @@ def raise_failure(segment: Segment, code: int, index: int, extent: int) -> NoRet
             "update an LMAD that does not overlap itself",
             failure.place,
         )
+    if failure.from_end and index < 0:
+        index -= extent
     raise OutOfBoundsError(
         f"index {index} is outside axis {failure.axis} of {called(failure.array)}, "
         f"which has {extent} elements",
-        f"0 <= index < {extent}",
+        f"{-extent if failure.from_end else 0} <= index < {extent}",
         place=failure.place,
     )
 
