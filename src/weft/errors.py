@@ -195,6 +195,10 @@ class TracingError(WeftError, TypeError):
     """Code that needs a value while only its shape and dtype are known."""
 
 
+class UndefinedNameError(TracingError, NameError):
+    """A name that Python does not find either, or that has no value yet."""
+
+
 def called(name: str) -> str:
     """What a user called what a program has under a name: names are numbered there."""
     base, _, number = name.rpartition("_")

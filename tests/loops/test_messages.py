@@ -35,6 +35,35 @@ def printed(a: Any) -> None:
     print(a[0])
 
 
+def changing_kind(a: Any) -> None:
+    x: Any = 1
+    for _ in range(len(a)):
+        x = (1, 2)
+    a[0] = x[0]
+
+
+def to_a_global(a: Any) -> None:
+    global CONSTANT
+    CONSTANT = a
+
+
+def counts(a: Any) -> Any:
+    return np.bincount(a.astype(np.int64))
+
+
+def unknown_attribute(a: Any) -> Any:
+    return a.colour
+
+
+def no_step(a: Any) -> None:
+    for i in range(0, 3, 0):
+        a[i] = 1
+
+
+def unlike(a: Any) -> Any:
+    return a + a[1:]
+
+
 def unknown_name(a: Any) -> None:
     a[0] = missing  # type: ignore[name-defined]  # noqa: F821
 
@@ -169,11 +198,17 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (number_written, "b[0]", "a write to a number"),
     (number_unpacked, "x, y", "a number for several values"),
     (list_by_condition, "a[i] > 2", "a list of as many as a condition keeps"),
-    (unknown_name, "missing", "name missing is not defined"),
+    (unknown_name, "missing", "name missing is not defined.*(.|\n)*try: assign missing before"),
+    (changing_kind, "x = (1, 2)", r"what it is in a loop: a number at .*:39:5, a tuple of 2 at .*"),
+    (to_a_global, "global CONSTANT", "(?s)global in a kernel.*try: return the new value"),
+    (counts, "np.bincount", r"(?s)without minlength=.*try: np.bincount\(x, minlength=n\)"),
+    (unknown_attribute, "a.colour", "(?s)the attribute colour.*try: compute colour outside"),
+    (no_step, "for", "(?s)a range of step 0.*try: a step of 1"),
+    (unlike, "a + a[1:]", r"(?s)shapes \(5,\) and \(4,\).*try: slices of one shape"),
     (changing_type, "x = x", "x changes its type in a loop: float32 at .*, float64 at"),
     (two_types, "if", "x has two types after this branch: float64 at .* and float32 at"),
     (shapes, "a[1:3]", "shape"),
-    (too_many_indices, "a[0, 0]", "2 indices into an array of 1 dimensions"),
+    (too_many_indices, "a[0, 0]", "(?s)2 indices into an array of 1 dimensions.*try: as many"),
     (out_of_bounds, "a[99]", "index 99 is out of bounds"),
     (past_the_end, "a[i + 1]", "indices from 1 to 5 leave axis 0"),
     (return_in_prange, "for", "break in a prange"),

@@ -52,7 +52,10 @@ PROGRAMS = [
         wrong.type_in_branch, errors.DTypeError,
         "int32 at {file}:{line+1}:9 and float64 at {file}:{line+3}:9", "convert one",
     ),
-    Wrong(wrong.kind_in_loop, errors.DTypeError, "x is an array", "another variable"),
+    Wrong(
+        wrong.kind_in_loop, errors.DTypeError,
+        "a number at {file}:{line-2}:5, an array at {place}", "another variable",
+    ),
     Wrong(wrong.shape_in_loop, errors.ShapeError, "(6,) before", "one shape"),
     Wrong(
         wrong.shape_of_assignment, errors.ShapeError, "shape (4,) where (5,)", "broadcasts to",

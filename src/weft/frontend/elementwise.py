@@ -197,6 +197,7 @@ def broadcast_shapes(shapes: list[Shape], what: str = "") -> Shape:
                 raise ShapeError(
                     f"{what or 'an operation'} on arrays of shapes {listed}",
                     "shapes that are equal or broadcast (aligned on the right, 1 repeats)",
+                    "slices of one shape, or a dimension of 1 where one repeats: x[:, None]",
                     place=user_place(),
                 )
         assert common is not None

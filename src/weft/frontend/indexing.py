@@ -78,6 +78,7 @@ def expand_key(key: Any, rank: int) -> list[Any]:
     if used > rank:
         raise OutOfBoundsError(
             f"{used} indices into an array of {rank} dimensions", f"{rank} or fewer",
+            "as many indices as the array has dimensions, or reshape it before",
             place=user_place(),
         )  # fmt: skip
     at = ellipses[0] if ellipses else len(entries)
@@ -344,6 +345,7 @@ def _fitted(value: Node, basic: Basic) -> Node:
         raise ShapeError(
             f"a value of shape {values(value.shape)} for a slice of shape {values(basic.full)}",
             "a shape that broadcasts to the slice's",
+            "a slice of the value's shape, or reshape the value",
             place=user_place(),
         )
     fitted = broadcast(value, basic.full)

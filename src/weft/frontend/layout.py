@@ -97,6 +97,7 @@ def broadcast(node: Node, shape: Shape) -> Node:
         raise ShapeError(
             f"an array of shape {values(node.shape)} where {values(shape)} is needed",
             f"a shape that broadcasts to {values(shape)}",
+            "slices of one shape, or a dimension of 1 where one repeats: x[:, None]",
             place=user_place(),
         )
     if len(node.shape) == len(shape) and values(node.shape) == values(shape):

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, LinearAlgebraError, UnsupportedError, WeftError
+from weft.errors import ArgumentError, LinearAlgebraError, TracingError, UnsupportedError, WeftError
 from weft.frontend.extent import Extent
 from weft.functions import elimination, interoperability
 from weft.functions.interoperability import _RENAMED
@@ -375,6 +375,11 @@ def _numpy(
         if least is not None:
             weights = named.get("weights", arguments[1] if len(arguments) > 1 else None)
             return _counts(frame, node, arguments[0], weights, least)
+        raise TracingError(
+            "np.bincount without minlength= in a kernel: only the numbers tell how many counts it "
+            "gives", "a minlength that is more than the largest number",
+            "np.bincount(x, minlength=n)", frame.place(node),
+        )  # fmt: skip
     call = interoperability.translated(function, tuple(arguments), named)
     if call is None:
         frame.refuse(
@@ -391,7 +396,8 @@ def _counts(frame: Frame, node: ast.Call, x: Any, weights: Any, length: Any) -> 
         (functions.all(counted >= 0),
          ValueError("'list' argument must have no negative elements")),
         (functions.all(counted < length), UnsupportedError(
-            "np.bincount of numbers that its minlength does not count", "a larger minlength", "",
+            "np.bincount of numbers that its minlength does not count", "a larger minlength",
+            "np.bincount(x, minlength=n), where n is more than the largest number",
         )),
     ):  # fmt: skip
         frame.trace.assertions.note(frame.memory, held, error, frame.place(node))

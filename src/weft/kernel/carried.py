@@ -63,6 +63,7 @@ class Loop:
         self.unchanged: list[str] = []
         self.entry: dict[str, Reference] = {}
         self.held: dict[str, Array] = {}
+        self.at_start = dict(frame.assigned_at)
         self.at_end: dict[str, Place] = {}
         self.scalars: dict[str, Scalar] = {}
         self.wholes: dict[str, Whole] = {}
@@ -446,8 +447,9 @@ class Loop:
         raise disagreements.of_types(name, before, after, places, self.frame.place(self.node))
 
     def _refuse(self, name: str, value: Any) -> NoReturn:
-        before = self.frame.assigned_at.get(name)
-        raise disagreements.of_kinds(name, value, before, self.frame.place(self.node))
+        places = self.at_start.get(name), self.frame.assigned_at.get(name)
+        before, loop = self.before.get(name), self.frame.place(self.node)
+        raise disagreements.of_kinds(name, before, value, places, loop)
 
     def _refuse_shape(self, name: str, before: Array, after: Array) -> NoReturn:
         place = self.frame.assigned_at.get(name) or self.frame.place(self.node)

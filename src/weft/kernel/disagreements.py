@@ -27,18 +27,22 @@ def of_types(name: str, before: DType, after: DType, places: Places, loop: Place
     )
 
 
-def of_kinds(name: str, value: Any, before: Place | None, loop: Place) -> DTypeError:
+def of_kinds(name: str, before: Any, after: Any, places: Places, loop: Place) -> DTypeError:
+    first, second = places
     return DTypeError(
-        f"{name} is {kind(value)} after a round of this loop{_at(before)}",
-        "a value of the kind that it has before the loop", "another variable",
-        place=before or loop,
-    )  # fmt: skip
+        f"{name} changes what it is in a loop: {kind(before)}{_at(first)}, "
+        f"{kind(after)}{_at(second)}",
+        "a value of one kind before the loop and after each round",
+        f"another variable for {kind(after)}",
+        place=second or loop,
+    )
 
 
 def of_shapes(name: str, before: Array, after: Array, place: Place) -> ShapeError:
     return ShapeError(
         f"{name} has shape {before.shape} before a round of this loop, {after.shape} after it",
-        "one shape in every round", place=place,
+        "one shape in every round",
+        f"an array as large as {name} becomes, made before the loop, and its slices", place=place,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.array import Array, asarray
-from weft.errors import Place, TracingError, UnsupportedError, user_place
+from weft.errors import Place, TracingError, UndefinedNameError, UnsupportedError, user_place
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
 from weft.kernel.assertions import Assertions
@@ -177,8 +177,9 @@ class Frame:
             return self.outside(function.__globals__[name])
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        raise _NoNameError(
+        raise UndefinedNameError(
             f"name {name} is not defined", "a variable, or a name of the module",
+            f"assign {name} before it is read, or give it as an argument",
             place=self.place(node),
         )  # fmt: skip
 
@@ -209,7 +210,7 @@ class Frame:
                 INSTEAD_OF_NONE if "None" in found
                 else f"another variable in place of {node.id} in one branch",
             )  # fmt: skip
-        error = _NoNameError(
+        error = UndefinedNameError(
             f"{node.id} may have no value here", "a value on every path",
             f"assign {node.id} before the branch or loop", place=self.place(node),
         )  # fmt: skip
@@ -324,10 +325,6 @@ class Frame:
         return not (
             cell.refusal or cell in self.foreign or any(cell in cells(held) for held in holders)
         )
-
-
-class _NoNameError(TracingError, NameError):
-    """A name that Python does not find either."""
 
 
 # ---------------------------------------------------------------- values

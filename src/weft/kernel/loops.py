@@ -113,7 +113,10 @@ def _step(frame: Frame, node: ast.AST, step: Any) -> int | Extent:
     if size.symbols:
         return size
     if size.value == 0:
-        frame.refuse(node, "a range of step 0", "another step")
+        frame.refuse(
+            node, "a range of step 0", "another step",
+            "a step of 1, or -1 to go down: range(start, stop, -1)",
+        )  # fmt: skip
     return int(size)
 
 

@@ -114,5 +114,6 @@ def _method(frame: Frame, node: ast.AST, of: Any, name: str) -> Method:
         frame.refuse(
             node, f"the attribute {name} of an array",
             "shape, dtype, ndim, size, itemsize, nbytes, real, imag, T, or a method",
+            f"compute {name} outside of the kernel, and give it as an argument",
         )  # fmt: skip
     return Method(of, name)

@@ -102,7 +102,7 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
             frame.refuse(
                 node, f"{_WORDS.get(type(node), type(node).__name__)} in a kernel",
                 "assignments, if, for, while, return, and calls",
-                "do it outside of the kernel",
+                _INSTEAD.get(type(node), "do it outside of the kernel"),
             )  # fmt: skip
     return None
 
@@ -113,6 +113,11 @@ _WORDS: dict[type[ast.stmt], str] = {
     ast.AsyncFor: "async for", ast.AsyncWith: "async with", ast.Match: "match",
     ast.AsyncFunctionDef: "async def",
 }  # fmt: skip
+
+_INSTEAD: dict[type[ast.stmt], str] = {
+    ast.Global: "return the new value, and assign it to the global name where the kernel is called",
+    ast.Nonlocal: "return the new value from the inner function: x = inner(x)",
+}
 
 
 def _imported(frame: Frame, node: ast.stmt) -> None:
