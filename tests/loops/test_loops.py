@@ -461,6 +461,19 @@ def test_inner_indices_that_go_down_bound_parallel_outer_ones() -> None:
         wf.kernel(triangle)(RANDOM.random((5, 4)), RANDOM.random(7), np.zeros((5, 5)))
 
 
+def test_a_product_outside_of_its_operands_is_placed_at_the_read() -> None:
+    def product(a: Any, b: Any, c: Any, n: int) -> None:
+        for i in range(c.shape[0]):
+            for j in range(c.shape[1]):
+                for k in range(n):
+                    c[i, j] += a[i, k] * b[k, j]
+
+    with pytest.raises(OutOfBoundsError, match=r"axis 1 of a.*(.|\n)*c\[i, j\] \+= a") as caught:
+        wf.kernel(product)(np.ones((5, 5)), np.ones((5, 5)), np.zeros((5, 5)), 7)
+    assert caught.value.place is not None
+    assert caught.value.place.column > 20
+
+
 def test_constants_are_returned_beside_what_is_written() -> None:
     def constants(x: Any) -> Any:
         x[0] = 5

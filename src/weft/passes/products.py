@@ -27,9 +27,10 @@ Ensures: the same values within rounding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import reduce as fold
 
+from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
 from weft.fun.contractions import Contraction, contraction, instead
@@ -70,15 +71,17 @@ def products(
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """A matrix with `rows` and `columns`, which may be read transposed."""
+    """A matrix with `rows` and `columns`, which may be read transposed, `place` being where."""
 
     array: fun.Var
     transposed: bool
     rows: Size
     columns: Size
+    place: Place | None = field(default=None, compare=False)
 
     def view(self, builder: Builder) -> fun.Var:
-        array = self.array
+        array, product = self.array, builder.place
+        builder.place = self.place or product
         shape = (self.columns, self.rows) if self.transposed else (self.rows, self.columns)
         assert isinstance(array.type, fun.Array)
         if shape != array.type.shape:
@@ -88,6 +91,7 @@ class _Operand:
         if self.transposed:
             turned = fun.Array(self.array.type.dtype, shape[::-1])
             array = builder.let(fun.Permute(array, (1, 0)), turned, "turned")
+        builder.place = product
         return array
 
 
@@ -189,21 +193,21 @@ def _operands(term: Term, found: Contraction) -> tuple[_Operand, _Operand] | Non
     if len(term.left) != 1 or len(term.right) != 1:
         return None
     bound = bound_in(found.reduce.body)
-    left, right = bound[term.left[0].name].expr, bound[term.right[0].name].expr
-    assert isinstance(left, fun.Index)
-    assert isinstance(right, fun.Index)
+    left, right = bound[term.left[0].name], bound[term.right[0].name]
     rows = _operand(left, found.row, found.reduce.space[0])
     columns = _operand(right, found.column, found.reduce.space[0])
     return None if rows is None or columns is None else (rows, columns)
 
 
-def _operand(read: fun.Index, own: fun.Range, inner: fun.Range) -> _Operand | None:
+def _operand(let: fun.Let, own: fun.Range, inner: fun.Range) -> _Operand | None:
     """A read of a matrix whose rows are `own` and whose columns are `inner`."""
+    read = let.expr
+    assert isinstance(read, fun.Index)
     wanted = (Poly.var(own.index.name), Poly.var(inner.index.name))
     if read.indices == wanted:
-        return _Operand(read.array, False, own.extent, inner.extent)
+        return _Operand(read.array, False, own.extent, inner.extent, let.place)
     if read.indices == wanted[::-1]:
-        return _Operand(read.array, True, own.extent, inner.extent)
+        return _Operand(read.array, True, own.extent, inner.extent, let.place)
     return None
 
 
