@@ -45,8 +45,9 @@ def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
     """Compile a module's kernels to a shared library, with a module that takes its place.
 
     Each kernel is compiled for arrays of two or more elements along each dimension that lie
-    row-major; arrays that lie otherwise are copied where there is no compiler. Other calls do
-    what those of the module itself do: they compile, or where they cannot, interpret.
+    row-major and share no memory; arrays that lie otherwise are copied where there is no
+    compiler. Other calls do what those of the module itself do: they compile, or where they
+    cannot, interpret.
 
     Parameters
     ----------
