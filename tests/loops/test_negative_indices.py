@@ -10,6 +10,8 @@ import pytest
 
 import weft as wf
 from weft.errors import OutOfBoundsError
+from weft.fun.interpret import interpret
+from weft.passes.pipeline import optimise
 
 
 def read(x: Any, k: Any) -> Any:
@@ -38,10 +40,15 @@ def added(x: Any, k: Any) -> Any:
 @pytest.mark.parametrize("function", [read, written, gathered, added])
 def test_the_index_that_was_given_is_named(function: Any, dtype: Any) -> None:
     kernel = wf.kernel(function)
+    k = np.array([1], dtype)
+    program = optimise(kernel.trace(np.ones(3), k))
     for index in (-4, 3, -9):
         text = re.escape(f"index {index} is outside axis 0 of x, which has 3 elements\n"
                          "  expected: -3 <= index < 3")  # fmt: skip
+        k[0] = index
         with pytest.raises(OutOfBoundsError, match=text):
-            kernel(np.ones(3), np.array([index], dtype))
+            kernel(np.ones(3), k)
+        with pytest.raises(OutOfBoundsError, match=text):  # as where there is no compiler
+            interpret(program, [np.ones(3), k])
     k = np.array([-3, 2], dtype)
     np.testing.assert_array_equal(kernel(np.ones(3), k), function(np.ones(3), k))

@@ -5,12 +5,12 @@ Index arrays here are ints, or int64 arrays that broadcast together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from weft.errors import OutOfBoundsError, Place
+from weft.errors import OutOfBoundsError, Place, called
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.nest import Nest, Value, constant
@@ -23,14 +23,18 @@ Mask: TypeAlias = Any  # None (all active), or a bool ndarray
 
 
 def inside(
-    index: Numbers, extent: Numbers, mask: Mask, array: str, axis: int, place: Place | None
-) -> Numbers:
-    """The index, checked where active, and made safe where not."""
+    index: Numbers, extent: Numbers, mask: Mask, array: str, axis: int, place: Place | None,
+    from_end: Callable[[], bool] = lambda: False,
+) -> Numbers:  # fmt: skip
+    """The index, checked where active, and made safe where not.
+
+    `from_end`: whether the extent was added to what was negative, for errors to tell.
+    """
     if type(index) is int and type(extent) is int:
         if 0 <= index < extent:
             return index
         if mask is None or mask.any():
-            raise out_of_bounds(index, extent, array, axis, place)
+            raise out_of_bounds(index, extent, array, axis, place, from_end())
         return 0
     bad = np.logical_or(np.less(index, 0), np.greater_equal(index, extent))
     if not bad.any():
@@ -40,7 +44,7 @@ def inside(
         where = np.unravel_index(int(np.argmax(active)), active.shape)
         first = np.broadcast_to(index, active.shape)[where]
         limit = np.broadcast_to(extent, active.shape)[where]
-        raise out_of_bounds(int(first), int(limit), array, axis, place)
+        raise out_of_bounds(int(first), int(limit), array, axis, place, from_end())
     return np.where(bad, 0, index)
 
 
@@ -50,11 +54,13 @@ def noise(dtype: DType) -> Any:
 
 
 def out_of_bounds(
-    index: int, extent: int, array: str, axis: int, place: Place | None
+    index: int, extent: int, array: str, axis: int, place: Place | None, from_end: bool = False
 ) -> OutOfBoundsError:
+    if from_end and index < 0:
+        index -= extent
     return OutOfBoundsError(
-        f"index {index} is out of bounds for axis {axis} of {array}, whose extent is {extent}",
-        f"0 <= index < {extent}",
+        f"index {index} is outside axis {axis} of {called(array)}, which has {extent} elements",
+        f"{-extent if from_end else 0} <= index < {extent}",
         "",
         place,
     )
@@ -209,7 +215,8 @@ class Accesses(Nest):
             else:
                 index[axis] = reflect_index(rule.kind, index[axis], lower, upper)
         for axis, limit in enumerate(limits):
-            index[axis] = inside(index[axis], limit, mask, name, axis, place)
+            from_end = self.from_end(expr.indices[axis])
+            index[axis] = inside(index[axis], limit, mask, name, axis, place, from_end)
         result = self.taken(array, batched, index, mask)
         for out, value in outside:  # in a corner the last dimension's value, as numpy.pad has it
             result = np.where(out, constant(value), result)[()]
@@ -280,7 +287,10 @@ class Accesses(Nest):
             step = dim.step if isinstance(dim, fun.Span) else 1
             if extent and 0 not in extents:
                 last = start + step * (extent - 1)
-                safe = inside(start, limits[axis], self.mask, array.name, axis, self.place)
+                safe = inside(
+                    start, limits[axis], self.mask, array.name, axis, self.place,
+                    self.from_end(dim),
+                )  # fmt: skip
                 end = inside(last, limits[axis], self.mask, array.name, axis, self.place)
                 regular = regular and safe == start and end == last
             if regular:

@@ -51,6 +51,7 @@ def interpret(
         When an index is outside its array; it names the statement's place.
     """
     evaluator = Evaluator()
+    evaluator.program = program.body
     evaluator.bind_arguments(program, arguments, sizes or {})
     with np.errstate(all="ignore"):
         results = evaluator.body(program.body)

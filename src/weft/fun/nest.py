@@ -7,7 +7,7 @@ vary), and an array has these *batch* axes before its own dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -15,7 +15,8 @@ import numpy as np
 
 from weft.errors import Place
 from weft.fun import nodes as fun
-from weft.sizes import Poly
+from weft.fun.from_end import counted_from_end
+from weft.sizes import Poly, Size
 
 Value: TypeAlias = Any  # ndarray, NumPy scalar, or (for sizes) int
 
@@ -65,9 +66,13 @@ class Nest:
         Of the outermost space: a dimension, and from where to where it is evaluated.
     volume : int
         The number of indices of the nest, counted from where it may be cut into parts.
+    program : Body or None
+        The whole program's.
     """
 
-    __slots__ = ("axes", "batched", "depth", "mask", "part", "place", "rank", "values", "volume")
+    __slots__ = (
+        "axes", "batched", "depth", "mask", "part", "place", "program", "rank", "values", "volume",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.values: dict[str, Value] = {}
@@ -79,6 +84,15 @@ class Nest:
         self.part: tuple[int, int, int] | None = None
         self.volume = 0
         self.place: Place | None = None
+        self.program: fun.Body | None = None
+
+    def from_end(self, index: fun.Span | Size | fun.Atom) -> Callable[[], bool]:
+        """Whether an index counts from the end of its axis where it is negative."""
+        if isinstance(index, fun.Var):
+            name: str | None = index.name
+        else:
+            name = index.variable if isinstance(index, Poly) else None
+        return lambda: self.program is not None and name in counted_from_end(self.program)
 
     # ------------------------------------------------------------ atoms and sizes
 

@@ -310,8 +310,11 @@ class ParallelForms(Nest):
         index: list[Any] = [access.along(n, axis, self.rank) for axis, n in enumerate(batch)]
         for axis in range(count):
             name = expr.destinations[0].name
+            from_end = self.from_end(expr.body.results[axis])
             index.append(
-                access.inside(values[axis], limits[axis], self.mask, name, axis, self.place)
+                access.inside(
+                    values[axis], limits[axis], self.mask, name, axis, self.place, from_end
+                )
             )
         chosen = slice(None) if self.mask is None else np.broadcast_to(self.mask, whole).ravel()
         at = tuple(np.broadcast_to(i, whole).ravel()[chosen] for i in index)

@@ -7,13 +7,13 @@ from functools import cache
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.from_end import counted_from_end
 from weft.imp import nodes as imp
 from weft.imp.round_products import round_products
 from weft.imp.unroll_and_jam import unroll_and_jam
 from weft.lower import bounds, cpu
 from weft.lower.bodies import lower_body
 from weft.lower.emitter import Emitter
-from weft.lower.from_end import counted_from_end
 from weft.lower.unit import LINES, Placed, Unit
 from weft.mem.lay_within import Within
 from weft.mem.nodes import THREADS, MemArray, Program
