@@ -286,3 +286,38 @@ def test_a_sum_that_rounds_give_by_another_name_has_an_order(before: bool) -> No
         total = wf.kernel(sums)(x, found, before)
     assert total == sums(x, wanted, before)
     assert found.tolist() == wanted.tolist()
+
+
+def recurrence(x: Any, out: Any) -> None:
+    for c in wf.prange(x.shape[1]):
+        out[0, c] = x[0, c]
+        for t in range(1, x.shape[0]):
+            out[t, c] = 0.9 * out[t - 1, c] + 0.1 * x[t, c]
+
+
+def thomas(a: Any, b: Any, c: Any, d: Any, x: Any) -> None:
+    """Of systems side by side, each in a row: forward, and back from the last."""
+    n = d.shape[1]
+    for i in wf.prange(d.shape[0]):
+        for k in range(1, n):
+            d[i, k] -= a[k] / b[k - 1] * d[i, k - 1]
+        x[i, n - 1] = d[i, n - 1] / b[n - 1]
+        for k in range(n - 2, -1, -1):
+            x[i, k] = (d[i, k] - c[k] * x[i, k + 1]) / b[k]
+
+
+@pytest.mark.parametrize("name", ["recurrence", "thomas"])
+def test_rounds_that_go_on_from_what_they_have_written(name: str) -> None:
+    """In a column or row of their own, whose first or last element they set before."""
+    rng = np.random.default_rng(9)
+    a = rng.random(8) + 1
+    d = rng.random((5, 8))
+    given = (a, a + 2, a, d, np.zeros((5, 8))) if name == "thomas" else (d, np.zeros((5, 8)))
+    function = {"recurrence": recurrence, "thomas": thomas}[name]
+    expected, found = ([np.array(value) for value in given] for _ in range(2))
+    function(*expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RaceWarning)
+        wf.kernel(function)(*found)
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12)

@@ -244,3 +244,54 @@ program main(x: f64[n], a: f64[n], b: i64[n], w: f64[n, m], f: f64[n*m])
     assert loops(result.program) == 0
     (found,), (expected,) = ran(result.program, sizes), ran(source, sizes)
     np.testing.assert_array_equal(found, expected)
+
+
+def part_read(write: str, read: str, extent: str) -> fun.Program:
+    """Rounds that write a part of a row, and add up a slice of the row as it is then."""
+    return parse(f"""
+program main(x: f64[n, m], a: f64[n])
+  sizes n, m
+  fact m - 4 >= 0
+{{
+  let y: f64[n, m] = loop (v: f64[n, m] = x) for i from 0 to n {{
+    let t: f64 = a[i]
+    let v1: f64[n, m] = update v[i, {write}] = t
+    let p: f64[{extent}] = slice v1[i, {read}]
+    let r: f64 = reduce (; k < {extent}) from -0.0 {{
+      let e: f64 = p[k]
+      in e
+    }} with (c: f64, d: f64) {{ let s: f64 = add(c, d) in s }}
+    let v2: f64[n, m] = update v1[i, 3] = r
+    in v2
+  }}
+  in y
+}}
+""")
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "extent", "understood"),
+    [
+        ("0", "0 for m", "m", True),
+        ("1 for 2", "0 for m", "m", True),
+        ("1", "1 for m - 1", "m - 1", True),
+        ("1 for 2", "1 for 3", "3", True),
+        ("0", "1 for m - 1", "m - 1", True),  # nothing of it
+        ("0 for 2", "1 for m - 1", "m - 1", False),  # a part of what was written
+        ("3", "1 for 2", "2", True),
+        ("2 for 2", "1 for 2", "2", False),
+    ],
+)
+def test_slices_of_which_parts_were_written(
+    write: str, read: str, extent: str, understood: bool
+) -> None:
+    source = part_read(write, read, extent)
+    check(source)
+    made = parallelise(source, None).program
+    check(made)
+    assert (loops(made) == 0) is understood
+    arguments = [RANDOM.random((7, 5)), RANDOM.random(7)]
+    for found, expected in zip(
+        interpret(made, arguments, SIZES), interpret(source, arguments, SIZES), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

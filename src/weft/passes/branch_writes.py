@@ -127,7 +127,7 @@ def _side(
     lifted: dict[int, tuple[fun.Var, list[_Place]]], names: Names, known: Knowledge,
 ) -> fun.Body | None:  # fmt: skip
     """A branch that gives the values to be written, in the place of arrays."""
-    resolver = Resolver([chain for chain in chains if chain.writes], known)
+    resolver = Resolver([chain for chain in chains if chain.writes], known, names)
     body = resolver.body(side)
     if body is None:
         return None

@@ -352,7 +352,8 @@ class _Loop:
         self, chains: Mapping[int, Chain], sums: Mapping[int, accumulation.Accumulation]
     ) -> list[fun.Let] | None:
         """A kernel that gives what each round writes, and updates by its results."""
-        resolver = Resolver([chain for chain in chains.values() if chain.writes], self.known)
+        written = [chain for chain in chains.values() if chain.writes]
+        resolver = Resolver(written, self.known, self.names)
         body = resolver.body(self.body)
         if body is None:
             first = next(filter(None, map(_first_write, chains.values())), None)

@@ -3,19 +3,22 @@
 let x1 = update x0[i] = a
 let r = x1[i]                   r is a
 let s = x1[j]                   s is x0[j], where i and j differ
+let p = slice x1[0 for n]       p is let q = slice x0[0 for n] let p = update q[i] = a
 let x2 = update x1[j] = b
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.builder import Names
 from weft.passes.dependence import Access, Dims, Inner, elements_apart, indices_of
 from weft.passes.knowledge import Knowledge
 from weft.records import dataclass
-from weft.sizes import Size
+from weft.sizes import ZERO, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +120,42 @@ def _inside(expr: fun.Index | fun.Slice, write: Write, known: Knowledge) -> Foun
     return fun.Index(write.value, tuple(indices))
 
 
+def _part_of(read: fun.Slice, written: Dims, known: Knowledge) -> Dims | None:
+    """Where in a slice something was written, if it is all in there."""
+    assert isinstance(read.array.type, fun.Array)
+    found: list[fun.Span | Size] = []
+    for dim, own, extent in zip(written, read.dims, read.array.type.shape, strict=True):
+        if not isinstance(own, fun.Span):
+            if isinstance(dim, fun.Span) or dim != own:
+                return None
+            continue
+        if own.step != 1:
+            return None
+        here = dim - own.start if not isinstance(dim, fun.Span) else replace(
+            dim, start=dim.start - own.start
+        )  # fmt: skip
+        whole = own.start == ZERO and own.extent == extent  # what is written is inside of an array
+        if not whole and not _is_below(here, own.extent, known):
+            return None
+        found.append(here)
+    return tuple(found)
+
+
+def _is_below(dim: fun.Span | Size, extent: Size, known: Knowledge) -> bool:
+    """Whether elements are from 0 on, and before an extent."""
+    first = last = dim.start if isinstance(dim, fun.Span) else dim
+    if isinstance(dim, fun.Span):
+        if dim.step < 1:
+            return False
+        last = first + (dim.extent - 1) * dim.step
+    return known.prover.nonnegative(first) and known.prover.less(last, extent)
+
+
 class Resolver:
     """Rewrites a body so that it reads chains' roots and written values, not later versions."""
 
-    def __init__(self, chains: Sequence[Chain], known: Knowledge) -> None:
+    def __init__(self, chains: Sequence[Chain], known: Knowledge, names: Names) -> None:
+        self.names = names
         self.chains = {name: chain for chain in chains for name in chain.versions}
         self.updates = {write.name for chain in chains for write in chain.writes}
         self.known = known
@@ -151,8 +186,11 @@ class Resolver:
                 continue
             expr = self._expr(let, inner)
             if expr is None:
-                return None
-            if isinstance(expr, fun.Var | fun.Const):
+                parts = self._in_parts(let, inner)
+                if parts is None:
+                    return None
+                statements += parts
+            elif isinstance(expr, fun.Var | fun.Const):
                 self.atoms[let.pattern[0].name] = expr
             else:
                 statements.append(fun.Let(let.pattern, expr, let.place))
@@ -174,6 +212,35 @@ class Resolver:
             return part
 
         return walk.map_bodies(expr, next_part)
+
+    def _in_parts(self, let: fun.Let, inner: tuple[Inner, ...]) -> list[fun.Let] | None:
+        """A slice of which parts were written: that of the root, with these parts."""
+        read = let.expr
+        chain = self.chains.get(read.array.name) if isinstance(read, fun.Slice) else None
+        if chain is None or not isinstance(read, fun.Slice):
+            return None
+        known = self.known
+        for index in inner:
+            known = known.within(index.name, index.lower, index.upper - 1)
+        writes = chain.writes[: chain.versions.index(read.array.name)]
+        access = Access(read.array.name, read.dims, (), None)
+        parts: list[tuple[Dims, fun.Atom]] = []
+        for write in writes:
+            if elements_apart(access, Access("", write.dims, (), None), known):
+                continue
+            dims = _part_of(read, write.dims, known)
+            if dims is None:
+                return None
+            parts.append((dims, write.value))
+        (var,) = let.pattern
+        array = fun.Var(self.names.fresh(var.name), var.type)
+        statements = [fun.Let((array,), fun.Slice(chain.root, read.dims), let.place)]
+        for number, (dims, value) in enumerate(parts, 1):
+            last = number == len(parts)
+            part = var if last else fun.Var(self.names.fresh(var.name), var.type)
+            statements.append(fun.Let((part,), fun.Update(array, dims, value), let.place))
+            array = part
+        return statements if parts else None
 
     def _nested(self, body: fun.Body, inner: tuple[Inner, ...]) -> fun.Body | None:
         statements = self._statements(body, inner)
