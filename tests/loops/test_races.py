@@ -238,6 +238,14 @@ def faded(o: Any, x: Any) -> None:
     o[0] = s
 
 
+def noticed(o: Any, x: Any) -> None:
+    found = False
+    for i in wf.prange(x.shape[0]):
+        if x[i] > 2:
+            found = True
+    o[0] = found
+
+
 def last_in_a_loop(o: Any, x: Any) -> None:
     for i in wf.prange(x.shape[0]):
         for j in range(3):
@@ -250,6 +258,7 @@ def last_in_a_loop(o: Any, x: Any) -> None:
     [
         (computed_sometimes, ("written .* o[i % 5] = x[i]", "written .* o[i % 5] = x[i]")),
         (faded, ("written .* s = t + x[i]", "read .* t = s * 0.5")),
+        (noticed, ("written .* if x[i] > 2:", "written .* if x[i] > 2:")),
         (last_in_a_loop, ("written .* o[j] = o[i % 2] + 1", "written .* o[j] = o[i % 2] + 1")),
     ],
 )

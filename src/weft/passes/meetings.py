@@ -88,6 +88,8 @@ class _Uses:
                     last = array
                 case fun.If():
                     for side in (expr.otherwise, expr.then):
+                        if isinstance(side.results[number], fun.Const):
+                            self.written(let, self.whole(), inner, True)
                         own = {**bound, **bound_in(side)}
                         self.follow(side.results[number], own, inner, True)
                     return
