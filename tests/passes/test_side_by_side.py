@@ -254,3 +254,36 @@ def test_points_in_time() -> None:
 
     x = RNG.random((70, 3))
     np.testing.assert_allclose(wf.kernel(step)(x, 3), step(x, 3), rtol=1e-12)
+
+
+def test_lanes_that_go_along_records_keep_them() -> None:
+    """Results lie as the records do: each is read as it is written, once or again and again."""
+    text = """
+    program p(x: f64[b, m, w], s: f64[m, w]) sizes b, m, w fact w - 3 >= 0 {
+      let z: f64[b, m, 3] = kernel (h < b, i < m, j < 3) {
+        let a: f64 = x[h, i, j]
+        let c: f64 = s[i, j]
+        let d: f64 = multiply(a, c)
+        in d
+      }
+      in z
+    }"""
+    assert records(parse(text)) == []
+
+
+def test_records_of_other_batches_are_read_once() -> None:
+    """A sum over its own records reads each of them once; over those of all rows, many times."""
+    text = """
+    program p(x: f64[n, m, w]) sizes n, m, w
+      fact w - 3 >= 0 fact n - 1 >= 0 {
+      let z: f64[n] = kernel (i < n) {
+        let g: f64 = reduce (; k < m) from -0.0 {
+          let a: f64 = x[BATCH, k, 2]
+          in a
+        } SUM
+        in g
+      }
+      in z
+    }""".replace("SUM", SUM)
+    assert records(parse(text.replace("BATCH", "i"))) == []
+    assert len(records(parse(text.replace("BATCH", "0")))) == 1

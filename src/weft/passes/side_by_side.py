@@ -139,7 +139,7 @@ class _SideBySide:
         if not isinstance(let.expr, fun.Kernel | fun.Reduce):
             return let, []
         reads: dict[str, list[_Read]] = {}
-        for read in self.reads(let.expr, ()):
+        for read in self.reads(let.expr, (), frozenset()):
             reads.setdefault(read.read.array.name, []).append(read)
         made = {var.name for inner in _inside(let.expr) for var in inner.pattern}
         instead: dict[fun.Index, fun.Var] = {}
@@ -159,32 +159,47 @@ class _SideBySide:
             return let, []
         return replace(let, expr=_instead(let.expr, instead)), new
 
-    def reads(self, expr: fun.Expr, ranges: tuple[fun.Range, ...]) -> Iterator[_Read]:
-        """The reads along records, of all rounds of what is not in branches."""
+    def reads(
+        self, expr: fun.Expr, ranges: tuple[fun.Range, ...], beside: frozenset[str]
+    ) -> Iterator[_Read]:
+        """The reads along records, of all rounds of what is not in branches.
+
+        `beside`: the indices of kernels but their last ones, which lanes go along.
+        """
         match expr:
             case fun.Index():
-                read = self.read(expr, ranges)
+                read = self.read(expr, ranges, beside)
                 if read is not None:
                     yield read
             case fun.Kernel(space, body) | fun.Reduce(space=space, body=body):
+                if isinstance(expr, fun.Kernel):
+                    beside |= {r.index.name for r in space[:-1]}
                 for let in body.statements:
-                    yield from self.reads(let.expr, ranges + space)
+                    yield from self.reads(let.expr, ranges + space, beside)
             case _:
                 pass
 
-    def read(self, expr: fun.Index, ranges: tuple[fun.Range, ...]) -> _Read | None:
+    def read(
+        self, expr: fun.Index, ranges: tuple[fun.Range, ...], beside: frozenset[str]
+    ) -> _Read | None:
         """The read, if lanes of the innermost loop go from record to record."""
         few = {r.index.name: r.extent for r in ranges if _is_few(r.extent)}
         many = [r for r in ranges if r.index.name not in few]
         if len(expr.indices) < 2 or any(expr.boundary) or not many:
             return None
         lane = many.pop()
+        if lane.index.name in beside:
+            return None
         *before, record, number = expr.indices
         if record.coefficient(lane.index.name) != 1 or record.degree(lane.index.name) != 1:
             return None
         if any(lane.index.name in index.variables() for index in (*before, number)):
             return None
-        times = product(r.extent for r in many if r.extent.variables() <= self.sizes)
+        others = {name for index in before for name in index.variables()}  # in which records differ
+        times = product(
+            r.extent for r in many
+            if r.extent.variables() <= self.sizes and r.index.name not in others
+        )  # fmt: skip
         if times.is_constant:
             return None  # once, as a rule
         columns, extent = _most(number, few), walk.type_sizes(expr.array.type)[-1]
