@@ -74,9 +74,11 @@ def test_rows() -> None:
     """A row's own value, and what is made of it, stand before the loop over columns."""
     program = lowered(ROWS)
     innermost = [loop for loop in loops(program.body) if not list(loops(loop.body))]
-    (columns,) = [str(loop) for loop in innermost if "multiply" in str(loop)]
-    assert "divide" not in columns
-    assert columns.count("Load(") == 1
+    texts = [str(loop) for loop in innermost if "multiply" in str(loop)]
+    assert texts  # of rows that are a few vectors long, and of others
+    for columns in texts:
+        assert "divide" not in columns
+        assert columns.count("Load(") == 1
     assert "divide" in str(program)
     for n, m in ((1, 1), (3, 70), (5, 0)):
         agree(share(parse(ROWS)), inputs(n, m), n=n, m=m)

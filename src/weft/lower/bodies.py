@@ -88,7 +88,12 @@ def lower_index(e: Emitter, access: fun.Index) -> imp.Expr:
     missing = bounds.check(e, access)
     conditions = [_dynamic(e, access.array.name, *check) for check in missing]
     pointer = e.pointer(array.block, array.dtype)
-    element = e.poly(array.index.apply(indices))
+    address = array.index.apply(indices)
+    if e.spans is not None and not conditions and not outside:
+        found = e.spans.element(e, pointer, address)
+        if found is not None:
+            return e.declare(found, depth=e.depth)
+    element = e.poly(address)
     at = max(e.depth_of(element), e.floor, e.depths.get("@" + access.array.name, 0))
     value: imp.Expr = imp.Load(pointer, element)
     for condition in conditions:

@@ -27,6 +27,7 @@ from weft.sizes import ONE, Derived, Poly, Size, as_poly
 
 if TYPE_CHECKING:
     from weft.lower.masks import Ends
+    from weft.lower.spans import Spans
 
 Stmts = list[imp.Stmt]
 
@@ -72,6 +73,7 @@ class Emitter:
         self.lane = ""  # the FUN name of the innermost index
         # In a vector with masks: its index, and the first and last element that it is at.
         self.ends: Ends | None = None
+        self.spans: Spans | None = None  # in a vector with masks: elements that lie apart
         self.place: Place | None = None
 
     # ------------------------------------------------------------ statements

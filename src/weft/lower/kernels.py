@@ -14,6 +14,7 @@ from weft.lower import (
     far_rows,
     few_columns,
     merging,
+    narrow_rows,
     past_caches,
     rows,
     several_rows,
@@ -84,7 +85,7 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
             if nested:
                 spaces.nest(e, outer, lambda: row(imp.ZERO, e.named(extent)))
                 return
-            several, most, order = None, None, outer
+            several, narrow, most, order = None, None, None, outer
             if crossing:
                 most = _columns(e, let, space)
                 turned = TurnedRows.of(kernel, space)
@@ -94,9 +95,11 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
                     most = e.declare(most)
             elif flat:
                 several = _side_by_side(e, let, space)
+                narrow = _narrow(e, let, space)
             spaces.parallel_rows(
-                e, order, extent, weight, label, row, least=least, most=most, several=several
-            )
+                e, order, extent, weight, label, row, least=least, most=most, several=several,
+                narrow=narrow,
+            )  # fmt: skip
 
         def along_another(space: tuple[fun.Range, ...]) -> None:
             last = space[-1]
@@ -139,6 +142,27 @@ def _side_by_side(e: Emitter, let: fun.Let, space: tuple[fun.Range, ...]) -> spa
         e.unit.checks = checks  # those of a row by itself say as much
 
     return spaces.Several(together, rows_)
+
+
+def _narrow(e: Emitter, let: fun.Let, space: tuple[fun.Range, ...]) -> spaces.Several | None:
+    """What does a row of a straight-line kernel where rows are short, and when they are."""
+    kernel, lane = let.expr, space[-1].index.name
+    assert isinstance(kernel, fun.Kernel)
+    vectors = narrow_rows.vectors(e, kernel, lane)
+    if len(space) == 1 or vectors is None:
+        return None
+    width, every = vectors.width, vectors.every
+    when = narrow_rows.are_narrow(e, space[-1].extent, width)
+
+    def write(values: list[imp.Expr]) -> None:
+        store(e, let, values)
+
+    def row(lower: imp.Expr, upper: imp.Expr) -> None:
+        var = e.unit.integer("j")
+        with e.loop(var, lower, upper, step=width, hoist=True):
+            rows.masked(e, lane, var, upper, width, (kernel.body,), write, every=every)
+
+    return spaces.Several(1, row, when)
 
 
 def _turned(e: Emitter, let: fun.Let, turned: TurnedRows) -> spaces.Several:

@@ -26,6 +26,7 @@ from weft.lower.bodies import scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.repeats import Target
 from weft.lower.roots import with_roots
+from weft.lower.spans import Spans
 from weft.lower.stages import in_stages
 from weft.lower.vector_lanes import lanes
 from weft.ops.dtypes import DType
@@ -145,7 +146,7 @@ class _Row:
             if width:
                 var = e.unit.integer("j")
                 with e.loop(var, begin, end, step=width, hoist=True):
-                    _masked(e, self.lane, var, end, width, self.bodies, self.store)
+                    masked(e, self.lane, var, end, width, self.bodies, self.store)
             else:
                 self._one_by_one(begin, end)
         self._interior(first, last)
@@ -214,7 +215,7 @@ def _results(e: Emitter, bodies: Sequence[fun.Body]) -> list[imp.Expr]:
     return [value for body in bodies for value in scalar_results(e, body)]
 
 
-def _masked(
+def masked(
     e: Emitter,
     lane: str,
     begin: imp.Var,
@@ -222,19 +223,34 @@ def _masked(
     width: int,
     bodies: Sequence[fun.Body],
     store: Store,
+    *,
+    every: bool = False,
 ) -> None:
-    """A vector from `begin` on, of which the lanes before `end` are done."""
+    """A vector from `begin` on, of which the lanes before `end` are done.
+
+    `every`: the others may be computed too, of zeros, and are not stored: then the compiler knows
+    what it makes of a whole vector, as the maximum of two.
+    """
     until = e.declare(machine("min", end, e.declare(machine("+", begin, imp.integer(width)))))
     var = e.unit.integer("l")
     with simd(e, var, imp.ZERO, imp.integer(width), width=width):
         last = e.declare(machine("-", until, imp.ONE))
         e.ends = masks.Ends(lane, var, begin, last, width)
-        within = e.declare(e.ends.compared(e, "less", e.declare(machine("-", until, begin))))
-        with e.level(hoist=True) as statements:
-            # The element belongs here, so that what depends on it is computed where it is one.
+        count = e.declare(machine("-", until, begin))
+        within = e.declare(e.ends.compared(e, "less", count))
+        spans = e.spans = Spans(e, lane, var, begin, count, width, every=every)
+        if every:
             e.bind(lane, e.declare_here(machine("+", begin, var)))
-            store(_results(e, bodies))
-        e.ends = None
+            values = _results(e, bodies)
+        with e.level(hoist=True) as statements:
+            if not every:
+                # The element belongs here, as what depends on it is computed where it is one.
+                e.bind(lane, e.declare_here(machine("+", begin, var)))
+                spans.depth = e.depth
+                values = _results(e, bodies)
+            store(values)
+        spans.fill(e, e.levels[e.depth - 1])
+        e.ends = e.spans = None
         e.emit(imp.If(within, tuple(statements)))
 
 

@@ -65,6 +65,7 @@ def parallel_rows(
     around: Callable[[imp.Var], AbstractContextManager[None]] | None = None,
     ordered: bool = False,
     several: Several | None = None,
+    narrow: Several | None = None,
 ) -> None:
     """`row(lower, upper)` for every row of the outer space, cut into tiles.
 
@@ -74,6 +75,7 @@ def parallel_rows(
     if that is given. `around` stands around
     what each tile does; tiles that are `ordered` may await earlier ones. `several`: how many
     rows that follow each other along the last outer index may be done at once, and what does them.
+    `narrow`: what does a row where rows are so short that what is done once for each is much.
     """
     length = e.named(extent)
     count = e.named(product(r.extent for r in outer))
@@ -112,13 +114,24 @@ def parallel_rows(
             return
         first = e.declare(machine("*", e.declare(machine("/", tile, last)), group))
         end = e.declare(machine("min", count, e.declare(machine("+", first, group))))
-        if several is not None:
-            _each_run(e, outer, first, end, (lower, upper), row, several)
-            return
-        var = e.unit.integer("row")
-        with e.loop(var, first, end, hoist=True):
-            decode(e, outer, var)
-            row(lower, upper)
+        part_ = lower, upper
+
+        def usual() -> None:
+            if several is not None:
+                _each_run(e, outer, first, end, part_, row, several)
+                return
+            var = e.unit.integer("row")
+            with e.loop(var, first, end, hoist=True):
+                decode(e, outer, var)
+                row(lower, upper)
+
+        if narrow is None:
+            usual()
+        else:
+            short = narrow
+            e.either(
+                short.when, lambda: _each_run(e, outer, first, end, part_, short.rows, short), usual
+            )
 
 
 def _each_run(
@@ -156,16 +169,27 @@ def _run(
 ) -> None:
     """A part of each row begin <= name < end, several at once, and what is left one by one."""
     begin, end = rows_
+    if several.together == 1:
+        _rows(e, name, begin, end, 1, part, several.rows)
+        return
     length = e.declare(machine("max", imp.ZERO, e.declare(machine("-", end, begin))))
     whole = e.declare(machine("&", length, imp.integer(-several.together)))
     whole = e.declare(imp.Select(several.when, whole, imp.ZERO))
     middle = e.declare(machine("+", begin, whole))
     ways = (begin, middle, several.together, several.rows), (middle, end, 1, row)
     for lower, upper, step, do in ways:
-        var = e.unit.integer("row")
-        with e.loop(var, lower, upper, step=step, hoist=True):
-            e.bind(name, var)
-            do(*part)
+        _rows(e, name, lower, upper, step, part, do)
+
+
+def _rows(
+    e: Emitter, name: str, lower: imp.Expr, upper: imp.Expr, step: int,
+    part: tuple[imp.Expr, imp.Expr], do: Row,
+) -> None:  # fmt: skip
+    """A part of each row lower <= name < upper, a step at once."""
+    var = e.unit.integer("row")
+    with e.loop(var, lower, upper, step=step, hoist=True):
+        e.bind(name, var)
+        do(*part)
 
 
 def _tile_work(e: Emitter, count: imp.Expr, length: imp.Expr, work: imp.Expr) -> imp.Expr:
