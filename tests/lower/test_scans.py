@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from lower.harness import FLAGS, QUICK, IndexFailureError, agree, compiled, run
@@ -205,3 +207,10 @@ def test_vector_math_beside_a_narrower_constant() -> None:
     scan = parse(FLAGGED_MATH).body.statements[0].expr
     assert isinstance(scan, fun.Scan)
     assert shapes.widest_vector(scan.body) == 64
+
+
+def test_what_the_last_stream_of_a_row_comes_to_is_not_computed() -> None:
+    """Nobody is handed it; a row of one stream is read once."""
+    source = compiled(parse(ROWS.replace("DT", "f64").replace("KIND", ""))).source
+    totals, carries = re.findall(r"int64_t s\d+ = 0; s\d+ < (v\d+);", source)
+    assert re.search(rf"{totals} = \(v\d+ \? {carries} : v\d+\);", source)

@@ -1,10 +1,10 @@
 """Scans: one pass over the data, in tiles that hand the carry on to the next.
 
 A tile of 65536 elements is cut into 8 streams. First the total of each stream is reduced,
-which brings the tile into the cache; then the tile takes the carry from its predecessor,
-hands its own on, and scans its 8 streams side by side, each from its own carry: eight
-independent chains where a plain scan has one. The carry is a left fold over the totals of
-streams, so bits depend on extents alone.
+which brings the tile into the cache (that of a row's last stream nobody needs); then the tile
+takes the carry from its predecessor, hands its own on, and scans its 8 streams side by side, each
+from its own carry: eight independent chains where a plain scan has one. The carry is a left fold
+over the totals of streams, so bits depend on extents alone.
 
 Where neighbours in memory belong to different scans (along an outer axis), strips of
 columns are scanned row by row instead.
@@ -250,16 +250,21 @@ class _Tile:
         self.e, self.let, self.scan_, self.start, self.size = e, let, scan, start, size
         self.name = scan.space[-1].index.name
         self.length, self.count = streams(e, size)
+        # What the last stream of a row comes to is handed to nobody.
+        after = machine("-", e.named(scan.space[-1].extent), machine("+", start, size))
+        goes_on = e.declare(machine(">", e.declare(after), imp.ZERO))
+        others = e.declare(machine("-", self.count, imp.ONE))
+        self.handed = e.declare(imp.Select(goes_on, self.count, others))
         self.totals = [e.local(var.type.dtype, STREAMS, "total") for var in let.pattern]
         self.carry = [e.local(var.type.dtype, STREAMS, "from") for var in let.pattern]
 
     def total(self) -> None:
-        """The total of each stream."""
+        """The total of each stream that another one follows."""
         e, scan = self.e, self.scan_
         neutrals = [neutral(scan.operator, k) for k in range(len(self.totals))]
         reduce = fun.Reduce((scan.space[-1],), 1, scan.body, scan.operator, scan.initial)
         stream = e.unit.integer("s")
-        with e.loop(stream, imp.ZERO, self.count):
+        with e.loop(stream, imp.ZERO, self.handed):
             begin = e.declare(machine("+", self.start, machine("*", stream, self.length)))
             end = e.declare(machine("+", begin, self.length))
             end = e.declare(machine("min", e.declare(machine("+", self.start, self.size)), end))
@@ -275,11 +280,13 @@ class _Tile:
         with e.loop(stream, imp.ZERO, self.count), frozen(e, state) as now:
             for carry, value in zip(self.carry, now, strict=True):
                 e.emit(imp.Store(carry, stream, value))
-            totals = [e.declare(imp.Load(total, stream), depth=e.depth) for total in self.totals]
-            for var, value in zip(
-                state, reductions.combine(e, self.scan_.operator, now, totals), strict=True
-            ):
-                e.emit(imp.Assign(var, value))
+            with e.branch(machine("<", stream, self.handed)):
+                totals = [
+                    e.declare(imp.Load(total, stream), depth=e.depth) for total in self.totals
+                ]
+                after = reductions.combine(e, self.scan_.operator, now, totals)
+                for var, value in zip(state, after, strict=True):
+                    e.emit(imp.Assign(var, value))
         return list(state)
 
     def scan(self) -> None:
