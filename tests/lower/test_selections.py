@@ -8,6 +8,7 @@ from lower.harness import agree, compiled
 from lower.operator_texts import NAN, TIES
 from lower.test_operators import reduce
 
+import weft as wf
 from weft.fun import nodes as fun
 from weft.fun.parse import parse
 from weft.lower.operators import selection
@@ -228,3 +229,23 @@ def test_of_no_elements_the_neutral_one() -> None:
     program = parse(select("f32", statements, worst=worst("f32", "less")))
     v, k = agree(program, [np.empty(0, np.float32)], segment=compiled(program), n=0)
     assert (v, k) == (np.inf, LAST)
+
+
+# ---------------------------------------------------------------- of few elements
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "u1", "?"])
+@pytest.mark.parametrize("length", [2, 16])
+def test_of_few_elements_the_first_is_selected(dtype: str, length: int) -> None:
+    """Of ties, zeros of both signs and NaN, with other results of the same elements."""
+    random = np.random.default_rng(7)
+    x = random.integers(0, 4, (9000, length)).astype(dtype)
+    if x.dtype.kind == "f":
+        x[random.random(x.shape) < 0.2] = np.nan
+        x[random.random(x.shape) < 0.2] = -0.0
+
+    def several(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return x.argmax(1), x.argmin(1), x.max(1), x.min(1)
+
+    for got, expected in zip(wf.jit(several)(x), several(x), strict=True):
+        np.testing.assert_array_equal(got, expected)

@@ -7,6 +7,7 @@ NaN, where there is one) is a proof.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -231,15 +232,29 @@ _DECIDED = {  # of a position on the left that is smaller than the one on the ri
 def _better(operator: fun.Lambda, position: int) -> fun.Lambda | None:
     """Whether the right side is selected where the left one stands first; None where the
     components are not all chosen by one condition.
+    """
+    chosen = chosen_by(operator)
+    if chosen is None:
+        return None
+    condition, right_if_true = chosen
+    statements, known = _decided(operator, position)
+    result = known.get(condition.name, condition)
+    if not right_if_true:
+        names_ = fun.Var(condition.name + ".not", fun.Scalar(DType.BOOL))
+        statements.append(fun.Let((names_,), fun.Apply("logical_not", (result,)), None))
+        result = names_
+    return _only_used(operator.params, statements, (result,))
+
+
+def _decided(
+    operator: fun.Lambda, position: int
+) -> tuple[list[fun.Let], dict[str, fun.Atom]]:
+    """The operator's statements where the left position is the smaller one, and what is known then.
 
     less(right position, left position) => False, and so on, folded through logic.
     """
     count = len(operator.params) // 2
     left, right = operator.params[position], operator.params[position + count]
-    chosen = chosen_by(operator)
-    if chosen is None:
-        return None
-    condition, right_if_true = chosen
     known: dict[str, fun.Atom] = {}
     statements: list[fun.Let] = []
     for let in operator.body.statements:
@@ -261,12 +276,67 @@ def _better(operator: fun.Lambda, position: int) -> fun.Lambda | None:
             known[var.name] = folded
         else:
             statements.append(fun.Let((var,), fun.Apply(operation, arguments), let.place))
-    result = known.get(condition.name, condition)
-    if not right_if_true:
-        names_ = fun.Var(condition.name + ".not", fun.Scalar(DType.BOOL))
-        statements.append(fun.Let((names_,), fun.Apply("logical_not", (result,)), None))
-        result = names_
-    return _only_used(operator.params, statements, (result,))
+    return statements, known
+
+
+def in_order(reduce: fun.Reduce) -> fun.Lambda:
+    """The operator of one dimension's elements that are combined from the first to the last.
+
+    What it asks of positions is known then, where each result keeps one of the two.
+    """
+    operator = reduce.operator
+    position = _position(reduce) if len(reduce.space) == 1 else None
+    made = {let.pattern[0].name: let.expr for let in operator.body.statements}
+    if position is None or not all(isinstance(expr, fun.Apply) for expr in made.values()):
+        return operator
+    count = len(operator.params) // 2
+    sides = {operator.params[position].name, operator.params[position + count].name}
+    result = operator.body.results[position]
+    match made.get(result.name) if isinstance(result, fun.Var) else None:
+        case fun.Apply("where", (_, fun.Var(one), fun.Var(other))) if {one, other} == sides:
+            statements, known = _decided(operator, position)
+        case _:
+            return operator
+    results = tuple(
+        known.get(atom.name, atom) if isinstance(atom, fun.Var) else atom
+        for atom in operator.body.results
+    )
+    return _only_used(operator.params, statements, results)
+
+
+def apart(reduce: fun.Reduce) -> dict[tuple[int, ...], fun.Reduce]:
+    """Components that know nothing of each other, each group of them as a reduction of its own."""
+    operator = reduce.operator
+    count = len(operator.params) // 2
+    of = {param.name: {k % count} for k, param in enumerate(operator.params)}
+    for let in operator.body.statements:
+        if not isinstance(let.expr, fun.Apply):
+            return {tuple(range(count)): reduce}
+        names = walk.used_names(let.expr)
+        of[let.pattern[0].name] = set().union(*(of.get(name, set()) for name in names))
+    groups: list[set[int]] = []
+    for k, result in enumerate(operator.body.results):
+        own = {k} | (of.get(result.name, set()) if isinstance(result, fun.Var) else set())
+        for group in [group for group in groups if group & own]:
+            groups.remove(group)
+            own |= group
+        groups.append(own)
+    return {tuple(sorted(group)): _of_components(reduce, sorted(group)) for group in groups}
+
+
+def _of_components(reduce: fun.Reduce, components: list[int]) -> fun.Reduce:
+    operator = reduce.operator
+    count = len(operator.params) // 2
+    if len(components) == count:
+        return reduce
+    params = tuple(operator.params[k + side] for side in (0, count) for k in components)
+    results = tuple(operator.body.results[k] for k in components)
+    return replace(
+        reduce,
+        body=fun.Body(reduce.body.statements, tuple(reduce.body.results[k] for k in components)),
+        operator=_only_used(params, list(operator.body.statements), results),
+        neutral=tuple(reduce.neutral[k] for k in components),
+    )
 
 
 def _ties_both_ways(better: fun.Lambda) -> bool:

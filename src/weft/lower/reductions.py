@@ -25,7 +25,7 @@ from weft.fun.contractions import by_elements
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, narrow_sums, operators, rows, shapes, short_rows
+from weft.lower import merging, narrow_sums, operators, rows, shapes, short_rows, straight_line
 from weft.lower.bodies import apply_lambda, scalar_results
 from weft.lower.emitter import Emitter, frozen
 from weft.lower.lanes import Lanes
@@ -56,7 +56,7 @@ def lower_reduce(e: Emitter, let: fun.Let) -> None:
         for r in reduce.space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
         if shapes.is_unrolled(reduce):
-            results = unrolled(e, reduce)
+            results = straight_line.unrolled(e, reduce)
         else:
             serial, e.serial = e.serial, True
             results = _dimension(e, reduce, 0)
@@ -68,25 +68,6 @@ def lower_reduce(e: Emitter, let: fun.Let) -> None:
 def as_kernel(e: Emitter, let: fun.Let) -> fun.Let:
     """A reduction with kept dimensions, as a kernel over these."""
     return by_elements(let, [e.unit.fresh("reduced.") for _ in let.pattern])
-
-
-def unrolled(e: Emitter, reduce: fun.Reduce) -> list[imp.Expr]:
-    """A reduction over a few elements, as straight-line code."""
-    total: list[imp.Expr] | None = None
-
-    def element(position: int) -> None:
-        nonlocal total
-        if position < len(reduce.space):
-            r = reduce.space[position]
-            for value in range(r.extent.constant):
-                e.bind(r.index.name, imp.integer(value))
-                element(position + 1)
-            return
-        values = scalar_results(e, reduce.body)
-        total = values if total is None else combine(e, reduce.operator, total, values)
-
-    element(0)
-    return total if total is not None else [e.atom(atom) for atom in reduce.neutral]
 
 
 def combine(e: Emitter, operator: fun.Lambda, left: Values, right: Values) -> list[imp.Expr]:

@@ -18,6 +18,7 @@ from weft.passes.collapse import collapse
 from weft.passes.defer import defer
 from weft.passes.finish_sums import finish_sums
 from weft.passes.flatten import flatten
+from weft.passes.fold_within import fold_within
 from weft.passes.fuse import fuse
 from weft.passes.merge_updates import merge_updates
 from weft.passes.raise_reshapes import raise_reshapes
@@ -78,6 +79,7 @@ FUSION: list[tuple[Pass, str]] = [
     (raise_reshapes, "after that, since it asks for a kernel's only use; before fusion"),
     (merge_updates, "before fusion, which makes one kernel of what both wrote"),
     (fuse, "once every statement is in its simplest form"),
+    (fold_within, "after fusion, which brings a total to the one reduction that reads it"),
     (sink, "after fusion, which has inlined what is used as elements"),
     (shrink, "after sinking, which keeps slices that are rows of a kernel's own"),
     (read_first, "after fusion, which joins reads with what stands later"),

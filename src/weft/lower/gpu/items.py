@@ -18,7 +18,7 @@ from typing import TypeAlias
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import cpu, kernels, reductions, scans, scatters, shapes, spaces
+from weft.lower import cpu, kernels, reductions, scans, scatters, shapes, spaces, straight_line
 from weft.lower.bodies import lower_body, scalar_results
 from weft.lower.emitter import Emitter
 from weft.lower.gpu import batched
@@ -67,7 +67,7 @@ def _reduce(e: Emitter, let: fun.Let, reduce: fun.Reduce) -> None:
         for r in reduce.space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
         if shapes.is_unrolled(reduce):
-            results = reductions.unrolled(e, reduce)
+            results = straight_line.unrolled(e, reduce)
         else:
             results = reduce_dimension(e, reduce, 0, folded)
     for var, value in zip(let.pattern, results, strict=True):
