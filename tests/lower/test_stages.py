@@ -224,6 +224,42 @@ def test_quick_loops_are_left_alone(case: str) -> None:
     assert staged(QUICK[case], whole=False) == (QUICK[case],)
 
 
+def records(step: int, times: int, sums: int) -> imp.For:
+    """The numbers of records of so many, each read so many times and added with constants."""
+    body: list[imp.Stmt] = []
+    total: imp.Expr = imp.Const(0.0, F)
+    for k in range(step * times):
+        at = machine("+", machine("*", imp.integer(step), J), imp.integer(k % step))
+        body.append(imp.Declare(name(f"x{k}"), imp.Load(P, at)))
+        body += chain(f"x{k}_", name(f"x{k}"), sums)
+        last = name(f"x{k}_{sums}") if sums else name(f"x{k}")
+        body.append(imp.Declare(name(f"t{k}"), imp.Apply("add", (total, last), F)))
+        total = name(f"t{k}")
+    return loop(*body, imp.Store(Q, J, total))
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 131])
+@pytest.mark.parametrize(("step", "times"), [(5, 1), (6, 2), (7, 3)])
+def test_rows_that_gcc_makes_no_vectors_of_are_read_before(step: int, times: int, n: int) -> None:
+    given = records(step, times, 3)
+    after = staged(given, whole=False)
+    check(program(after))
+    (blocks,) = after
+    assert isinstance(blocks, imp.For)
+    assert len([each for each in blocks.body if isinstance(each, imp.For)]) == step + 1
+    source = np.random.default_rng(7).random(step * n).view(np.uint8)
+    results = [np.zeros(8 * n, np.uint8) for _ in range(2)]
+    for body, result in zip(((given,), after), results, strict=True):
+        interpret(program(body), [source.copy(), result, np.zeros(0, np.uint8)], [n])
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+@pytest.mark.parametrize(("step", "sums"), [(3, 3), (4, 3), (8, 3), (5, 0)])
+def test_rows_that_gcc_makes_vectors_of_and_short_sums_are_left_alone(step: int, sums: int) -> None:
+    given = records(step, 1, sums)
+    assert staged(given, whole=False) == (given,)
+
+
 def test_calls_are_in_stages_in_whole_blocks_alone() -> None:
     given, _ = ACCEPTED["long before and after"]
     assert staged(given, whole=False) == (given,)

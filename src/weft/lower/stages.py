@@ -16,7 +16,8 @@ which lies in the nearest cache, and later stages compute the little again that 
 with it.
 
 Where vector math is called, what is read with a stride is a stage too: gcc makes no vectors of some
-loops with such reads, and calls scalar functions there, whose bits are others.
+loops with such reads, and calls scalar functions there, whose bits are others. So it is, without
+calls, with reads of rows whose length is neither 3 nor a power of two (`Body.ungrouped`).
 
 Numbers of lanes in 32 bits are counted in 32 bits, where vectors have twice as many.
 """
@@ -29,6 +30,7 @@ from typing import Any
 
 from weft.fun.vector_math import vector_math
 from weft.imp import nodes as imp
+from weft.imp.eliminate_loads import eliminate_loads
 from weft.imp.nodes import machine
 from weft.imp.walk import inside, mapped, mentions
 from weft.lower.pace import Pace, waits_for_divider
@@ -41,6 +43,7 @@ LANES = 64
 LONG = 96  # operations and accesses of an iteration: of less, processors see the next one
 LEADING = 32  # what leads up to a call, to be worth a stage
 AGAIN = 8  # operations that stages may compute again for a value that is kept
+WORTH = 4  # operations and accesses for each load that gcc makes no vectors with
 GAIN = 0.9  # of the time of fewer stages, at which one more is worth its loop
 
 
@@ -49,8 +52,10 @@ def in_stages(unit: Unit, loop: imp.For, *, whole: bool) -> tuple[imp.Stmt, ...]
     body = Body.of(loop)
     if body is None:
         return (loop,)
+    if body.strided(loop.var):
+        body = Body.of(replace(loop, body=eliminate_loads(loop.body))) or body
     calls = list(body.calls())
-    kept = body.strided(loop.var) if calls else _quotients(body)
+    kept = body.strided(loop.var) if calls else [*body.ungrouped(loop.var), *_quotients(body)]
     if calls and whole:
         kept += [name for name in _around_calls(body, calls) if name not in kept]
     if not kept:
@@ -144,6 +149,19 @@ class Body:
             if isinstance(value, imp.Load) and self._step(value.index, lane) not in (None, 0, 1)
         ]  # fmt: skip
 
+    def ungrouped(self, lane: imp.Var) -> list[str]:
+        """The loads for which gcc makes no vectors of the loop, where those would gain."""
+        groups: dict[tuple[str, int | None], list[str]] = {}
+        for name in self.strided(lane):
+            load = self.values[name]
+            assert isinstance(load, imp.Load)
+            groups.setdefault((load.pointer.name, self._step(load.index, lane)), []).append(name)
+        found = [
+            name for (_, step), group in groups.items() for name in group
+            if step is not None and len(group) > 1 and step != 3 and step & (step - 1)
+        ]
+        return found if self.work(self.names) >= WORTH * len(found) else []
+
     def _step(self, index: imp.Expr, lane: imp.Var) -> int | None:
         """How far an index goes from lane to lane, 2 for any distance; None where that varies."""
         match index:
@@ -161,6 +179,8 @@ class Body:
                     return None
                 if operator != "*":
                     return one + other if operator == "+" else one - other
+                if isinstance(left, imp.Const):
+                    return int(left.value.real) * other
                 return 2 if one or other else 0
             case imp.Machine("min" | "max", left, right):
                 steps = self._step(left, lane), self._step(right, lane)

@@ -63,31 +63,34 @@ def _folded(e: Emitter, reduce: fun.Reduce, elements: Iterable[Values]) -> list[
 
 
 def _selected(e: Emitter, selection: Selection, elements: Sequence[Values]) -> list[imp.Expr]:
-    """The first element whose key is the best one."""
+    """The first element whose key is the best one; the first with NaN, where there is one."""
+    (choice,) = selection.best.body.statements
+    better = "less" if choice.expr == fun.Apply("minimum", selection.best.params) else "greater"
+    elements, narrow = _narrow(selection, elements, elements[0][selection.keys[0]].dtype)
     keys = [element[selection.keys[0]] for element in elements]
     best = keys[0]
     for key in keys[1:]:
-        (best,) = apply_lambda(e, selection.best, [best, key])
-    (*before, last), narrow = _narrow(selection, elements, best.dtype)
-    state = list(last)
-    for element in reversed(before):
-        ties = _ties(e, element[selection.keys[0]], best)
-        state = [
-            e.declare(imp.Select(ties, one, other))
-            for one, other in zip(element, state, strict=True)
-        ]
+        best = _either(e, _compared(e, better, key, best), [key], [best])[0]
+    found = list(elements[-1])
+    for key, element in zip(keys[-2::-1], elements[-2::-1], strict=True):
+        found = _either(e, _compared(e, "equal", key, best), element, found)
+    if best.dtype.is_float:
+        for key, element in zip(keys[::-1], elements[::-1], strict=True):
+            found = _either(e, _compared(e, "not_equal", key, key), element, found)
     if narrow:
-        state[selection.position] = e.declare(imp.Cast(DType.I64, state[selection.position]))
-    return state
+        found[selection.position] = e.declare(imp.Cast(DType.I64, found[selection.position]))
+    return found
 
 
-def _ties(e: Emitter, key: imp.Expr, best: imp.Expr) -> imp.Expr:
-    """Whether a key is the best of some: NaN is, where there is one."""
-    equal = e.declare(imp.Apply("equal", (key, best), DType.BOOL))
-    if not best.dtype.is_float:
-        return equal
-    is_nan = e.declare(imp.Apply("not_equal", (key, key), DType.BOOL))
-    return e.declare(imp.Apply("logical_or", (equal, is_nan), DType.BOOL))
+def _compared(e: Emitter, operation: str, left: imp.Expr, right: imp.Expr) -> imp.Expr:
+    return e.declare(imp.Apply(operation, (left, right), DType.BOOL))
+
+
+def _either(e: Emitter, condition: imp.Expr, left: Values, right: Values) -> list[imp.Expr]:
+    return [
+        e.declare(imp.Select(condition, one, other))
+        for one, other in zip(left, right, strict=True)
+    ]
 
 
 def _narrow(
