@@ -14,6 +14,7 @@ from weft import execute
 from weft.fun import nodes as fun
 from weft.fun import walk as fun_walk
 from weft.fun.check import check
+from weft.fun.parse import parse
 from weft.plan.short_extents import constants, reduced_extents, with_constants
 
 RANDOM = np.random.default_rng(3)
@@ -57,11 +58,24 @@ def test_bits_do_not_depend_on_boxes(function: Callable[[Any], Any], tmp_path: P
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), whole)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("columns", [4, 10])
+def test_vector_math_has_the_bits_of_every_element(columns: int, dtype: str) -> None:
+    x = RANDOM.standard_normal((ROWS + 11, columns)).astype(dtype)
+
+    def function(x: Any) -> Any:
+        return np.exp(np.sin(x) * 2)
+
+    expected = np.asarray(wf.jit(function)(x)).max(axis=1)
+    np.testing.assert_array_equal(wf.jit(lambda x: function(x).max(axis=1))(x), expected)
+    np.testing.assert_array_equal(wf.jit(lambda x: function(x.T).max(axis=0))(x), expected)
+
+
 def written(function: Callable[[Any], Any], *shape: int) -> list[int]:
     """What a launch writes into the program of a function of an array of that shape."""
     computation, walk = execute.computation_of([function(wf.asarray(np.ones(shape)))._node])
     program = computation.program
-    found = constants(program, reduced_extents(program), walk.values)
+    found = constants(program, computation._reduced_extents, walk.values)
     check(with_constants(program, found))
     return list(found.values())
 
@@ -138,5 +152,27 @@ def test_what_is_worth_code_of_its_own() -> None:
     assert written(dot, 100, 3) == []  # too few rows
     assert written(lambda x: x @ x, ROWS, 3, 3) == [3]
     assert written(lambda x: x @ x, ROWS, 5, 5) == []  # 125 multiplications
-    assert written(logarithms, ROWS, 3) == []  # vector math would be called for numbers, too
+    assert written(logarithms, ROWS, 3) == [3]
     assert written(lambda x: x.sum(), ROWS, 3) == []  # all is reduced: rows are one sequence
+
+
+MATH = """program p(x: f64[n, m], w: f64[m], p: i64[m]) sizes n, m {
+  let r: f64[n] = reduce (i < n; k < m) from 0.0 {
+    let a: f64 = x[i, k]
+    let b: f64 = w[k]
+    let c: f64 = multiply(a, b)
+    let d: f64 = exp(c)
+    let e: f64 = multiply(d, b)
+    in e
+  } with (l: f64, h: f64) { let t: f64 = add(l, h) in t }
+  in r
+}"""
+
+
+def test_functions_of_numbers_that_lanes_have_in_common_are_left() -> None:
+    """They have other bits; so they may have where reads are known by what is read."""
+    assert reduced_extents(parse(MATH))
+    assert not reduced_extents(parse(MATH.replace("exp(c)", "exp(b)")))
+    gathered = MATH.replace("let a: f64 = x[i, k]", "let q: i64 = p[k] let a: f64 = x[i, q]")
+    assert not reduced_extents(parse(gathered))
+    assert not reduced_extents(parse(MATH.replace("add(l, h)", "logaddexp(l, h)")))

@@ -121,9 +121,9 @@ class Computation:
     def _reduced_extents(self) -> tuple[Extents, ...]:
         program = self.program
         if has_vector_math(program.body):
-            from weft.passes.simplify import simplify
+            from weft.passes.pipeline import optimise
 
-            program = simplify(program)  # squares are no function's
+            program = optimise(program)  # squares are no function's; reductions hold their elements
         return reduced_extents(program)
 
     @cached_property

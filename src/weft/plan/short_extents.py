@@ -59,11 +59,10 @@ def reduced_extents(program: fun.Program) -> tuple[Extents, ...]:
     Parameters
     ----------
     program : fun.Program
-        As it was traced, before fusion.
+        As it was traced; fused, if it calls vector math.
     """
-    if has_vector_math(program.body):
-        # Compilers do not load all such rows as vectors, and functions of numbers have other bits.
-        return ()
+    if not _is_of_lanes(program.body, set()):
+        return ()  # functions of numbers that lanes have in common have other bits
     known = set(program.sizes)
     found = dict.fromkeys(
         each for let in walk.statements(program.body) for each in _extents(let)
@@ -73,6 +72,53 @@ def reduced_extents(program: fun.Program) -> tuple[Extents, ...]:
         if each.names and known.issuperset(each.names)
         and all(size.is_constant or size.variable is not None for size in each.sizes)
     )  # fmt: skip
+
+
+def _is_of_lanes(body: fun.Body, varying: set[str]) -> bool:
+    """Whether the vector math of reductions is of numbers that differ between lanes.
+
+    `varying`: the names around the body that do. What is read is known by indices, so that
+    vectors of it are loaded before they are given to a function.
+    """
+    for let in body.statements:
+        match let.expr:
+            case fun.Reduce(space, reduced, inner, operator):
+                kept = space[: len(space) - reduced]
+                lanes = {kept[-1].index.name} if kept else varying
+                if has_vector_math(operator.body) or not _calls_vary(inner, lanes):
+                    return False
+            case fun.Kernel(space, inner):
+                if not _is_of_lanes(inner, {space[-1].index.name}):
+                    return False
+            case _:
+                if not all(_is_of_lanes(inner, set()) for inner in walk.bodies(let.expr)):
+                    return False
+        if walk.used_names(let.expr) & varying:
+            varying = varying.union(var.name for var in let.pattern)
+    return True
+
+
+def _calls_vary(body: fun.Body, varying: set[str]) -> bool:
+    """Whether each call of vector math in a reduction's body is of what varies."""
+    if not has_vector_math(body):
+        return True
+    made: set[str] = set()
+    for let in body.statements:
+        used = walk.used_names(let.expr)
+        match let.expr:
+            case fun.Index(indices=indices):
+                if any(made & index.variables() for index in indices):
+                    return False
+            case fun.Apply() | fun.Cast() | fun.SizeValue():
+                if has_vector_math(fun.Body((let,), ())) and not used & varying:
+                    return False
+            case _:
+                return False
+        names = {var.name for var in let.pattern}
+        made |= names
+        if used & varying:
+            varying = varying | names
+    return True
 
 
 def constants(
