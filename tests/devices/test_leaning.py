@@ -22,11 +22,11 @@ from weft.errors import DeviceError
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
-from weft.fun.stencils import stencil_of
 from weft.launch.stage import stage_code
 from weft.plan import phases
 from weft.plan.code import Rates
 from weft.plan.explain import explain
+from weft.plan.loops import cut_loop
 from weft.plan.nodes import Plan
 from weft.plan.phases import choose, machine_of
 from weft.plan.planner import plan_program
@@ -207,13 +207,14 @@ def test_explain_says_which_boxes_and_why(monkeypatch: pytest.MonkeyPatch) -> No
 def test_gpus_do_several_rounds_at_once_in_boxes_that_overlap() -> None:
     """Boxes that lean do each round by itself, which takes longer than to move what they do."""
     program, _ = PROGRAMS["line"]
-    (loop,) = (let.expr for let in program.body.statements if isinstance(let.expr, fun.Loop))
-    stencil = stencil_of(loop)
-    assert stencil is not None
+    (let,) = (let for let in program.body.statements if isinstance(let.expr, fun.Loop))
+    cut = cut_loop(let)
+    assert cut is not None
+    assert isinstance(let.expr, fun.Loop)
     sizes = {"n": 10_000_000, "t": 400}
     for beside, leans in ((True, False), (False, True)):
         machine = machine_of(1, Rates(5e10, 5e10, 4e12, 5e-6, 2e-5, 2, beside, 3e13))
-        assert choose(loop, stencil, sizes, 10_000_000, machine, True).way.leans == leans
+        assert choose(let.expr, cut, sizes, 10_000_000, machine, True).way.leans == leans
 
 
 def test_what_ways_are_compared_by() -> None:

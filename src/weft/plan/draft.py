@@ -251,7 +251,7 @@ class Draft:
 
     def _joins(self, producer: int, axis: int, reader: Statement) -> bool:
         statement = self.statement(producer)
-        if statement.is_scatter or axis >= len(statement.dims):
+        if statement.is_scatter or axis not in statement.cuttable:
             return False
         if self._repeat_both(producer, reader):
             return False  # their margins would add up, which is why they are two

@@ -6,12 +6,14 @@
     let y = kernel (i < n) { u[i + m] }
 
 Where ends are neighbours no box is like another; lengthened, they are boxes as all others, and only
-what lies beyond the ends, m indices at each, is read and computed twice.
+what lies beyond the ends, m indices at each, is read and computed twice. Many rounds are several
+loops, so that this stays a small part.
 
-Removes: loops that wrap around their first dimension and do not fit the limit. Adds: for each a
-kernel an array that it begins with or reads near its index, a loop that does not wrap, and a kernel
-of its results (one, so that they are cut alike). Requires: index values along that dimension are
-used in reads alone, and all of its boundary rules wrap. Ensures the same bits.
+Removes: wrap rules along one dimension of loops that do not fit the limit: the first along which
+boxes do, if its ends are neighbours. Adds: for each a kernel an array that it begins with or reads
+near its index, a loop that does not wrap, and a kernel of its results (one, so that they are cut
+alike). Requires: index values along that dimension are used in reads alone, and all of its boundary
+rules wrap. Ensures the same bits.
 """
 
 from __future__ import annotations
@@ -23,8 +25,12 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
 from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
-from weft.plan.loops import is_counted, rows_that_fit
+from weft.plan.loops import in_passes, is_counted, rows_that_fit
+from weft.plan.unwrap import unwrap
 from weft.sizes import ZERO, Poly, Size
+
+_LONG = 8  # a box is so many times as long as a round reaches, or longer,
+_PART = 2  # and an array so many times as long as what its rounds reach
 
 
 def lengthen(program: fun.Program, sizes: Mapping[str, int], limit: int) -> fun.Program:
@@ -33,82 +39,114 @@ def lengthen(program: fun.Program, sizes: Mapping[str, int], limit: int) -> fun.
     statements: list[fun.Let] = []
     for let in program.body.statements:
         stencil = stencil_of(let.expr) if isinstance(let.expr, fun.Loop) else None
-        if stencil is not None and _suits(let, stencil, sizes, limit):
-            statements += _lengthened(let, stencil, names)
-        else:
+        axis = None if stencil is None else _axis_of(let, stencil, sizes, limit)
+        if stencil is None or axis is None:
             statements.append(let)
+            continue
+        for part in in_passes(let, stencil, sizes, _passes(stencil, axis, sizes), names):
+            assert isinstance(part.expr, fun.Loop)
+            found = stencil_of(part.expr)
+            assert found is not None
+            statements += _lengthened(part, found, axis, sizes, names)
     return replace(program, body=fun.Body(tuple(statements), program.body.results))
 
 
-def _suits(let: fun.Let, stencil: Stencil, sizes: Mapping[str, int], limit: int) -> bool:
-    if not stencil.wraps[0] or not isinstance(let.expr, fun.Loop):
-        return False
-    if not is_counted(stencil, sizes):
-        return False
-    extent = int(stencil.shape[0].evaluate(sizes))
-    margin = int(_margin(stencil).evaluate(sizes))
+def _axis_of(
+    let: fun.Let, stencil: Stencil, sizes: Mapping[str, int], limit: int
+) -> int | None:
+    """The dimension along which a loop is lengthened; None where it is not."""
+    if not any(stencil.wraps) or not is_counted(stencil, sizes):
+        return None
+    if rows_that_fit(stencil, sizes, limit) >= int(stencil.shape[0].evaluate(sizes)):
+        return None
+    axes = range(len(stencil.shape))
+    suiting = [axis for axis in axes if not stencil.wraps[axis] or _suits(let, axis)]
+
+    def is_long(axis: int) -> bool:
+        """Whether both a box and the array are much longer than what a round reaches."""
+        rows = rows_that_fit(stencil, sizes, limit, axis)
+        extent = int(stencil.shape[axis].evaluate(sizes))
+        return min(rows, extent) >= _LONG * stencil.reach[axis]
+
+    best = next(filter(is_long, suiting), next(iter(suiting), None))
+    if best is None or not stencil.wraps[best]:
+        return None
+    extent = int(stencil.shape[best].evaluate(sizes))
+    return best if stencil.reach[best] <= extent else None
+
+
+def _passes(stencil: Stencil, axis: int, sizes: Mapping[str, int]) -> int:
+    """Of how many loops the rounds are made: what they reach is a small part of the array."""
+    rounds, extent = (int(n.evaluate(sizes)) for n in (stencil.rounds, stencil.shape[axis]))
+    most = max(extent // (_PART * max(stencil.reach[axis], 1)), 1)
+    return max(-(-rounds // most), 1)
+
+
+def _suits(let: fun.Let, axis: int) -> bool:
     return (
-        rows_that_fit(stencil, sizes, limit) < extent
-        and margin <= extent
+        isinstance(let.expr, fun.Loop)
         and all(isinstance(var.type, fun.Array) for var in let.pattern)
         and all(isinstance(atom, fun.Var) for atom in let.expr.initial)
         and all(
-            _wraps_alone(inner.expr)
+            _wraps_alone(inner.expr, axis)
             for inner in let.expr.body.statements
             if isinstance(inner.expr, fun.Kernel)
         )
     )
 
 
-def _margin(stencil: Stencil) -> Size:
-    return stencil.rounds * stencil.reach[0]
+def _margin(stencil: Stencil, axis: int) -> Size:
+    return stencil.rounds * stencil.reach[axis]
 
 
-def _wraps_alone(kernel: fun.Kernel) -> bool:
-    """Whether the first index is used in reads alone, and their rules on it all wrap."""
-    first = kernel.space[0].index.name
-    if any(isinstance(a, fun.Var) and a.name == first for a in kernel.body.results):
+def _wraps_alone(kernel: fun.Kernel, axis: int) -> bool:
+    """Whether the index of an axis is used in reads alone, and their rules on it all wrap."""
+    own = kernel.space[axis].index.name
+    if any(isinstance(a, fun.Var) and a.name == own for a in kernel.body.results):
         return False
     for let in walk.statements(kernel.body):
         expr = let.expr
         if isinstance(expr, fun.Index):
             for index, rule in zip(expr.indices, expr.boundary, strict=False):
-                if rule is not None and rule.kind != "wrap" and first in index.variables():
+                if rule is not None and rule.kind != "wrap" and own in index.variables():
                     return False
             continue
         atoms, sizes, _ = walk.operands(expr)
-        if any(isinstance(atom, fun.Var) and atom.name == first for atom in atoms):
+        if any(isinstance(atom, fun.Var) and atom.name == own for atom in atoms):
             return False
-        if any(first in size.variables() for size in sizes):
+        if any(own in size.variables() for size in sizes):
             return False
     return True
 
 
-def _lengthened(let: fun.Let, stencil: Stencil, names: Names) -> list[fun.Let]:
+def _lengthened(
+    let: fun.Let, stencil: Stencil, axis: int, sizes: Mapping[str, int], names: Names
+) -> list[fun.Let]:
     loop = let.expr
     assert isinstance(loop, fun.Loop)
     assert isinstance(loop.form, fun.For)
-    margin, rank = _margin(stencil), len(stencil.shape)
+    margin, rank = _margin(stencil, axis), len(stencil.shape)
     builder = Builder(names)
     builder.place = let.place
     initial = tuple(
-        _longer(builder, var, tuple(range(rank)), margin)
+        _longer(builder, var, tuple(range(rank)), axis, margin, sizes)
         for var in loop.initial
         if isinstance(var, fun.Var)
     )
     given = {
-        name: _longer(builder, var, axes, margin) for name, (var, axes) in stencil.given.items()
+        name: _longer(builder, var, axes, axis, margin, sizes)
+        for name, (var, axes) in stencil.given.items()
     }
-    lows = (-margin, *(ZERO,) * (rank - 1))
-    extents = (stencil.shape[0] + 2 * margin, *stencil.shape[1:])
+    lows, extents = [ZERO] * rank, list(stencil.shape)
+    lows[axis], extents[axis] = -margin, stencil.shape[axis] + 2 * margin
     form = fun.For(builder.index("k"), ZERO, stencil.rounds)
-    windows = Windows(initial, given, lows, extents)
+    windows = Windows(initial, given, tuple(lows), tuple(extents))
     found = on_windows(loop, windows, builder, form, loop.form.lower)
     made = builder.statements.pop()
-    builder.statements.append(replace(made, expr=_without_wraps(made.expr)))
+    builder.statements.append(replace(made, expr=_without_wraps(made.expr, axis)))
     space = tuple(fun.Range(builder.index("i"), extent) for extent in stencil.shape)
     inner = builder.inner()
-    inside = [_read(inner, long, space, 0, margin) for long in found]
+    inside = [_read(inner, long, space, axis, margin) for long in found]
     kernel = fun.Kernel(space, inner.body(inside))
     return [*builder.statements, fun.Let(let.pattern, kernel, let.place)]
 
@@ -126,12 +164,13 @@ def _read(
 
 
 def _longer(
-    builder: Builder, var: fun.Var, axes: Sequence[int | None], margin: Size
-) -> fun.Var:
-    """An array with `margin` indices more before and after the dimension that follows the first."""
-    if 0 not in axes:
+    builder: Builder, var: fun.Var, axes: Sequence[int | None], axis: int, margin: Size,
+    sizes: Mapping[str, int],
+) -> fun.Var:  # fmt: skip
+    """An array with `margin` indices more before and after the dimension that follows the axis."""
+    if axis not in axes:
         return var
-    at = axes.index(0)
+    at = axes.index(axis)
     shape = list(walk.type_sizes(var.type))
     rule = fun.Boundary("wrap", ZERO, shape[at])
     shape[at] = shape[at] + 2 * margin
@@ -139,32 +178,36 @@ def _longer(
     inner = builder.inner()
     element = _read(inner, var, space, at, -margin, rule)
     type_ = fun.Array(var.type.dtype, tuple(shape))
-    return builder.let(fun.Kernel(space, inner.body([element])), type_, var.name)
+    made = builder.let(fun.Kernel(space, inner.body([element])), type_, var.name)
+    if at > 0:  # those of the first axis are unwrapped where that is of use
+        made_by = builder.statements.pop()
+        builder.statements.append(unwrap(made_by, {var.name}, sizes, builder.names, axis=at))
+    return made
 
 
-def _without_wraps(expr: fun.Expr) -> fun.Expr:
-    """The loop of kernels whose reads do not wrap around the first dimension."""
+def _without_wraps(expr: fun.Expr, axis: int) -> fun.Expr:
+    """The loop of kernels whose reads do not wrap around a dimension."""
 
     def kernels(body: fun.Body) -> fun.Body:
         done = []
         for let in body.statements:
             found = let.expr
             if isinstance(found, fun.Kernel):
-                found = replace(found, body=_ending(found.body, found.space[0].index.name))
+                found = replace(found, body=_ending(found.body, found.space[axis].index.name))
             done.append(replace(let, expr=found))
         return fun.Body(tuple(done), body.results)
 
     return walk.map_bodies(expr, kernels)
 
 
-def _ending(body: fun.Body, first: str) -> fun.Body:
-    """The body with its reads near the index `first` ending where their arrays do."""
+def _ending(body: fun.Body, own: str) -> fun.Body:
+    """The body with its reads near an index ending where their arrays do."""
     done = []
     for let in body.statements:
-        expr = walk.map_bodies(let.expr, lambda inner: _ending(inner, first))
+        expr = walk.map_bodies(let.expr, lambda inner: _ending(inner, own))
         if isinstance(expr, fun.Index) and expr.boundary:
             rules = tuple(
-                replace(rule, kind="edge") if rule is not None and first in index.variables()
+                replace(rule, kind="edge") if rule is not None and own in index.variables()
                 else rule
                 for index, rule in zip(expr.indices, expr.boundary, strict=True)
             )  # fmt: skip

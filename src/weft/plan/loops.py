@@ -8,12 +8,14 @@ overlap there, and what they share is computed by each of them.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Builder
+from weft.fun.builder import Builder, Names
 from weft.fun.stencils import Stencil, Windows, on_windows, stencil_of
 from weft.plan.calls import Ends
 from weft.records import dataclass
@@ -27,12 +29,14 @@ class CutLoop:
     Attributes
     ----------
     axes : tuple of (str, Size)
-        For each axis that can be cut an index variable and its extent; they are the first ones.
+        For each axis an index variable and its extent; of boxes that lean the first alone.
     reads : tuple of (fun.Var, tuple of Ends)
         What the loop begins with and the arrays that it reads near its index, in the order
         of `CutLoop.windows`; for each axis the first and the last index, None for all of it.
     margins : tuple of Size
         How far beyond a box its rounds reach, for each axis.
+    cuts : tuple of int
+        The axes that can be cut: those whose ends are not neighbours.
     leans : bool
         Whether boxes lean instead (`plan.leaning`): how far, is the margin.
     """
@@ -41,6 +45,7 @@ class CutLoop:
     axes: tuple[tuple[str, Size], ...]
     reads: tuple[tuple[fun.Var, tuple[Ends, ...]], ...]
     margins: tuple[Size, ...]
+    cuts: tuple[int, ...]
     leans: bool = False
 
 
@@ -52,28 +57,27 @@ def cut_loop(let: fun.Let, leans: bool = False) -> CutLoop | None:
     if not isinstance(let.expr, fun.Loop):
         return None
     stencil = stencil_of(let.expr)
-    if stencil is None or stencil.wraps[0]:
+    if stencil is None or (stencil.wraps[0] if leans else all(stencil.wraps)):
         return None
     if not all(isinstance(a, fun.Var) and isinstance(a.type, fun.Array) for a in let.expr.initial):
         return None
     if leans:
         return _leaning(let.expr, stencil, let.pattern[0].name)
     rank = len(stencil.shape)
-    # Dimensions from one on whose ends are neighbours are left whole.
-    cuts = stencil.wraps.index(True) if True in stencil.wraps else rank
-    names = [f"{let.pattern[0].name}.{axis}" for axis in range(cuts)]
+    names = [f"{let.pattern[0].name}.{axis}" for axis in range(rank)]
     margins = tuple(stencil.rounds * reach for reach in stencil.reach)
+    # Dimensions whose ends are neighbours are left whole.
     ends: list[Ends] = [
-        (Poly.var(name) - margin, Poly.var(name) + margin)
-        for name, margin in zip(names, margins, strict=False)
+        None if wraps else (Poly.var(name) - margin, Poly.var(name) + margin)
+        for name, margin, wraps in zip(names, margins, stencil.wraps, strict=True)
     ]
-    ends += [None] * (rank - cuts)
     reads = [(a, tuple(ends)) for a in let.expr.initial if isinstance(a, fun.Var)]
     for array, follows in stencil.given.values():
         reads.append((array, tuple(None if axis is None else ends[axis] for axis in follows)))
     reads += [(array, (None,) * _rank(array)) for array in stencil.fixed.values()]
-    axes = tuple(zip(names, stencil.shape, strict=False))
-    return CutLoop(stencil, axes, tuple(reads), margins)
+    axes = tuple(zip(names, stencil.shape, strict=True))
+    cuts = tuple(axis for axis in range(rank) if not stencil.wraps[axis])
+    return CutLoop(stencil, axes, tuple(reads), margins, cuts)
 
 
 def is_counted(stencil: Stencil, sizes: Collection[str]) -> bool:
@@ -91,7 +95,7 @@ def _leaning(loop: fun.Loop, stencil: Stencil, name: str) -> CutLoop:
     for array, follows in stencil.given.values():
         reads.append((array, tuple(near if axis == 0 else None for axis in follows)))
     reads += [(array, (None,) * _rank(array)) for array in stencil.fixed.values()]
-    return CutLoop(stencil, ((name, stencil.shape[0]),), tuple(reads), (lean,), True)
+    return CutLoop(stencil, ((name, stencil.shape[0]),), tuple(reads), (lean,), (0,), True)
 
 
 def lean_of(loop: fun.Loop, stencil: Stencil) -> Size:
@@ -153,9 +157,41 @@ def rows_of(
     return builder.let(fun.Slice(var, tuple(dims)), type_, var.name)
 
 
-def rows_that_fit(stencil: Stencil, sizes: Mapping[str, int], limit: int) -> int:
-    """How many indices of the first axis a box can have: two buffers and two results."""
-    inner = math.prod(int(extent.evaluate(sizes)) for extent in stencil.shape[1:])
+def in_passes(
+    let: fun.Let, stencil: Stencil, sizes: Mapping[str, int], count: int, names: Names
+) -> list[fun.Let]:
+    """A loop as so many, one after another."""
+    loop = let.expr
+    assert isinstance(loop, fun.Loop)
+    assert isinstance(loop.form, fun.For)
+    if count == 1:
+        return [let]
+    rounds = int(stencil.rounds.evaluate(sizes))
+    ends = [rounds * number // count for number in range(1, count)]
+    bounds = [loop.form.lower, *(loop.form.lower + end for end in ends), loop.form.upper]
+    found = []
+    begin = loop.initial
+    for number, (lower, upper) in enumerate(itertools.pairwise(bounds)):
+        last = number == count - 1
+        pattern = tuple(
+            var if last else fun.Var(names.fresh(var.name), var.type) for var in let.pattern
+        )
+        expr = loop
+        if not last:
+            copy = walk.Substitution(fresh=names.fresh).expr(loop)
+            assert isinstance(copy, fun.Loop)
+            expr = copy
+        assert isinstance(expr.form, fun.For)
+        form = replace(expr.form, lower=lower, upper=upper)
+        found.append(fun.Let(pattern, replace(expr, initial=begin, form=form), let.place))
+        begin = pattern
+    return found
+
+
+def rows_that_fit(stencil: Stencil, sizes: Mapping[str, int], limit: int, axis: int = 0) -> int:
+    """How many indices of an axis a box can have: two buffers and two results."""
+    others = (extent for d, extent in enumerate(stencil.shape) if d != axis)
+    inner = math.prod(int(extent.evaluate(sizes)) for extent in others)
     return limit // max(2 * stencil.itemsize * inner, 1)
 
 

@@ -241,7 +241,7 @@ def _cut(statement: Statement, dim: int) -> str:
 def _reason(analysis: Analysis, group: Group, phases: Mapping[str, PhaseChoice]) -> str:
     """Why a stage is as it is, in words."""
     if group.draft is None:
-        uncut = [p for p in group.resident if not analysis.statements[p].dims]
+        uncut = [p for p in group.resident if not analysis.statements[p].cuttable]
         names = [analysis.statements[p].results[0] for p in uncut if p not in analysis.free]
         if not names:
             return "small: runs whole"

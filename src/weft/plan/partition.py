@@ -86,7 +86,7 @@ class _Partition:
         self.resident = {
             s.position
             for s in analysis.statements
-            if not s.dims or s.position in preferences.whole or self._is_small(s)
+            if not s.cuttable or s.position in preferences.whole or self._is_small(s)
         }
 
     def groups(self) -> list[Group]:
@@ -168,7 +168,7 @@ class _Partition:
     def _choose(self, statement: Statement) -> Draft:
         """The cut that moves the fewest bytes; the outermost of equal ones."""
         best: tuple[float, Draft] | None = None
-        dims = range(len(statement.dims))
+        dims = statement.cuttable
         tried = [dim for dim in dims if (statement.position, dim) not in self.preferences.refused]
         for dim in tried or dims:
             draft = Draft.of(self.analysis, statement, dim, self.resident)

@@ -7,22 +7,21 @@ passes move all data. What is predicted to take the least time is chosen.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weft.fun import nodes as fun
-from weft.fun import walk
 from weft.fun.builder import Names
 from weft.fun.leaning import turns_of
 from weft.fun.stencils import Stencil
 from weft.plan.code import Rates
-from weft.plan.loops import cut_loop, is_counted, lean_of, rows_that_fit
+from weft.plan.loops import CutLoop, cut_loop, in_passes, is_counted, lean_of, rows_that_fit
 from weft.plan.nodes import size_text
 from weft.records import dataclass
 
 _TOGETHER = (32, 6)  # rounds of a launch of a GPU, by rank, where boxes overlap
+_PIECES = 0.75  # of the time along the first axis, that one along another has to take less than
 _MARGINS = 4  # a box is so many times as long as its margins, or longer
 _OPERATIONS = 2e10  # that a core does in a second,
 _COPIED = 1e10  # and bytes that are copied in memory,
@@ -148,21 +147,21 @@ def in_phases(
         if cut is None or not counted or not isinstance(let.expr, fun.Loop):
             statements.append(let)
             continue
-        choice = choose(let.expr, cut.stencil, sizes, limit, machine, leaning)
-        made = _phases(let, let.expr, cut.stencil, sizes, choice.way.passes, names)
+        choice = choose(let.expr, cut, sizes, limit, machine, leaning)
+        made = in_passes(let, cut.stencil, sizes, choice.way.passes, names)
         choices.update((phase.pattern[0].name, choice) for phase in made)
         statements += made
     return replace(program, body=fun.Body(tuple(statements), program.body.results)), choices
 
 
 def choose(
-    loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], limit: int, machine: Machine,
+    loop: fun.Loop, cut: CutLoop, sizes: Mapping[str, int], limit: int, machine: Machine,
     leaning: bool,
 ) -> Choice:  # fmt: skip
     """How the rounds of a stencil are done on data that do not fit."""
-    numbers = _Numbers(loop, stencil, sizes, limit, machine)
-    overlapped = numbers.overlapped()
-    leans = numbers.leaning() if leaning else None
+    numbers = _Numbers(loop, cut.stencil, sizes, limit, machine)
+    overlapped = numbers.overlapped(cut.cuts)
+    leans = numbers.leaning() if leaning and 0 in cut.cuts else None
     if leans is not None and leans.seconds < overlapped.seconds:
         return Choice(leans, overlapped)
     return Choice(overlapped, leans)
@@ -187,10 +186,19 @@ class _Numbers:
         self.touched = elements * stencil.itemsize * machine.touched
         self.once = max(self.operations, self.touched)
 
-    def overlapped(self) -> Way:
-        """In boxes that overlap, of which margins are a small part."""
-        reach, rounds = self.stencil.reach[0], self.rounds
-        rows = rows_that_fit(self.stencil, self.sizes, self.limit)
+    def overlapped(self, axes: Sequence[int]) -> Way:
+        """In boxes that overlap, cut along that of the axes which takes the least time.
+
+        Parts along others than the first lie in pieces: those have to save much.
+        """
+        first, *others = map(self._overlapped, axes)
+        best = min(others, key=lambda way: way.seconds, default=first)
+        return best if best.seconds < _PIECES * first.seconds else first
+
+    def _overlapped(self, axis: int) -> Way:
+        """In boxes of which margins are a small part."""
+        reach, rounds = self.stencil.reach[axis], self.rounds
+        rows = rows_that_fit(self.stencil, self.sizes, self.limit, axis)
         most = max(1, rows // (_MARGINS * 2 * max(reach, 1)))
         passes = 1 if reach == 0 or rounds <= most else -(-rounds // most)
         margin = -(-rounds // passes) * reach
@@ -240,33 +248,3 @@ class _Numbers:
     def _moving(self, passes: int) -> float:
         """To bring all data in and out."""
         return passes * self.extent * self.inner * 2 * self.arrays * self.machine.moved
-
-
-def _phases(
-    let: fun.Let, loop: fun.Loop, stencil: Stencil, sizes: Mapping[str, int], count: int,
-    names: Names,
-) -> list[fun.Let]:  # fmt: skip
-    """A loop as so many, one after another."""
-    assert isinstance(loop.form, fun.For)
-    if count == 1:
-        return [let]
-    rounds = int(stencil.rounds.evaluate(sizes))
-    ends = [rounds * number // count for number in range(1, count)]
-    bounds = [loop.form.lower, *(loop.form.lower + end for end in ends), loop.form.upper]
-    found = []
-    begin = loop.initial
-    for number, (lower, upper) in enumerate(itertools.pairwise(bounds)):
-        last = number == count - 1
-        pattern = tuple(
-            var if last else fun.Var(names.fresh(var.name), var.type) for var in let.pattern
-        )
-        expr = loop
-        if not last:
-            copy = walk.Substitution(fresh=names.fresh).expr(loop)
-            assert isinstance(copy, fun.Loop)
-            expr = copy
-        assert isinstance(expr.form, fun.For)
-        form = replace(expr.form, lower=lower, upper=upper)
-        found.append(fun.Let(pattern, replace(expr, initial=begin, form=form), let.place))
-        begin = pattern
-    return found

@@ -16,6 +16,7 @@ from weft.plan.lengthen import lengthen
 from weft.plan.maker import DoesNotFit, Maker
 from weft.plan.nodes import Input, Plan, PlannedStage
 from weft.plan.partition import Choice, Group, Preferences, partition
+from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
 from weft.plan.protocols import Sink, decoded_chunks, held_by_reads, is_source
 from weft.plan.refusals import refusal_of_results
@@ -224,7 +225,7 @@ def _make(
             return made, made.stages()
         except DoesNotFit as failure:
             error = _cheapest(failure, cheapest)
-            if _another_way(analysis, groups, failure.group, refused, apart):
+            if _another_way(analysis, groups, failure.group, refused, apart, phases):
                 continue
             if leans and (spill or not alone):  # what files do not help needs no flanks
                 return _make(blocked, setting, small, constants, least, alone, False)
@@ -268,12 +269,14 @@ def _read_inside(analysis: Analysis, group: Group) -> set[str]:
 
 
 def _another_way(
-    analysis: Analysis, groups: list[Group], group: Group, refused: set[Choice], apart: set[int]
-) -> bool:
+    analysis: Analysis, groups: list[Group], group: Group, refused: set[Choice], apart: set[int],
+    phases: Mapping[str, PhaseChoice],
+) -> bool:  # fmt: skip
     """Forbid what did not fit, if something else is left to try.
 
-    Where a target fits along no dimension, so are the cuts of what needs it whole: cut
-    along another dimension, those may need no more than its pieces.
+    What does not fit in one pass of a loop fits in no other. Where a target fits along no
+    dimension, so are the cuts of what needs it whole: cut along another dimension, those may need
+    no more than its pieces.
     """
     draft = group.draft
     if draft is None:
@@ -282,7 +285,7 @@ def _another_way(
         apart.update(draft.targets)
         return True
     (target,) = draft.targets
-    refused.add((target, draft.members[target]))
+    refused.update((p, draft.members[target]) for p in _passes_like(analysis, target, phases))
     if _is_left(analysis, target, refused):
         return True
     results = set(analysis.statements[target].results)
@@ -296,7 +299,16 @@ def _another_way(
     return found
 
 
+def _passes_like(
+    analysis: Analysis, target: int, phases: Mapping[str, PhaseChoice]
+) -> list[int]:
+    """All passes of the loop of which a target is one; the target itself, where it is none."""
+    choices = [phases.get(s.results[0]) if s.results else None for s in analysis.statements]
+    own = choices[target]
+    return [target] if own is None else [p for p, choice in enumerate(choices) if choice is own]
+
+
 def _is_left(analysis: Analysis, target: int, refused: set[Choice]) -> bool:
     """Whether a target has a dimension along which no cut was refused."""
     tried = {dim for position, dim in refused if position == target}
-    return len(tried) < len(analysis.statements[target].dims)
+    return not tried.issuperset(analysis.statements[target].cuttable)

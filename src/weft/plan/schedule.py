@@ -72,7 +72,7 @@ class Scheduler:
         self.where = tuple(map(self._where, self.stage.windows))
         self._flanks = {flank.name: flank for flank in self.stage.flanks}
         self.program, self._names = self.stage.program, dict[str, str]()
-        if analysis.ends:  # many stages may be the same but for names
+        if analysis.repeats:
             self.program, self._names = canonical(self.stage.program)
         self.code = setting.compile(self.program, self._layouts(), self._private())
         if self.code.device is None:  # on a device they are in its own memory

@@ -35,6 +35,8 @@ class Statement:
         a scatter: of its first dimension, since its results are not cut); after those of a
         product's result, that of what it sums.
     extents : tuple of Size
+    cuttable : tuple of int
+        Those of `dims` along which boxes can be made: not those on which a loop wraps around.
     carried : bool
         Boxes go one after another: a scan along its only dimension, a scatter, a loop whose
         boxes lean.
@@ -45,6 +47,7 @@ class Statement:
     let: fun.Let
     dims: tuple[str, ...]
     extents: tuple[Size, ...]
+    cuttable: tuple[int, ...]
     carried: bool
     reads: Reads
     original_reads: Reads
@@ -133,12 +136,12 @@ class Analysis:
         is_part = isinstance(let.expr, fun.Slice | fun.Concat)
         cut = unwrap(cut, self.staged, self.sizes, self.names, self._rows, is_part)
         leans = bool(cut.pattern) and cut.pattern[0].name in self.leaning
-        dims, carried = _cuts(cut, leans, self.sizes)
+        dims, cuttable, carried = _cuts(cut, leans, self.sizes)
         reads = Reads(cut, self.arrays, leans)
         original = reads if cut is let else Reads(let, self.arrays)
         return Statement(
             position, let, cut, tuple(name for name, _ in dims),
-            tuple(extent for _, extent in dims), carried, reads, original,
+            tuple(extent for _, extent in dims), cuttable, carried, reads, original,
         )  # fmt: skip
 
     @cached_property
@@ -158,6 +161,12 @@ class Analysis:
                 if all(position is None or position in found for position in used):
                     found.add(statement.position)
         return frozenset(found)
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether many stages may differ in names alone: blocks of rounds, passes of stencils."""
+        loops = sum(isinstance(s.let.expr, fun.Loop) for s in self.statements)
+        return bool(self.ends) or loops > 1
 
     @cached_property
     def params(self) -> frozenset[str]:
@@ -235,11 +244,12 @@ def _in_one_row(program: fun.Program) -> dict[str, fun.Var]:
 
 def _cuts(
     let: fun.Let, leans: bool, sizes: Mapping[str, int]
-) -> tuple[tuple[tuple[str, Size], ...], bool]:
-    """The index variables along which a statement can be cut, with their extents.
+) -> tuple[tuple[tuple[str, Size], ...], tuple[int, ...], bool]:
+    """The index variables of a statement with their extents; those along which it can be cut.
 
     And whether its boxes must go one after another.
     """
+    dims: tuple[tuple[str, Size], ...] = ()
     ranges: tuple[fun.Range, ...] = ()
     carried = False
     match let.expr:
@@ -254,12 +264,13 @@ def _cuts(
             ranges, carried = space[:1], True
         case fun.Call():
             cut = cut_call(let)
-            if cut is None:
-                return (), False
-            summed = summed_in_parts(let, cut, sizes)
-            return (*cut.axes, *((summed,) if summed else ())), False
+            if cut is not None:
+                summed = summed_in_parts(let, cut, sizes)
+                dims = (*cut.axes, *((summed,) if summed else ()))
         case fun.Loop():
             rounds = cut_loop(let, leans)
-            counted = rounds is not None and is_counted(rounds.stencil, sizes)
-            return (() if rounds is None or not counted else rounds.axes), leans
-    return tuple((dim.index.name, dim.extent) for dim in ranges), carried
+            if rounds is None or not is_counted(rounds.stencil, sizes):
+                return (), (), leans
+            return rounds.axes, rounds.cuts, leans
+    dims = dims or tuple((dim.index.name, dim.extent) for dim in ranges)
+    return dims, tuple(range(len(dims))), carried

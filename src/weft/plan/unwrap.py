@@ -3,7 +3,7 @@
     x[i - 1: wrap(0, n)]
  => if i - 1 < 0 { x[i - 1 + n] } else { if i - 1 >= n { x[i - 1 - n] } else { x[i - 1] } }
 
-Removes: wrap rules on the first axis of the arrays named, where the index wraps once at most, and
+Removes: wrap rules on one axis of the arrays named, where the index wraps once at most, and
 such reads, and parts, of an array whose elements are shown in one row: they become reads of the
 array itself (a box at both ends would make all of that row). Adds: conditions. Requires: nothing.
 Ensures: the same values; the footprint of a box is two small intervals, where a rule would make it
@@ -30,11 +30,12 @@ _BOOL = fun.Scalar(DType.BOOL)
 
 def unwrap(
     let: fun.Let, arrays: Collection[str], sizes: Mapping[str, int], names: Names,
-    rows: Mapping[str, fun.Var] | None = None, parts: bool = False,
+    rows: Mapping[str, fun.Var] | None = None, parts: bool = False, axis: int = 0,
 ) -> fun.Let:  # fmt: skip
     """The statement with its reads of `arrays` unwrapped, and those of `rows`: arrays in one row.
 
-    `parts`: whether other reads of those are of the arrays themselves, too.
+    `parts`: whether other reads of those are of the arrays themselves, too. `axis`: of the arrays,
+    on which rules are removed.
     """
     rows = rows or {}
     arrays = {*arrays, *rows}
@@ -42,7 +43,7 @@ def unwrap(
     def is_part(expr: fun.Expr) -> bool:
         return parts and isinstance(expr, fun.Index) and expr.array.name in rows
 
-    if not any(_wraps(inner.expr, arrays) or is_part(inner.expr) for inner in _inside(let)):
+    if not any(_wraps(inner.expr, arrays, axis) or is_part(inner.expr) for inner in _inside(let)):
         return let
     intervals = Intervals(Reads(let, dict.fromkeys(arrays, 1)), sizes, {})
 
@@ -57,9 +58,9 @@ def unwrap(
         build = Builder(names)
         for statement in inner.statements:
             expr = statement.expr
-            rule = _wraps(expr, arrays)
-            if isinstance(expr, fun.Index) and rule is not None and once(expr.indices[0], rule):
-                build.statements.extend(_unwrapped(statement, expr, rule, names, rows))
+            rule = _wraps(expr, arrays, axis)
+            if isinstance(expr, fun.Index) and rule is not None and once(expr.indices[axis], rule):
+                build.statements.extend(_unwrapped(statement, expr, rule, names, rows, axis))
             elif isinstance(expr, fun.Index) and is_part(expr) and not any(expr.boundary):
                 there = _in_rows(expr, rows[expr.array.name], expr.indices, build)
                 build.statements.append(replace(statement, expr=there))
@@ -82,23 +83,24 @@ def _inside(let: fun.Let) -> list[fun.Let]:
     return [inner for body in walk.bodies(let.expr) for inner in walk.statements(body)]
 
 
-def _wraps(expr: fun.Expr, arrays: Collection[str]) -> fun.Boundary | None:
-    """The rule of the first axis, where it wraps."""
-    if isinstance(expr, fun.Index) and expr.array.name in arrays and expr.boundary:
-        rule = expr.boundary[0]
+def _wraps(expr: fun.Expr, arrays: Collection[str], axis: int) -> fun.Boundary | None:
+    """The rule of an axis, where it wraps."""
+    if isinstance(expr, fun.Index) and expr.array.name in arrays and axis < len(expr.boundary):
+        rule = expr.boundary[axis]
         if rule is not None and rule.kind == "wrap":
             return rule
     return None
 
 
 def _unwrapped(
-    let: fun.Let, read: fun.Index, rule: fun.Boundary, names: Names, rows: Mapping[str, fun.Var]
-) -> tuple[fun.Let, ...]:
-    array = rows.get(read.array.name)
+    let: fun.Let, read: fun.Index, rule: fun.Boundary, names: Names, rows: Mapping[str, fun.Var],
+    axis: int,
+) -> tuple[fun.Let, ...]:  # fmt: skip
+    array, index = rows.get(read.array.name), read.indices[axis]
     extent = rule.upper - rule.lower
     build = Builder(names)
     build.place = let.place
-    at = build.scalar(read.indices[0])
+    at = build.scalar(index)
     below = build.let(fun.Apply("less", (at, build.scalar(rule.lower))), _BOOL)
     inside, above = build.inner(), build.inner()
     beyond = inside.let(
@@ -107,13 +109,13 @@ def _unwrapped(
 
     def shifted(builder: Builder, by: Size) -> fun.Body:
         if array is not None:
-            place = (read.indices[0] + by,)
+            place = (index + by,)
             there = _in_rows(read, array, place, builder)
             return builder.body([builder.let(there, let.pattern[0].type)])
         moved = replace(
             read,
-            indices=(read.indices[0] + by, *read.indices[1:]),
-            boundary=(None, *read.boundary[1:]),
+            indices=(*read.indices[:axis], index + by, *read.indices[axis + 1 :]),
+            boundary=(*read.boundary[:axis], None, *read.boundary[axis + 1 :]),
         )
         return builder.body([builder.let(moved, let.pattern[0].type)])
 
