@@ -379,3 +379,11 @@ def test_what_crosses_the_axis_that_a_call_is_cut_along_waits_in_a_file(
         wf.store(run(wf.asarray(x)), tmp_path / "y.zarr")
     result = np.asarray(wf.open(tmp_path / "y.zarr"))
     np.testing.assert_allclose(result, expected(x), rtol=1e-9, atol=1e-9)
+
+
+def test_the_transpose_in_one_row_is_read_once() -> None:
+    """Long boxes are whole columns of it; what few indices read is the least of every column."""
+    x = Listed(np.random.default_rng(0).random((900, 400)))
+    with wf.config(memory_limit=(24 << 20) + x.array.nbytes // 2, interpret_below=0):
+        plan = wf.explain(wf.store, wf.reshape(wf.open(x).T, (-1,)) * 2, "row.npy")
+    assert sum(plan.passes.values()) < 1.1

@@ -30,6 +30,7 @@ from weft.records import dataclass
 
 SCAN_TILE = 65536  # elements of a scanned dimension, to which boxes are aligned
 
+_LONG_BOXES = 8  # that see which axis of an array they read least of
 NOWHERE = np.iinfo(np.int64).max
 ReadKey = tuple[int, str, Any]  # statement, array, the expression that reads
 WindowKey = tuple[str, int]  # array, axis
@@ -269,11 +270,12 @@ class Draft:
     def _narrow_axis(
         self, statement: Statement, dim: int, access: Access, bounds: tuple[Bounds, ...]
     ) -> int | None:
-        """The axis along which a box of one index reads the smallest share of the array.
+        """The axis along which boxes of one index read a part of the array.
 
-        An input of which every box reads the same part has a window too: that part.
+        Of several, that along which long boxes read the smallest share: of an array shown in one
+        row, that of rows, since what is within a row has to be read of each. An input of which
+        every box reads the same part has a window too: that part.
         """
-        best: tuple[float, int] | None = None
         shape = self.analysis.shapes[access.array]
         index = statement.dims[dim]
         moves = [
@@ -281,13 +283,25 @@ class Draft:
             for ends in access.index
         ]
         is_input = access.array not in self.analysis.producer
-        for axis, (ends, (lower, upper)) in enumerate(zip(access.index, bounds, strict=True)):
-            if ends is None or not (moves[axis] or (is_input and not any(moves))):
-                continue
-            width = float(np.median(upper - lower))
-            if width < shape[axis] and (best is None or width / shape[axis] < best[0]):
-                best = width / shape[axis], axis
-        return None if best is None else best[1]
+        shares = {
+            axis: float(np.median(upper - lower)) / max(shape[axis], 1)
+            for axis, (ends, (lower, upper)) in enumerate(zip(access.index, bounds, strict=True))
+            if ends is not None and (moves[axis] or (is_input and not any(moves)))
+        }
+        narrow = {axis: share for axis, share in shares.items() if share < 1}
+        if len(narrow) < 2:
+            return next(iter(narrow), None)
+        extent = self.analysis.extent(statement, dim)
+        starts = np.arange(0, extent, max(extent // _LONG_BOXES, 1), dtype=np.int64)
+        stops = np.append(starts[1:], extent)
+        (long,) = (
+            found for other, found in self.analysis.footprints(statement, dim, starts, stops)
+            if other is access
+        )  # fmt: skip
+        return min(
+            narrow,
+            key=lambda axis: (np.median(long[axis][1] - long[axis][0]) / shape[axis], narrow[axis]),
+        )
 
     def _measure_slopes(self, target: int) -> None:
         extent = self.analysis.extent(self.statement(target), self.members[target])
