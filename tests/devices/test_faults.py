@@ -47,11 +47,12 @@ CALLS = {
     "opencl": {
         "memory": ("cl", "Buffer"), "queue": ("cl", "CommandQueue"),
         "copy": ("cl", "enqueue_copy"), "launch": ("cl", "enqueue_nd_range_kernel"),
-        "code": ("cl", "link_program"),
+        "code": ("cl", "link_program"), "source": ("cl", "Program"),
     },
     "cuda": {
         "memory": ("pool", "allocate"), "queue": ("device", "create_stream"),
         "copy": ("", "copy"), "launch": ("", "check"), "code": ("core", "Program"),
+        "source": ("core", "Program"),
     },
 }  # fmt: skip
 """Which attribute of a device has the function that a kind of call is; "": the device itself."""
@@ -168,15 +169,17 @@ def test_scans_for_which_memory_is_too_small_begin_anew() -> None:
     np.testing.assert_allclose(found, np.cumsum(x), rtol=1e-9, atol=1e-9)
 
 
-def test_code_that_the_device_refuses() -> None:
+@pytest.mark.parametrize("kind", ["source", "code"])
+def test_code_that_the_device_refuses(kind: str) -> None:
     on = device()
     x = np.arange(5000.0)
+    factor = 12345.678 + len(kind)  # code that no other test has compiled
     with (
         wf.config(devices=[on.name]),
-        failing(on, "code", 1, lost(on)),
+        failing(on, kind, 1, lost(on)),
         pytest.raises(CompileError, match=f"{on.name} refuses generated code"),
     ):
-        wf.jit(lambda a: a * 12345.678 - 9)(x)
+        wf.jit(lambda a: a * factor - 9)(x)
 
 
 def test_a_failure_in_a_kernel_leaves_the_device_well() -> None:

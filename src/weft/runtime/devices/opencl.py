@@ -151,15 +151,17 @@ class OpenClDevice(Memory):
                 return cl.Program(self.context, [device], [cached]).build()
             except cl.Error:
                 open_cache().remove(key, ".clbin")
-        text = cl.Program(self.context, source)
+        text: Any = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyOpenCL's own cache, which unpickles, is passed by
             try:
+                text = cl.Program(self.context, source)
                 program = cl.link_program(self.context, [text.compile(options)])
             except cl.Error as error:
                 log = ""
-                with contextlib.suppress(cl.Error):
-                    log = text.get_build_info(device, cl.program_build_info.LOG)
+                if text is not None:
+                    with contextlib.suppress(cl.Error):
+                        log = text.get_build_info(device, cl.program_build_info.LOG)
                 raise CompileError(
                     f"{self.name} refuses generated code: {in_short(error)} {log[:2000]}",
                     advice='compute it on the CPU: wf.config(devices=["cpu"]), and report this',
