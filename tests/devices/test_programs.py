@@ -21,6 +21,7 @@ import weft as wf
 from weft.lower.gpu import batches, transposes, vectors
 from weft.plan.code import Rates
 from weft.runtime.devices.opencl_rates import measure
+from weft.runtime.devices.protocol import FAILURE_BYTES
 
 COMMON: dict[str, Any] = {
     "deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck),
@@ -215,10 +216,15 @@ def test_a_cap_on_the_device_is_kept() -> None:
         before = on.statistics.bytes_in
         with wf.profile() as measured:
             found = smooth(x)
-        text = str(smooth.explain(wf.asarray(x)))
+        plan = smooth.explain(wf.asarray(x))
+    text = str(plan)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert 0 < on.statistics.peak_bytes <= cap
     moved = on.statistics.bytes_in - before
+    ((into, out),) = (stage.copied for stage in plan.plan.stages)
+    assert into <= moved <= into + 128 * FAILURE_BYTES
+    assert out == x.nbytes
+    assert "copying 8.0 MiB there and 8.0 MiB back" in text
     assert x.nbytes <= moved <= 1.01 * x.nbytes  # each element once, but for halos
     assert f"at once on {on.name}" in text
     queues = {event.queue for event in measured.events}

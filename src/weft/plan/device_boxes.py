@@ -82,7 +82,10 @@ def quickest(
             if not scheduler.fits(planned):
                 break  # nor do more at once
             alone = seconds(work, device.rates, 1)
-            best = replace(planned, seconds=predicted, serial_seconds=alone)
+            copies_of_all = work.bytes_in, work.bytes_out
+            best = replace(
+                planned, seconds=predicted, serial_seconds=alone, copied=copies_of_all
+            )
             beside = alone - computing(work, device.rates)
             gain = min(_GAIN * predicted, _GAIN_BESIDE * beside)
         if best is not None and predicted > _HOPELESS * best.seconds:

@@ -193,7 +193,8 @@ def _boxes(stage: PlannedStage) -> str:
         flight = f"smaller towards the end, spread over {len(stage.shares)} devices"
         return f"{boxes.count} boxes of up to {boxes.extent} along {boxes.unit}, {flight}; {moved}"
     if stage.code.device is not None:
-        flight = _on_device(stage, stage.code.device)
+        into, out = map(size_text, stage.copied)
+        flight = f"{_on_device(stage, stage.code.device)}, copying {into} there and {out} back"
     return f"{boxes.count} boxes of {boxes.extent} along {boxes.unit}, {flight}; {moved}"
 
 

@@ -290,6 +290,8 @@ class PlannedStage:
         How many boxes are in flight on a device.
     device_bytes : int
         What they take of its memory, together.
+    copied : (int, int)
+        Bytes that boxes along one axis copy to a device, and from it.
     seconds : float
         How long it takes on a device, or several, predicted.
     serial_seconds : float
@@ -355,6 +357,7 @@ class PlannedStage:
     kept_rows: tuple[Numbers | None, ...] = ()
     slots: int = 1
     device_bytes: int = 0
+    copied: tuple[int, int] = (0, 0)
     shares: tuple[Share, ...] = ()
     unit: int = 1
     least: int = 1
