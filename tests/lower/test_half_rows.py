@@ -7,6 +7,7 @@ import pytest
 from lower.harness import IndexFailureError, agree, compiled, run
 
 from weft.fun.parse import parse
+from weft.lower import narrow_rows
 
 PROGRAM = """program halves(x: f64[n, m], y: f64[n, m], k: i64[n, m]) sizes n, m {
   let s: f64[n, m] = kernel (i < n, j < m) {
@@ -54,6 +55,22 @@ def loops(source: str) -> list[str]:
     return [part[: part.index("}")] for part in source.split("#pragma omp simd")[1:]]
 
 
+@pytest.fixture
+def one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the other text that there is for rows of few elements."""
+    monkeypatch.setattr(narrow_rows, "vectors", lambda *_: None)
+
+
+@pytest.mark.parametrize("name", [*HALVES, *WHOLE])
+def test_rows_of_few_elements_and_others(name: str) -> None:
+    """With both texts: of one, nothing is known in the other."""
+    program = parse(text((HALVES | WHOLE)[name]))
+    segment = compiled(program)
+    for n, m in SHAPES:
+        agree(program, arguments(n, m), segment=segment, n=n, m=m)
+
+
+@pytest.mark.usefixtures("one_text")
 @pytest.mark.parametrize("name", HALVES)
 def test_each_side_reads_its_own(name: str) -> None:
     program = parse(text(HALVES[name]))
@@ -63,6 +80,7 @@ def test_each_side_reads_its_own(name: str) -> None:
         agree(program, arguments(n, m), segment=segment, n=n, m=m)
 
 
+@pytest.mark.usefixtures("one_text")
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_no_half_is_one_loop(name: str) -> None:
     program = parse(text(WHOLE[name]))
@@ -72,6 +90,7 @@ def test_what_is_no_half_is_one_loop(name: str) -> None:
         agree(program, arguments(n, m), segment=segment, n=n, m=m)
 
 
+@pytest.mark.usefixtures("one_text")
 def test_a_branch_that_reads_nothing_is_a_selection() -> None:
     program = parse(text(HALVES["below"], "in 1.5", "in 2.5"))
     segment = compiled(program)

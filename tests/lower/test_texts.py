@@ -9,8 +9,9 @@ import pytest
 from weft.fun.parse import parse
 from weft.fun.show import show
 from weft.imp.show import show as show_imp
-from weft.lower import fetching
+from weft.lower import fetching, masks
 from weft.lower.fetching import Fetching
+from weft.lower.registers import Registers
 from weft.lower.segment import lower_program
 from weft.mem.introduce import introduce
 from weft.mem.short_circuit import short_circuit
@@ -53,6 +54,7 @@ def test_text(
     name: str, golden: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetching, "fetching", lambda: Fetching(1 << 11, 4))
+    monkeypatch.setattr(masks, "registers", lambda: Registers(32, 64))
     program = parse(PROGRAMS[name])
     made, _, _ = lower_program(short_circuit(introduce(program, {})), name)
     golden(f"{show(program)}\n{show_imp(made)}")

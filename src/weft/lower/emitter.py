@@ -137,7 +137,11 @@ class Emitter:
     ) -> None:
         """What one or the other emits, as the condition says."""
         ways = []
+        before = dict(self.scalars)
         for way in (then, otherwise):
+            # What the other way has bound inside of it is not there in this one.
+            self.scalars.clear()
+            self.scalars.update(before)
             with self.level() as body:
                 way()
             ways.append(tuple(body))
