@@ -137,15 +137,22 @@ class Emitter:
     ) -> None:
         """What one or the other emits, as the condition says."""
         ways = []
-        before = dict(self.scalars)
         for way in (then, otherwise):
-            # What the other way has bound inside of it is not there in this one.
-            self.scalars.clear()
-            self.scalars.update(before)
             with self.level() as body:
                 way()
             ways.append(tuple(body))
         self.emit(imp.If(condition, ways[0], ways[1]))
+
+    @contextmanager
+    def own_scalars(self) -> Iterator[None]:
+        """What is bound inside is not bound after it, as another way does not come by here."""
+        before = dict(self.scalars)
+        yield
+        changed = {n for n, value in self.scalars.items() if before.get(n) is not value}
+        for key in [key for key in self.polynomials if key[1].variables() & changed]:
+            del self.polynomials[key]
+        self.scalars.clear()
+        self.scalars.update(before)
 
     @contextmanager
     def index(self, name: str, value: imp.Expr, lower: Size, upper: Size) -> Iterator[None]:

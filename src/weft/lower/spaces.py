@@ -129,9 +129,12 @@ def parallel_rows(
             usual()
         else:
             short = narrow
-            e.either(
-                short.when, lambda: _each_run(e, outer, first, end, part_, short.rows, short), usual
-            )
+
+            def own_way() -> None:
+                with e.own_scalars():
+                    _each_run(e, outer, first, end, part_, short.rows, short)
+
+            e.either(short.when, own_way, usual)
 
 
 def _each_run(
