@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from weft.errors import Place
@@ -153,10 +153,16 @@ def _renamed(access: Access, rounds: Rounds, index: Size) -> Access:
     return replace(access, dims=dims, inner=inner)
 
 
+def with_indices(inner: Sequence[Inner], known: Knowledge) -> Knowledge:
+    """What is known where these indices are."""
+    for index in inner:
+        known = known.within(index.name, index.lower, index.upper - 1)
+    return known
+
+
 def elements_apart(left: Access, right: Access, known: Knowledge) -> bool:
     """Whether it is proved that two accesses have no element in common."""
-    for inner in (*left.inner, *right.inner):
-        known = known.within(inner.name, inner.lower, inner.upper - 1)
+    known = with_indices((*left.inner, *right.inner), known)
     for number, (a, b) in enumerate(zip(left.dims, right.dims, strict=True)):
         if _dims_apart(a, b, known, number):
             return True

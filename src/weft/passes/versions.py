@@ -15,7 +15,7 @@ from dataclasses import replace
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
-from weft.passes.dependence import Access, Dims, Inner, elements_apart, indices_of
+from weft.passes.dependence import Access, Dims, Inner, elements_apart, indices_of, with_indices
 from weft.passes.knowledge import Knowledge
 from weft.records import dataclass
 from weft.sizes import ZERO, Size
@@ -75,8 +75,7 @@ def resolved(
     dims: Dims = expr.indices if isinstance(expr, fun.Index) else expr.dims
     if isinstance(expr, fun.Index) and any(expr.boundary):
         return None if count else expr
-    for index in inner:
-        known = known.within(index.name, index.lower, index.upper - 1)
+    known = with_indices(inner, known)
     access = Access(expr.array.name, dims, (), None)
     for write in reversed(chain.writes[:count]):
         if write.dims == dims:
@@ -219,9 +218,7 @@ class Resolver:
         chain = self.chains.get(read.array.name) if isinstance(read, fun.Slice) else None
         if chain is None or not isinstance(read, fun.Slice):
             return None
-        known = self.known
-        for index in inner:
-            known = known.within(index.name, index.lower, index.upper - 1)
+        known = with_indices(inner, self.known)
         writes = chain.writes[: chain.versions.index(read.array.name)]
         access = Access(read.array.name, read.dims, (), None)
         parts: list[tuple[Dims, fun.Atom]] = []
