@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -63,7 +64,7 @@ def ahead(events: Sequence[tuple[str, Any]]) -> int:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3])
-def test_one_more_box_is_queued_than_there_are_slots(slots: int) -> None:
+def test_every_slot_has_a_box_queued_behind_the_one_it_does(slots: int) -> None:
     on = device()
     x, y = np.random.default_rng(1).normal(size=(2, 100_003))
     add = wf.jit(lambda a, b: a + 2 * b)
@@ -75,9 +76,19 @@ def test_one_more_box_is_queued_than_there_are_slots(slots: int) -> None:
         with watched() as events:
             found = add(x, y)
     np.testing.assert_array_equal(found, x + 2 * y)
-    assert ahead(events) == slots + 1
+    assert ahead(events) == 2 * slots
     assert len({id(run.slot) for _, run in events}) == slots
     assert 0 < on.statistics.peak_bytes <= limit
+
+
+def test_one_more_box_than_there_are_slots_has_buffers_of_the_host(tmp_path: Path) -> None:
+    on, x = device(), np.random.default_rng(2).random(1 << 18, np.float32)
+    wf.store(wf.asarray(x), tmp_path / "x.zarr", chunks=(1 << 14,))
+    limits = {"cpu": (24 << 20) + (2 << 20), on.name: 256 << 10}
+    with wf.config(devices=[on.name], memory_limit=limits, slots=3), watched() as events:
+        wf.store(wf.open(tmp_path / "x.zarr") * 2, tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x * 2)
+    assert ahead(events) == 3 + 1
 
 
 def test_what_a_box_carries_to_the_next_comes_by_the_host() -> None:
@@ -103,7 +114,7 @@ def test_tiles_change_what_stays_without_the_host() -> None:
             found = product(a, b)
         np.testing.assert_array_equal(found, expected)
         assert len(events) > 6
-        assert ahead(events) == slots + 1
+        assert ahead(events) == 2 * slots
 
 
 def test_a_box_that_needs_more_memory_waits() -> None:

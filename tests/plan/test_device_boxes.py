@@ -72,12 +72,31 @@ def test_numbers_of_boxes_that_are_tried() -> None:
     assert list(counts(100, 50, 1)) == [1, 2]
     assert list(counts(5, 1, 4)) == [4, 5]
     assert list(counts(0, 1, 1)) == [1]
-    assert slots_to_try(None, 2) == [1, 2]
-    assert slots_to_try(128, 40) == [40]
+    assert slots_to_try(None, 2, False) == [1, 2]
+    assert slots_to_try(None, 9, False) == [1, 2, 3, 4]
+    assert slots_to_try(None, 9, True) == [3, 4, 1, 2]
+    assert slots_to_try(128, 40, True) == [40]
+
+
+def test_what_takes_longest_has_the_rest_of_one_box_before_and_behind_it() -> None:
+    work = Work(10, 100_000_000, 50_000_000, 0)
+    rates = replace(GPU, memory=1e15, box=0.0)
+    assert seconds(work, rates, 3) == pytest.approx(0.1 + 0.05 / 10)
+    assert seconds(replace(work, operations=1e12), replace(rates, operations=4e12), 3) == (
+        pytest.approx(0.25 + (0.1 + 0.05) / 10)
+    )
+
+
+def test_copies_both_ways_slow_each_other_down() -> None:
+    work, rates = Work(1000, 10**8, 10**8, 0), replace(GPU, memory=1e15, box=0.0)
+    both = [seconds(work, replace(rates, duplex=part), 3) for part in (1.0, 0.8)]
+    assert both[1] - both[0] == pytest.approx(0.1 * (1 / 0.8 - 1))
+    one_way = replace(work, bytes_out=0)
+    assert seconds(one_way, replace(rates, duplex=0.8), 3) == seconds(one_way, rates, 3)
 
 
 def test_a_stage_of_no_coordinates_takes_no_time() -> None:
-    assert slots_to_try(None, 0) == [1]
+    assert slots_to_try(None, 0, True) == [1]
     assert seconds(Work(0, 0, 0, 1), GPU, 1) == 0
 
 
@@ -93,6 +112,17 @@ def test_launches_are_counted() -> None:
     unknown = launches.count((launches.Repeat("k", as_poly(0), Poly.var("read"), (one,)),), {})
     assert unknown > 1
     assert launches.count((launches.While((one,), "c", (one,)),), {}) == 2 * unknown
+
+
+def test_a_branch_makes_the_launches_of_the_side_that_most_boxes_take() -> None:
+    one = launches.Launch("k", as_poly(1), 1, (), ())
+    many: launches.Steps = (launches.Repeat("k", as_poly(0), as_poly(9), (one,)),)
+    steps: launches.Steps = (
+        launches.Define("tiles", Poly.var("m") - 1), launches.Branch("tiles", (one,), many),
+    )  # fmt: skip
+    for tiles, expected in ((1, 9), (2, 1), ([2, 2, 1], 1), ([2, 1, 1], 9), ([], 9)):
+        assert launches.count(steps, {"m": np.array(tiles)}) == expected
+    assert launches.count(steps, {"n": 2}) == 9
 
 
 def test_launches_are_listed_as_steps_make_them() -> None:

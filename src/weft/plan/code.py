@@ -77,6 +77,8 @@ class Rates:
         Seconds of a copy, however small, in which no other runs the same way.
     start : float
         Seconds that a kernel takes the device to begin and to end, however small it is.
+    duplex : float
+        The part of its rate that a copy has while another goes the other way.
     """
 
     copy_in: float
@@ -89,6 +91,7 @@ class Rates:
     operations: float = math.inf
     copy: float = 0.0
     start: float = 0.0
+    duplex: float = 1.0
 
 
 class DeviceCode(Protocol):

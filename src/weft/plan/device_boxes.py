@@ -26,11 +26,11 @@ from weft.records import dataclass
 if TYPE_CHECKING:
     from weft.plan.schedule import Scheduler
 
-SLOTS = (1, 2, 3, 4)
-"""Boxes in flight that are tried: a box each that is copied in, computed, and copied out."""
-
 USUAL_SLOTS = 3
-"""Boxes in flight where devices share them: one is copied in, one computed, one copied out."""
+"""Boxes in flight as a rule: one is copied in, one computed, one copied out."""
+
+SLOTS = (1, 2, USUAL_SLOTS, 4)
+"""Boxes in flight that are tried."""
 
 _LINE = 64  # elements that are whole cache lines, of any dtype
 _MANY_LINES = 16  # of a box, which is hardly longer for the last of them
@@ -72,7 +72,9 @@ def quickest(
         copies = sum(window.axis is not None for window in scheduler.stage.windows)
         work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken, copies)
         # What one box carries to the next, no two can have; flanks the device hands on.
-        tried = (1,) if scheduler.stage.carries else slots_to_try(wanted, boxes.count)
+        tried = slots_to_try(wanted, boxes.count, device.rates.beside)
+        if scheduler.stage.carries:
+            tried = (1,)
         for slots in tried:
             predicted = seconds(work, device.rates, slots)
             if best is not None and predicted >= best.seconds - gain:
@@ -80,7 +82,7 @@ def quickest(
             # A box is read into its buffers while those before it are on the device.
             planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
             if not scheduler.fits(planned):
-                break  # nor do more at once
+                continue
             alone = seconds(work, device.rates, 1)
             copies_of_all = work.bytes_in, work.bytes_out
             best = replace(
@@ -195,10 +197,12 @@ def seconds(work: Work, rates: Rates, slots: int) -> float:
     slots = min(slots, work.boxes)
     if slots <= 1:  # no box is beside another; nothing at all, where there is none
         return into + computed + out + host
-    copies = max(into, out, (into + out) / min(slots, rates.engines))
+    together = max(into, out) + min(into, out) * (1 / rates.duplex - 1)
+    copies = max(together, (into + out) / min(slots, rates.engines))
     if rates.beside:
         busy = max(copies, computed, (into + computed + out) / slots)
-        return max(busy, host) + (into + computed + out) / work.boxes  # the ends of the queue
+        ends = into + computed + out - max(into, computed, out)  # of the queue, for one box
+        return max(busy, host) + ends / work.boxes
     # Kernels leave no processor idle that the host, or a copy, could have: each has one of them
     # while the others compute, and the host waits for its share where it is asked for the most.
     shared = computed + (into + out + host) / rates.engines
@@ -225,7 +229,11 @@ def counts(total: int, unit: int, least: int) -> Iterator[int]:
     yield most
 
 
-def slots_to_try(wanted: int | None, boxes: int) -> Sequence[int]:
-    """How many boxes may be in flight, of so many."""
+def slots_to_try(wanted: int | None, boxes: int, beside: bool) -> Sequence[int]:
+    """How many boxes may be in flight, of so many; those first of which others have to be better.
+
+    Where copies run beside kernels, and not always at one pace, that is the usual number.
+    """
     tried = SLOTS if wanted is None else (wanted,)
-    return sorted({max(min(slots, boxes), 1) for slots in tried})
+    found = sorted({max(min(slots, boxes), 1) for slots in tried})
+    return sorted(found, key=lambda slots: slots < USUAL_SLOTS) if beside else found

@@ -214,24 +214,31 @@ _UNKNOWN = 16  # rounds of a loop whose number only running it tells
 
 
 def count(steps: Steps, values: Mapping[str, Any]) -> int:
-    """How many launches the steps make, about.
+    """How many launches the steps make, about, where values are of one box, or of each.
 
-    A kernel whose items are known to be none is not launched. A branch whose condition is no
-    value makes the launches of its longer side.
+    A kernel whose items are known to be none is not launched. A branch makes the launches of the
+    side that most boxes take, or of its longer side where that is not known.
     """
-    total = 0
+    known, total = dict(values), 0
     for step in steps:
         match step:
             case Launch(_, items):
-                total += _has(items, values)
+                total += _has(items, known)
+            case Define(name, size):
+                try:
+                    known[name] = size.evaluate(known)
+                except KeyError:  # it follows from a number that is read while it runs
+                    known.pop(name, None)
             case Repeat(_, lower, upper, inner):
-                total += _rounds(lower, upper, values) * count(inner, values)
+                total += _rounds(lower, upper, known) * count(inner, known)
             case While(before, _, inner):
-                total += _UNKNOWN * (count(before, values) + count(inner, values))
+                total += _UNKNOWN * (count(before, known) + count(inner, known))
             case Branch(condition, then, otherwise):
-                sides = [count(side, values) for side in (otherwise, then)]
-                total += sides[bool(values[condition])] if condition in values else max(sides)
-            case Define() | Read():
+                sides = [count(side, known) for side in (otherwise, then)]
+                taken = np.asarray(known.get(condition, ()))
+                most = bool(2 * np.count_nonzero(taken) > taken.size)
+                total += sides[most] if taken.size else max(sides)
+            case Read():
                 pass
     return total
 

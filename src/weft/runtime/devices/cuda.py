@@ -12,6 +12,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -41,8 +42,8 @@ _LONG = 1 << 16  # launches that are too many for one of them
 _CONFIGS = 4096  # numbers of groups and items that are kept
 _OF_ALL_GPUS = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _BOX, _LAUNCH = 1e-4, 3e-6  # seconds that the host takes for a box, and for a launch
-_COPY, _START = 8e-6, 3e-6  # seconds that a GPU takes for a copy, and a kernel, however small
-_EACH_CYCLE = 64  # scalar operations of a multiprocessor: half of what it multiplies and adds
+_COPY, _START = 4e-6, 3e-6  # seconds that a GPU takes for a copy, and a kernel, however small
+_EACH_CYCLE = 128  # scalar operations of a multiprocessor
 _MEASURED = 32 << 20  # bytes that are copied over the link
 _TOUCHED = 256 << 20  # bytes that are copied within the GPU
 _ROUNDS = 3
@@ -345,31 +346,39 @@ def _measure(device: CudaDevice) -> Rates:
     touched = max(min(_TOUCHED, device.limit // 4), count)
     if min(count, touched) < 64 << 10:
         return usual
-    slot: Any = None
+    slots: list[Any] = []
     try:
-        slot = device.take_slot()
-        slot.release()
-        first, second = slot.fit([touched, touched], ["measuring", "measuring"])
-        staged = slot.part(slot.staging(0, count)[0], 0, count)
+        for _ in range(2):
+            slots.append(device.take_slot())
+            slots[-1].release()
+        one, two = slots
+        first, second = one.fit([touched, touched], ["measuring", "measuring"])
+        given, found = (one.part(one.staging(k, count)[0], 0, count) for k in range(2))
+        target, source = (one.part(buffer, 0, count) for buffer in (first, second))
 
-        def copied(target: Any, source: Any) -> float:
-            found = []
+        def seconds(*copies: tuple[Any, Any, Any]) -> float:
+            measured = []
             for _ in range(_ROUNDS):
                 start = perf_counter()
-                device.copy(target, source, slot.stream)
-                slot.finish()
-                found.append(perf_counter() - start)
-            return max(min(found), 1e-9)
+                for to, of, slot in copies:
+                    device.copy(to, of, slot.stream)
+                for *_, slot in copies:
+                    slot.finish()
+                measured.append(perf_counter() - start)
+            return max(min(measured), 1e-9)
 
-        part = slot.part(first, 0, count)
-        into, out, within = copied(part, staged), copied(staged, part), copied(second, first)
+        copy_in, copy_out = (target, given, one), (found, source, two)
+        into, out = seconds(copy_in), seconds(copy_out)
+        both, within = seconds(copy_in, copy_out), seconds((second, first, one))
     except Exception as error:  # what is wrong with it, its use will tell
         if not isinstance(error, (*device.failures, DeviceError, MemoryError, MemoryLimitError)):
             raise
         return usual
     finally:
-        if slot is not None:
+        for slot in slots:
             slot.release()
             device.give_back(slot)
-    measured = count / into, count / out, 2 * touched / within
-    return Rates(*measured, _LAUNCH, _BOX, 2, True, operations, _COPY, _START)
+    return replace(
+        usual, copy_in=count / into, copy_out=count / out, memory=2 * touched / within,
+        duplex=min(max(into, out) / both, 1.0),
+    )  # fmt: skip

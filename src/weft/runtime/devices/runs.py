@@ -30,7 +30,7 @@ where looking takes no processor from the run."""
 
 _SHORTEST, _LONGEST = 20e-6, 10e-3  # seconds between two looks at whether a run has ended
 _LATE = 32  # a run's end is seen late by this part of its time, at most
-_LATER = 4  # and by this one where another is queued behind it: the device goes on alone
+_LATER = 4  # and by this one where a processor goes on with another: looking takes from it
 
 
 _LISTS = 256  # of launches, that a segment keeps for runs that come again
@@ -302,8 +302,9 @@ class Run(ABC, Generic[DeviceT]):
 
     def _wait_for(self, event: Any) -> None:
         """Ctrl-C is heard meanwhile."""
-        spins = _SPINS if self.device.is_processor else _MORE_SPINS
-        spins, late = (0, _LATER) if self.followed else (spins, _LATE)
+        is_processor = self.device.is_processor
+        spins = 0 if self.followed else _SPINS if is_processor else _MORE_SPINS
+        late = _LATER if self.followed and is_processor else _LATE
         while not self.is_done(event):
             spins -= 1
             waited = (perf_counter() - self.began) / late
