@@ -327,9 +327,9 @@ class For:
     """`var`, an int64 or int32, from lower while below upper, by a positive constant step.
 
     `reductions` of a simd loop: variables that its iterations combine into. `unroll`: how
-    many iterations the compiler should write out. `lanes`: how many iterations of a simd loop
-    run at once; 0 is as many as there may be. `in_turn`: where this holds, iterations are better
-    not jammed, because of how memory is read.
+    many iterations the compiler should write out; 0: no more than one, even if it would.
+    `lanes`: how many iterations of a simd loop run at once; 0 is as many as there may be.
+    `in_turn`: where this holds, iterations are better not jammed, because of how memory is read.
     """
 
     var: Var

@@ -104,7 +104,7 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             words = f" step {step}" if step != 1 else ""
             words += " simd" if simd else ""
             words += f" {lanes}" if lanes else ""
-            words += f" unroll {unroll}" if unroll > 1 else ""
+            words += f" unroll {unroll}" if unroll != 1 else ""
             words += "".join(f" {operator} {v.name}" for operator, v in reductions)
             words += f" in turn if {show_expr(in_turn)}" if in_turn is not None else ""
             line(f"for {var.name} from {show_expr(lower)} to {show_expr(upper)}{words} {{")

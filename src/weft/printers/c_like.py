@@ -246,8 +246,8 @@ class Printer:
             unroll = self.dialect.unroll_simd.format(count=loop.unroll) if several else ""
             line = self.dialect.simd.format(lanes=lanes, reductions=reductions, unroll=unroll)
             self.line(line)
-        elif loop.unroll > 1:
-            self.line(self.dialect.unroll.format(count=loop.unroll))
+        elif loop.unroll != 1:
+            self.line(self.dialect.unroll.format(count=max(loop.unroll, 1)))
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
         type_ = self.type(loop.var.dtype)
         lower, upper = self.bare(loop.lower), self.expr(loop.upper)

@@ -21,10 +21,9 @@ Each element is computed by the same operations as by a launch for each round, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import field, replace
-from functools import reduce
+from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -38,10 +37,10 @@ from weft.lower.gpu.elements import loaded
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.overlaps import Reads, Tiling, tiling
 from weft.lower.gpu.phases import in_phases
+from weft.lower.gpu.tile_memory import State, TileMemory, all_of
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.unit import memory
 from weft.plan import launches
-from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size, as_poly, product
 
 FEW = (16, 256)  # tiles, by rank: of fewer, a round is a launch
@@ -85,57 +84,18 @@ def lower(
 # ---------------------------------------------------------------- a launch
 
 
-def _all(conditions: Sequence[imp.Expr]) -> imp.Expr:
-    return reduce(lambda one, other: machine("&&", one, other), conditions)
-
-
-@dataclass(slots=True)
-class _State:
-    """Where arrays are during rounds.
-
-    Attributes
-    ----------
-    shared : dict of str to imp.Pointer
-        The group's memory of each.
-    buffers : dict of str to imp.Expr
-        Where in it an array begins now.
-    own : dict of str to list of imp.Expr
-        An item's elements.
-    given : dict of (str, int) to imp.Expr
-        Of arrays that rounds do not change, what a read gives for one of these elements.
-    """
-
-    shared: dict[str, imp.Pointer]
-    buffers: dict[str, imp.Expr] = field(default_factory=dict)
-    own: dict[str, list[imp.Expr]] = field(default_factory=dict)
-    given: dict[tuple[str, int], imp.Expr] = field(default_factory=dict)
-
-
-class _Tiles:
+class _Tiles(TileMemory):
     """The kernel of one phase."""
 
     def __init__(self, host: Host, found: Tiling, parts: Sequence[Size], phase: str) -> None:
-        self.tiling, self.shape, self.loop = found, found.shape, found.time.loop
-        self.stencil = found.time.stencil
-        self.k, self.item = host.kernel_emitter(), host.unit.integer("item")
+        super().__init__(host, found, parts)
+        k = self.k
         assert isinstance(self.loop.form, fun.For)
         self.form = self.loop.form
-        k, shape = self.k, self.shape
-        self.extents = [k.named(extent) for extent in self.stencil.shape]
-        group = k.declare(machine("/", self.item, imp.integer(shape.items)), "group")
-        lane = k.declare(machine("%", self.item, imp.integer(shape.items)), "lane")
-        self.chunk: imp.Expr = lane
-        self.column: imp.Expr = imp.ZERO
-        if shape.rank > 1:
-            lanes = imp.integer(shape.lanes)
-            self.chunk = k.declare(machine("/", lane, lanes), "chunk")
-            self.column = k.declare(machine("%", lane, lanes), "column")
-        self.origin = self._origin(group, [k.named(part) for part in parts])
         self.first = k.named(Poly.var(phase) * found.rounds)
         rounds = k.named(self.stencil.rounds)
         left = k.declare(machine("-", rounds, self.first))
         self.steps = k.declare(machine("min", left, imp.integer(found.rounds)), "steps")
-        self.params = [p for p in self.loop.params if p.name in found.results]
 
     def label(self) -> str:
         (first, _), *others = self.tiling.kernels
@@ -146,26 +106,6 @@ class _Tiles:
             f"{whole}{more}, {self.tiling.rounds} rounds at a time in overlapping tiles of {tile}"
         )
 
-    def _origin(self, group: imp.Expr, parts: Sequence[imp.Expr]) -> list[imp.Expr]:
-        """Where the tile of a group begins: groups that begin first have the last row of tiles.
-
-        It is at an end of the array, and takes longer.
-        """
-        k, (down, *across) = self.k, parts
-        row, column = group, []
-        if across:
-            row = k.declare(machine("/", group, across[0]))
-            column = [k.declare(machine("%", group, across[0]))]
-        is_last = k.declare(machine("==", row, imp.ZERO))
-        above = machine("-", k.declare(imp.Select(is_last, down, row)), imp.ONE)
-        found = []
-        for number, centre, halo in zip(
-            [k.declare(above), *column], self.tiling.centre, self.tiling.halo, strict=True
-        ):
-            begin = k.declare(machine("*", number, imp.integer(centre)))
-            found.append(k.declare(machine("-", begin, imp.integer(halo)), "origin"))
-        return found
-
     def lower(self) -> None:
         k = self.k
         inside: list[imp.Expr] = []
@@ -175,7 +115,7 @@ class _Tiles:
             end = k.declare(machine("+", origin, imp.integer(length + radius)))
             inside.append(machine(">=", origin, imp.integer(radius)))
             inside.append(machine("<=", end, extent))
-        whole = k.declare(_all(inside))
+        whole = k.declare(all_of(inside))
         results = {result.name: name for name, result in self.tiling.results.items()}
         pointers: dict[str, imp.Pointer] = {}
         for param in self.params:
@@ -186,47 +126,12 @@ class _Tiles:
                     pointers[var.name] = pointers[results[var.name]]
                 else:
                     pointers[var.name] = k.shared(var.type.dtype, self.shape.room)
-        state = _State(pointers)
+        state = State(pointers)
         k.either(whole, lambda: self._inside(state), lambda: self._at_ends(state))
         k.emit(imp.Barrier())
         self._write(state)
 
-    # ------------------------------------------------------------ memory
-
-    def _places(self, unroll: int) -> Iterator[list[imp.Expr]]:
-        """The places of the tile, an item's one after another, neighbours by neighbours."""
-        k, number = self.k, self.k.unit.integer("n")
-        with k.loop(number, imp.ZERO, imp.integer(self.shape.own), unroll=unroll):
-            before = k.declare(machine("*", number, imp.integer(self.shape.chunks)))
-            row = k.declare(machine("+", before, self.chunk), "row")
-            yield [row, self.column][: self.shape.rank]
-
-    @contextmanager
-    def _at(self, place: Sequence[imp.Expr], space: Sequence[fun.Range]) -> Iterator[None]:
-        """Inside, indices are those of a place of the tile."""
-        k = self.k
-        with ExitStack() as scopes:
-            for r, at, origin in zip(space, place, self.origin, strict=True):
-                index = k.declare(machine("+", origin, at), "at")
-                scopes.enter_context(k.index(r.index.name, index, ZERO, r.extent))
-            yield
-
-    def _space(self) -> tuple[fun.Range, ...]:
-        return self.tiling.kernels[0][1].space
-
-    def _load(self, state: _State, rules: Sequence[fun.Boundary | None]) -> None:
-        """The tile and what is around it, for the first round."""
-        k, space = self.k, self._space()
-        at = tuple(Poly.var(r.index.name) for r in space)
-        for place in self._places(self.shape.own):
-            with self._at(place, space):
-                for param in self.params:
-                    value = lower_index(k, fun.Index(param, at, tuple(rules)))
-                    spot = self.shape.address(k, place)
-                    k.emit(imp.Store(state.shared[param.name], spot, value))
-        k.emit(imp.Barrier())
-
-    def _write(self, state: _State) -> None:
+    def _write(self, state: State) -> None:
         """The tile's centre, after the last round."""
         k, space = self.k, self._space()
         at = tuple(Poly.var(r.index.name) for r in space)
@@ -240,21 +145,16 @@ class _Tiles:
                     wanted.append(machine(">=", one, imp.integer(halo)))
                     wanted.append(machine("<", one, imp.integer(halo + centre)))
                     wanted.append(machine("<", k.scalars[r.index.name], extent))
-                with k.branch(_all(wanted)):
+                with k.branch(all_of(wanted)):
                     spot = k.declare(machine("+", buffer, self.shape.address(k, place)))
                     for param in self.params:
                         value = loaded(k, state.shared[param.name], spot)
                         k.store(memory(self.tiling.results[param.name]), at, value)
 
-    def _buffer(self, step: imp.Expr) -> imp.Expr:
-        """Where the arrays of a round begin in the group's memory: in one of two halves."""
-        odd = self.k.declare(machine("&", step, imp.ONE))
-        return self.k.declare(machine("*", odd, imp.integer(self.shape.room)), "buffer")
-
     # ------------------------------------------------------------ rounds
 
     @contextmanager
-    def _round(self, state: _State) -> Iterator[None]:
+    def _round(self, state: State) -> Iterator[None]:
         """The rounds of the launch; inside, all but kernels is known of one of them."""
         k, step = self.k, self.k.unit.integer("step")
         with k.loop(step, imp.ZERO, self.steps):
@@ -282,16 +182,17 @@ class _Tiles:
 
     # ------------------------------------------------------------ inside of an array
 
-    def _inside(self, state: _State) -> None:
-        """Rounds of a tile that no boundary rule concerns: an item's elements are in registers."""
-        k, shape = self.k, self.shape
+    def _inside(self, state: State) -> None:
+        """Rounds of a tile that no boundary rule concerns."""
         self._load(state, ())
+        self._in_registers(state, at_ends=False)
+
+    def _in_registers(self, state: State, *, at_ends: bool) -> None:
+        """Rounds of a tile that is loaded: an item's elements are in registers."""
+        k, shape = self.k, self.shape
         first = self._first(imp.ZERO)
         for param in self.params:
-            values = [
-                loaded(k, state.shared[param.name], self._spot(first, (row, 0)))
-                for row in range(shape.own)
-            ]
+            values = self._loaded(state, param, first)
             state.own[param.name] = [k.mutable(param.type.dtype, v, "own") for v in values]
         for _, kernel in self.tiling.kernels:
             self._load_given(state, kernel)
@@ -300,7 +201,9 @@ class _Tiles:
                 for own in state.own[param.name]:
                     assert isinstance(own, imp.Var)
                     k.depths[own.name] = k.depth
-            self._each_kernel(lambda let, kernel: self._kernel_inside(state, let, kernel))
+            self._each_kernel(
+                lambda let, kernel: self._kernel_in_registers(state, let, kernel, at_ends)
+            )
             for param in self.params:
                 made = state.own[self.tiling.results[param.name].name]
                 for own, value in zip(state.own[param.name], made, strict=True):
@@ -312,21 +215,13 @@ class _Tiles:
                 spot = self._spot(first, (row, 0))
                 k.emit(imp.Store(state.shared[param.name], spot, state.own[param.name][row]))
 
-    def _first(self, buffer: imp.Expr) -> imp.Expr:
-        """Where an item's first element is, of what begins at `buffer`."""
-        k, shape = self.k, self.shape
-        at = self.chunk
-        if shape.rank > 1:
-            lines = machine("*", self.chunk, imp.integer(shape.own * shape.pitch))
-            at = k.declare(machine("+", k.declare(lines), self.column))
-        at = k.declare(machine("+", at, imp.integer(shape.spare)))
-        return k.declare(machine("+", at, buffer))
+    def _kernel_in_registers(
+        self, state: State, let: fun.Let, kernel: fun.Kernel, at_ends: bool
+    ) -> None:
+        """An item's elements of a kernel; those that others read are shown to them.
 
-    def _spot(self, first: imp.Expr, offsets: tuple[int, ...]) -> imp.Expr:
-        return machine("+", first, imp.integer(self.shape.apart(offsets)))
-
-    def _kernel_inside(self, state: _State, let: fun.Let, kernel: fun.Kernel) -> None:
-        """An item's elements of a kernel; those that others read are shown to them."""
+        `at_ends`: all are, since boundary rules may lead to any; who they concern is done again.
+        """
         k, own = self.k, self.shape.own
         reads = Reads.of(kernel, self.tiling.changed, inside=True)
         firsts = {name: self._first(at) for name, at in state.buffers.items()}
@@ -356,14 +251,19 @@ class _Tiles:
                 for name in reads.given:
                     k.bind(name, state.given[name, row])
                 for values, atom in zip(made, lower_body(k, reads.body), strict=True):
-                    values.append(k.declare_here(k.atom(atom)))
+                    value = k.atom(atom)
+                    changes = k.mutable(value.dtype, value) if at_ends else k.declare_here(value)
+                    values.append(changes)
         shown = bool(seen)  # the next kernel may write what others still read
         for var, values in zip(let.pattern, made, strict=True):
             state.own[var.name] = values
-            for row in sorted(self.tiling.shared_rows(var.name)):
+            shared = range(own) if at_ends else sorted(self.tiling.shared_rows(var.name))
+            for row in shared:
                 spot = self._spot(firsts[var.name], (row, 0))
                 k.emit(imp.Store(state.shared[var.name], spot, values[row]))
                 shown = True
+        if at_ends:
+            self._mend(state, let, kernel, firsts)
         if shown:
             k.emit(imp.Barrier())
 
@@ -383,7 +283,7 @@ class _Tiles:
                     k.bind(r.index.name, k.declare(machine("+", origin, at), "at"))
                 yield row
 
-    def _load_given(self, state: _State, kernel: fun.Kernel) -> None:
+    def _load_given(self, state: State, kernel: fun.Kernel) -> None:
         """What a kernel reads of arrays that rounds do not change: once, before the rounds."""
         seen: dict[tuple[str, tuple[Size, ...]], imp.Expr] = {}
         reads = Reads.of(kernel, self.tiling.changed, inside=True)
@@ -412,23 +312,75 @@ class _Tiles:
 
     # ------------------------------------------------------------ at the ends of an array
 
-    def _at_ends(self, state: _State) -> None:
-        """Rounds of a tile that lies in part beyond an array: all is in the group's memory."""
+    def _at_ends(self, state: State) -> None:
+        """Rounds of a tile that lies in part beyond an array."""
         self._load(state, [
             fun.Boundary("wrap" if around else "edge", ZERO, r.extent)
             for around, r in zip(self.tiling.wraps, self._space(), strict=True)
         ])  # fmt: skip
+        if self.shape.rank == 1 and not self._reads_others():
+            self._in_registers(state, at_ends=True)
+            return
         with self._round(state):
             self._each_kernel(lambda let, kernel: self._kernel_at_ends(state, let, kernel))
 
-    def _kernel_at_ends(self, state: _State, let: fun.Let, kernel: fun.Kernel) -> None:
+    def _reads_others(self) -> bool:
+        """Whether kernels read what rounds do not change, which lies not beyond an array."""
+        return any(
+            isinstance(let.expr, fun.Index) and let.expr.array.name not in self.tiling.changed
+            for _, kernel in self.tiling.kernels
+            for let in walk.statements(kernel.body)
+        )
+
+    def _mend(
+        self, state: State, let: fun.Let, kernel: fun.Kernel, firsts: Mapping[str, imp.Expr]
+    ) -> None:
+        """An item's elements of a kernel that boundary rules concern, done by these.
+
+        They are the few at the ends of an array: items that have none do not wait for long.
+        """
+        k = self.k
+        chunk, begin, end = self._near_ends()
+        with k.branch(machine("<", begin, end)):
+            number = k.unit.integer("n")
+            with k.loop(number, begin, end, unroll=0):  # or all tiles need more registers
+                place = [k.declare(machine("+", chunk, number), "row")]
+                with self._at(place, kernel.space):
+                    self._within(kernel.space)
+                    self._element(state, let, kernel, place, inside=False)
+            for var in let.pattern:
+                values = self._loaded(state, var, firsts[var.name])
+                for own, value in zip(state.own[var.name], values, strict=True):
+                    assert isinstance(own, imp.Var)
+                    k.emit(imp.Assign(own, value))
+
+    def _near_ends(self) -> tuple[imp.Expr, imp.Expr, imp.Expr]:
+        """The place of an item's first element, and which of its elements are near ends.
+
+        From one to before another: those that lie in an array, or all beyond it that wrap around.
+        """
+        k, own, radius = self.k, imp.integer(self.shape.own), imp.integer(self.shape.radius[0])
+        chunk = k.declare(machine("*", self.chunk, own))
+        first = k.declare(machine("+", self.origin[0], chunk))
+        left = k.declare(machine("-", self.extents[0], first))  # to the end of the array
+        begin: imp.Expr = imp.ZERO
+        end: imp.Expr = own
+        if not self.tiling.wraps[0]:
+            begin = k.declare(machine("max", begin, machine("-", imp.ZERO, first)))
+            end = k.declare(machine("min", end, left))
+        low, high = k.declare(machine("-", radius, first)), k.declare(machine("-", left, radius))
+        begin = imp.Select(machine(">", low, imp.ZERO), begin, machine("max", imp.ZERO, high))
+        end = imp.Select(machine("<", high, own), end, machine("min", own, low))
+        return chunk, k.declare(begin, "begin"), k.declare(end, "end")
+
+    def _kernel_at_ends(self, state: State, let: fun.Let, kernel: fun.Kernel) -> None:
         """An item's elements of a kernel, as far as they lie in the array."""
         k = self.k
         for place in self._places(2):  # more would take registers from all tiles
 
             def near_ends(place: Sequence[imp.Expr] = place) -> None:
                 within = self._within(kernel.space)
-                with k.branch(_all(within)) if within else ExitStack():
+                with k.branch(all_of(within)) if within else ExitStack():
                     self._element(state, let, kernel, place, inside=False)
 
             def far_from_ends(place: Sequence[imp.Expr] = place) -> None:
@@ -436,11 +388,8 @@ class _Tiles:
                     self._element(state, let, kernel, place, inside=True)
 
             with self._at(place, kernel.space):
-                if self.shape.rank == 1:  # few tiles are at ends
-                    near_ends()
-                    continue
                 far = [machine(">=", k.named(f), imp.ZERO) for f in self._far(kernel.space)]
-                k.either(_all(far), far_from_ends, near_ends)
+                k.either(all_of(far), far_from_ends, near_ends)
         k.emit(imp.Barrier())
 
     def _far(self, space: Sequence[fun.Range]) -> tuple[Size, ...]:
@@ -465,7 +414,7 @@ class _Tiles:
         return found
 
     def _element(
-        self, state: _State, let: fun.Let, kernel: fun.Kernel, place: Sequence[imp.Expr], *,
+        self, state: State, let: fun.Let, kernel: fun.Kernel, place: Sequence[imp.Expr], *,
         inside: bool,
     ) -> None:  # fmt: skip
         """The element at a place of the tile, from and to the group's memory."""
@@ -480,7 +429,7 @@ class _Tiles:
             k.emit(imp.Store(state.shared[var.name], spot, value))
 
     def _mapped(
-        self, state: _State, access: fun.Index, place: Sequence[imp.Expr],
+        self, state: State, access: fun.Index, place: Sequence[imp.Expr],
         space: Sequence[fun.Range],
     ) -> imp.Expr:  # fmt: skip
         """What an element reads, where boundary rules lead."""
