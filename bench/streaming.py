@@ -10,9 +10,10 @@ for 0.05 ms where n = 512, for 2 ms where n = 2048. Ratios are of throughputs (a
 median over rounds; those of processor time beside them are what a busy machine disturbs least.
 
 The last two columns are of the best of "in boxes" and "at once": what the link needs for the bytes
-that are copied, in the direction that takes longer, as a part of the time; and likewise what the
-device's memory needs for one reading and one writing of every array in each iteration. Rates of
-both are measured by copies of Weft's own, before.
+that are copied as a part of the time, where those of the direction that takes less are copied
+beside the others, at the rates that both have then; and likewise what the device's memory needs for
+one reading and one writing of every array in each iteration. Rates are measured by copies of Weft's
+own, before.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def run(names: tuple[str, ...], scale: float, rounds: int, device: str, chosen: 
     rates = found.rates
     print(
         f"{found.describe()}; ratios of throughput, at once = 1; GB/s: {rates.copy_in / 1e9:.1f} "
-        f"in, {rates.copy_out / 1e9:.1f} out, {rates.memory / 1e9:.0f} of memory"
+        f"in, {rates.copy_out / 1e9:.1f} out, {rates.duplex:.2f} of these both at once, "
+        f"{rates.memory / 1e9:.0f} of memory"
     )
     print(_line(["", *header[1:]]))
     for name in names or NAMES:
@@ -146,7 +148,7 @@ def row(
     call("in boxes")()
     into = device.statistics.bytes_in - before.bytes_in
     out = device.statistics.bytes_out - before.bytes_out
-    linked = max(into / device.rates.copy_in, out / device.rates.copy_out)
+    linked = device.rates.copying(into, out)
     cells += ["-"] * (len(TIMES_CAP) * 2 + 2 - len(cells) + 1)
     return [
         *cells, f"{linked / seconds:.2f}",

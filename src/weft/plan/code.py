@@ -93,6 +93,11 @@ class Rates:
     start: float = 0.0
     duplex: float = 1.0
 
+    def copying(self, bytes_in: float, bytes_out: float) -> float:
+        """Seconds that so many bytes take each way, both ways at once as long as there are any."""
+        ways = bytes_in / self.copy_in, bytes_out / self.copy_out
+        return max(ways) + min(ways) * (1 / self.duplex - 1)
+
 
 class DeviceCode(Protocol):
     """What runs boxes on a device with memory of its own, several at once.

@@ -191,13 +191,14 @@ class Work:
 def seconds(work: Work, rates: Rates, slots: int) -> float:
     """How long it takes with so many boxes in flight."""
     into, out = work.bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
-    into += work.boxes * work.copies * rates.copy
+    started = work.boxes * work.copies * rates.copy
+    into += started
     computed = computing(work, rates)
     host = work.boxes * (rates.box + work.launches * rates.launch)
     slots = min(slots, work.boxes)
     if slots <= 1:  # no box is beside another; nothing at all, where there is none
         return into + computed + out + host
-    together = max(into, out) + min(into, out) * (1 / rates.duplex - 1)
+    together = rates.copying(work.bytes_in, work.bytes_out) + started
     copies = max(together, (into + out) / min(slots, rates.engines))
     if rates.beside:
         busy = max(copies, computed, (into + computed + out) / slots)
