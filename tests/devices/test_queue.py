@@ -199,10 +199,12 @@ def looks(count: int | None) -> int:
 def test_a_run_before_another_is_looked_at_less_often() -> None:
     """The device goes on without the host; the last run's end is seen soon.
 
-    So is that of a run whose slot is too small for the next, which waits for it.
+    So is that of a run whose slot is too small for the next, which waits for it. From a GPU, looks
+    take nothing: only those that are hurried are saved.
     """
-    assert looks(1000) < looks(None) / 4
-    assert looks(1000) < looks(3000) / 4
+    times = 4 if device().is_processor else 1
+    assert looks(1000) < looks(None) / times
+    assert looks(1000) < looks(3000) / times
 
 
 @processors_only

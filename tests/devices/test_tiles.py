@@ -24,6 +24,7 @@ from weft.errors import DeviceError
 from weft.plan.code import Rates
 from weft.plan.nodes import PlannedStage, Tiles
 from weft.plan.tile_shapes import shapes as quickest
+from weft.runtime.devices.opencl import OpenClDevice
 from weft.runtime.devices.protocol import FAILURE_BYTES
 
 QUICK = Rates(1e9, 1e9, 1e12, 1e-6, 1e-6, 2, True)
@@ -260,8 +261,8 @@ def test_a_device_that_fails(on: Device, kind: str) -> None:
                 on.trim()
                 with failing(on, kind, at, lost(on)) as faulty:
                     refusal = attempt(lambda: [program(a, b)], [whole])
-                if kind == "memory":  # of which no more can be had, whatever the reason
-                    assert refusal is None
+                if kind == "memory" and isinstance(on, OpenClDevice):
+                    assert refusal is None  # its drivers have many words for memory that is full
                 else:
                     assert isinstance(refusal, DeviceError) == (faulty.calls >= at)
                 on.trim()

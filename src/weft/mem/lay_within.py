@@ -6,9 +6,11 @@
     let y = slice x[e for k]                        let y = slice x[e for k]
     let r @ result_0[..] = copy y                   let r @ b[..] = slice y[0 for k]
 
+    let x @ b[..] = copy a                      =>  let x @ b[..] = slice a[0 for n]
+
 The transfers themselves bring rows of the argument a, and only those, to their place in b, and
-take the result from where it is. An iterated stencil in boxes that lean (`weft.plan.leaning`) has
-two buffers then, where it had four, and boxes of twice the rows fit a device.
+take the result from where it is. An iterated stencil has two buffers then, where it had four, and
+boxes of twice the rows fit a device.
 
 Removes: copies of arguments that are used for nothing else, and of results; their own buffers.
 Requires: FUNMEM for a device, after `merge_blocks`. Arguments and results that are `private` to a
@@ -28,7 +30,7 @@ from weft.fun import walk
 from weft.lmad import Lmad
 from weft.mem import layout
 from weft.mem.nodes import MemArray, Program
-from weft.mem.scope import Scope
+from weft.mem.scope import Scope, turns_of
 from weft.records import dataclass
 from weft.sizes import ZERO, Size
 
@@ -69,6 +71,7 @@ class _Laying:
         self.shared = {block.name for block in program.blocks if not block.per_thread}
         self.uses = list(walk.uses(program.program.body))
         self.scope = Scope(program.program, program.strides)
+        self.turns = [var.name for let in self.statements for _, var in turns_of(let)]
         self.found: list[Within] = []
 
     def run(self) -> tuple[Program, tuple[Within, ...]]:
@@ -78,6 +81,7 @@ class _Laying:
                 self.result(number, made[result.name])
         for position in range(len(self.statements)):
             self.argument(position, made)
+            self.whole_argument(position)
         if not self.found:
             return self.source, ()
         body = fun.Body(tuple(self.statements), tuple(self.results))
@@ -96,9 +100,13 @@ class _Laying:
         lies = whole.type
         if not isinstance(lies, MemArray) or not self.has_room_for(lies):
             return
-        if self.uses.count(var.name) > 1 or not self.is_sized(lies.index.offset, lies.shape[0]):
+        if self.uses.count(var.name) > 1:
             return
         if any(self.writes(later, lies.block) for later in self.statements[position + 1 :]):
+            return
+        # Whose turn it was in a loop is known when its kernels have been launched.
+        offset = lies.index.offset.substitute(dict.fromkeys(self.turns, ZERO))
+        if not self.is_sized(offset, lies.shape[0]):
             return
         there = fun.Var(var.name, lies)
         spans = tuple(fun.Span(ZERO, extent) for extent in lies.shape)
@@ -107,6 +115,25 @@ class _Laying:
         self.lies(f"result_{number}", lies, ZERO)
 
     # ------------------------------------------------------------ arguments
+
+    def whole_argument(self, position: int) -> None:
+        """let x @ b = copy a  =>  let x @ b = slice a[0 for n]"""
+        let = self.statements[position]
+        if not isinstance(let.expr, fun.Copy):
+            return
+        (var,), copied = let.pattern, let.expr.array
+        if not isinstance(copied, fun.Var) or not self.is_own(copied.name):
+            return
+        there = var.type
+        if not isinstance(there, MemArray) or not self.has_room_for(there):
+            return
+        if not self.is_sized(there.index.offset, there.shape[0]):
+            return
+        if not all(self.spares(s, there.block, there.index) for s in self.statements[:position]):
+            return
+        spans = tuple(fun.Span(ZERO, extent) for extent in there.shape)
+        self.statements[position] = replace(let, expr=fun.Slice(copied, spans))
+        self.lies(copied.name, there, ZERO)
 
     def argument(self, position: int, made: dict[str, int]) -> None:
         """let new = slice a[..]; let x @ b = update rows[..] = new  =>  let new @ b = .."""
@@ -121,8 +148,7 @@ class _Laying:
         if not isinstance(view, fun.Slice) or not isinstance(new.type, MemArray):
             return
         name, rows = view.array.name, view.dims[0]
-        is_argument = any(param.name == name for param in self.source.program.params)
-        if name not in self.private or not is_argument or self.uses.count(name) > 1:
+        if not self.is_own(name):
             return
         assert isinstance(whole, MemArray)
         index = layout.of_update(update, whole.index)
@@ -140,6 +166,11 @@ class _Laying:
         self.statements[source] = replace(slice_, pattern=(moved,))
         self.statements[position] = replace(let, expr=replace(update, value=moved))
         self.lies(name, there, rows.start)
+
+    def is_own(self, name: str) -> bool:
+        """Whether it is a run's own argument, that is used once."""
+        is_argument = any(param.name == name for param in self.source.program.params)
+        return name in self.private and is_argument and self.uses.count(name) == 1
 
     def spares(self, let: fun.Let, block: str, place: Lmad) -> bool:
         """Whether a statement writes nothing to a place in a block."""

@@ -304,14 +304,20 @@ def _integer(atom: fun.Atom) -> Size | None:
 def _turns(body: fun.Body) -> Iterator[str]:
     """Loop parameters that begin as 0 and become 1 less themselves: whose turn it is."""
     for let in walk.statements(body):
-        if not isinstance(let.expr, fun.Loop):
-            continue
-        loop = let.expr
-        made = {inner.pattern[0].name: inner.expr for inner in loop.body.statements}
-        for param, first, result, var in zip(
-            loop.params, loop.initial, loop.body.results, let.pattern, strict=True
-        ):
-            flip = fun.Apply("subtract", (fun.Const(1, DType.I64), param))
-            zero = first == fun.Const(0, DType.I64)
-            if zero and isinstance(result, fun.Var) and made.get(result.name) == flip:
-                yield from (param.name, var.name)
+        for param, var in turns_of(let):
+            yield from (param.name, var.name)
+
+
+def turns_of(let: fun.Let) -> Iterator[tuple[fun.Var, fun.Var]]:
+    """The parameters of a loop that say whose turn it is, and what they have become after it."""
+    if not isinstance(let.expr, fun.Loop):
+        return
+    loop = let.expr
+    made = {inner.pattern[0].name: inner.expr for inner in loop.body.statements}
+    for param, first, result, var in zip(
+        loop.params, loop.initial, loop.body.results, let.pattern, strict=True
+    ):
+        flip = fun.Apply("subtract", (fun.Const(1, DType.I64), param))
+        zero = first == fun.Const(0, DType.I64)
+        if zero and isinstance(result, fun.Var) and made.get(result.name) == flip:
+            yield param, var

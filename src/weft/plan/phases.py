@@ -20,7 +20,7 @@ from weft.plan.loops import CutLoop, cut_loop, in_passes, is_counted, lean_of, r
 from weft.plan.nodes import size_text
 from weft.records import dataclass
 
-_TOGETHER = (32, 6)  # rounds of a launch of a GPU, by rank, where boxes overlap
+_TOGETHER = (128, 6)  # rounds of a launch of a GPU, by rank, where boxes overlap
 _PIECES = 0.75  # of the time along the first axis, that one along another has to take less than
 _MARGINS = 4  # a box is so many times as long as its margins, or longer
 _OPERATIONS = 2e10  # that a core does in a second,

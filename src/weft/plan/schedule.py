@@ -105,8 +105,8 @@ class Scheduler:
         return tuple(layouts)
 
     def _private(self) -> tuple[str, ...]:
-        """What each box has for itself where boxes lean, by the names of its memory."""
-        if not self.stage.flanks:
+        """What each box has for itself, by the names of its memory: tiles share what stays."""
+        if any(len(output.cuts) > 1 for output in self.stage.outputs):
             return ()
         windows = zip(self.program.params, self.stage.windows, strict=False)
         names = [param.name for param, window in windows if window.axis is not None]

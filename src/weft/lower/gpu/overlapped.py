@@ -43,7 +43,7 @@ from weft.lower.unit import memory
 from weft.plan import launches
 from weft.sizes import ZERO, Poly, Size, as_poly, product
 
-FEW = (16, 256)  # tiles, by rank: of fewer, a round is a launch
+FEW = (1, 256)  # tiles, by rank: of fewer, a round is a launch
 
 
 def lower(
@@ -74,10 +74,14 @@ def lower(
     if not suits:
         by_rounds()
         return
+    few = FEW[len(parts) - 1]
+    if few <= 1:
+        host.steps += in_tiles
+        return
     with host.inside() as otherwise:
         by_rounds()
     many = host.unit.fresh("tiles.")
-    host.define(many, 1 - versions.below(host, product(parts), FEW[len(parts) - 1]))
+    host.define(many, 1 - versions.below(host, product(parts), few))
     host.steps.append(launches.Branch(many, tuple(in_tiles), tuple(otherwise)))
 
 

@@ -19,10 +19,10 @@ from weft.records import dataclass
 from weft.sizes import ZERO, Poly, product
 
 CHUNKS, LANES = (256, 4), (1, 64)  # by rank: a group's items along the first and last dimension
-OWN = ((8, 4), (16, 8, 4))  # elements of an item, the first that fit
-ROUNDS = (32, 6)  # of a launch, at most
-HALO = (64, 8)  # elements on each side of a tile's centre, at most
-CENTRE = 0.6  # of a tile, at least
+OWN = ((16, 8, 4), (16, 8, 4))  # elements of an item, the first that fit
+ROUNDS = (128, 6)  # of a launch, at most
+HALO = (128, 8)  # elements on each side of a tile's centre, at most
+CENTRE = (0.87, 0.6)  # of a tile, at least
 COSTS = (1 << 30, 32)  # of an element of each array, at most: others are not bound by memory
 SHARED_BYTES = 40 << 10  # of a group: 48 KiB are on any GPU
 _KEPT = 2  # columns of other arrays that items keep, at most
@@ -241,7 +241,7 @@ def tiling(time: TimeTiling) -> Tiling | None:
     for own in OWN[rank - 1]:
         shape = Shape(CHUNKS[rank - 1], LANES[rank - 1], own, rank, stencil.radius)
         rounds = min(ROUNDS[rank - 1], HALO[rank - 1] // reach)
-        while rounds > 1 and shape.centre(rounds, stencil.reach) < CENTRE:
+        while rounds > 1 and shape.centre(rounds, stencil.reach) < CENTRE[rank - 1]:
             rounds -= 1
         if bytes_ * shape.room <= SHARED_BYTES and rounds > 1:
             halo = tuple(rounds * r for r in stencil.reach)

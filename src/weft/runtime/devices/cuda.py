@@ -132,7 +132,10 @@ class CudaDevice(Memory):
         self.locks = locks
         self.device = device
         self.memory = int(driver.cuDeviceTotalMem(device.device_id)[1])
-        self.items = device.properties.multiprocessor_count * _ITEMS_OF_UNIT
+        properties = device.properties
+        self.items = properties.multiprocessor_count * _ITEMS_OF_UNIT
+        # What it is called a driver does not say in a process that was forked.
+        self._called = f"{device.name}, {properties.multiprocessor_count} multiprocessors"
         self.slots: int | None = None
         self.failures = (failure,)
         self._fail = fail
@@ -166,11 +169,7 @@ class CudaDevice(Memory):
 
     def describe(self) -> str:
         """The GPU and its memory."""
-        properties = self.device.properties
-        return (
-            f"{self.name}: {self.device.name}, {properties.multiprocessor_count} "
-            f"multiprocessors, {format_bytes(self.memory)}"
-        )
+        return f"{self.name}: {self._called}, {format_bytes(self.memory)}"
 
     @property
     def rates(self) -> Rates:

@@ -49,19 +49,22 @@ class KeptLaunches(Generic[LaunchesT]):
 
     def __init__(self, make: Callable[[dict[str, int]], LaunchesT]) -> None:
         self._make = make
-        self._known: dict[tuple[int, ...], LaunchesT] = {}
+        self._known: dict[tuple[int, ...], tuple[LaunchesT, dict[str, int]]] = {}
 
     def of(self, values: dict[str, int]) -> LaunchesT:
-        """The launches for some integers."""
+        """The launches for some integers, to which those are added that steps define."""
         key, known = tuple(values.values()), self._known
-        try:
-            return known[key]
-        except KeyError:
-            found = self._make(dict(values))
-        while len(known) >= _LISTS:
-            known.pop(next(iter(known)), None)  # another thread may do the same
-        known[key] = found
-        return found
+        found = known.get(key)
+        if found is None:
+            after = dict(values)
+            found = self._make(after), after
+            while len(known) >= _LISTS:
+                known.pop(next(iter(known)), None)  # another thread may do the same
+            known[key] = found
+        launches_, after = found
+        if launches_ is not None:
+            values.update(after)
+        return launches_
 
 
 class Run(ABC, Generic[DeviceT]):
