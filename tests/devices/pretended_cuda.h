@@ -13,6 +13,7 @@
 #include <ucontext.h>
 using namespace std;
 #define __global__
+#define __launch_bounds__(...)
 #define __device__
 #define __forceinline__ inline
 #define __restrict__

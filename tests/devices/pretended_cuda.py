@@ -273,7 +273,10 @@ class ObjectCode:
     def __init__(self, code: bytes) -> None:
         self.code = code
         source = code.decode()
-        self.signatures = dict(re.findall(r'__global__ void (\w+)\(([^)]*)\)', source))
+        bounds = r"(?:__launch_bounds__\([^)]*\) )?"
+        self.signatures = dict(
+            re.findall(rf"__global__ void {bounds}(\w+)\(([^)]*)\)", source)
+        )
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
             text.write_text(PRELUDE + source)

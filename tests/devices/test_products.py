@@ -22,11 +22,11 @@ from weft.plan.segment import Segment
 
 SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1),
          (128, 64, 32), (257, 70, 41)]  # fmt: skip
-EVERY_SHAPE = gpu_products._shapes
+EVERY_SHAPE = gpu_products.shapes
 EVERY_FORM: dict[str, dict[str, Any]] = {
     "large": {"_BUSY": 1},
-    "middle": {"_BUSY": 1, "_shapes": lambda found: EVERY_SHAPE(found)[1:]},
-    "fine": {"_BUSY": 1, "_shapes": lambda found: EVERY_SHAPE(found)[2:]},
+    "middle": {"_BUSY": 1, "shapes": lambda found: EVERY_SHAPE(found)[1:]},
+    "fine": {"_BUSY": 1, "shapes": lambda found: EVERY_SHAPE(found)[2:]},
     "parts": {"_BUSY": 1 << 40},
     "items": {"_SHARED_BYTES": 0},
 }
@@ -85,6 +85,20 @@ def _compare_forms(on: Any) -> None:
         assert set(found.values()) == {found["items"]}
         assert {launched[name] for name in ("large", "middle", "fine", "items")} == {1}
         assert launched["parts"] == 1 + (size[2] > 2 * BLOCK)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_full_tiles_and_their_neighbours_give_the_bits_of_items(dtype: str) -> None:
+    on, text = device(), contraction(dtype)
+    size = (140, 131, 2 * BLOCK + 41)
+    arguments = inputs(*size, np.float32 if dtype == "f32" else np.float64)
+    found = set()
+    with mock.patch.object(on, "is_processor", False):
+        for name in ("large", "items"):
+            with mock.patch.multiple(gpu_products, **EVERY_FORM[name]):
+                segment = compiled(parse(text))
+            found.add(agree(text, segment, arguments, sizes(*size)).tobytes())
+    assert len(found) == 1
 
 
 def test_bits_do_not_depend_on_the_part_that_is_computed() -> None:
@@ -169,4 +183,7 @@ def test_kernels_as_cuda(dtype: str) -> None:
     )):  # fmt: skip
         segment = compile_segment(parse(text), {}, "", "cuda")
         assert "__shared__" in segment.source
+        # Two groups have registers at once, since sums of blocks do not.
+        assert "__launch_bounds__(256, 2)" in segment.source
+        assert "volatile" in segment.source
         assert compile_text(segment.source).startswith(b"\x7fELF")

@@ -207,10 +207,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A small array of the running thread, of a constant extent, uninitialised."""
+    """A small array of the running thread, of a constant extent, uninitialised.
+
+    `far`: it is used so seldom that a GPU's registers are for others.
+    """
 
     pointer: Pointer
     extent: int
+    far: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +467,9 @@ class Kernel:
     """What a device runs for each of its work items; `item` is the number of the one it runs.
 
     `blocks`: the memory that it is given, which its views look into. `follows_failures`: whether
-    something may have failed before it begins; then it does nothing.
+    something may have failed before it begins; then it does nothing. `resident`: so many items of
+    how many groups a GPU's multiprocessor shall hold at least, where its registers are to be
+    shared out so; (0, 0) where that is left to the compiler.
     """
 
     name: str
@@ -472,6 +478,7 @@ class Kernel:
     integers: tuple[Var, ...]
     body: tuple[Stmt, ...]
     follows_failures: bool = True
+    resident: tuple[int, int] = (0, 0)
 
 
 def integer(value: int) -> Const:

@@ -206,9 +206,11 @@ class Emitter:
         self.depths[var.name] = self.depth
         return var
 
-    def local(self, dtype: DType, extent: int, prefix: str = "a") -> imp.Pointer:
+    def local(
+        self, dtype: DType, extent: int, prefix: str = "a", *, far: bool = False
+    ) -> imp.Pointer:
         pointer = self.unit.pointer(prefix, dtype)
-        self.emit(imp.Local(pointer, extent))
+        self.emit(imp.Local(pointer, extent, far))
         return pointer
 
     def shared(self, dtype: DType, extent: int) -> imp.Pointer:

@@ -60,6 +60,7 @@ class Printer:
     """Prints statements into the current frame; functions outlined from it come first."""
 
     dialect: Dialect
+    far = ""  # the qualifier of arrays of a thread that registers are not for
 
     def __init__(self) -> None:
         self.frame = Frame()
@@ -165,9 +166,10 @@ class Printer:
                 self.line(f"{self.name(pointer)}[{self.bare(index)}] = {self.bare(value)};")
             case imp.View():
                 self.view(statement)
-            case imp.Local(pointer, extent):
+            case imp.Local(pointer, extent, far):
                 self.frame.declared.add(pointer.name)
-                self.local_array(self.type(pointer.dtype), pointer.name, extent)
+                type_ = f"{self.far}{self.type(pointer.dtype)}" if far else self.type(pointer.dtype)
+                self.local_array(type_, pointer.name, extent)
             case imp.Shared(pointer, extent):
                 self.frame.declared.add(pointer.name)
                 self.shared_array(self.type(pointer.dtype), pointer.name, extent)

@@ -35,6 +35,7 @@ _VECTORS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
 class CudaPrinter(KernelPrinter):
     dialect = CUDA
     memory = ""
+    far = "volatile "  # which stays in memory
     entry = 'extern "C" __global__ void'
     item = "(long long)blockIdx.x * blockDim.x + threadIdx.x"
     long = "long long"
@@ -43,6 +44,12 @@ class CudaPrinter(KernelPrinter):
     claim = "atomicCAS((int *)failed, 0, {code})"
     fence = "__threadfence()"
     next = "atomicAdd((int *){pointer}, 1)"
+
+    def resident(self, group: int, groups: int) -> str:
+        return f" __launch_bounds__({group}, {groups})" if group else ""
+
+    def number(self, group: int) -> str:
+        return f"(long long)blockIdx.x * {group} + threadIdx.x % {group}"
 
     def atomic(self, operation: str, pointer: imp.Pointer, address: str, value: str) -> None:
         type_ = _ATOMIC[pointer.dtype]

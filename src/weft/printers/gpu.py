@@ -41,11 +41,21 @@ class KernelPrinter(Printer):
         alike = not (holds(kernel.body, imp.Barrier) and holds(kernel.body, imp.Fail))
         if kernel.follows_failures and alike:
             self.line("if (failed[0]) return;")
-        self.line(f"const {self.long} {kernel.item.name} = {self.item};")
+        number = self.number(kernel.resident[0]) if kernel.resident[0] else self.item
+        self.line(f"const {self.long} {kernel.item.name} = {number};")
         self.depth = 0
         self.block(kernel.body)
-        head = f"{self.entry} {kernel.name}({', '.join(params)}) {{"
+        entry = self.entry + self.resident(*kernel.resident)
+        head = f"{entry} {kernel.name}({', '.join(params)}) {{"
         self.functions.append("\n".join([head, *self.frame.lines, "}", ""]))
+
+    def resident(self, group: int, groups: int) -> str:
+        """What says that so many groups of so many items have their registers at once."""
+        return ""
+
+    def number(self, group: int) -> str:
+        """That of a work item, in groups of so many items: of its group all know the same."""
+        return self.item
 
     def element(self, dtype: DType) -> str:
         """The type of an element in memory: booleans are bytes."""

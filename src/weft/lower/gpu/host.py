@@ -206,8 +206,13 @@ class Host:
         self.unit.kernels.append(spaces.describe(kind, space, let.pattern))
         self.add(k, kind, item, whether * (Poly.var(THREADS) if shared else count), GROUP)
 
-    def add(self, k: Emitter, kind: str, item: imp.Var, items: Size, group: int) -> None:
-        """A kernel of what `k` has emitted, and its launch."""
+    def add(
+        self, k: Emitter, kind: str, item: imp.Var, items: Size, group: int, resident: int = 0
+    ) -> None:
+        """A kernel of what `k` has emitted, and its launch.
+
+        `resident`: the groups that have their registers at once, 0 where the compiler decides.
+        """
         (statements,) = k.levels
         loads: list[imp.Stmt] = []
         for name, var in free_variables(statements).items():
@@ -219,7 +224,10 @@ class Host:
         if self.dialect == "opencl":
             body = unroll_short(point_to_rows(body))
         known = dict.fromkeys(v for v in free_variables(body).values() if v.name in self.names)
-        kernel = imp.Kernel(f"{kind}{len(self.kernels)}", item, views(body), tuple(known), body)
+        kernel = imp.Kernel(
+            f"{kind}{len(self.kernels)}", item, views(body), tuple(known), body,
+            resident=(group, resident) if resident else (0, 0),
+        )  # fmt: skip
         self.kernels.append(kernel)
         self.steps.append(
             launches.Launch(

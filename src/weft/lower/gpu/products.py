@@ -14,15 +14,18 @@ An element is folded from left to right in blocks of `contractions.BLOCK`, which
 order, as on the CPU (`weft.lower.register_tiles`), so that its bits depend on the reduced extent
 alone, and not on which of these forms a launch chooses:
 
-- tiles of 128 x 64, 8 x 8 for each of 128 items, or 8 x 4 for each of 256 where numbers have 64
-  bits, where there are as many as keep a device busy;
+- tiles of 128 x 128, 8 x 8 for each of 256 items, or 128 x 64, 8 x 4 for each where numbers have
+  64 bits, where there are as many as keep a device busy;
 - tiles of 64 x 64, 4 x 4 for each of 256 items, where there are as many of them;
 - tiles of 16 x 16 where there are fewer; where even of them there are few, and blocks are several,
   each block by a group of its own, whose folds go to the workspace;
 - one item for each element, in what the launch does not know the size of, or where a read may fail.
 
-The tiles are those of V. Volkov and J. Demmel, "Benchmarking GPUs to Tune Dense Linear Algebra",
-SC 2008, section 5.
+Of these items two groups have their registers at once on a GPU's multiprocessor, so that one
+computes while the other waits; sums of blocks, which are used once in 256 reduced indices, lie in
+memory. Slices that are whole in full tiles, as most are, have a loop that asks nothing. The tiles
+are those of V. Volkov and J. Demmel, "Benchmarking GPUs to Tune Dense Linear Algebra", SC 2008,
+section 5.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ from weft.lower.gpu import versions
 from weft.lower.gpu.elements import combined, finish, loaded, lower_element
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.lane_tiles import by_lane_tiles
-from weft.lower.gpu.slices import Share, Slices
+from weft.lower.gpu.product_shapes import Shape, shapes
+from weft.lower.gpu.slices import Share, Slices, times
 from weft.lower.halves import Part, wanted
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -52,7 +56,6 @@ from weft.sizes import ONE, ZERO, Size, product
 
 _BUSY = 1 << 15  # items that keep a device busy
 _SHARED_BYTES = 40  # of all values of a row and a column, at most: 48 KiB are shared on any GPU
-_FEW_BYTES = 16  # of them, where items have registers for large tiles
 
 
 def suits(host: Host, kernel: fun.Kernel) -> bool:
@@ -100,7 +103,7 @@ def _in_tiles(
 
     `gpu`: 1 where the device may be one, else 0; then nothing takes memory.
     """
-    *coarse, fine = (_Tiles(host, let, kernel, found, shape) for shape in _shapes(found))
+    *coarse, fine = (_Tiles(host, let, kernel, found, shape) for shape in shapes(found))
     reduced = found.reduce.space[0].extent
     rest: Size = ONE  # 1 where no form so far is launched
     forms: list[tuple[_Tiles, tuple[Emitter, imp.Var], Size, str]] = []
@@ -126,47 +129,11 @@ def _in_tiles(
                 label = spaces.describe("product", kernel.space, let.pattern)
                 host.unit.kernels.append(f"{label}, in {how}")
             group = tiles.shape.group
-            host.add(k, "product", item, groups * group, group)
+            host.add(k, "product", item, groups * group, group, tiles.shape.resident)
     return True
 
 
 # ---------------------------------------------------------------- tiles
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """So many items down and across in a group, with so many rows and columns each.
-
-    `step`: the reduced indices of a slice.
-    """
-
-    down: int
-    across: int
-    rows: int
-    columns: int
-    step: int
-
-    @property
-    def group(self) -> int:
-        return self.down * self.across
-
-    def __str__(self) -> str:
-        return f"{self.down * self.rows} x {self.across * self.columns}"
-
-
-def _shapes(found: Contraction) -> list[_Shape]:
-    """Those of a contraction's tiles, from the largest to the finest.
-
-    A large tile's sums, and the folds beside them, are 128 registers of 32 bits for each item; two
-    groups of such items fit a multiprocessor, or one of twice as many.
-    """
-    bytes_ = sum(v.type.dtype.itemsize for v in (*found.left.values, *found.right.values))
-    shapes = [_Shape(16, 16, 4, 4, 16 if bytes_ <= _FEW_BYTES else 8), _Shape(16, 16, 1, 1, 16)]
-    if bytes_ <= _FEW_BYTES:
-        wide = found.reduce.neutral[0].type.dtype.itemsize == 8
-        large = _Shape(16, 16, 8, 4, 8) if wide else _Shape(16, 8, 8, 8, 16 if bytes_ <= 8 else 8)
-        shapes.insert(0, large)
-    return shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +160,7 @@ class _Tiles:
     """The kernels of a contraction in tiles of a shape."""
 
     def __init__(
-        self, host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, shape: _Shape
+        self, host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, shape: Shape
     ) -> None:
         self.host, self.let, self.kernel, self.found = host, let, kernel, found
         self.shape = shape
@@ -230,11 +197,12 @@ class _Tiles:
             end = k.declare(imp.Select(apart, last, extent))
         with ExitStack() as scopes:
             place = self._place(k, scopes, item, number)
-            sums, folds = self._sums(k), self._sums(k)
+            sums, folds = self._sums(k, far=self.shape.resident > 0), self._sums(k)
+            few = k.local(self.dtype, self.shape.columns)
 
             def block_ends() -> None:
                 with k.level() as combined:
-                    self._each(k, lambda at, *_: self._combine(k, sums, folds, at))
+                    self._combine(k, sums, folds, few)
                 stored: list[imp.Stmt] = []
                 if apart is not None and parts is not None:
                     with k.level() as stored:
@@ -257,12 +225,19 @@ class _Tiles:
         return k, item
 
     def _combine(
-        self, k: Emitter, sums: imp.Pointer, folds: imp.Pointer, at: imp.Expr
+        self, k: Emitter, sums: imp.Pointer, folds: imp.Pointer, few: imp.Pointer
     ) -> None:
-        """A block's fold joins a sum, and begins anew."""
-        total, fold = loaded(k, sums, at), loaded(k, folds, at)
-        k.emit(imp.Store(sums, at, combined(k, self.found, total, fold)))
-        k.emit(imp.Store(folds, at, k.atom(self.reduce.neutral[0])))
+        """A block's folds join the sums, and begin anew; a row's sums are loaded at once."""
+        neutral, columns = k.atom(self.reduce.neutral[0]), imp.integer(self.shape.columns)
+        with times(k, self.shape.rows) as row:
+            first = k.declare(machine("*", row, columns))
+            with times(k, self.shape.columns) as column:
+                k.emit(imp.Store(few, column, loaded(k, sums, machine("+", first, column))))
+            with times(k, self.shape.columns) as column:
+                at = k.declare(machine("+", first, column))
+                total, fold = loaded(k, few, column), loaded(k, folds, at)
+                k.emit(imp.Store(sums, at, combined(k, self.found, total, fold)))
+                k.emit(imp.Store(folds, at, neutral))
 
     def combine(self, region: str, blocks: Size) -> tuple[Emitter, imp.Var]:
         """Each item the folds of its element, in order."""
@@ -299,9 +274,26 @@ class _Tiles:
         down = self._part(k, machine("/", place, wide), self.down, found.row.extent)
         across = self._part(k, machine("%", place, wide), self.across, found.column.extent)
         lane = k.declare(machine("%", item, imp.integer(self.shape.group)), "lane")
-        line = imp.integer(self.shape.across)
-        row = k.declare(machine("/", lane, line), "row")
-        return _Place(lane, row, k.declare(machine("%", lane, line), "column"), down, across)
+        return _Place(lane, *self._own(k, lane), down, across)
+
+    def _own(self, k: Emitter, lane: imp.Expr) -> tuple[imp.Expr, imp.Expr]:
+        """The row and the column of an item among those of the group, 4 x 8 for each warp.
+
+        A group's memory gives vectors of 16 bytes to a quarter of a warp at a time, or to half of
+        it where items i and i xor 1 want the same, or all i and i xor 2 do.
+        """
+
+        def bits(first: int, count: int) -> imp.Expr:
+            return machine("%", machine("/", lane, imp.integer(first)), imp.integer(count))
+
+        def joined(low: imp.Expr, high: imp.Expr, count: int) -> imp.Expr:
+            return machine("+", low, machine("*", high, imp.integer(count)))
+
+        wide = self.shape.across // 2
+        rest = machine("/", lane, imp.integer(8 * wide))
+        row = joined(joined(bits(1, 2), bits(4, 2), 2), rest, 4)
+        column = joined(bits(2, 2), bits(8, wide), 2)
+        return k.declare(row, "row"), k.declare(column, "column")
 
     def _part(self, k: Emitter, number: imp.Expr, share: Share, extent: Size) -> Part:
         width, end = imp.integer(share.width), k.named(extent)
@@ -326,9 +318,10 @@ class _Tiles:
 
     # ------------------------------------------------------------ sums of an item
 
-    def _sums(self, k: Emitter) -> imp.Pointer:
+    def _sums(self, k: Emitter, *, far: bool = False) -> imp.Pointer:
         """An item's own sums, of no elements yet."""
-        sums = k.local(self.dtype, self.shape.rows * self.shape.columns, "sum")
+        count = self.shape.rows * self.shape.columns
+        sums = k.local(self.dtype, count, "sum", far=far)
         neutral = k.atom(self.reduce.neutral[0])
         self._each(k, lambda at, *_: k.emit(imp.Store(sums, at, neutral)))
         return sums
@@ -403,29 +396,66 @@ class _Tiles:
 
                 self._each(k, combine)
 
+        def turn_of(first: imp.Expr) -> imp.Expr:
+            """Blocks are whole slices, an even number of them: the first one of a part is even."""
+            return k.declare(machine("%", machine("/", first, step), imp.integer(2)))
+
+        def each(lower: imp.Expr, upper: imp.Expr, ends: Callable[[imp.Expr], None]) -> None:
+            """Slices, after which there may be none, or which may not be whole."""
+            first = k.unit.integer("s")
+            with k.loop(first, lower, upper, step=shape.step):
+                after = k.declare(machine("+", first, step))
+                goes_on = k.declare(machine("<", after, end))
+                with k.branch(goes_on):
+                    fetch(after)
+                turn = turn_of(first)
+                size = k.declare(machine("-", end, first))
+                k.either(
+                    machine("<=", after, end),
+                    lambda: fold(turn, step, shape.step),
+                    lambda: fold(turn, size, 1),
+                )
+                ends(after)
+                with k.branch(goes_on):
+                    keep(k.declare(machine("-", imp.ONE, turn)))
+                k.emit(imp.Barrier())
+
+        def whole(lower: imp.Expr, upper: imp.Expr) -> None:
+            """Slices of full parts which are whole, as the next ones are: nothing is asked."""
+            first = k.unit.integer("s")
+            with k.loop(first, lower, upper, step=shape.step):
+                after = k.declare(machine("+", first, step))
+                for side in sides:
+                    side.fetch_whole(after)
+                turn = turn_of(first)
+                fold(turn, step, shape.step)
+                keep(k.declare(machine("-", imp.ONE, turn)))
+                k.emit(imp.Barrier())
+
         with k.branch(machine("<", begin, end)):
             fetch(begin)
             keep(imp.ZERO)
         k.emit(imp.Barrier())
-        first = k.unit.integer("s")
-        # One loop: barriers in nests compile slowly.
-        with k.loop(first, begin, end, step=shape.step):
-            after = k.declare(machine("+", first, step))
-            is_last = k.declare(machine(">=", after, end))
-            goes_on = imp.Apply("logical_not", (is_last,), DType.BOOL)
-            with k.branch(goes_on):
-                fetch(after)
-            # Blocks are whole slices, an even number of them: the first one of a part is even.
-            turn = k.declare(machine("%", machine("/", first, step), imp.integer(2)))
-            size = k.declare(machine("-", end, first))
-            k.either(
-                machine("<=", after, end),
-                lambda: fold(turn, step, shape.step),
-                lambda: fold(turn, size, 1),
-            )
-            is_whole = machine("==", machine("%", after, imp.integer(BLOCK)), imp.ZERO)
-            with k.branch(machine("||", is_whole, is_last)):
-                block_ends()
-            with k.branch(goes_on):
-                keep(k.declare(machine("-", imp.ONE, turn)))
-            k.emit(imp.Barrier())
+        if shape.resident == 0:
+            # One loop: barriers in nests compile slowly.
+            def at_end(after: imp.Expr) -> None:
+                is_last = machine(">=", after, end)
+                is_whole = machine("==", machine("%", after, imp.integer(BLOCK)), imp.ZERO)
+                with k.branch(machine("||", is_whole, is_last)):
+                    block_ends()
+
+            each(begin, end, at_end)
+            return
+        full = k.declare(machine("&&", sides[0].is_full, sides[1].is_full))
+        block = k.unit.integer("g")
+        with k.loop(block, begin, end, step=BLOCK):
+            upper = k.declare(machine("+", block, imp.integer(BLOCK)))
+            upper = k.declare(machine("min", end, upper))
+            count = k.declare(machine("/", machine("-", upper, block), step))
+            count = k.declare(machine("max", imp.ZERO, machine("-", count, imp.ONE)))
+            ahead = k.declare(machine("*", count, step))
+            some = k.declare(imp.Select(full, ahead, imp.ZERO))
+            middle = k.declare(machine("+", block, some))
+            whole(block, middle)
+            each(middle, upper, lambda _: None)
+            block_ends()

@@ -96,7 +96,7 @@ class Slices:
     def _mine(self, do: Callable[[imp.Expr, imp.Expr, imp.Expr], None]) -> None:
         """`do(number, row, reduced index)` of what the item fetches of a slice."""
         k = self.k
-        with _times(k, self.count) as var:
+        with times(k, self.count) as var:
             far = k.declare(machine("+", self.slow, machine("*", var, imp.integer(self.apart))))
             do(var, *((self.fast, far) if self.by_rows else (far, self.fast)))
 
@@ -105,6 +105,10 @@ class Slices:
         below = self.k.declare(machine("+", first, imp.integer(self.step)))
         whole = machine("&&", self.is_full, machine("<=", below, end))
         self.k.either(whole, lambda: self._fetch(first, True), lambda: self._fetch(first, False))
+
+    def fetch_whole(self, first: imp.Expr) -> None:
+        """Those of a slice of a full part, which is known to be whole."""
+        self._fetch(first, True)
 
     def _fetch(self, first: imp.Expr, whole: bool) -> None:
         """Rows and reduced indices beyond those that there are repeat the last one."""
@@ -144,14 +148,14 @@ class Slices:
         begin = k.declare(machine("*", turn, imp.integer(self.size)))
         begin = k.declare(machine("+", begin, machine("*", self.own, imp.integer(share.lanes))))
         line = k.declare(machine("+", begin, machine("*", at, imp.integer(share.pitch))))
-        with _times(k, share.each // share.lanes) as var:
+        with times(k, share.each // share.lanes) as var:
             apart = machine("*", var, imp.integer(share.items * share.lanes))
             spot = k.declare(machine("+", line, apart))
             place = k.declare(machine("*", var, imp.integer(share.lanes)))
             for shared, near, vector in zip(self.shared, self.near, self.vector, strict=True):
                 if vector is not None:
                     k.emit(imp.LoadVector(vector, shared, spot, share.lanes))
-                with _times(k, share.lanes) as lane:
+                with times(k, share.lanes) as lane:
                     source = imp.Load(vector, lane) if vector is not None else imp.Load(
                         shared, machine("+", spot, lane)
                     )  # fmt: skip
@@ -165,7 +169,7 @@ class Slices:
 
 
 @contextmanager
-def _times(k: Emitter, count: int) -> Iterator[imp.Expr]:
+def times(k: Emitter, count: int) -> Iterator[imp.Expr]:
     """A few rounds, written out; the number of each."""
     if count == 1:
         yield imp.ZERO
