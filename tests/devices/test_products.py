@@ -7,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from devices import pretended_cuda
 from devices.harness import compiled, device, run
 from lower.test_register_tiles import TRIANGLE, contraction, inputs, sizes
 from printers.nvrtc import compile_text
@@ -99,6 +100,32 @@ def test_full_tiles_and_their_neighbours_give_the_bits_of_items(dtype: str) -> N
                 segment = compiled(parse(text))
             found.add(agree(text, segment, arguments, sizes(*size)).tobytes())
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(("dtype", "across"), [("f32", False), ("f64", True)])
+def test_vectors_from_memory(
+    dtype: str, across: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, numpy = contraction(dtype, across=across), np.dtype(dtype.replace("f", "float"))
+    every = {}
+    for name in ("large", "items"):
+        with mock.patch.multiple(gpu_products, **EVERY_FORM[name]):
+            every[name] = compile_segment(parse(text), {}, "", "cuda")
+    assert [", by vectors" in label for label in every["large"].kernels].count(True) == 1
+    launch = pretended_cuda.launch
+    with pretended_cuda.only_gpu(monkeypatch, tmp_path) as on:
+        for size, vectors in (((132, 140, 2 * BLOCK + 44), True), ((130, 67, 301), False)):
+            arguments, found = inputs(*size, numpy, across=across), {}
+            for name, segment in every.items():
+                with mock.patch.object(pretended_cuda.core, "launch", wraps=launch) as launches:
+                    (result,) = run(on, parse(text), segment, arguments, sizes(*size))
+                assert [call.args[2].name for call in launches.call_args_list] == [
+                    "product1" if name == "large" and not vectors else "product0"
+                ]
+                found[name] = result.tobytes()
+            assert len(set(found.values())) == 1
+            (expected,) = interpret(parse(text), arguments, sizes(*size))
+            np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_bits_do_not_depend_on_the_part_that_is_computed() -> None:

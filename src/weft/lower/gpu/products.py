@@ -48,8 +48,11 @@ from weft.lower.gpu.elements import combined, finish, loaded, lower_element
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.lane_tiles import by_lane_tiles
 from weft.lower.gpu.product_shapes import Shape, shapes
-from weft.lower.gpu.slices import Share, Slices, times
+from weft.lower.gpu.slices import Share, Slices, times, vectors_of
+from weft.lower.gpu.vectors import BYTES, aligned
 from weft.lower.halves import Part, wanted
+from weft.lower.panels import in_sequence
+from weft.lower.unit import memory
 from weft.ops.dtypes import DType
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Size, product
@@ -104,13 +107,18 @@ def _in_tiles(
     `gpu`: 1 where the device may be one, else 0; then nothing takes memory.
     """
     *coarse, fine = (_Tiles(host, let, kernel, found, shape) for shape in shapes(found))
+    for tiles in [tiles for tiles in coarse if tiles.shape.resident and host.dialect == "cuda"]:
+        whole = _aligned(host, kernel, found)
+        if whole != ZERO:
+            coarse.insert(0, _Tiles(host, let, kernel, found, tiles.shape, whole))
     reduced = found.reduce.space[0].extent
     rest: Size = ONE  # 1 where no form so far is launched
     forms: list[tuple[_Tiles, tuple[Emitter, imp.Var], Size, str]] = []
     for tiles in coarse:
         chosen = rest * tiles.suit()
         rest -= chosen
-        forms.append((tiles, tiles.lower(), chosen * tiles.tiles, f"tiles of {tiles.shape}"))
+        how = f"tiles of {tiles.shape}" + (", by vectors" if tiles.by_vectors else "")
+        forms.append((tiles, tiles.lower(), chosen * tiles.tiles, how))
     blocks = versions.ceil(host, reduced, BLOCK)
     several = 1 - versions.below(host, reduced, 2 * BLOCK + 1)
     few = rest * versions.below(host, fine.tiles * fine.shape.group, _BUSY) * several
@@ -131,6 +139,23 @@ def _in_tiles(
             group = tiles.shape.group
             host.add(k, "product", item, groups * group, group, tiles.shape.resident)
     return True
+
+
+def _aligned(host: Host, kernel: fun.Kernel, found: Contraction) -> Size:
+    """1 where both sides lie so that items may fetch vectors, as the launch finds it, else 0."""
+    (reduced,), result = found.reduce.space, ONE
+    for side, range_ in ((found.left, found.row), (found.right, found.column)):
+        read = vectors_of(side, range_, reduced)
+        if read is None:
+            return ZERO
+        array = memory(read.array)
+        space = (*kernel.space, reduced)
+        along = range_ if in_sequence(side, range_) else reduced
+        outer = [r for r in space if r is not along]
+        lanes = BYTES // array.dtype.itemsize
+        address = array.index.apply(read.indices)
+        result *= aligned(host, lanes, [array], [address], space, outer)
+    return result
 
 
 # ---------------------------------------------------------------- tiles
@@ -160,9 +185,11 @@ class _Tiles:
     """The kernels of a contraction in tiles of a shape."""
 
     def __init__(
-        self, host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, shape: Shape
-    ) -> None:
+        self, host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, shape: Shape,
+        whole: Size = ZERO,
+    ) -> None:  # fmt: skip
         self.host, self.let, self.kernel, self.found = host, let, kernel, found
+        self.aligned, self.by_vectors = whole, whole != ZERO
         self.shape = shape
         self.down = Share.of(found.left, shape.down, shape.rows)
         self.across = Share.of(found.right, shape.across, shape.columns)
@@ -177,7 +204,9 @@ class _Tiles:
         few = [(self.tiles * self.shape.group, _BUSY)]
         few += [(self.found.row.extent, self.down.width // 4 + 1)]
         few += [(self.found.column.extent, self.across.width // 4 + 1)]
-        return product(1 - versions.below(self.host, size, bound) for size, bound in few)
+        enough = product(1 - versions.below(self.host, size, bound) for size, bound in few)
+        suits = enough * self.aligned if self.by_vectors else enough
+        return 1 - versions.below(self.host, suits, 1)  # under one name: others multiply it
 
     def lower(self, parts: _Parts | None = None) -> tuple[Emitter, imp.Var]:
         """Each group a tile, or one of its parts: a block, whose folds go to the workspace."""
@@ -366,7 +395,10 @@ class _Tiles:
         found, shape = self.found, self.shape
         (reduced,) = self.reduce.space
         sides = [
-            Slices(k, side, range_, reduced, part, share, place.lane, own, shape.group, shape.step)
+            Slices(
+                k, side, range_, reduced, part, share, place.lane, own, shape.group, shape.step,
+                by_vectors=self.by_vectors,
+            )
             for side, range_, part, share, own in (
                 (found.left, found.row, place.down, self.down, place.row),
                 (found.right, found.column, place.across, self.across, place.column),

@@ -67,11 +67,11 @@ def by_vectors(host: Host, let: fun.Let, kernel: fun.Kernel, gpu: Size) -> Size:
     count = product(r.extent for r in space)
     if found is None or not host.is_sized(count):
         return ONE
-    aligned = _aligned(host, found, kernel.space, outer)
-    if aligned == ZERO:
+    whole = aligned(host, found.lanes, found.arrays, found.addresses, kernel.space, outer)
+    if whole == ZERO:
         return ONE
     few = versions.below(host, versions.divide(host, count, as_poly(found.lanes)), _BUSY)
-    whether = aligned * (1 - few) * gpu
+    whether = whole * (1 - few) * gpu
     parts = versions.ceil(host, last.extent, found.lanes)
     items = product(r.extent for r in outer) * parts
     k, item = host.kernel_emitter(), host.unit.integer("item")
@@ -172,16 +172,17 @@ def _vectors(let: fun.Let, kernel: fun.Kernel, lane: str) -> _Vectors | None:
     return _Vectors(BYTES // largest, reads, tuple(arrays), tuple(addresses))
 
 
-def _aligned(
-    host: Host, found: _Vectors, space: Sequence[fun.Range], outer: Sequence[fun.Range]
-) -> Size:
-    """1 where each vector begins at a multiple of its bytes, as the launch finds it, else 0.
+def aligned(
+    host: Host, count: int, arrays: Sequence[MemArray], addresses: Sequence[Size],
+    space: Sequence[fun.Range], outer: Sequence[fun.Range],
+) -> Size:  # fmt: skip
+    """1 where each vector of so many begins at a multiple of its bytes, else 0, by the launch.
 
     `outer` are the indices that choose a row; the others of the space are 0 where one begins.
     """
     names = {r.index.name for r in outer}
     apart: list[Size] = []  # what all must be a multiple of the lanes
-    for array, address in zip(found.arrays, found.addresses, strict=True):
+    for array, address in zip(arrays, addresses, strict=True):
         start = address.substitute({r.index.name: ZERO for r in space})
         for name in (r.index.name for r in outer):
             step = address.coefficient(name)
@@ -194,7 +195,7 @@ def _aligned(
                 return ZERO
             if any(factor % BYTES for factor in placed.offset.terms.values()):
                 apart.append(versions.divide(host, placed.offset, as_poly(array.dtype.itemsize)))
-    lanes = as_poly(found.lanes)
+    lanes = as_poly(count)
     left = [versions.remainder(host, size, lanes) for size in apart if host.is_sized(size)]
     if len(left) < len(apart):
         return ZERO
