@@ -7,8 +7,8 @@ Items fetch the next slice into registers before they use the one in memory, so 
 hides how long that takes, and keep it in the other half of the memory, which nobody reads then: one
 barrier is enough. (NVIDIA, "CUTLASS: fast linear algebra in CUDA C++", 2017.) What is read is read
 by items that are neighbours where it is; each reads vectors of 16 bytes where the launch finds both
-sides' aligned, so that fewer addresses are computed. An item's rows are by vectors of 16 bytes, so that a
-load gives several, and the vectors of neighbouring items lie side by side, in different banks.
+sides' aligned, so that fewer addresses are computed. An item's rows are by vectors of 16 bytes too,
+so that a load gives several, and vectors of neighbouring items lie side by side, in other banks.
 """
 
 from __future__ import annotations
