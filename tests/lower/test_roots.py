@@ -66,13 +66,15 @@ def lanes(statements: tuple[imp.Stmt, ...], begin: int, count: int) -> list[floa
 @pytest.mark.parametrize("count", [0, 1, 63, 64])
 def test_a_root_beside_a_quotient(count: int) -> None:
     body = (X, Y, SQUARE, ROOT, QUOTIENT, *LAST)
-    statements = found(*body)
+    (either,) = found(*body)
+    assert isinstance(either, imp.If)
+    statements, before = either.then, (imp.For(L, imp.ZERO, N, body, simd=True),)
+    assert (either.condition, either.otherwise) == (imp.OPTIMISED, before), "quick to compile"
     first, second = (s for s in statements if isinstance(s, imp.For))
     assert first.simd
     assert second.simd
     assert [n.operation for n in inside(first) if isinstance(n, imp.Apply)] == ["multiply"]
     assert sum(isinstance(statement, imp.Roots) for statement in statements) == 1
-    before = (imp.For(L, imp.ZERO, N, body, simd=True),)
     assert lanes(statements, 16, count) == lanes(before, 16, count)
 
 
@@ -81,7 +83,7 @@ def test_a_root_of_a_root() -> None:
         X, Y, SQUARE, ROOT, apply("t", "add", "r", "x"), apply("u", "sqrt", "t"),
         apply("w", "divide", "y", "u"), *LAST,
     )  # fmt: skip
-    statements = found(*body)
+    statements = found(*body, count=imp.integer(64))
     assert sum(isinstance(statement, imp.Roots) for statement in statements) == 2
     before = (imp.For(L, imp.ZERO, N, body, simd=True),)
     assert lanes(statements, 3, 64) == lanes(before, 3, 64)

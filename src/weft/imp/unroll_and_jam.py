@@ -254,7 +254,8 @@ def _jammed(loop: imp.For, row: _Row) -> Iterator[imp.Stmt]:
         bounds = {"lower": own(parts.lower), "upper": own(parts.upper)}
         inner = replace(parts, var=own(parts.var), body=(*between, inner), **bounds)
     loop = replace(loop, in_turn=None)
-    yield replace(loop, var=first, upper=whole, step=ROUNDS, body=(*starts, inner))
+    jammed = replace(loop, var=first, upper=whole, step=ROUNDS, body=(*starts, inner))
+    yield imp.If(imp.OPTIMISED, (jammed,))
     yield replace(loop, lower=whole)
 
 

@@ -220,11 +220,13 @@ def accumulate(
     whole = e.declare(machine("&", size, imp.integer(-LANES)))
     whole = e.declare(imp.Select(imp.OPTIMISED, whole, imp.ZERO))
     middle, end = (e.declare(machine("+", start, length)) for length in (whole, size))
-    var = e.unit.integer("i")
-    with e.loop(var, start, middle, step=LANES, hoist=True):
-        for _, row in rows:
-            ask(row, var)
-        block(var, width)
+    with e.level() as statements:
+        var = e.unit.integer("i")
+        with e.loop(var, start, middle, step=LANES, hoist=True):
+            for _, row in rows:
+                ask(row, var)
+            block(var, width)
+    e.emit(imp.If(imp.OPTIMISED, tuple(statements)))
     var = e.unit.integer("i")
     with e.loop(var, middle, end, step=LANES, hoist=True):  # less than 64, if it is optimised
         block(var, e.declare(machine("min", width, e.declare(machine("-", end, var)))))

@@ -7,6 +7,7 @@
 
 A divider does one vector of roots or quotients after the other. What finds most roots by other
 units (`runtime/roots.c`) gives the same bits. It needs a seed that wide vectors alone have.
+A text that is quick to compile does without: it has the one loop.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def with_roots(unit: Unit, loop: imp.For) -> tuple[imp.Stmt, ...]:
     stage = Stage(unit, loop.var, loop.lower, imp.ZERO, _narrow(count), arrays)
     for name, argument in found.items():
         statements += [stage.loop(body, name, argument), imp.Roots(arrays[name], count)]
-    return (*statements, stage.loop(body, None))
+    statements.append(stage.loop(body, None))
+    if isinstance(count, imp.Const):
+        return tuple(statements)
+    return (imp.If(imp.OPTIMISED, tuple(statements), (loop,)),)
 
 
 def _narrow(count: imp.Expr) -> imp.Expr:

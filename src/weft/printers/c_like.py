@@ -67,6 +67,7 @@ class Printer:
         self.functions: list[str] = []
         self.shared: set[str] = set()  # pointers that others may alias
         self.depth = 1
+        self.spare: set[str] = set()  # conditions that hold in what is to run quickest alone
 
     # ------------------------------------------------------------ expressions
 
@@ -157,6 +158,8 @@ class Printer:
         match statement:
             case imp.Declare(var, value, mutable):
                 self.frame.declared.add(var.name)
+                if value is not None and not mutable and self.is_spare(value):
+                    self.spare.add(var.name)
                 text = "" if value is None else f" = {self.bare(value)}"
                 constant = "" if mutable or value is None else "const "
                 self.line(f"{constant}{self.type(var.dtype)} {var.name}{text};")
@@ -196,6 +199,8 @@ class Printer:
                 self.roots(self.name(near), self.expr(count))
             case imp.Prefetch(pointer, index):
                 self.prefetch(f"{self.name(pointer)} + {self.expr(index)}")
+            case imp.If(condition, then, otherwise) if self.is_spare(condition):
+                self.only_optimised(condition, then, otherwise)
             case imp.If(condition, then, otherwise):
                 self.line(f"if ({self.bare(condition)}) {{")
                 self.block(then)
@@ -235,6 +240,38 @@ class Printer:
                 self.receive(self.type(var.dtype), var.name, element)
             case _:
                 assert_never(statement)
+
+    def is_spare(self, condition: imp.Expr) -> bool:
+        """Whether a text that is quick to compile does without what stands under a condition."""
+        match condition:
+            case imp.Optimised():
+                return self.dialect.optimised != "1"
+            case imp.Var(name):
+                return name in self.spare
+            case imp.Machine("&&", left, right):
+                return self.is_spare(left) or self.is_spare(right)
+            case _:
+                return False
+
+    def only_optimised(
+        self, condition: imp.Expr, then: tuple[imp.Stmt, ...], otherwise: tuple[imp.Stmt, ...]
+    ) -> None:
+        """A branch whose first way compilers do not even read where it is not wanted."""
+        always = isinstance(condition, imp.Optimised)
+        self.line(f"#if {self.dialect.optimised}")
+        self.line("{" if always else f"if ({self.bare(condition)}) {{")
+        self.block(then)
+        self.line("} else" if otherwise and not always else "}")
+        if otherwise and always:
+            self.line("#else")
+        if not always:
+            self.line("#endif")
+        if otherwise:
+            self.line("{")
+            self.block(otherwise)
+            self.line("}")
+        if always:
+            self.line("#endif")
 
     def loop(self, loop: imp.For) -> None:
         var = loop.var.name
