@@ -54,6 +54,8 @@ struct weft_context {
     int64_t detail[4];
     void (*parallel_in_order)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
     void (*roots)(double *, int64_t);
+    void (*columns)(weft_context *, void *, int64_t, const void *, int64_t, int64_t, int64_t,
+                    int64_t, int64_t);
 };
 struct job { weft_context *context; void (*tile)(void *, int64_t, int32_t); void *closure;
              int64_t tiles; int64_t next; };
@@ -81,8 +83,14 @@ void pool(weft_context *context, void (*tile)(void *, int64_t, int32_t), void *c
     for (int t = 1; t < count; t++) pthread_join(threads[t], 0);
 }
 """
-_ROOTS = Path(threads.__file__).with_name("roots.c").read_text() + """
+_HELPERS = "".join(
+    Path(threads.__file__).with_name(name).read_text() for name in ("roots.c", "columns.c")
+) + """
 void found_roots(double *x, int64_t count) { roots(x, count); }
+void made_columns(weft_context *context, void *target, int64_t between, const void *source,
+                  int64_t apart, int64_t step, int64_t count, int64_t records, int64_t bytes) {
+    columns(context, target, between, source, apart, step, count, records, bytes);
+}
 """
 
 
@@ -95,6 +103,7 @@ class Context(ctypes.Structure):
         ("detail", ctypes.c_int64 * 4),
         ("parallel_in_order", ctypes.c_void_p),
         ("roots", ctypes.c_void_p),
+        ("columns", ctypes.c_void_p),
     ]
 
 
@@ -125,7 +134,7 @@ class IndexFailureError(Exception):
 
 
 def pool_address(function: str = "pool") -> int:
-    return ctypes.cast(library(_POOL + _ROOTS)[function], ctypes.c_void_p).value or 0
+    return ctypes.cast(library(_POOL + _HELPERS)[function], ctypes.c_void_p).value or 0
 
 
 def aligned(bytes_: int) -> np.ndarray[Any, Any]:
@@ -174,7 +183,7 @@ class Launch:
         self.cancel = ctypes.c_int32(0)
         self.context = Context(
             pool_address(), ctypes.addressof(self.cancel), threads, 0, (ctypes.c_int64 * 4)(),
-            pool_address(), pool_address("found_roots"),
+            pool_address(), pool_address("found_roots"), pool_address("made_columns"),
         )  # fmt: skip
         self.entry = library(segment.source, flags)[segment.entry]
         self.segment = segment

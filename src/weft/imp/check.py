@@ -168,6 +168,17 @@ class _Checker:
                 self.require(near.dtype is DType.F64, f"{near.name}: roots of {near.dtype}")
                 self.use(near)
                 self.expr(count, DType.I64)
+            case imp.Columns():
+                self.require(not self.in_tile, "columns inside of a parallel statement")
+                target, source = statement.target, statement.source
+                self.require(target.dtype is source.dtype, f"{target.name}: dtypes")
+                self.use(target)
+                self.use(source)
+                for expr in (
+                    statement.at, statement.between, statement.index, statement.apart,
+                    statement.step, statement.records,
+                ):  # fmt: skip
+                    self.expr(expr, DType.I64)
             case imp.Prefetch(pointer, index):
                 self.use(pointer)
                 self.expr(index, DType.I64)

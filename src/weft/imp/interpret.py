@@ -155,6 +155,8 @@ class _Run:
             case imp.Roots(near, count):
                 of = self.pointers[near.name][: self.integer(count)]
                 of[:] = np.sqrt(of)
+            case imp.Columns():
+                self.columns(statement)
             case imp.Prefetch(_, index):
                 self.integer(index)
             case imp.If(condition, then, otherwise):
@@ -219,6 +221,17 @@ class _Run:
             far[whole:end] = near[whole:end]
         elif whole < end:
             near[:line] = near[whole : whole + line]
+
+    def columns(self, copied: imp.Columns) -> None:
+        target, source = (self.pointers[p.name] for p in (copied.target, copied.source))
+        at, index = (
+            self.position(p, i)
+            for p, i in ((copied.target, copied.at), (copied.source, copied.index))
+        )
+        between, apart, step = map(self.integer, (copied.between, copied.apart, copied.step))
+        for c in range(copied.columns):
+            for r in range(self.integer(copied.records)):
+                target[at + c * between + r] = source[index + r * apart + c * step]
 
     def parallel(self, parallel: imp.Parallel) -> None:
         scalars = dict(self.scalars)

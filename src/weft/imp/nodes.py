@@ -15,6 +15,8 @@
               | "prefetch" pointer "[" expr "]"          -- a hint: read soon
               | "flush" pointer "[" expr "]" "=" pointer "," expr ["first" expr] ["last" expr]
                                                         -- so many elements, past the caches
+              | "columns" pointer "[" expr "]" expr "=" integer "of" expr "records"
+                "in" pointer "[" expr "]" expr expr     -- by all threads
               | "if" expr block ["else" block]
               | "for" var "from" expr "to" expr ["step" integer] ["simd" [lanes]]
                 ["unroll" integer] block
@@ -312,6 +314,25 @@ class Roots:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """`target[at + c * between + r] = source[index + r * apart + c * step]`, by all threads.
+
+    For each of the columns c and records r. Stands outside of parallel statements; no element of
+    the one is one of the other.
+    """
+
+    target: Pointer
+    at: Expr
+    between: Expr
+    source: Pointer
+    index: Expr
+    apart: Expr
+    step: Expr
+    columns: int
+    records: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Prefetch:
     """A hint that `pointer[index]`, which may lie outside of its memory, is going to be read."""
 
@@ -446,7 +467,7 @@ class Receive:
 
 Stmt: TypeAlias = (
     Declare | Assign | Store | View | Local | Shared | Barrier | Choose | Advance | Flush
-    | Roots | Prefetch | LoadVector | StoreVector
+    | Roots | Columns | Prefetch | LoadVector | StoreVector
     | If | For | While | Break
     | Parallel | Poll | Fail | Await | Publish | Lock | Atomic | Ticket | Receive
 )  # fmt: skip

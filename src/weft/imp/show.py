@@ -91,6 +91,10 @@ def _statement(statement: imp.Stmt, depth: int, lines: list[str]) -> None:
             line(f"flush {pointer.name}[{show_expr(index)}] = {flushed}")
         case imp.Roots(near, count):
             line(f"roots of {near.name}, {show_expr(count)}")
+        case imp.Columns(target, at, between, source, index, apart, step, columns, records):
+            to = f"{target.name}[{show_expr(at)}] {show_expr(between)}"
+            of = f"{source.name}[{show_expr(index)}] {show_expr(apart)} {show_expr(step)}"
+            line(f"columns {to} = {columns} of {show_expr(records)} records in {of}")
         case imp.Prefetch(pointer, index):
             line(f"prefetch {pointer.name}[{show_expr(index)}]")
         case imp.If(condition, then, otherwise):

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
-from weft.lower import bodies, copies, kernels, reductions, register_tiles
+from weft.lower import bodies, columns, copies, kernels, reductions, register_tiles
 from weft.lower.emitter import Emitter
 
 # The forms that few programs have are imported there: a first call has to wait for imports.
@@ -37,6 +37,8 @@ def lower_statement(e: Emitter, let: fun.Let) -> None:
                 see(e, let, array)
             else:
                 copies.lower_copy(e, let)
+        case fun.Kernel() if columns.lower_columns(e, let):
+            pass
         case fun.Kernel() if register_tiles.suits(e, let.expr):
             register_tiles.lower_contraction(e, let)
         case fun.Kernel():

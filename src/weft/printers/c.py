@@ -35,6 +35,8 @@ struct weft_context {
     int64_t detail[4];
     void (*parallel_in_order)(weft_context *, void (*)(void *, int64_t, int32_t), void *, int64_t);
     void (*roots)(double *, int64_t);
+    void (*columns)(weft_context *, void *, int64_t, const void *, int64_t, int64_t, int64_t,
+                    int64_t, int64_t);
 };
 """
 # Compilers that are to be quick are given another text: see `weft.runtime.tiers`.
@@ -150,6 +152,14 @@ class CPrinter(Printer):
 
     def roots(self, near: str, count: str) -> None:
         self.line(f"context->roots({near}, {count});")
+
+    def columns(self, copied: imp.Columns) -> None:
+        to = f"{self.name(copied.target)} + {self.expr(copied.at)}, {self.expr(copied.between)}"
+        of = f"{self.name(copied.source)} + {self.expr(copied.index)}"
+        lie = f"{self.expr(copied.apart)}, {self.expr(copied.step)}, {copied.columns}"
+        size = f"{self.expr(copied.records)}, {copied.target.dtype.itemsize}"
+        self.line(f"context->columns(context, {to}, {of}, {lie}, {size});")
+        self.poll()
 
     def prefetch(self, address: str) -> None:
         self.line(f"__builtin_prefetch({address});")

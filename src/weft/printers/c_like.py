@@ -197,6 +197,8 @@ class Printer:
                 self.flush(to, self.name(near), size, ends)
             case imp.Roots(near, count):
                 self.roots(self.name(near), self.expr(count))
+            case imp.Columns():
+                self.columns(statement)
             case imp.Prefetch(pointer, index):
                 self.prefetch(f"{self.name(pointer)} + {self.expr(index)}")
             case imp.If(condition, then, otherwise) if self.is_spare(condition):
@@ -315,6 +317,9 @@ class Printer:
         raise NotImplementedError
 
     def roots(self, near: str, count: str) -> None:
+        raise NotImplementedError
+
+    def columns(self, copied: imp.Columns) -> None:
         raise NotImplementedError
 
     def prefetch(self, address: str) -> None:

@@ -37,6 +37,9 @@ typedef struct weft_context {
     void (*parallel_in_order)(struct weft_context *, void (*tile)(void *, int64_t, int32_t),
                               void *closure, int64_t tiles);
     void (*roots)(double *, int64_t count); /* see `roots.c` */
+    void (*columns)(struct weft_context *, void *target, int64_t between, const void *source,
+                    int64_t apart, int64_t step, int64_t columns, int64_t records,
+                    int64_t bytes); /* see `columns.c` */
 } weft_context;
 
 typedef int32_t weft_entry(weft_context *context, char *const *buffers, const int64_t *integers);
@@ -500,6 +503,8 @@ static void parallel_in_order(weft_context *context, void (*tile)(void *, int64_
 }
 
 static void roots(double *x, int64_t count); /* see `roots.c` */
+static void columns(weft_context *context, void *target, int64_t between, const void *source,
+                    int64_t apart, int64_t step, int64_t columns, int64_t records, int64_t bytes);
 
 /* ------------------------------------------------------------ the call from Python */
 
@@ -520,6 +525,7 @@ int32_t weft_call(record *given) {
     context->parallel_for = parallel_for;
     context->parallel_in_order = parallel_in_order;
     context->roots = roots;
+    context->columns = columns;
     context->cancel = given->cancel ? given->cancel : &mine.cancelled;
     context->threads = given->threads < 1 ? 1
         : given->threads > MAXIMUM_THREADS ? MAXIMUM_THREADS : (int32_t)given->threads;

@@ -121,7 +121,8 @@ def pool_source() -> str:
     """The text of the C pool, one translation unit."""
     here = Path(__file__)
     names = (
-        "pool.c", "roots.c", "boxes.c", "products.c", "copies.c", "launches.c", "given.c",
+        "pool.c", "roots.c", "columns.c", "boxes.c", "products.c", "copies.c", "launches.c",
+        "given.c",
     )  # fmt: skip
     return "".join(here.with_name(name).read_text() for name in names)
 
