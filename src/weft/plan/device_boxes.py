@@ -93,7 +93,8 @@ def quickest(
         if best is not None and predicted > _HOPELESS * best.seconds:
             break
     if best is None:
-        raise refusal(scheduler, planned)
+        slots = min(tried)
+        raise refusal(scheduler, scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots))
     scheduler.check(best.boxes)
     return best
 
