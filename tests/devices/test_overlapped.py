@@ -68,7 +68,7 @@ SHAPES: dict[int, list[tuple[int, ...]]] = {
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("rule", ["keep", "edge", "reflect", "symmetric", "wrap", 2.5])
-@pytest.mark.parametrize(("rank", "radius"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("rank", "radius"), [(1, 1), (1, 2), (1, 3), (2, 1)])
 def test_all_rules(rule: Any, rank: int, radius: int) -> None:
     program = tiled(repeated(rank, radius, rule), np.zeros((9,) * rank), 4)
     segment = in_tiles(program)

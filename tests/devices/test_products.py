@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from unittest import mock
 
@@ -213,6 +214,6 @@ def test_kernels_as_cuda(dtype: str) -> None:
         segment = compile_segment(parse(text), {}, "", "cuda")
         assert "__shared__" in segment.source
         # Two groups have registers at once, since sums of blocks do not.
-        assert "__launch_bounds__(256, 2)" in segment.source
+        assert re.search(r"__launch_bounds__\((128|256), 2\)", segment.source)
         assert "volatile" in segment.source
         assert compile_text(segment.source).startswith(b"\x7fELF")

@@ -37,13 +37,14 @@ from weft.lower.gpu.elements import loaded
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.overlaps import Reads, Tiling, tiling
 from weft.lower.gpu.phases import in_phases
-from weft.lower.gpu.tile_memory import State, TileMemory, all_of
+from weft.lower.gpu.tile_memory import State, TileMemory, all_of, any_of
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.unit import memory
 from weft.plan import launches
 from weft.sizes import ZERO, Poly, Size, as_poly, product
 
 FEW = (1, 256)  # tiles, by rank: of fewer, a round is a launch
+FEW_AT_ENDS = 2  # elements at each end that boundary rules concern, for which there is code each
 
 
 def lower(
@@ -215,16 +216,15 @@ class _Tiles(TileMemory):
                     k.emit(imp.Assign(own, value))
         first = self._first(self._buffer(self.steps))
         for param in self.params:
-            for row in sorted(set(range(shape.own)) - self.tiling.shared_rows(param.name)):
-                spot = self._spot(first, (row, 0))
-                k.emit(imp.Store(state.shared[param.name], spot, state.own[param.name][row]))
+            others = sorted(set(range(shape.own)) - self.tiling.shared_rows(param.name))
+            self._show(state, param, first, others)
 
     def _kernel_in_registers(
         self, state: State, let: fun.Let, kernel: fun.Kernel, at_ends: bool
     ) -> None:
         """An item's elements of a kernel; those that others read are shown to them.
 
-        `at_ends`: all are, since boundary rules may lead to any; who they concern is done again.
+        `at_ends`: so are those that boundary rules may lead to; who they concern is done again.
         """
         k, own = self.k, self.shape.own
         reads = Reads.of(kernel, self.tiling.changed, inside=True)
@@ -261,15 +261,24 @@ class _Tiles(TileMemory):
         shown = bool(seen)  # the next kernel may write what others still read
         for var, values in zip(let.pattern, made, strict=True):
             state.own[var.name] = values
-            shared = range(own) if at_ends else sorted(self.tiling.shared_rows(var.name))
-            for row in shared:
-                spot = self._spot(firsts[var.name], (row, 0))
-                k.emit(imp.Store(state.shared[var.name], spot, values[row]))
-                shown = True
+            shared = sorted(self.tiling.shared_rows(var.name))
+            self._show(state, var, firsts[var.name], shared)
+            shown = shown or bool(shared)
         if at_ends:
+            with k.branch(self._is_read_near_ends()):
+                for var in let.pattern:
+                    others = sorted(set(range(own)) - self.tiling.shared_rows(var.name))
+                    self._show(state, var, firsts[var.name], others)
             self._mend(state, let, kernel, firsts)
+            shown = True
         if shown:
             k.emit(imp.Barrier())
+
+    def _show(self, state: State, var: fun.Var, first: imp.Expr, rows: Sequence[int]) -> None:
+        """Put some of an item's elements into the group's memory."""
+        for row in rows:
+            spot = self._spot(first, (row, 0))
+            self.k.emit(imp.Store(state.shared[var.name], spot, state.own[var.name][row]))
 
     def _rows(self, kernel: fun.Kernel) -> Iterator[int]:
         """The numbers of an item's elements; indices are those of one, inside of the array."""
@@ -344,19 +353,56 @@ class _Tiles(TileMemory):
         They are the few at the ends of an array: items that have none do not wait for long.
         """
         k = self.k
-        chunk, begin, end = self._near_ends()
-        with k.branch(machine("<", begin, end)):
-            number = k.unit.integer("n")
-            with k.loop(number, begin, end, unroll=0):  # or all tiles need more registers
-                place = [k.declare(machine("+", chunk, number), "row")]
-                with self._at(place, kernel.space):
-                    self._within(kernel.space)
-                    self._element(state, let, kernel, place, inside=False)
-            for var in let.pattern:
-                values = self._loaded(state, var, firsts[var.name])
-                for own, value in zip(state.own[var.name], values, strict=True):
-                    assert isinstance(own, imp.Var)
-                    k.emit(imp.Assign(own, value))
+        if self.shape.radius[0] > FEW_AT_ENDS or self.tiling.wraps[0]:
+            chunk, begin, end = self._near_ends()
+            with k.branch(machine("<", begin, end)):
+                number = k.unit.integer("n")
+                with k.loop(number, begin, end, unroll=0):  # or all tiles need more registers
+                    place = [k.declare(machine("+", chunk, number), "row")]
+                    with self._at(place, kernel.space):
+                        self._within(kernel.space)
+                        self._element(state, let, kernel, place, inside=False)
+                self._take(state, let, firsts)
+            return
+        near = list(self._each_near_an_end())
+        with k.branch(k.declare(any_of([is_own for is_own, _, _ in near]))):
+            for is_own, index, place_ in near:
+                (space,) = kernel.space
+                with k.branch(is_own), k.index(space.index.name, index, ZERO, space.extent):
+                    self._element(state, let, kernel, [place_], inside=False)
+            self._take(state, let, firsts)
+
+    def _take(self, state: State, let: fun.Let, firsts: Mapping[str, imp.Expr]) -> None:
+        """An item's elements, as they are in the group's memory now."""
+        for var in let.pattern:
+            values = self._loaded(state, var, firsts[var.name])
+            for own, value in zip(state.own[var.name], values, strict=True):
+                assert isinstance(own, imp.Var)
+                self.k.emit(imp.Assign(own, value))
+
+    def _each_near_an_end(self) -> Iterator[tuple[imp.Expr, imp.Expr, imp.Expr]]:
+        """Of each element near an end: whether it is the item's, its index and its place."""
+        k, extent = self.k, self.extents[0]
+        for number in map(imp.integer, range(self.shape.radius[0])):
+            last = k.declare(machine("-", machine("-", extent, imp.ONE), number))
+            for index, there in (
+                (number, machine("<", number, extent)), (last, machine(">=", last, imp.ZERO)),
+            ):  # fmt: skip
+                place = k.declare(machine("-", index, self.origin[0]), "row")
+                shift = imp.integer(self.shape.own.bit_length() - 1)
+                chunk = k.declare(machine(">>", place, shift))
+                is_own = machine("&&", machine("==", chunk, self.chunk), there)
+                yield k.declare(is_own), index, place
+
+    def _is_read_near_ends(self) -> imp.Expr:
+        """Whether boundary rules may lead to one of an item's elements."""
+        k, own, reach = self.k, self.shape.own, imp.integer(2 * self.shape.radius[0])
+        first = k.declare(machine("*", self.chunk, imp.integer(own)))
+        first = k.declare(machine("+", self.origin[0], first))
+        end = k.declare(machine("+", first, imp.integer(own)))
+        at_begin = machine("<", first, reach)
+        at_end = machine(">", machine("+", end, reach), self.extents[0])
+        return k.declare(machine("||", at_begin, at_end))
 
     def _near_ends(self) -> tuple[imp.Expr, imp.Expr, imp.Expr]:
         """The place of an item's first element, and which of its elements are near ends.

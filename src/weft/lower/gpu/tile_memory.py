@@ -27,6 +27,11 @@ def all_of(conditions: Sequence[imp.Expr]) -> imp.Expr:
     return reduce(lambda one, other: machine("&&", one, other), conditions)
 
 
+def any_of(conditions: Sequence[imp.Expr]) -> imp.Expr:
+    """Whether one of the conditions holds."""
+    return reduce(lambda one, other: machine("||", one, other), conditions)
+
+
 @dataclass(slots=True)
 class State:
     """Where arrays are during rounds.
