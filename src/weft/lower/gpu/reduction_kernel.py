@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.lower import kernels, reductions, shapes
 from weft.lower.bodies import lower_body
@@ -104,9 +105,14 @@ class ReductionKernel:
 
     @property
     def walks(self) -> bool:
-        """Whether neighbouring rows lie apart where neighbours of one row do not."""
+        """Whether neighbouring rows lie apart where neighbours of one row do not.
+
+        What is the same for all elements of a row, and is read once, counts for nothing.
+        """
         row, element = self.kernel.space[-1].index.name, self.reduce.space[-1].index.name
-        return neighbours.rows_apart(self.read, row, element)
+        varying = neighbours.depends(self.read, element)
+        again = [let for let in self.read if walk.free_names(fun.Body((let,), ())) & varying]
+        return neighbours.rows_apart(again, row, element)
 
     @property
     def varying(self) -> frozenset[str]:
