@@ -19,6 +19,7 @@ from loops.programs import algebra, dense, elements, grids, irregular, science, 
 import weft as wf
 from weft.errors import MemoryLimitError
 from weft.plan import planner
+from weft.runtime.devices import copies
 
 EVERY = {
     **dense.INPUTS, **grids.INPUTS, **elements.INPUTS, **irregular.INPUTS, **stencils.INPUTS,
@@ -142,6 +143,25 @@ def test_rounds_of_the_host_under_a_limit(limit: int) -> None:
         y, other = random.integers(-6, 7, 6) / 2, random.integers(-6, 7, (6, 6)) / 2
         agrees(carried, x, y, table, other)
         agrees(gram, random.random((6, 4)), np.zeros((6, 6)))
+
+
+def test_what_is_updated_in_place_is_brought_back_by_all_threads() -> None:
+    on = device()
+
+    def add(y, x):
+        for i in range(y.shape[0]):
+            for j in range(y.shape[1]):
+                y[i, j] += 2 * x[i, j]
+
+    x, y = np.random.default_rng(5).random((2, 1100, 1030), np.float32)
+    expected, wide = y + 2 * x, np.zeros((1100, 2060), np.float32)
+    wide[:, ::2] = y
+    with wf.config(devices=[on.name]), mock.patch.object(copies, "copy", wraps=copies.copy) as seen:
+        for given in (y, wide[:, ::2]):
+            wf.kernel(add)(given, x)
+            np.testing.assert_array_equal(given, expected)
+    assert any(call.args[0] is y for call in seen.call_args_list)
+    np.testing.assert_array_equal(wide[:, 1::2], 0)
 
 
 def test_what_the_host_runs_is_named() -> None:

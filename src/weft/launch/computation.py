@@ -48,6 +48,7 @@ from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
 from weft.runtime.address import is_one
+from weft.runtime.devices import copies
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
 from weft.runtime.toolchain import Effort
@@ -449,8 +450,11 @@ def _given(results: list[Value], out: Sequence[NDArray | None] | None) -> list[V
     """The results, in the arrays that the caller gave for them."""
     for k, given in enumerate(out or ()):
         if given is not None and results[k] is not given:
-            if not is_one(given, results[k]):
-                np.copyto(given, results[k], casting="no")
+            if may_share_memory(given, results[k]):
+                if not is_one(given, results[k]):
+                    np.copyto(given, results[k], casting="no")
+            else:
+                copies.copy(given, results[k], host_threads(settings()))
             results[k] = given
     return results
 
