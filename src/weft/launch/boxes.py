@@ -19,6 +19,7 @@ from weft.config import Settings, settings
 from weft.errors import MemoryLimitError
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
+from weft.launch.results import brought
 from weft.ops.dtypes import DType
 from weft.plan.nodes import ArrayForm
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
@@ -148,13 +149,11 @@ def run_in_boxes(
         for stage in plan.stages
     )
     pool = host_pool() if on_device else None  # results come from where they do in core
-    results = [np.asarray(value) for value in execute(plan, pool=pool)]
+    results: list[Value] = [np.asarray(value) for value in execute(plan, pool=pool)]
     for k, given in enumerate(out or ()):
-        if given is not None:
-            if sinks[k] is None:
-                np.copyto(given, results[k], casting="no")
-            results[k] = given
-    return results
+        if sinks[k] is not None:
+            results[k] = given  # boxes have written it
+    return brought(results, out, host_threads(current))
 
 
 def sinks_for(

@@ -32,6 +32,7 @@ from weft.launch.device import (
     load_together,
     on_own_cores,
 )
+from weft.launch.results import brought
 from weft.plan.decisions import (
     Decided,
     decide,
@@ -47,8 +48,6 @@ from weft.plan.short_extents import Extents, constants, reduced_extents, with_co
 from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
-from weft.runtime.address import is_one
-from weft.runtime.devices import copies
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
 from weft.runtime.toolchain import Effort
@@ -185,7 +184,7 @@ class Computation:
             donated = self.donated(inputs, out) if where == CPU else {}
             ready, inputs = self.ready(sizes, inputs, threads, current.optimise, where, donated)
         except _NoCodeError:
-            return _given(self.interpret(sizes, inputs, current.optimise), out)
+            return brought(self.interpret(sizes, inputs, current.optimise), out, threads)
         steps = ready.steps
         targets: dict[str, NDArray] = {}
         if out is not None:
@@ -209,7 +208,7 @@ class Computation:
                 return values
             return self._results(ready, values, held)
         values = steps.call(held, host_pool(), threads, targets or None)
-        return _given(self._results(ready, values, held), out)
+        return brought(self._results(ready, values, held), out, threads)
 
     def ready(
         self,
@@ -444,19 +443,6 @@ class Computation:
         program = self.artifacts.contracted if contracted else self.program
         with watched(inputs):
             return [np.asarray(value) for value in interpret(program, inputs, sizes)]
-
-
-def _given(results: list[Value], out: Sequence[NDArray | None] | None) -> list[Value]:
-    """The results, in the arrays that the caller gave for them."""
-    for k, given in enumerate(out or ()):
-        if given is not None and results[k] is not given:
-            if may_share_memory(given, results[k]):
-                if not is_one(given, results[k]):
-                    np.copyto(given, results[k], casting="no")
-            else:
-                copies.copy(given, results[k], host_threads(settings()))
-            results[k] = given
-    return results
 
 
 def _is_orderly(array: NDArray) -> bool:
