@@ -72,15 +72,13 @@ def quickest(
         copies = sum(window.axis is not None for window in scheduler.stage.windows)
         work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken, copies)
         # What one box carries to the next, no two can have; flanks the device hands on.
-        tried = slots_to_try(wanted, boxes.count, device.rates.beside)
-        if scheduler.stage.carries:
-            tried = (1,)
+        asked = 1 if scheduler.stage.carries else wanted
+        tried = slots_to_try(asked, boxes.count, device.rates.beside)
         for slots in tried:
             predicted = seconds(work, device.rates, slots)
             if best is not None and predicted >= best.seconds - gain:
                 continue
-            # A box is read into its buffers while those before it are on the device.
-            planned = scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
+            planned = _in_slots(scheduler, boxes, slots)
             if not scheduler.fits(planned):
                 continue
             alone = seconds(work, device.rates, 1)
@@ -93,10 +91,14 @@ def quickest(
         if best is not None and predicted > _HOPELESS * best.seconds:
             break
     if best is None:
-        slots = min(tried)
-        raise refusal(scheduler, scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots))
+        raise refusal(scheduler, _in_slots(scheduler, boxes, min(tried)))
     scheduler.check(best.boxes)
     return best
+
+
+def _in_slots(scheduler: Scheduler, boxes: Boxes, slots: int) -> PlannedStage:
+    """The stage with so many in flight: one is read into buffers while these are on the device."""
+    return scheduler.with_depth(boxes, min(slots + 1, boxes.count), slots)
 
 
 def in_fewer_slots(scheduler: Scheduler, refusal: MemoryLimitError) -> PlannedStage:

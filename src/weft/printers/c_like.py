@@ -259,21 +259,25 @@ class Printer:
         self, condition: imp.Expr, then: tuple[imp.Stmt, ...], otherwise: tuple[imp.Stmt, ...]
     ) -> None:
         """A branch whose first way compilers do not even read where it is not wanted."""
-        always = isinstance(condition, imp.Optimised)
         self.line(f"#if {self.dialect.optimised}")
-        self.line("{" if always else f"if ({self.bare(condition)}) {{")
+        if isinstance(condition, imp.Optimised):
+            self.braced(then)
+            if otherwise:
+                self.line("#else")
+                self.braced(otherwise)
+            self.line("#endif")
+            return
+        self.line(f"if ({self.bare(condition)}) {{")
         self.block(then)
-        self.line("} else" if otherwise and not always else "}")
-        if otherwise and always:
-            self.line("#else")
-        if not always:
-            self.line("#endif")
+        self.line("} else" if otherwise else "}")
+        self.line("#endif")
         if otherwise:
-            self.line("{")
-            self.block(otherwise)
-            self.line("}")
-        if always:
-            self.line("#endif")
+            self.braced(otherwise)
+
+    def braced(self, body: tuple[imp.Stmt, ...]) -> None:
+        self.line("{")
+        self.block(body)
+        self.line("}")
 
     def loop(self, loop: imp.For) -> None:
         var = loop.var.name

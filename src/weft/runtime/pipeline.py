@@ -214,9 +214,8 @@ class Pipeline:
         # More boxes are queued than there are slots, so that the device need not wait for the host:
         # each behind the last in its slot. What a box carries to the next comes by the host, which
         # has buffers for one box more than there are slots.
-        queued = slots if self.stage.carries else slots + 1
-        if not (self.staged or self.written or self.stage.carries):
-            queued = 2 * slots
+        behind_others = 0 if self.stage.carries else 1 if self.staged or self.written else slots
+        queued = slots + behind_others
         done = [self.resumable and self._is_done(box) for box in boxes]
         reads: dict[int, list[Future[None]]] = {}
         writes: dict[int, list[Future[None]]] = {}

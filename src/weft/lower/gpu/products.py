@@ -14,8 +14,8 @@ An element is folded from left to right in blocks of `contractions.BLOCK`, which
 order, as on the CPU (`weft.lower.register_tiles`), so that its bits depend on the reduced extent
 alone, and not on which of these forms a launch chooses:
 
-- tiles of 128 x 128, 8 x 8 for each of 256 items, or 128 x 64, 8 x 4 for each where numbers have
-  64 bits, where there are as many as keep a device busy;
+- large tiles, 128 x 128 by 256 items or 64 x 128 by 128, mostly of 8 x 8 for each
+  (`product_shapes.LARGE`), where there are as many as keep a device busy;
 - tiles of 64 x 64, 4 x 4 for each of 256 items, where there are as many of them;
 - tiles of 16 x 16 where there are fewer; where even of them there are few, and blocks are several,
   each block by a group of its own, whose folds go to the workspace;
