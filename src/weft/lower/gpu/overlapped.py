@@ -37,14 +37,14 @@ from weft.lower.gpu.elements import loaded
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.overlaps import Reads, Tiling, tiling
 from weft.lower.gpu.phases import in_phases
-from weft.lower.gpu.tile_memory import State, TileMemory, all_of, any_of
+from weft.lower.gpu.tile_ends import FEW_AT_ENDS, TileEnds
+from weft.lower.gpu.tile_memory import State, all_of, any_of
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.unit import memory
 from weft.plan import launches
 from weft.sizes import ZERO, Poly, Size, as_poly, product
 
 FEW = (1, 256)  # tiles, by rank: of fewer, a round is a launch
-FEW_AT_ENDS = 2  # elements at each end that boundary rules concern, for which there is code each
 
 
 def lower(
@@ -89,7 +89,7 @@ def lower(
 # ---------------------------------------------------------------- a launch
 
 
-class _Tiles(TileMemory):
+class _Tiles(TileEnds):
     """The kernel of one phase."""
 
     def __init__(self, host: Host, found: Tiling, parts: Sequence[Size], phase: str) -> None:
@@ -380,49 +380,6 @@ class _Tiles(TileMemory):
                 assert isinstance(own, imp.Var)
                 self.k.emit(imp.Assign(own, value))
 
-    def _each_near_an_end(self) -> Iterator[tuple[imp.Expr, imp.Expr, imp.Expr]]:
-        """Of each element near an end: whether it is the item's, its index and its place."""
-        k, extent = self.k, self.extents[0]
-        for number in map(imp.integer, range(self.shape.radius[0])):
-            last = k.declare(machine("-", machine("-", extent, imp.ONE), number))
-            for index, there in (
-                (number, machine("<", number, extent)), (last, machine(">=", last, imp.ZERO)),
-            ):  # fmt: skip
-                place = k.declare(machine("-", index, self.origin[0]), "row")
-                shift = imp.integer(self.shape.own.bit_length() - 1)
-                chunk = k.declare(machine(">>", place, shift))
-                is_own = machine("&&", machine("==", chunk, self.chunk), there)
-                yield k.declare(is_own), index, place
-
-    def _is_read_near_ends(self) -> imp.Expr:
-        """Whether boundary rules may lead to one of an item's elements."""
-        k, own, reach = self.k, self.shape.own, imp.integer(2 * self.shape.radius[0])
-        first = k.declare(machine("*", self.chunk, imp.integer(own)))
-        first = k.declare(machine("+", self.origin[0], first))
-        end = k.declare(machine("+", first, imp.integer(own)))
-        at_begin = machine("<", first, reach)
-        at_end = machine(">", machine("+", end, reach), self.extents[0])
-        return k.declare(machine("||", at_begin, at_end))
-
-    def _near_ends(self) -> tuple[imp.Expr, imp.Expr, imp.Expr]:
-        """The place of an item's first element, and which of its elements are near ends.
-
-        From one to before another: those that lie in an array, or all beyond it that wrap around.
-        """
-        k, own, radius = self.k, imp.integer(self.shape.own), imp.integer(self.shape.radius[0])
-        chunk = k.declare(machine("*", self.chunk, own))
-        first = k.declare(machine("+", self.origin[0], chunk))
-        left = k.declare(machine("-", self.extents[0], first))  # to the end of the array
-        begin: imp.Expr = imp.ZERO
-        end: imp.Expr = own
-        if not self.tiling.wraps[0]:
-            begin = k.declare(machine("max", begin, machine("-", imp.ZERO, first)))
-            end = k.declare(machine("min", end, left))
-        low, high = k.declare(machine("-", radius, first)), k.declare(machine("-", left, radius))
-        begin = imp.Select(machine(">", low, imp.ZERO), begin, machine("max", imp.ZERO, high))
-        end = imp.Select(machine("<", high, own), end, machine("min", own, low))
-        return chunk, k.declare(begin, "begin"), k.declare(end, "end")
-
     def _kernel_at_ends(self, state: State, let: fun.Let, kernel: fun.Kernel) -> None:
         """An item's elements of a kernel, as far as they lie in the array."""
         k = self.k
@@ -441,27 +398,6 @@ class _Tiles(TileMemory):
                 far = [machine(">=", k.named(f), imp.ZERO) for f in self._far(kernel.space)]
                 k.either(all_of(far), far_from_ends, near_ends)
         k.emit(imp.Barrier())
-
-    def _far(self, space: Sequence[fun.Range]) -> tuple[Size, ...]:
-        """What is >= 0 where no boundary rule applies."""
-        indices = [(Poly.var(r.index.name), r.extent) for r in space]
-        return tuple(
-            fact
-            for (index, extent), radius in zip(indices, self.shape.radius, strict=True)
-            for fact in (index - radius, extent - index - (radius + 1))
-        )
-
-    def _within(self, space: Sequence[fun.Range]) -> list[imp.Expr]:
-        """Conditions for indices to be in the array; those that wrap around are brought there."""
-        k, found = self.k, []
-        for r, around, extent in zip(space, self.tiling.wraps, self.extents, strict=True):
-            index = k.scalars[r.index.name]
-            if around:
-                wrapped = fun.Boundary("wrap", ZERO, r.extent)
-                k.bind(r.index.name, boundaries.mapped(k, wrapped, index))
-            else:
-                found.append(bounds.within(k, index, extent))
-        return found
 
     def _element(
         self, state: State, let: fun.Let, kernel: fun.Kernel, place: Sequence[imp.Expr], *,
