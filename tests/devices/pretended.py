@@ -82,6 +82,9 @@ class PretendedCode:
             copies[number] = array.copy()
         return PretendedHeld(copies)
 
+    def prepare(self, integers: Any) -> bool:
+        return False
+
     def start(
         self, integers: Any, inputs: Sequence[Array], outputs: Sequence[Array], held: Any,
         behind: Any = None, after: Any = (),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -16,7 +18,7 @@ from devices.test_faults import attempt
 
 import weft as wf
 from weft.errors import CompileError, DeviceError
-from weft.runtime.devices import cuda
+from weft.runtime.devices import cuda, kernel_texts
 from weft.runtime.devices.cuda import CudaDevice
 
 
@@ -137,6 +139,51 @@ def test_what_fails_is_named(on: CudaDevice) -> None:
             pytest.raises(CompileError, match="cuda:0 refuses generated code: no"),
         ):
             wf.jit(lambda a: a * 3 - 1)(x)
+
+
+@contextmanager
+def compiled_by(threads: int) -> Iterator[list[str]]:
+    """The names of kernels that are compiled: so many at once, each by itself."""
+    names: list[str] = []
+    compile_, together = pretended_cuda.Program.compile, threading.Barrier(threads)
+
+    def noted(self: Any, target: str) -> Any:
+        (name,) = kernel_texts.apart(self.text)
+        names.append(name)
+        together.wait(60)
+        return compile_(self, target)
+
+    with (
+        mock.patch.object(pretended_cuda.Program, "compile", noted),
+        mock.patch("weft.runtime.threads.threads", return_value=threads),
+    ):
+        yield names
+
+
+def test_what_is_launched_is_compiled_once(on: CudaDevice) -> None:
+    """One kernel of a dozen for rows of some length; not those of a plan that is not run."""
+
+    @wf.jit
+    def softmax(x: Any) -> Any:
+        e = wf.exp(x - x.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    x = np.random.default_rng(2).random((1024, 1100), np.float32)
+    with wf.config(devices=[on.name]), compiled_by(1) as names:
+        found = softmax(x)
+        assert names == ["whole0"]
+        softmax(x[:1000].copy())
+        assert names == ["whole0"]
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_what_is_launched_together_is_compiled_side_by_side(on: CudaDevice) -> None:
+    x = np.random.default_rng(2).random((3000, 40))
+    with wf.config(devices=[on.name]), compiled_by(3) as names:
+        found = wf.jit(lambda a: a.sum(axis=0) / a[1])(x)
+    assert {name.rstrip("0123456789") for name in names} == {"columns", "map"}
+    assert len(names) == 3
+    np.testing.assert_allclose(found, x.sum(axis=0) / x[1])
 
 
 @pytest.mark.parametrize("limit", ["1 GiB", "1 MiB"], ids=["in core", "in boxes"])

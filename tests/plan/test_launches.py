@@ -10,11 +10,14 @@ from weft.plan.launches import (
     ON_PROCESSOR,
     PROCESSOR,
     Branch,
+    Define,
     Launch,
+    Read,
     Repeat,
     Step,
     While,
     kernels_of,
+    launched,
     launched_after,
     on_processors,
 )
@@ -47,6 +50,31 @@ def test_what_is_launched_after_b(steps: list[Step], late: str) -> None:
 
 
 N, IS = Poly.var("n"), Poly.var(PROCESSOR)
+K = Poly.var("k")
+
+
+@pytest.mark.parametrize(
+    ("steps", "some"),
+    [
+        ([A, launch("b", N), launch("c", 1 - N)], "ab"),
+        ([Define("k", 1 - N), launch("a", K), B], "b"),
+        ([launch("a", K), B], "ab"),
+        ([Repeat("i", ONE, N, (A,)), Repeat("i", ZERO, N, (B,)), Repeat("i", ZERO, K, (C,))], "bc"),
+        ([Repeat("i", ZERO, N, (launch("a", Poly.var("i")), launch("b", 1 - N)))], "a"),
+        ([Branch("n", (A,), (B,)), Branch("k", (B,), (C,))], "abc"),
+        ([Define("k", ZERO), Branch("k", (A,), (B,))], "b"),
+        ([Define("k", ZERO), Repeat("i", ZERO, N, (
+            Branch("k", (A,), (B,)), Define("k", 1 - K),
+        ))], "ab"),
+        ([Define("k", N), Read("k", "<i8", 0, ZERO), launch("a", K - 1)], "a"),
+        ([Define("k", ONE), While((Read("k", "<i8", 0, ZERO),), "k", (
+            Branch("k", (A,), (B,)), Repeat("k", ZERO, N, (C,)),
+        ))], "abc"),
+    ],
+)  # fmt: skip
+def test_what_may_be_launched(steps: list[Step], some: str) -> None:
+    """Where n is 1, and nothing else is known."""
+    assert launched(steps, {"n": 1}) == set(some)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.launch.artifacts import SegmentPiece
 from weft.plan.decisions import nothing
+from weft.plan.launches import launched
+from weft.runtime.devices import kernel_texts
 
 COMPILED = [
     name
@@ -48,3 +50,13 @@ def test_application(case: Case) -> None:
     for piece in artifact.pieces:
         if isinstance(piece, SegmentPiece) and piece.segment.dialect == "cuda":
             assert compile_text(piece.segment.source).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_kernels_are_those_that_steps_launch(name: str) -> None:
+    """Each is found in the text, by itself; none is there for nothing."""
+    segment = compile_segment(EXAMPLES[name].program, {}, "", "cuda")
+    if segment.dialect == "cuda":
+        programs = kernel_texts.apart(segment.source)
+        assert all(text.count("__global__") == 1 for text in programs.values())
+        assert launched(segment.steps, {}) == set(programs)

@@ -217,6 +217,18 @@ def test_boxes_at_the_end_take_a_millisecond() -> None:
         assert min(b - a for boxes in taken for a, b in boxes) == expected
 
 
+def test_what_is_compiled_for_a_box_is_none_of_its_time() -> None:
+    left, clock = Left(two("a", "b"), [(0, 1000)], 1, 10), Clock()
+    with mock.patch.object(shares, "perf_counter", clock):
+        box = left.take(0)
+        assert box is not None
+        clock.now = 5.0
+        left.begin_anew(0)
+        clock.now = 6.0
+        left.done(0, box)
+    assert left.devices[0].rate == box[1] - box[0]
+
+
 def test_boxes_at_the_end_are_worth_preparing() -> None:
     """What takes longer to plan runs longer, but never longer than the first box may."""
     for seconds, expected in ((0.0, 1024), (1e-4, 1024), (2e-3, 8192), (1.0, 262144)):

@@ -171,13 +171,23 @@ class DeviceStage:
         after: Sequence[Any] = (),
     ) -> Pending:
         """Begin a box; arrays are in use until it has ended."""
-        loaded, values = self._loaded, integers.tolist()
+        loaded, values = self._version(integers)
+        return loaded.start(values, inputs, outputs, held, behind, after)
+
+    def prepare(self, integers: npt.NDArray[np.int64]) -> bool:
+        """Compile what a box with these integers needs; whether anything was to be compiled."""
+        loaded, values = self._version(integers)
+        return loaded.prepare(values)
+
+    def _version(self, integers: npt.NDArray[np.int64]) -> tuple[LoadedKernels, list[int]]:
+        """What runs a box, and the integers that it takes."""
+        values: list[int] = integers.tolist()
         if self._better is not None:
             known = dict(zip(self.integers, values, strict=True))
             other = self._better.integers(values, self._workspace(known))
             if other is not None:
-                loaded, values = self._better.load(), other
-        return loaded.start(values, inputs, outputs, held, behind, after)
+                return self._better.load(), other
+        return self._loaded, values
 
     def takes(self, array: NDArray) -> bool:
         """Whether it copies an array as it lies, and back to there."""

@@ -150,6 +150,9 @@ class DeviceCode(Protocol):
         boxes, and what is held, will take together; what earlier stages left makes way for them.
         """
 
+    def prepare(self, integers: npt.NDArray[np.int64]) -> bool:
+        """Compile what a box with these integers needs; whether anything was to be compiled."""
+
     def start(
         self,
         integers: npt.NDArray[np.int64],

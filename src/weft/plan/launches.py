@@ -182,6 +182,52 @@ def kernels_of(steps: Sequence[Step]) -> set[str]:
     return found
 
 
+def launched(steps: Sequence[Step], values: Mapping[str, Any]) -> set[str]:
+    """The kernels that steps may launch, as far as integers tell that are known before."""
+    known, found = dict(values), set[str]()
+    for step in steps:
+        match step:
+            case Launch(kernel, items):
+                if _has(items, known):
+                    found.add(kernel)
+            case Define(name, size):
+                _define(known, name, size)
+            case Read(name):
+                known.pop(name, None)
+            case Repeat(index, lower, upper, inner):
+                if _rounds(lower, upper, known):
+                    found |= launched(inner, _without(known, {index} | _changed(inner)))
+            case While(before, _, inner):
+                rounds = (*before, *inner)
+                found |= launched(rounds, _without(known, _changed(rounds)))
+            case Branch(condition, then, otherwise):
+                if known.get(condition, True):
+                    found |= launched(then, known)
+                if not known.get(condition, False):
+                    found |= launched(otherwise, known)
+    return found
+
+
+def _without(known: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+    return {name: value for name, value in known.items() if name not in names}
+
+
+def _changed(steps: Sequence[Step]) -> set[str]:
+    """The integers that steps define anew in each round of a loop that they are in."""
+    found: set[str] = set()
+    for step in steps:
+        match step:
+            case Define(name) | Read(name):
+                found.add(name)
+            case Repeat(index, _, _, inner):
+                found |= {index} | _changed(inner)
+            case While(before, _, inner):
+                found |= _changed((*before, *inner))
+            case Branch(_, then, otherwise):
+                found |= _changed((*then, *otherwise))
+    return found
+
+
 def launched_after(steps: Sequence[Step], first: Set[str]) -> frozenset[str]:
     """The kernels that may be launched after one of `first`."""
     found: set[str] = set()
@@ -225,10 +271,7 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
             case Launch(_, items):
                 total += _has(items, known)
             case Define(name, size):
-                try:
-                    known[name] = size.evaluate(known)
-                except KeyError:  # it follows from a number that is read while it runs
-                    known.pop(name, None)
+                _define(known, name, size)
             case Repeat(_, lower, upper, inner):
                 total += _rounds(lower, upper, known) * count(inner, known)
             case While(before, _, inner):
@@ -241,6 +284,13 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
             case Read():
                 pass
     return total
+
+
+def _define(known: dict[str, Any], name: str, size: Size) -> None:
+    try:
+        known[name] = size.evaluate(known)
+    except KeyError:  # it follows from a number that is read while it runs
+        known.pop(name, None)
 
 
 def _has(items: Size, values: Mapping[str, Any]) -> bool:

@@ -170,6 +170,9 @@ class _Device:
                 began = perf_counter()
                 planned = self.share.plan(*box)
                 self.left.prepared(self.number, perf_counter() - began)
+                device = self.share.code.device
+                if device is not None and device.prepare(planned.integers):
+                    self.left.begin_anew(self.number)
                 needed = planned.staging + planned.workspace
                 if buffer.size < needed:
                     buffer = np.empty(0, np.uint8)  # the old one goes first

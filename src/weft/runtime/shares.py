@@ -204,6 +204,11 @@ class Left:
             device = self.devices[number]
             device.preparing += (seconds - device.preparing) * _FADING
 
+    def begin_anew(self, number: int) -> None:
+        """A device has compiled what a box needs: that tells nothing of how quick it is."""
+        with self._changed:
+            self.devices[number].since = perf_counter()
+
     def done(self, number: int, box: Interval) -> None:
         """A device has computed a box."""
         with self._changed:

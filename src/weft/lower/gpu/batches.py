@@ -96,6 +96,8 @@ def by_batches(host: Host, let: fun.Let, kernel: fun.Kernel, whether: Size, gpu:
             (launched, _BUSY), (most, _LONG), (last.extent, _LONG)
         )]  # fmt: skip
         few = versions.minimum(host, sum(short, ZERO), ONE)
+    if few == ONE:
+        return whether
     k, item = host.kernel_emitter(), host.unit.integer("item")
     checks = dict(host.unit.checks)
     with ExitStack() as scopes:

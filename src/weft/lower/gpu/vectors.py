@@ -68,10 +68,10 @@ def by_vectors(host: Host, let: fun.Let, kernel: fun.Kernel, gpu: Size) -> Size:
     if found is None or not host.is_sized(count):
         return ONE
     whole = aligned(host, found.lanes, found.arrays, found.addresses, kernel.space, outer)
-    if whole == ZERO:
-        return ONE
     few = versions.below(host, versions.divide(host, count, as_poly(found.lanes)), _BUSY)
     whether = whole * (1 - few) * gpu
+    if whether == ZERO:
+        return ONE
     parts = versions.ceil(host, last.extent, found.lanes)
     items = product(r.extent for r in outer) * parts
     k, item = host.kernel_emitter(), host.unit.integer("item")

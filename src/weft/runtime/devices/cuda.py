@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
@@ -23,14 +23,16 @@ from weft.errors import CompileError, DeviceError, MemoryLimitError, WeftError
 from weft.plan import launches
 from weft.plan.code import FlankPlace, Rates
 from weft.plan.segment import Segment
+from weft.runtime import threads as runtime_threads
 from weft.runtime.cache import key_of, open_cache
+from weft.runtime.devices import kernel_texts
 from weft.runtime.devices.cpu import CpuDevice
 from weft.runtime.devices.cuda_runs import CudaRun, Slot
 from weft.runtime.devices.launch_lists import LaunchList
 from weft.runtime.devices.memory import HeldArrays, Memory, failure, in_short
 from weft.runtime.devices.page_locks import PageLocks
 from weft.runtime.devices.protocol import Rows
-from weft.runtime.devices.runs import KeptLaunches, Run, begin
+from weft.runtime.devices.runs import KeptLaunches, Run, begin, values_of
 from weft.runtime.memory import format_bytes
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -187,24 +189,35 @@ class CudaDevice(Memory):
             found = self._loaded[segment.source] = CudaSegment(self, segment)
         return found
 
-    def build(self, source: str) -> Any:
-        """The object code of a program, through the cache of cubins."""
-        core = self.core
+    def build(self, programs: Sequence[str]) -> list[Any]:
+        """The object code of programs; those that no cache has are compiled side by side."""
         self.enter()
-        architecture = f"sm_{self.device.arch}"
-        key = key_of(source, architecture, "fma=False")
+        if len(programs) > 1:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(min(len(programs), runtime_threads.threads())) as pool:
+                cubins = list(pool.map(self._cubin, programs))
+        else:
+            cubins = list(map(self._cubin, programs))
+        return list(map(self.core.ObjectCode.from_cubin, cubins))
+
+    def _cubin(self, program: str) -> bytes:
+        """What a program is compiled to, through the cache of cubins; by any thread."""
+        core, architecture = self.core, f"sm_{self.device.arch}"
+        key = key_of(program, architecture, "fma=False")
         cached = open_cache().load(key, ".cubin")
         if cached is not None:
-            return core.ObjectCode.from_cubin(cached)
+            return cached
         options = core.ProgramOptions(arch=architecture, fma=False, std="c++17")
         try:
-            code = core.Program(source, "c++", options).compile("cubin")
+            code = bytes(core.Program(program, "c++", options).compile("cubin").code)
         except Exception as error:
             raise CompileError(
                 f"{self.name} refuses generated code: {in_short(error)}",
                 advice='compute it on the CPU: wf.config(devices=["cpu"]), and report this',
             ) from error
-        open_cache().save(key, ".cubin", bytes(code.code))
+        with suppress(OSError):  # a full disk costs time, not results
+            open_cache().save(key, ".cubin", code)
         return code
 
     # ------------------------------------------------------------ memory and streams
@@ -282,29 +295,54 @@ class CudaDevice(Memory):
 
 
 class CudaSegment:
-    """A segment compiled for a GPU."""
+    """A segment for a GPU. What a run launches is compiled before the first one that does.
+
+    Most kernels of a segment are forms for other sizes; of a stage that is only planned, all are.
+    """
 
     def __init__(self, device: CudaDevice, segment: Segment) -> None:
         self.device = device
         self.segment = segment
-        self._code = device.build(segment.source)
+        self._programs = kernel_texts.apart(segment.source)
+        self._codes: list[Any] = []
         self._kernels: dict[str, Any] = {}
         self.launches = KeptLaunches(self._laid_out)
         self._lock = threading.Lock()
 
     def kernel(self, name: str) -> Any:
         """The kernel of a name."""
+        if name not in self._kernels:
+            self._compile([name])
+        return self._kernels[name]
+
+    def prepare(self, integers: Sequence[int]) -> bool:
+        """Compile what a run with these integers launches; whether anything was to be compiled.
+
+        Raises
+        ------
+        CompileError
+            When the compiler refuses the text.
+        """
+        before = len(self._kernels)
+        self.launches.of(values_of(self.device, self.segment, integers))
+        return len(self._kernels) > before
+
+    def _compile(self, names: Iterable[str]) -> None:
+        """Compile kernels, if they are not."""
         with self._lock:
-            if name not in self._kernels:
-                self._kernels[name] = self._code.get_kernel(name)
-            return self._kernels[name]
+            missing = [name for name in names if name not in self._kernels]
+            codes = self.device.build([self._programs[name] for name in missing])
+            self._codes += codes
+            for name, code in zip(missing, codes, strict=True):
+                self._kernels[name] = code.get_kernel(name)
 
     def _laid_out(self, values: dict[str, int]) -> LaunchList | None:
-        """The launches of a run, laid out for C.
+        """The launches of a run, laid out for C; their kernels are compiled.
 
         None where the host has to wait for what decides about them, or has no C.
         """
         segment = self.segment
+        self._compile(sorted(launches.launched(segment.steps, values)))
         found = launches.listed(segment.steps, values, _LONG) if CpuDevice.available() else None
         buffers = len(segment.params) + len(segment.results) + 2  # the workspace, and failures
         return None if found is None else LaunchList(found, self._address, buffers)

@@ -194,9 +194,8 @@ class CudaRun(Run["CudaDevice"]):
         self._timed(step.kernel, "compute", began, 0)
 
     def steps(self, steps: launches.Steps) -> None:
-        whole = steps is self.segment.steps and not self.timed
-        found = self.loaded.launches.of(self.values) if whole else None
-        if found is None:
+        found = self.loaded.launches.of(self.values) if steps is self.segment.steps else None
+        if found is None or self.timed:
             super().steps(steps)
             return
         self.stage = "the launch of its kernels"

@@ -52,6 +52,10 @@ class OpenClSegment:
         """
         return HeldArrays(self.device, self.segment, inputs, flanks, room)
 
+    def prepare(self, integers: Sequence[int]) -> bool:
+        """Everything is compiled."""
+        return False
+
     def start(
         self, integers: Sequence[int], inputs: Sequence[NDArray], results: Sequence[NDArray],
         held: HeldArrays | None = None, behind: Run[Any] | None = None,

@@ -48,7 +48,7 @@ class Statistics:
 
 
 class LoadedSegment(Protocol):
-    """A segment compiled for a device."""
+    """A segment for a device, of which at least what has run is compiled."""
 
     segment: Segment
 
@@ -60,6 +60,9 @@ class LoadedSegment(Protocol):
         self, inputs: Mapping[int, NDArray], flanks: Sequence[FlankPlace] = (), room: int = 0
     ) -> Held:  # fmt: skip
         """Copy inputs, by their positions, that several runs share; make room for flanks."""
+
+    def prepare(self, integers: Sequence[int]) -> bool:
+        """Compile what a run with these integers needs; whether anything was to be compiled."""
 
     def start(
         self,
@@ -113,12 +116,12 @@ class Device(Protocol):
         """Whether it copies an array as it lies, and back to there, without packing it."""
 
     def load(self, segment: Segment) -> LoadedSegment:
-        """The segment, compiled for this device.
+        """The segment for this device.
 
         Raises
         ------
         CompileError
-            When the device's compiler refuses the text.
+            When the device's compiler refuses the text: here, or where a run needs it first.
         """
 
     def describe(self) -> str:

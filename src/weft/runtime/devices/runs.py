@@ -67,6 +67,14 @@ class KeptLaunches(Generic[LaunchesT]):
         return launches_
 
 
+def values_of(device: Any, segment: Segment, integers: Sequence[int]) -> dict[str, int]:
+    """The integers of a run by their names, and those that say what the device is."""
+    values = dict(zip(segment.integers, map(int, integers), strict=True))
+    values[launches.PROCESSOR] = int(device.is_processor)
+    values[launches.LONG_EXTREMES] = int(device.has_long_atomics)
+    return values
+
+
 class Run(ABC, Generic[DeviceT]):
     """One run of a segment in a slot."""
 
@@ -80,9 +88,7 @@ class Run(ABC, Generic[DeviceT]):
         self.brings = frozenset(() if held is None else held.missing)
         self.device = device
         self.segment = segment
-        self.values = dict(zip(segment.integers, map(int, integers), strict=True))
-        self.values[launches.PROCESSOR] = int(device.is_processor)
-        self.values[launches.LONG_EXTREMES] = int(device.has_long_atomics)
+        self.values = values_of(device, segment, integers)
         self.inputs = [
             array if number in self.held and number not in self.brings else device.packed(array)
             for number, array in enumerate(inputs)
