@@ -21,6 +21,7 @@ from weft.lower.gpu import lane_tiles
 from weft.lower.gpu import products as gpu_products
 from weft.lower.registers import Registers
 from weft.plan.segment import Segment
+from weft.runtime.devices.kernel_texts import apart
 
 SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1),
          (128, 64, 32), (257, 70, 41)]  # fmt: skip
@@ -217,3 +218,17 @@ def test_kernels_as_cuda(dtype: str) -> None:
         assert re.search(r"__launch_bounds__\((128|256), 2\)", segment.source)
         assert "volatile" in segment.source
         assert compile_text(segment.source).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(("dtype", "step"), [("f32", 16), ("f64", 8)])
+def test_what_is_written_out_of_large_tiles(dtype: str, step: int) -> None:
+    """Whole slices, as most are, by all their indices; those at ends by few; results by rows.
+
+    A compiler takes as long for a slice at an end as for a whole one, and for each result.
+    """
+    text = contraction(dtype, neutral="-0.0")
+    kernel = apart(compile_segment(parse(text), {}, "", "cuda").source)["product0"]
+    folded = re.findall(r"#pragma unroll (\d+)\n +for \(long long k\d+", kernel)
+    assert sorted(map(int, folded)) == [2, step]
+    *_, results = re.findall(r"#pragma unroll (\d+)\n +for \(long long r\d+", kernel)
+    assert results == "1"

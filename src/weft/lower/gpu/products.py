@@ -58,6 +58,7 @@ from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Size, product
 
 _BUSY = 1 << 15  # items that keep a device busy
+_AT_ONCE = 2  # reduced indices of slices at ends, or half of a large tile's code would be theirs
 _SHARED_BYTES = 40  # of all values of a row and a column, at most: 48 KiB are shared on any GPU
 
 
@@ -250,7 +251,10 @@ class _Tiles:
                 if apart is not None:
                     not_apart = imp.Apply("logical_not", (apart,), DType.BOOL)
                     whole.enter_context(k.branch(not_apart))
-                self._each(k, lambda at, r, c: self._store(k, place, r, c, loaded(k, sums, at)))
+                # What is made of sums that lie in memory is written out for one row.
+                rows = 0 if self.shape.resident else self.shape.rows
+                store = partial(self._store, k, place)
+                self._each(k, lambda at, r, c: store(r, c, loaded(k, sums, at)), rows)
         return k, item
 
     def _combine(
@@ -356,16 +360,20 @@ class _Tiles:
         return sums
 
     def _each(
-        self, k: Emitter, inside: Callable[[imp.Expr, imp.Expr, imp.Expr], None]
-    ) -> None:
-        """`inside(number, row, column)` of every sum of an item."""
+        self, k: Emitter, inside: Callable[[imp.Expr, imp.Expr, imp.Expr], None],
+        at_once: int | None = None,
+    ) -> None:  # fmt: skip
+        """`inside(number, row, column)` of every sum of an item.
+
+        All are written out, or so many rows; 0: a row, whatever a compiler likes better.
+        """
         rows, columns = self.shape.rows, self.shape.columns
         if rows == columns == 1:
             inside(imp.ZERO, imp.ZERO, imp.ZERO)
             return
         r, c = k.unit.integer("r"), k.unit.integer("c")
         with (
-            k.loop(r, imp.ZERO, imp.integer(rows), unroll=rows),
+            k.loop(r, imp.ZERO, imp.integer(rows), unroll=rows if at_once is None else at_once),
             k.loop(c, imp.ZERO, imp.integer(columns), unroll=columns),
         ):
             inside(k.declare(machine("+", machine("*", r, imp.integer(columns)), c)), r, c)
@@ -444,7 +452,7 @@ class _Tiles:
                 size = k.declare(machine("-", end, first))
                 k.either(
                     machine("<=", after, end),
-                    lambda: fold(turn, step, shape.step),
+                    lambda: fold(turn, step, _AT_ONCE if shape.resident else shape.step),
                     lambda: fold(turn, size, 1),
                 )
                 ends(after)
