@@ -18,6 +18,7 @@ from devices.test_faults import attempt
 
 import weft as wf
 from weft.errors import CompileError, DeviceError
+from weft.plan import planner
 from weft.runtime.devices import cuda, kernel_texts
 from weft.runtime.devices.cuda import CudaDevice
 
@@ -175,6 +176,22 @@ def test_what_is_launched_is_compiled_once(on: CudaDevice) -> None:
         softmax(x[:1000].copy())
         assert names == ["whole0"]
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_no_stage_is_lowered_where_there_are_several(on: CudaDevice) -> None:
+    """What fits is run in core then: that there are is found out once."""
+    x = np.random.default_rng(2).random(1 << 19)
+    total = wf.jit(lambda a: (a * a).sum())
+    with (
+        wf.config(devices=[on.name]),
+        mock.patch("weft.launch.stage.stage_code", side_effect=AssertionError),
+        mock.patch.object(planner, "plan_program", wraps=planner.plan_program) as planned,
+    ):
+        assert total(x) == total(x) == pytest.approx((x * x).sum())
+    assert planned.call_count == 1
+    with wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}):
+        assert total(x) == pytest.approx((x * x).sum())
+    assert on.statistics.copies_in > 4
 
 
 def test_what_is_launched_together_is_compiled_side_by_side(on: CudaDevice) -> None:

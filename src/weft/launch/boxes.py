@@ -21,7 +21,7 @@ from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.launch.results import brought
 from weft.ops.dtypes import DType
-from weft.plan.nodes import ArrayForm
+from weft.plan.nodes import ArrayForm, SeveralStages
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
 from weft.runtime.memory import host_pool
 
@@ -127,10 +127,11 @@ def _in_one_stage(
     """A plan of several boxes, and one stage, for arrays as they lie; None where there is none."""
     if not all(array.flags.carray and array.dtype.isnative for array in inputs):
         return None
+    sinks = [None] * len(computation.results)
     try:
-        plan = plan_of(computation, sizes, inputs, [None] * len(computation.results), current)
-    except MemoryLimitError:
-        return None  # in core, this is refused by name
+        plan = plan_of(computation, sizes, inputs, sinks, current, in_one_stage=True)
+    except (SeveralStages, MemoryLimitError):
+        return None  # in core, what does not fit is refused by name
     return plan if len(plan.stages) == 1 and plan.stages[0].boxes.count > 1 else None
 
 
@@ -192,8 +193,16 @@ def plan_of(
     inputs: Sequence[Any],
     sinks: Sequence[Sink | None],
     current: Settings,
+    *,
+    in_one_stage: bool = False,
 ) -> Plan:
-    """How the computation is streamed through boxes."""
+    """How the computation is streamed through boxes.
+
+    Raises
+    ------
+    SeveralStages
+        Where one is not enough, though it was asked for.
+    """
     from weft.launch.stage import processors
 
     for name in current.devices:
@@ -202,15 +211,27 @@ def plan_of(
     key = _plan_key(sizes, inputs, sinks, current, spread)
     plan = computation.plans.get(key) if key is not None else None
     if plan is None:
+        if in_one_stage and key in computation.plans:
+            raise SeveralStages
         planned_for = inputs if key is None else [_without_memory(value) for value in inputs]
-        plan = _planned(computation, sizes, planned_for, sinks, current, spread)
-        if key is not None and sum(stage.boxes.count for stage in plan.stages) <= _KEPT_BOXES:
-            while len(computation.plans) >= _PLANS:
-                computation.plans.pop(next(iter(computation.plans)))
-            computation.plans[key] = replace(plan, inputs={}, sinks=())
+        try:
+            plan = _planned(computation, sizes, planned_for, sinks, current, spread, in_one_stage)
+        except SeveralStages:
+            _keep(computation, key, None)
+            raise
+        if sum(stage.boxes.count for stage in plan.stages) <= _KEPT_BOXES:
+            _keep(computation, key, replace(plan, inputs={}, sinks=()))
     named = zip(computation.program.params, inputs, strict=True)
     given = {p.name: _as_array(v, p.type.dtype) for p, v in named}
     return replace(plan, inputs=given, sinks=tuple(sinks))
+
+
+def _keep(computation: Computation, key: Any, plan: Plan | None) -> None:
+    """Keep a plan, or None: that it has several stages, and is not made."""
+    if key is not None:
+        while len(computation.plans) >= _PLANS:
+            computation.plans.pop(next(iter(computation.plans)))
+        computation.plans[key] = plan
 
 
 def _plan_key(
@@ -264,6 +285,7 @@ def _planned(
     sinks: Sequence[Sink | None],
     current: Settings,
     spread: Sequence[Processor],
+    in_one_stage: bool,
 ) -> Plan:
     from weft.launch.stage import stage_code
     from weft.plan.planner import plan_program
@@ -281,7 +303,7 @@ def _planned(
     try:
         return plan_program(
             program, sizes, named, sinks, current.limit, threads, code,
-            device_limit=on_device, rates=rates, processors=spread,
+            device_limit=on_device, rates=rates, processors=spread, in_one_stage=in_one_stage,
         )  # fmt: skip
     except MemoryLimitError:
         if on_device is None or spread or any(is_source(v) for v in named.values()):
@@ -294,6 +316,7 @@ def _planned(
     return plan_program(
         program, sizes, named, sinks, current.limit, threads, code, device_limit=on_device,
         rates=rates, apart=partial(compile_apart, run=_run_part, on_cpu=on_cpu),
+        in_one_stage=in_one_stage,
     )  # fmt: skip
 
 

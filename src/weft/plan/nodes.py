@@ -25,6 +25,10 @@ Cut: TypeAlias = tuple[int, str, str]
 """An axis of an array, and the size variables of the range of its indices that a box has."""
 
 
+class SeveralStages(Exception):  # noqa: N818 (a signal: such a plan is of no use)
+    """A plan of one stage was asked for, and there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayForm:
     """All that a plan needs to know of an array in memory: how it lies, and none of its elements.

@@ -14,7 +14,7 @@ from weft.plan.block_rounds import Blocked, block_rounds
 from weft.plan.code import Rates
 from weft.plan.lengthen import lengthen
 from weft.plan.maker import DoesNotFit, Maker
-from weft.plan.nodes import Input, Plan, PlannedStage
+from weft.plan.nodes import Input, Plan, PlannedStage, SeveralStages
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
@@ -53,6 +53,7 @@ def plan_program(
     rates: Rates | None = None,
     processors: Sequence[Processor] = (),
     apart: Callable[[MemoryLimitError], Compile] | None = None,
+    in_one_stage: bool = False,
 ) -> Plan:
     """Decide how a program runs on data of these sizes.
 
@@ -88,6 +89,8 @@ def plan_program(
     apart : callable, optional
         What compiles a stage that does not fit a device, given the error that says so; such
         stages run on the host. Without it they are refused.
+    in_one_stage : bool
+        Whether another plan than of one stage is of no use, and not made.
 
     Returns
     -------
@@ -97,6 +100,8 @@ def plan_program(
     ------
     MemoryLimitError
         When the program does not fit, however it is cut.
+    SeveralStages
+        Where one is not enough, though it was asked for.
     """
     reads = held_by_reads(filter(is_source, inputs.values()), limit)
     allowance += reads
@@ -124,8 +129,9 @@ def plan_program(
     )  # fmt: skip
     alone = device_limit is None and not processors
     make = partial(
-        _make, setting=setting, small=small, constants=constants, least=least, alone=alone
-    )
+        _make, setting=setting, small=small, constants=constants, least=least, alone=alone,
+        in_one_stage=in_one_stage,
+    )  # fmt: skip
     try:
         made, stages = make(Blocked(program, dict(sizes)), leaning=not processors)
     except MemoryLimitError as error:
@@ -182,10 +188,12 @@ def _make(
     least: int,
     alone: bool,
     leaning: bool,
+    in_one_stage: bool,
 ) -> Made:
     """The stages, by the best cuts that fit.
 
     `alone`: no device takes part. `leaning`: boxes of iterated stencils may lean.
+    `in_one_stage`: several are of no use.
     """
     sizes = blocked.sizes
     machine = machine_of(setting.threads, setting.rates)
@@ -220,6 +228,8 @@ def _make(
             small, addressable, refused, apart, small_work, whole, decoded
         )
         groups = partition(analysis, preferences)
+        if in_one_stage and len(groups) > 1:
+            raise SeveralStages
         made = Maker(analysis, groups, setting, constants, spill, phases)
         try:
             return made, made.stages()
@@ -228,7 +238,9 @@ def _make(
             if _another_way(analysis, groups, failure.group, refused, apart, phases):
                 continue
             if leans and (spill or not alone):  # what files do not help needs no flanks
-                return _make(blocked, setting, small, constants, least, alone, False)
+                return _make(
+                    blocked, setting, small, constants, least, alone, False, in_one_stage
+                )
             if setting.apart is not None and failure.group.draft is not None:
                 whole.update(failure.group.targets)
                 continue
