@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -26,11 +27,18 @@ from weft.runtime.devices.kernel_texts import apart
 SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1),
          (128, 64, 32), (257, 70, 41)]  # fmt: skip
 EVERY_SHAPE = gpu_products.shapes
+
+
+def shapes(least: int, first: int = 0) -> Any:
+    """The shapes of tiles, without the first ones, of which there have to be so many items."""
+    return lambda found: [replace(shape, least=least) for shape in EVERY_SHAPE(found)[first:]]
+
+
 EVERY_FORM: dict[str, dict[str, Any]] = {
-    "large": {"_BUSY": 1},
-    "middle": {"_BUSY": 1, "shapes": lambda found: EVERY_SHAPE(found)[1:]},
-    "fine": {"_BUSY": 1, "shapes": lambda found: EVERY_SHAPE(found)[2:]},
-    "parts": {"_BUSY": 1 << 40},
+    "large": {"_BUSY": 1, "shapes": shapes(1)},
+    "middle": {"_BUSY": 1, "shapes": shapes(1, 1)},
+    "fine": {"_BUSY": 1, "shapes": shapes(1, 2)},
+    "parts": {"_BUSY": 1 << 40, "shapes": shapes(1 << 40)},
     "items": {"_SHARED_BYTES": 0},
 }
 FLOATS = ("f32", "f64")
@@ -61,10 +69,10 @@ def test_products(dtype: str, across: bool) -> None:
     neutral = "-0.0" if dtype in FLOATS else "0"
     text = contraction(dtype, across=across, neutral=neutral)
     segment = compiled(parse(text))
-    # On processors by lanes, or an element at a time; else in tiles of three sizes, the largest of
-    # which NVIDIA's GPUs load by vectors, too.
+    # On processors by lanes, or an element at a time; else in tiles of three sizes, of which
+    # NVIDIA's GPUs load the larger ones by vectors, too.
     in_tiles = [" x " in kernel.partition(", in tiles of")[2] for kernel in segment.kernels]
-    assert sum(in_tiles) == 3 + (DIALECT == "cuda")
+    assert sum(in_tiles) == 3 + 2 * (DIALECT == "cuda")
     numpy = {"f64": np.float64, "f32": np.float32, "i32": np.int32}[dtype]
     for is_processor in (True, False):
         with mock.patch.object(device(), "is_processor", is_processor):
@@ -115,7 +123,7 @@ def test_vectors_from_memory(
     for name in ("large", "items"):
         with mock.patch.multiple(gpu_products, **EVERY_FORM[name]):
             every[name] = compile_segment(parse(text), {}, "", "cuda")
-    assert [", by vectors" in label for label in every["large"].kernels].count(True) == 1
+    assert [", by vectors" in label for label in every["large"].kernels].count(True) == 2
     launch = pretended_cuda.launch
     with pretended_cuda.only_gpu(monkeypatch, tmp_path) as on:
         for size, vectors in (((132, 140, 2 * BLOCK + 44), True), ((130, 67, 301), False)):
@@ -163,6 +171,28 @@ def test_rows_that_no_element_wants_are_not_read() -> None:
     random = np.random.default_rng(3).random
     arguments = [random((40, 9)), random((39, 9)), random((40, 40))]
     agree(text, compiled(parse(text)), arguments, {"n": 40, "m": 40, "o": 39, "l": 9})
+
+
+@pytest.mark.parametrize(("rows", "in_tiles"), [(40, True), (41, True), (39, False)])
+def test_rows_that_may_be_missing(
+    rows: int, in_tiles: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch finds out whether an item could fail, which others of its tile would wait for."""
+    text = TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "greater")
+    text = text.replace("b: f64[m, l]", "b: f64[o, l]").replace("sizes n, m", "sizes n, m, o")
+    with mock.patch.multiple(gpu_products, **EVERY_FORM["large"]):
+        segment = compile_segment(parse(text), {}, "", "cuda")
+    random, values = np.random.default_rng(3).random, {"n": 40, "m": 40, "o": rows, "l": 9}
+    arguments = [random((40, 9)), random((rows, 9)), random((40, 40))]
+    launch = pretended_cuda.launch
+    with pretended_cuda.only_gpu(monkeypatch, tmp_path) as on:
+        with mock.patch.object(pretended_cuda.core, "launch", wraps=launch) as launches:
+            (found,) = run(on, parse(text), segment, arguments, values)
+    (launched,) = launches.call_args_list
+    shared = "__shared__" in apart(segment.source)[launched.args[2].name]
+    assert shared == in_tiles
+    (expected,) = interpret(parse(text), arguments, values)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

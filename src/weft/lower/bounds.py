@@ -132,7 +132,8 @@ def check(e: Emitter, access: fun.Index) -> list[tuple[int, Size, Size]]:
     ):
         if rules[axis] is not None or inside(e, index, extent):
             continue
-        if not launch_check(e, access.array.name, axis, index, extent):
+        by_launch = launch_check(e, access.array.name, axis, index, extent)
+        if not by_launch and not _foreseen(e, index, extent):
             dynamic.append((axis, index, extent))
     return dynamic
 
@@ -162,6 +163,18 @@ def launch_check(e: Emitter, array: str, axis: int, index: Size, extent: Size) -
     if not all(p.variables() <= e.unit.sizes for p in (extent, *nonempty)):
         return False
     e.unit.checks[Bounds(low, high, extent, nonempty, array, axis, e.place)] = None
+    return True
+
+
+def _foreseen(e: Emitter, index: Size, extent: Size) -> bool:
+    """Whether a launch may find out that 0 <= index < extent, and is to (`Unit.foreseen`)."""
+    if e.unit.foreseen is None or not extent.variables() <= e.unit.sizes:
+        return False
+    low, high = (_tightest(e, index, largest=largest) for largest in (False, True))
+    if not low or not high:
+        return False
+    facts = (low[0], extent - 1 - high[0])
+    e.unit.foreseen |= {fact: None for fact in facts if not e.unit.nonnegative(fact)}
     return True
 
 

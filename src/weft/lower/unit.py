@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +76,7 @@ class Unit:
     prover: Callable[[], Prover] = Prover
     checks: dict[Bounds, None] = field(default_factory=dict)
     collisions: dict[CollisionCheck, None] = field(default_factory=dict)
+    foreseen: dict[Poly, None] | None = None  # what is to be >= 0, if that is foreseen
     failures: dict[IndexFailure, int] = field(default_factory=dict)
     kernels: list[str] = field(default_factory=list)
     dtypes: dict[str, set[DType]] = field(default_factory=dict)
@@ -97,6 +99,16 @@ class Unit:
 
     def pointer(self, prefix: str, dtype: DType) -> imp.Pointer:
         return imp.Pointer(self.fresh(prefix), dtype)
+
+    @contextmanager
+    def foreseeing(self) -> Iterator[dict[Poly, None]]:
+        """Inside, indices are not checked of which sizes alone, those here, say whether they have to.
+
+        Whoever launches what is lowered has the launch find that none is negative.
+        """
+        before, self.foreseen = self.foreseen, {}
+        yield self.foreseen
+        self.foreseen = before
 
     def scratch(self) -> str:
         """A cache line of the workspace's end that all threads share, as a block."""

@@ -84,8 +84,15 @@ def lower(host: Host, let: fun.Let) -> None:
         host.launch(let, "product", kernel.space, each, whether)
 
     def in_groups(gpu: Size = ONE) -> None:
-        if not (small and known and _in_tiles(host, let, kernel, found, gpu)):
+        in_tiles = partial(_in_tiles, host, let, kernel, found, gpu)
+        if not (small and known):
             by_elements()
+        elif not in_tiles():
+            inside = _foreseen(host, let, kernel, found)
+            if inside != ZERO:
+                with host.unit.foreseeing():
+                    in_tiles(inside)
+            by_elements(1 - inside)
 
     if host.dialect == "opencl" and known:
         with host.inside() as on_processor:
@@ -101,19 +108,21 @@ def lower(host: Host, let: fun.Let) -> None:
 
 
 def _in_tiles(
-    host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, gpu: Size
-) -> bool:
+    host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, gpu: Size,
+    whether: Size = ONE,
+) -> bool:  # fmt: skip
     """Launch tiles; not where an item could fail, which the others would wait for.
 
     `gpu`: 1 where the device may be one, else 0; then nothing takes memory.
     """
-    *coarse, fine = (_Tiles(host, let, kernel, found, shape) for shape in shapes(found))
-    for tiles in [tiles for tiles in coarse if tiles.shape.resident and host.dialect == "cuda"]:
-        whole = _aligned(host, kernel, found)
-        if whole != ZERO:
-            coarse.insert(0, _Tiles(host, let, kernel, found, tiles.shape, whole))
+    whole = _aligned(host, kernel, found) if host.dialect == "cuda" else ZERO
+    *coarse, fine = (
+        _Tiles(host, let, kernel, found, shape, by_vectors)
+        for shape in shapes(found)
+        for by_vectors in ((whole, ZERO) if shape.resident and whole != ZERO else (ZERO,))
+    )
     reduced = found.reduce.space[0].extent
-    rest: Size = ONE  # 1 where no form so far is launched
+    rest = whether  # 1 where no form so far is launched
     forms: list[tuple[_Tiles, tuple[Emitter, imp.Var], Size, str]] = []
     for tiles in coarse:
         chosen = rest * tiles.suit()
@@ -140,6 +149,16 @@ def _in_tiles(
             group = tiles.shape.group
             host.add(k, "product", item, groups * group, group, tiles.shape.resident)
     return True
+
+
+def _foreseen(host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction) -> Size:
+    """1 where the launch finds that no item of a tile can fail, else 0."""
+    with host.unit.foreseeing() as facts:
+        k, _ = _Tiles(host, let, kernel, found, shapes(found)[-1]).lower()
+    if may_leave(k.levels[0]):
+        return ZERO
+    inside = product(1 - versions.is_negative(host, fact) for fact in facts)
+    return versions.minimum(host, inside, ONE)  # under one name: others multiply it
 
 
 def _aligned(host: Host, kernel: fun.Kernel, found: Contraction) -> Size:
@@ -202,7 +221,7 @@ class _Tiles:
 
     def suit(self) -> Size:
         """1 where there are as many as keep a device busy, more than a quarter of each of use."""
-        few = [(self.tiles * self.shape.group, _BUSY)]
+        few = [(self.tiles * self.shape.group, self.shape.least)]
         few += [(self.found.row.extent, self.down.width // 4 + 1)]
         few += [(self.found.column.extent, self.across.width // 4 + 1)]
         enough = product(1 - versions.below(self.host, size, bound) for size, bound in few)

@@ -70,6 +70,11 @@ def is_zero(host: Host, size: Size) -> Size:
     return 1 - minimum(host, maximum(host, size, -size), ONE)
 
 
+def is_negative(host: Host, size: Size) -> Size:
+    """1 where a size is negative, else 0."""
+    return minimum(host, maximum(host, -size, ZERO), ONE)
+
+
 def _derived(host: Host, operation: SizeOperation, left: Size, right: Size) -> Size:
     if left.is_constant and right.is_constant:
         return as_poly(Derived("", operation, left, right).evaluate({}))
