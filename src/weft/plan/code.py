@@ -79,6 +79,10 @@ class Rates:
         Seconds that a kernel takes the device to begin and to end, however small it is.
     duplex : float
         The part of its rate that a copy has while another goes the other way.
+    contracting : float
+        The part of `operations` that contractions do at best, of sums of 4 bytes.
+    processors : int
+        Those that share out the groups of a launch, some of which have none of the last.
     """
 
     copy_in: float
@@ -92,6 +96,12 @@ class Rates:
     copy: float = 0.0
     start: float = 0.0
     duplex: float = 1.0
+    contracting: float = 1.0
+    processors: int = 1
+
+    def idle(self, groups: Any) -> Any:
+        """How many times as long so many groups take as if all processors always had some."""
+        return np.ceil(groups / self.processors) * self.processors / np.maximum(groups, 1)
 
     def copying(self, bytes_in: float, bytes_out: float) -> float:
         """Seconds that so many bytes take each way, both ways at once as long as there are any."""
@@ -133,6 +143,9 @@ class DeviceCode(Protocol):
 
     def launches(self, values: Mapping[str, Any]) -> int:
         """How many kernels a box launches."""
+
+    def idle(self, values: Mapping[str, Any]) -> float:
+        """How many times as long they take as if no processor waited for the others."""
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a box besides its arguments, for sizes that are ints or one for each box."""

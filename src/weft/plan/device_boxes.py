@@ -10,6 +10,7 @@ and the quickest that fits is taken.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ _MOST = 1 << 16  # boxes that are tried, each of which costs the host memory and
 _MANY_TIMES = 4  # or so many times those that there are at least
 _GAIN = 0.01  # of the time, that another way has to save: it takes more memory, or boxes;
 _GAIN_BESIDE = 0.1  # or of what passes beside computing, which is predicted best
+_IDLE = 1.02  # times as long as if no processor waited, of which other boxes may save some
 _HOPELESS = 2.0  # more boxes are not tried where they take so many times the best
 
 
@@ -60,40 +62,93 @@ def quickest(
     MemoryLimitError
         When not even the smallest boxes fit.
     """
-    best: PlannedStage | None = None
-    gain = 0.0  # seconds, by which another way has to be quicker
-    across = scheduler.cuts_rows()
+    search = _Search(scheduler, device, total, unit, wanted)
     for count in counts(total, unit, _fewest(scheduler, device, total)):
-        boxes = scheduler.boxes(extent_of(total, unit, count, across))
-        launches = device.launches(scheduler.values(boxes))
-        operations = scheduler.work() * overlap(scheduler, boxes.extent)
-        operations *= boxes.count * lines(boxes.extent) / lines(total) if across else 1
-        taken = boxes.count * _TAKEN * scheduler.flank_bytes
-        copies = sum(window.axis is not None for window in scheduler.stage.windows)
-        work = Work(boxes.count, *copied(scheduler, boxes), launches, operations, taken, copies)
+        if search.tries(count) > _HOPELESS * search.seconds:
+            break
+    if search.idle > _IDLE:  # larger boxes may suit the processors better
+        for count in search.fewer():
+            search.tries(count)
+    best = search.best
+    if best is None:
+        raise refusal(scheduler, _in_slots(scheduler, *search.last))
+    scheduler.check(best.boxes)
+    return best
+
+
+@dataclass
+class _Search:
+    """The quickest of the boxes that are tried, which fit.
+
+    Attributes
+    ----------
+    best : PlannedStage or None
+    gain : float
+        Seconds by which another way has to be quicker.
+    idle : float
+        As the best of them has it, see `Work`.
+    last : (Boxes, int)
+        What was tried last, and the fewest of them in flight.
+    """
+
+    scheduler: Scheduler
+    device: DeviceCode
+    total: int
+    unit: int
+    wanted: int | None
+    best: PlannedStage | None = None
+    gain: float = 0.0
+    idle: float = 1.0
+
+    @property
+    def seconds(self) -> float:
+        """How long the best of them take, as predicted."""
+        return math.inf if self.best is None else self.best.seconds
+
+    def tries(self, count: int) -> float:
+        """Try so many boxes; how long they take, so many in flight as is tried last."""
+        scheduler, rates = self.scheduler, self.device.rates
+        across = scheduler.cuts_rows()
+        boxes = scheduler.boxes(extent_of(self.total, self.unit, count, across))
+        work = self._work(boxes)
         # What one box carries to the next, no two can have; flanks the device hands on.
-        asked = 1 if scheduler.stage.carries else wanted
-        tried = slots_to_try(asked, boxes.count, device.rates.beside)
+        asked = 1 if scheduler.stage.carries else self.wanted
+        tried = slots_to_try(asked, boxes.count, rates.beside)
+        self.last = boxes, min(tried)
+        alone = seconds(work, rates, 1)
         for slots in tried:
-            predicted = seconds(work, device.rates, slots)
-            if best is not None and predicted >= best.seconds - gain:
+            predicted = seconds(work, rates, slots)
+            if predicted >= self.seconds - self.gain:
                 continue
             planned = _in_slots(scheduler, boxes, slots)
             if not scheduler.fits(planned):
                 continue
-            alone = seconds(work, device.rates, 1)
-            copies_of_all = work.bytes_in, work.bytes_out
-            best = replace(
-                planned, seconds=predicted, serial_seconds=alone, copied=copies_of_all
-            )
-            beside = alone - computing(work, device.rates)
-            gain = min(_GAIN * predicted, _GAIN_BESIDE * beside)
-        if best is not None and predicted > _HOPELESS * best.seconds:
-            break
-    if best is None:
-        raise refusal(scheduler, _in_slots(scheduler, boxes, min(tried)))
-    scheduler.check(best.boxes)
-    return best
+            self.best = replace(
+                planned, seconds=predicted, serial_seconds=alone,
+                copied=(work.bytes_in, work.bytes_out),
+            )  # fmt: skip
+            beside = alone - computing(work, rates)
+            self.gain = min(_GAIN * predicted, _GAIN_BESIDE * beside)
+            self.idle = work.idle
+        return predicted
+
+    def fewer(self) -> range:
+        """Numbers of boxes that are somewhat fewer than the best."""
+        count = 1 if self.best is None else self.best.boxes.count
+        return range(-(-count * 2 // 3), count, max(count // _FINE, 1))
+
+    def _work(self, boxes: Boxes) -> Work:
+        scheduler, device = self.scheduler, self.device
+        values = scheduler.values(boxes)
+        operations = operations_of(scheduler, device.rates) * overlap(scheduler, boxes.extent)
+        if scheduler.cuts_rows():
+            operations *= boxes.count * lines(boxes.extent) / lines(self.total)
+        taken = boxes.count * _TAKEN * scheduler.flank_bytes
+        copies = sum(window.axis is not None for window in scheduler.stage.windows)
+        return Work(
+            boxes.count, *copied(scheduler, boxes), device.launches(values), operations, taken,
+            copies, device.idle(values),
+        )  # fmt: skip
 
 
 def _in_slots(scheduler: Scheduler, boxes: Boxes, slots: int) -> PlannedStage:
@@ -151,6 +206,11 @@ def _fewest(scheduler: Scheduler, device: DeviceCode, total: int) -> int:
     return max(fits, 1 if most is None else -(-moved // most))
 
 
+def operations_of(scheduler: Scheduler, rates: Rates) -> float:
+    """The operations of all boxes; those of contractions as so many that take as long."""
+    return scheduler.work() / (rates.contracting if scheduler.contracts() else 1)
+
+
 def copied(scheduler: Scheduler, boxes: Boxes) -> tuple[int, int]:
     """Bytes that all boxes copy to a device, and from it."""
     into = out = 0
@@ -180,6 +240,8 @@ class Work:
         Bytes that boxes read and write besides: flanks.
     copies : int
         Of one box, to the device.
+    idle : float
+        How many times as long kernels take as if no processor waited for the others.
     """
 
     boxes: int
@@ -189,6 +251,7 @@ class Work:
     operations: float = 0.0
     taken: int = 0
     copies: int = 0
+    idle: float = 1.0
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:
@@ -218,7 +281,7 @@ def computing(work: Work, rates: Rates) -> float:
     """How long the device's kernels take."""
     touched = (work.bytes_in + work.bytes_out) * max(work.launches, 1) / rates.memory
     touched += work.taken / rates.memory
-    computed = max(touched, work.operations / rates.operations)
+    computed = max(touched, work.operations / rates.operations) * work.idle
     return computed + work.boxes * work.launches * rates.start
 
 

@@ -14,7 +14,7 @@ parameters, results and workspace, numbered in this order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -265,19 +265,41 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
     A kernel whose items are known to be none is not launched. A branch makes the launches of the
     side that most boxes take, or of its longer side where that is not known.
     """
-    known, total = dict(values), 0
+    return int(_sum(steps, values, lambda launch, known: _has(launch.items, known)))
+
+
+def groups(
+    steps: Steps, values: Mapping[str, Any], of: Callable[[Any], Any] = lambda groups: groups
+) -> float:
+    """The groups of all launches of a box, or `of` those of each launch, as far as is known."""
+
+    def each(launch: Launch, known: Mapping[str, Any]) -> float:
+        try:
+            groups = -(-np.asarray(launch.items.evaluate(known)) // launch.group)
+        except KeyError:  # a number that is read while it runs
+            return 0.0
+        return float(np.mean(of(groups))) if groups.size else 0.0
+
+    return _sum(steps, values, each)
+
+
+def _sum(
+    steps: Steps, values: Mapping[str, Any], each: Callable[[Launch, Mapping[str, Any]], float]
+) -> float:
+    """`each` of every launch, with the integers that are known then."""
+    known, total = dict(values), 0.0
     for step in steps:
         match step:
-            case Launch(_, items):
-                total += _has(items, known)
+            case Launch():
+                total += each(step, known)
             case Define(name, size):
                 _define(known, name, size)
             case Repeat(_, lower, upper, inner):
-                total += _rounds(lower, upper, known) * count(inner, known)
+                total += _rounds(lower, upper, known) * _sum(inner, known, each)
             case While(before, _, inner):
-                total += _UNKNOWN * (count(before, known) + count(inner, known))
+                total += _UNKNOWN * _sum((*before, *inner), known, each)
             case Branch(condition, then, otherwise):
-                sides = [count(side, known) for side in (otherwise, then)]
+                sides = [_sum(side, known, each) for side in (otherwise, then)]
                 taken = np.asarray(known.get(condition, ()))
                 most = bool(2 * np.count_nonzero(taken) > taken.size)
                 total += sides[most] if taken.size else max(sides)

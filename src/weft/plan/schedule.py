@@ -43,7 +43,7 @@ from weft.plan.setting import Setting, form_in_memory
 from weft.plan.statements import Analysis
 from weft.plan.traffic import moved
 from weft.plan.window import Windowed
-from weft.plan.work import work
+from weft.plan.work import is_contraction, work
 
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
@@ -267,6 +267,12 @@ class Scheduler:
         assert draft is not None
         sizes = self.analysis.sizes
         return sum(work(draft.statement(position).let, sizes) for position in draft.members)
+
+    def contracts(self) -> bool:
+        """Whether contractions, and nothing else, are cut."""
+        draft = self.draft
+        assert draft is not None
+        return all(is_contraction(draft.statement(position).let) for position in draft.targets)
 
     def cuts_rows(self) -> bool:
         """Whether boxes have parts of rows: neighbours in memory, of which a device does many."""

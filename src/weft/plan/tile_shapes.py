@@ -33,6 +33,7 @@ _LONG = 64  # indices of an axis that are not the last, to be whole lines
 _TRIED = 4  # of each way, whose time is predicted
 _COMPARED = 4  # shapes of which every tile is looked at
 _APART = 0.4  # of the rate at which a processor copies, where rows lie apart
+_GROUP = 64  # rows and columns of contractions that groups of items have, as a rule
 _LAUNCHES = 2  # of a tile, about: they are known once it is compiled
 _WAYS = ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2))
 """Tiles in flight, and buffers of what stays from tile to tile."""
@@ -135,11 +136,12 @@ class Costs:
 
 def shapes(
     tiling: Tiling, needed: Sequence[str], room: int, rates: Rates, slots: int | None,
-    operations: float,
+    operations: float, contracts: bool = False,
 ) -> list[Shape]:  # fmt: skip
     """Shapes of tiles that fit into `room` bytes of a device, the quickest first.
 
     `slots`: tiles that are to be in flight; None: any number. `operations`: of all tiles.
+    `contracts`: whether they are contractions.
     """
     if not rates.beside:
         rates = replace(rates, copy_in=_APART * rates.copy_in, copy_out=_APART * rates.copy_out)
@@ -158,10 +160,12 @@ def shapes(
             (left,) = np.nonzero(fits & wide if (fits & wide).any() else fits)
             for candidate in left[np.argsort(quick[left], kind="stable")[:_TRIED]].tolist():
                 shape = _shape(costs, candidate, order, (flying, buffers), operations)
+                work = replace(shape.work, bytes_in=int(moved[candidate]))
+                if contracts:
+                    work = _in_groups(work, shape, rates)
                 found[shape.extents, shape.order, flying, buffers] = replace(
-                    shape, memory=int(memory[candidate]),
-                    work=replace(shape.work, bytes_in=int(moved[candidate])),
-                )  # fmt: skip
+                    shape, memory=int(memory[candidate]), work=work
+                )
     few = sorted(found.values(), key=lambda shape: shape.rank(rates))[:_COMPARED]
     return sorted((_exact(tiling, shape) for shape in few), key=lambda shape: shape.rank(rates))
 
@@ -182,6 +186,18 @@ def _shape(
     waits = _waits(costs, several, tiles // counts[several[-1]]) if slots > buffers == 1 else 0
     work = Work(tiles, 0, written, _LAUNCHES, operations)
     return Shape(extents, several, slots, buffers, work, waits)
+
+
+def _in_groups(work: Work, shape: Shape, rates: Rates) -> Work:
+    """Of contractions, which groups do that have as many sums each, whether all are needed or not.
+
+    Groups of all tiles in flight run beside each other.
+    """
+    extents = shape.extents[-2:]
+    groups = math.prod(-(-extent // _GROUP) for extent in extents)
+    more = groups * _GROUP ** len(extents) / math.prod(extents)
+    groups *= shape.slots * math.prod(shape.extents[:-2])
+    return replace(work, operations=work.operations * more, idle=float(rates.idle(groups)))
 
 
 def _waits(costs: Costs, order: tuple[int, ...], turns: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan.code import DeviceCode
-from weft.plan.device_boxes import copied
+from weft.plan.device_boxes import copied, operations_of
 from weft.plan.nodes import Boxes, PlannedStage, Tiles
 from weft.plan.schedule import Scheduler
 from weft.plan.sharing import HALVED
@@ -82,7 +82,7 @@ class _Search:
         for _ in range(_ATTEMPTS):
             found = shapes(
                 self.tiling, needed, room, self.device.rates, self.device.slots,
-                self.alone.work(),
+                operations_of(self.alone, self.device.rates), self.alone.contracts(),
             )  # fmt: skip
             if not found:
                 break

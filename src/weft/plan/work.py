@@ -12,12 +12,18 @@ from weft.sizes import Size
 
 _ROUNDS = 16  # of a while loop, of which nothing is known
 _UNKNOWN = 64  # an extent that only running the program tells
+_NARROW = 4  # bytes of a sum, of which wide ones take so many times as long
 _SHORT = 64  # elements of a row of which a reduction does not take a vector's worth at a time
 
 
 def work(let: fun.Let, sizes: Mapping[str, int]) -> float:
     """The scalar operations of a statement; extents that depend on indices count halfway."""
     return _expr(let.expr, dict(sizes))
+
+
+def is_contraction(let: fun.Let) -> bool:
+    """Whether a statement is a contraction, such as a matrix product."""
+    return isinstance(let.expr, fun.Kernel) and contraction(let.expr) is not None
 
 
 def has_short_rows(body: fun.Body, sizes: Mapping[str, int]) -> bool:
@@ -40,7 +46,8 @@ def _expr(expr: fun.Expr, known: dict[str, int]) -> float:
         case fun.Kernel(space, body) if (found := contraction(expr)) is not None:
             # What a row or a column gives is computed once for many elements.
             elements = _times(space, known)
-            terms = _times(found.reduce.space, known) * len(found.joint)
+            each = max(found.reduce.neutral[0].type.dtype.itemsize / _NARROW, 1)
+            terms = each * _times(found.reduce.space, known) * len(found.joint)
             return float(elements * (terms + len(body.statements)))
         case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
             times = _times(space, known)

@@ -46,6 +46,7 @@ _OF_ALL_GPUS = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _BOX, _LAUNCH = 1e-4, 3e-6  # seconds that the host takes for a box, and for a launch
 _COPY, _START = 4e-6, 3e-6  # seconds that a GPU takes for a copy, and a kernel, however small
 _EACH_CYCLE = 128  # scalar operations of a multiprocessor
+_CONTRACTING = 0.65  # of these, terms of contractions
 _MEASURED = 32 << 20  # bytes that are copied over the link
 _TOUCHED = 256 << 20  # bytes that are copied within the GPU
 _ROUNDS = 3
@@ -378,7 +379,10 @@ def _measure(device: CudaDevice) -> Rates:
     """The rates of a GPU; those of none in particular where it has no memory to measure."""
     properties = device.device.properties
     operations = properties.multiprocessor_count * properties.clock_rate * 1e3 * _EACH_CYCLE
-    usual = Rates(10e9, 10e9, 300e9, _LAUNCH, _BOX, 2, True, operations, _COPY, _START)
+    usual = Rates(
+        10e9, 10e9, 300e9, _LAUNCH, _BOX, 2, True, operations, _COPY, _START,
+        contracting=_CONTRACTING, processors=properties.multiprocessor_count,
+    )  # fmt: skip
     count = min(_MEASURED, device.limit // 4)
     touched = max(min(_TOUCHED, device.limit // 4), count)
     if min(count, touched) < 64 << 10:
