@@ -28,8 +28,8 @@ from weft.plan.segment import Segment
 
 RNG = np.random.default_rng(0)
 OVERLAPPED = "overlapping tiles"
-ROUNDS = (3, 2)
-CENTRE = (26, 12)  # of 32 and 16 x 8 with a radius of 1, along the first dimension
+ROUNDS = (4, 2)
+CENTRE = (24, 12)  # of 32 and 16 x 8 with a radius of 1, along the first dimension
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def agrees(program: fun.Program, segment: Segment, arrays: list[Any], rounds: in
 
 
 SHAPES: dict[int, list[tuple[int, ...]]] = {
-    1: [(1,), (2,), (7,), (25,), (26,), (27,), (53,), (97,)],
+    1: [(1,), (2,), (7,), (23,), (24,), (25,), (49,), (73,), (96,), (97,), (131,)],
     2: [(1, 1), (2, 3), (11, 3), (13, 5), (1, 30), (30, 1), (29, 17), (37, 23)],
 }
 

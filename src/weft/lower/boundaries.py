@@ -44,7 +44,7 @@ def resolve(
         indices.append(Poly.var(name))
         if rule.kind == "constant":
             within = machine("&&", machine(">=", value, lower), machine("<", value, upper))
-            outside.append((e.declare(within, "c"), _constant(rule)))
+            outside.append((e.declare(within, "c"), constant(rule)))
     return tuple(indices), outside
 
 
@@ -62,7 +62,7 @@ def _masked(
     below = partial(ends.index, e, "less", index, e.named(rule.upper))
     if rule.kind == "constant":
         within = machine("&&", e.declare(above()), e.declare(below()))
-        outside.append((e.declare(within, "c"), _constant(rule)))
+        outside.append((e.declare(within, "c"), constant(rule)))
         return
     first, last = _at_ends(e, ends, access)
     if not bounds.holds(e, index - rule.lower):
@@ -71,7 +71,7 @@ def _masked(
         outside.insert(0, (e.declare(below(), "c"), last))
 
 
-def _constant(rule: fun.Boundary) -> imp.Const:
+def constant(rule: fun.Boundary) -> imp.Const:
     assert rule.value is not None
     return imp.Const(rule.value.value, rule.value.dtype)
 

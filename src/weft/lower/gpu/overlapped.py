@@ -37,13 +37,14 @@ from weft.lower.gpu.elements import loaded
 from weft.lower.gpu.host import Host
 from weft.lower.gpu.overlaps import Reads, Tiling, tiling
 from weft.lower.gpu.phases import in_phases
-from weft.lower.gpu.tile_ends import FEW_AT_ENDS, TileEnds
+from weft.lower.gpu.tile_ends import FEW_AT_ENDS, AtEnd, TileEnds
 from weft.lower.gpu.tile_memory import State, all_of, any_of
 from weft.lower.time_tiling import TimeTiling
 from weft.lower.unit import memory
 from weft.plan import launches
-from weft.sizes import ZERO, Poly, Size, as_poly, product
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
+_SEVERAL = 4  # tiles of a vector, of which half are counted from its end
 FEW = (1, 256)  # tiles, by rank: of fewer, a round is a launch
 
 
@@ -62,12 +63,19 @@ def lower(
 
     def launch(phase: str) -> bool:
         tiles = _Tiles(host, found, parts, phase)
-        tiles.lower()
-        if may_leave(tiles.k.levels[0]):
-            return False
+        forms = [(tiles, ONE)]
+        if tiles.have_fixed_rows():
+            several = 1 - versions.below(host, parts[0], _SEVERAL)
+            from_ends = _Tiles(host, found, parts, phase, from_ends=True)
+            forms = [(from_ends, several), (tiles, 1 - several)]
+        for tiles, _ in forms:
+            tiles.lower()
+            if may_leave(tiles.k.levels[0]):
+                return False
         host.unit.kernels.append(tiles.label())
         items = found.shape.items
-        host.add(tiles.k, "overlapped", tiles.item, product(parts) * items, items)
+        for tiles, whether in forms:
+            host.add(tiles.k, "overlapped", tiles.item, whether * product(parts) * items, items)
         return True
 
     with host.inside() as in_tiles:
@@ -92,8 +100,11 @@ def lower(
 class _Tiles(TileEnds):
     """The kernel of one phase."""
 
-    def __init__(self, host: Host, found: Tiling, parts: Sequence[Size], phase: str) -> None:
-        super().__init__(host, found, parts)
+    def __init__(
+        self, host: Host, found: Tiling, parts: Sequence[Size], phase: str, *,
+        from_ends: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(host, found, parts, from_ends)
         k = self.k
         assert isinstance(self.loop.form, fun.For)
         self.form = self.loop.form
@@ -190,10 +201,15 @@ class _Tiles(TileEnds):
     def _inside(self, state: State) -> None:
         """Rounds of a tile that no boundary rule concerns."""
         self._load(state, ())
-        self._in_registers(state, at_ends=False)
+        self._in_registers(state)
 
-    def _in_registers(self, state: State, *, at_ends: bool) -> None:
-        """Rounds of a tile that is loaded: an item's elements are in registers."""
+    def _in_registers(
+        self, state: State, fixed: Sequence[AtEnd] = (), *, at_ends: bool = False
+    ) -> None:
+        """Rounds of a tile that is loaded: an item's elements are in registers.
+
+        `fixed`: those near ends, where they are in fixed rows; `at_ends`: or they may be anywhere.
+        """
         k, shape = self.k, self.shape
         first = self._first(imp.ZERO)
         for param in self.params:
@@ -207,7 +223,7 @@ class _Tiles(TileEnds):
                     assert isinstance(own, imp.Var)
                     k.depths[own.name] = k.depth
             self._each_kernel(
-                lambda let, kernel: self._kernel_in_registers(state, let, kernel, at_ends)
+                lambda let, kernel: self._kernel_in_registers(state, let, kernel, fixed, at_ends)
             )
             for param in self.params:
                 made = state.own[self.tiling.results[param.name].name]
@@ -220,8 +236,9 @@ class _Tiles(TileEnds):
             self._show(state, param, first, others)
 
     def _kernel_in_registers(
-        self, state: State, let: fun.Let, kernel: fun.Kernel, at_ends: bool
-    ) -> None:
+        self, state: State, let: fun.Let, kernel: fun.Kernel, fixed: Sequence[AtEnd],
+        at_ends: bool,
+    ) -> None:  # fmt: skip
         """An item's elements of a kernel; those that others read are shown to them.
 
         `at_ends`: so are those that boundary rules may lead to; who they concern is done again.
@@ -256,8 +273,16 @@ class _Tiles(TileEnds):
                     k.bind(name, state.given[name, row])
                 for values, atom in zip(made, lower_body(k, reads.body), strict=True):
                     value = k.atom(atom)
-                    changes = k.mutable(value.dtype, value) if at_ends else k.declare_here(value)
-                    values.append(changes)
+                    changes = at_ends or any(row == one.row for one in fixed)
+                    value = k.mutable(value.dtype, value) if changes else k.declare_here(value)
+                    values.append(value)
+        for one in fixed:
+            with k.branch(one.is_own):
+                found = self._at_end(state, kernel, firsts, one)
+                for values, value in zip(made, found, strict=True):
+                    changed = values[one.row]
+                    assert isinstance(changed, imp.Var)
+                    k.emit(imp.Assign(changed, value))
         shown = bool(seen)  # the next kernel may write what others still read
         for var, values in zip(let.pattern, made, strict=True):
             state.own[var.name] = values
@@ -273,6 +298,27 @@ class _Tiles(TileEnds):
             shown = True
         if shown:
             k.emit(imp.Barrier())
+
+    def _at_end(
+        self, state: State, kernel: fun.Kernel, firsts: Mapping[str, imp.Expr], one: AtEnd
+    ) -> list[imp.Expr]:
+        """An element near an end, of what is in registers: boundary rules lead to the same item."""
+        k, (r,) = self.k, kernel.space
+        reads = Reads.of(kernel, self.tiling.changed, keep=False)
+        with k.index(r.index.name, one.index, ZERO, r.extent):
+            for name, access in reads.accesses.items():
+                distance = (access.indices[0] - Poly.var(r.index.name)).constant
+                rule = access.boundary[0] if access.boundary else None
+                row, array = one.read(rule, distance), access.array.name
+                if row is None:
+                    assert rule is not None
+                    k.bind(name, boundaries.constant(rule))
+                elif 0 <= row < self.shape.own:
+                    k.bind(name, state.own[array][row])
+                else:  # nobody wants it
+                    spot = self._spot(firsts[array], (row, 0))
+                    k.bind(name, loaded(k, state.shared[array], spot))
+            return [k.atom(atom) for atom in lower_body(k, reads.body)]
 
     def _show(self, state: State, var: fun.Var, first: imp.Expr, rows: Sequence[int]) -> None:
         """Put some of an item's elements into the group's memory."""
@@ -331,19 +377,17 @@ class _Tiles(TileEnds):
             fun.Boundary("wrap" if around else "edge", ZERO, r.extent)
             for around, r in zip(self.tiling.wraps, self._space(), strict=True)
         ])  # fmt: skip
+        if self._go_around():
+            self._in_registers(state)
+            return
+        if self.from_ends:
+            self._in_registers(state, self._fixed_rows())
+            return
         if self.shape.rank == 1 and not self._reads_others():
             self._in_registers(state, at_ends=True)
             return
         with self._round(state):
             self._each_kernel(lambda let, kernel: self._kernel_at_ends(state, let, kernel))
-
-    def _reads_others(self) -> bool:
-        """Whether kernels read what rounds do not change, which lies not beyond an array."""
-        return any(
-            isinstance(let.expr, fun.Index) and let.expr.array.name not in self.tiling.changed
-            for _, kernel in self.tiling.kernels
-            for let in walk.statements(kernel.body)
-        )
 
     def _mend(
         self, state: State, let: fun.Let, kernel: fun.Kernel, firsts: Mapping[str, imp.Expr]

@@ -203,6 +203,16 @@ class Tiling:
     def centre(self) -> tuple[int, ...]:
         return tuple(n - 2 * h for n, h in zip(self.shape.extents, self.halo, strict=True))
 
+    @property
+    def has_whole_items(self) -> bool:
+        """Whether a tile at an end of a vector has only whole items in it, and beyond it.
+
+        Where tiles are counted from that end, and none that is counted from the other reaches it.
+        """
+        (halo, *_), (centre, *_), (radius, *_) = self.halo, self.centre, self.shape.radius
+        own, whole = self.shape.own, halo % self.shape.own == centre % self.shape.own == 0
+        return whole and 2 * radius <= own and halo + radius <= centre
+
     def shared_rows(self, name: str) -> set[int]:
         """Which of its own elements of an array an item has to show others."""
         own, found = self.shape.own, set()

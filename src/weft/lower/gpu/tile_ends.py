@@ -8,19 +8,102 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
 from weft.lower import boundaries, bounds
+from weft.lower.gpu.overlaps import Reads
 from weft.lower.gpu.tile_memory import TileMemory
+from weft.records import dataclass
 from weft.sizes import ZERO, Poly, Size
 
 FEW_AT_ENDS = 2  # elements at each end that boundary rules concern, for which there is code each
+
+
+@dataclass(frozen=True, slots=True)
+class AtEnd:
+    """An element near an end: so many from it.
+
+    Attributes
+    ----------
+    end, way : int
+        The row of an item that the end of the array is in, and the way from there.
+    is_own : imp.Expr
+        Whether it is one of the item's.
+    index : imp.Expr
+    """
+
+    end: int
+    way: int
+    is_own: imp.Expr
+    number: int
+    index: imp.Expr
+
+    @property
+    def row(self) -> int:
+        return self.end + self.way * self.number
+
+    def read(self, rule: fun.Boundary | None, distance: int) -> int | None:
+        """The row of what it reads; None where that is a constant."""
+        place = self.number + self.way * distance
+        if place < 0 and rule is not None:
+            if rule.kind == "constant":
+                return None
+            place = {"edge": 0, "reflect": -place, "symmetric": -place - 1}[rule.kind]
+        return self.end + self.way * place
 
 
 class TileEnds(TileMemory):
     """The kernel of some rounds on a tile, as far as it is about the ends of arrays."""
 
     # ------------------------------------------------------------ of a vector
+
+    def have_fixed_rows(self) -> bool:
+        """Whether what is near the ends can be the same elements of whichever items have it."""
+        if self.shape.rank > 1 or self.tiling.wraps[0] or self._reads_others():
+            return False
+        rules = (
+            rule
+            for _, kernel in self.tiling.kernels
+            for let in walk.statements(kernel.body)
+            if isinstance(let.expr, fun.Index)
+            for rule in filter(None, let.expr.boundary)
+        )
+        (r,) = self._space()
+        known = all((rule.lower, rule.upper) == (ZERO, r.extent) for rule in rules)
+        return known and self.shape.radius[0] <= FEW_AT_ENDS and self.tiling.has_whole_items
+
+    def _reads_others(self) -> bool:
+        """Whether kernels read what rounds do not change, which lies not beyond an array."""
+        return any(
+            isinstance(let.expr, fun.Index) and let.expr.array.name not in self.tiling.changed
+            for _, kernel in self.tiling.kernels
+            for let in walk.statements(kernel.body)
+        )
+
+    def _go_around(self) -> bool:
+        """Whether what lies beyond an array is computed as what it repeats is, wherever that is."""
+        if not all(self.tiling.wraps) or self._reads_others():
+            return False
+        return not any(
+            {r.index.name for r in kernel.space}
+            & walk.free_names(Reads.of(kernel, self.tiling.changed, inside=True).body)
+            for _, kernel in self.tiling.kernels
+        )
+
+    def _fixed_rows(self) -> list[AtEnd]:
+        """The elements near ends of an item, if it has them: always in the same rows."""
+        k, own = self.k, self.shape.own
+        _, first = self._first_element()
+        end = k.declare(machine("+", first, imp.integer(own)))
+        is_first = k.declare(machine("==", first, imp.ZERO))
+        is_last = k.declare(machine("==", end, self.extents[0]))
+        found = []
+        for number in range(self.shape.radius[0]):
+            last = k.declare(machine("-", self.extents[0], imp.integer(number + 1)))
+            found.append(AtEnd(0, 1, is_first, number, imp.integer(number)))
+            found.append(AtEnd(own - 1, -1, is_last, number, last))
+        return found
 
     def _first_element(self) -> tuple[imp.Expr, imp.Expr]:
         """The place of an item's first element in the tile, and its index."""

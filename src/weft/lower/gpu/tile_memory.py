@@ -61,9 +61,14 @@ class TileMemory:
     ----------
     parts : sequence of Size
         How many tiles there are along each dimension.
+    from_ends : bool
+        Whether tiles of a vector are counted from the end of it that they are nearer to.
     """
 
-    def __init__(self, host: Host, found: Tiling, parts: Sequence[Size]) -> None:
+    def __init__(
+        self, host: Host, found: Tiling, parts: Sequence[Size], from_ends: bool
+    ) -> None:
+        self.from_ends = from_ends
         self.tiling, self.shape, self.loop = found, found.shape, found.time.loop
         self.stencil = found.time.stencil
         self.k, self.item = host.kernel_emitter(), host.unit.integer("item")
@@ -97,6 +102,12 @@ class TileMemory:
             [k.declare(above), *column], self.tiling.centre, self.tiling.halo, strict=True
         ):
             begin = k.declare(machine("*", number, imp.integer(centre)))
+            if self.from_ends:
+                behind = k.declare(machine("-", down, number))
+                length = k.declare(machine("*", behind, imp.integer(centre)))
+                nearer = k.declare(machine("<", number, behind))
+                from_end = k.declare(machine("-", self.extents[0], length))
+                begin = k.declare(imp.Select(nearer, begin, from_end))
             found.append(k.declare(machine("-", begin, imp.integer(halo)), "origin"))
         return found
 
