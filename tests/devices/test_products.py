@@ -185,9 +185,11 @@ def test_rows_that_may_be_missing(
     random, values = np.random.default_rng(3).random, {"n": 40, "m": 40, "o": rows, "l": 9}
     arguments = [random((40, 9)), random((rows, 9)), random((40, 40))]
     launch = pretended_cuda.launch
-    with pretended_cuda.only_gpu(monkeypatch, tmp_path) as on:
-        with mock.patch.object(pretended_cuda.core, "launch", wraps=launch) as launches:
-            (found,) = run(on, parse(text), segment, arguments, values)
+    with (
+        pretended_cuda.only_gpu(monkeypatch, tmp_path) as on,
+        mock.patch.object(pretended_cuda.core, "launch", wraps=launch) as launches,
+    ):
+        (found,) = run(on, parse(text), segment, arguments, values)
     (launched,) = launches.call_args_list
     shared = "__shared__" in apart(segment.source)[launched.args[2].name]
     assert shared == in_tiles

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from devices import pretended_cuda
 from hypothesis import given
 from hypothesis import strategies as st
 
+import weft as wf
+from weft.launch.stage import DeviceStage
 from weft.plan import launches
 from weft.plan.code import Rates
 from weft.plan.derived import for_each_box
@@ -204,3 +208,48 @@ def test_each_copy_takes_a_while() -> None:
     rates = replace(GPU, copy=1e-4)
     one, three = (seconds(Work(100, 10 * MIB, 0, 1, 0.0, 0, n), rates, 2) for n in (1, 3))
     assert three - one == pytest.approx(100 * 2 * 1e-4, rel=0.05)
+
+
+def test_groups_of_which_some_processors_have_none() -> None:
+    """As long as the processor that has the most of them takes."""
+    rates = replace(GPU, processors=4)
+    assert list(map(rates.idle, [1, 3, 4, 5, 8, 9])) == [4, 4 / 3, 1, 8 / 5, 1, 12 / 9]
+    work, able = Work(8, MIB, MIB, 2, 1e12), replace(rates, operations=1e12)
+    one, two = (seconds(replace(work, idle=idle), able, 3) for idle in (1.0, 2.0))
+    assert two - one == pytest.approx(1.0)
+
+
+def test_what_boxes_hold_is_there_before_them() -> None:
+    """Nothing is beside its copy."""
+    work = Work(64, 512 * MIB, 256 * MIB, 1)
+    held = replace(work, held=256 * MIB)
+    for slots in (1, 2, 3):
+        before = seconds(held, GPU, slots) - seconds(replace(work, bytes_in=256 * MIB), GPU, slots)
+        assert before == pytest.approx(256 * MIB / 1e9, rel=0.02)
+    assert seconds(held, GPU, 1) == seconds(work, GPU, 1)
+
+
+def test_boxes_near_the_best_may_leave_fewer_processors_idle(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The numbers of them that are tried first are apart."""
+    x = np.zeros(1 << 20, np.float32)
+    first = set(counts(x.size, 1, 4))
+
+    def averages(x: Any) -> Any:
+        def step(_: Any, v: Any) -> Any:
+            return wf.stencil(lambda s: (s[-1] + s[1]) * 0.5, v, boundary="edge")
+
+        return wf.fori_loop(0, 300, step, x)
+
+    def idle(_: Any, values: Any) -> float:
+        number = max(np.size(value) for value in values.values())
+        return 1.5 if number in first else 1.0
+
+    monkeypatch.setattr(DeviceStage, "idle", idle)
+    with pretended_cuda.only_gpu(monkeypatch, tmp_path) as on:
+        monkeypatch.setattr(on, "_rates", replace(GPU, operations=1e9))
+        with wf.config(devices=[on.name], memory_limit={on.name: x.nbytes // 2}):
+            (stage,) = wf.explain(wf.jit(averages), x).plan.stages
+    assert stage.slots
+    assert stage.boxes.count not in first

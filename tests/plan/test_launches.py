@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from weft.compiler import compile_segment
@@ -16,9 +17,11 @@ from weft.plan.launches import (
     Repeat,
     Step,
     While,
+    count,
     kernels_of,
     launched,
     launched_after,
+    most_groups,
     on_processors,
 )
 from weft.sizes import ONE, ZERO, Poly
@@ -123,3 +126,16 @@ def test_kernels_ask_where_one_before_them_may_have_failed(dialect: str) -> None
     first, *others = text.split(" void ")[1:]
     assert "failed[0]" not in first
     assert any("return;" in other and "failed[0]" in other for other in others)
+
+
+def test_groups_of_the_largest_launch() -> None:
+    """Of one box, or on average over several; of what only running tells nothing is known."""
+    n = Poly.var("n")
+    steps = (launch("a", n), Repeat("i", ZERO, Poly.var("k"), (launch("b", n + Poly.var("i")),)))
+    unknown = (Read("m", "int64", 0, ZERO), launch("c", Poly.var("m")))
+    assert most_groups((*steps, *unknown), {"n": 65, "k": 0}) == 2
+    assert most_groups(steps, {"n": np.array([64, 640]), "k": 0}) == (1 + 10) / 2
+    assert most_groups(steps, {"n": 200, "k": 200}) == 5  # 200 + 100 items
+    assert most_groups(unknown, {}) == 0
+    assert count((*steps, *unknown), {"n": 200, "k": 3, "i": 0}) == 1 + 3 + 1
+    assert count(steps, {"n": 0, "k": 3, "i": 0}) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import permutations, product
 from typing import Any
 
@@ -190,6 +191,21 @@ def test_the_formula_is_what_tiles_copy(text: str, sizes: dict[str, int]) -> Non
             reached = found.reached(grid(found.extents, shape, order))
             copied = sum(found.copied(reached))
             assert costs_of(found, shape).moved(order)[0] == copied
+
+
+def test_contractions_are_cut_as_groups_do_them() -> None:
+    """In whole tiles of theirs, so many that all processors have some."""
+    found = tiling(PRODUCT, n=2900, m=2900, r=300)
+    results = [found.draft.statement(found.target).results[0]]
+    room = 4 * 8 * 300 * 700
+    slow = replace(RATES, operations=1e9, processors=8)
+
+    def idle(contracts: bool) -> float:
+        extents = shapes(found, results, room, slow, 1, 1e10, contracts)[0].extents
+        groups = math.prod(-(-extent // 64) for extent in extents)
+        return float(slow.idle(groups)) * groups * 64 * 64 / math.prod(extents)
+
+    assert idle(True) < 1.1 < idle(False)
 
 
 @pytest.mark.parametrize(

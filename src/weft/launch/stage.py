@@ -210,9 +210,10 @@ class DeviceStage:
 
     def idle(self, values: Mapping[str, Any]) -> float:
         """How many times as long they take as if no processor waited for the others."""
-        known, steps = self._on_device(values), self.segment.steps
-        turns = launches.groups(steps, known, lambda groups: groups * self.rates.idle(groups))
-        return turns / max(launches.groups(steps, known), 1.0) if turns else 1.0
+        if self.rates.processors == 1:
+            return 1.0
+        groups = launches.most_groups(self.segment.steps, self._on_device(values))
+        return self.rates.idle(groups)
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a run besides its arguments; less than none where these lie within them."""

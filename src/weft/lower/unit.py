@@ -102,9 +102,9 @@ class Unit:
 
     @contextmanager
     def foreseeing(self) -> Iterator[dict[Poly, None]]:
-        """Inside, indices are not checked of which sizes alone, those here, say whether they have to.
+        """Inside, indices are not checked that sizes alone say are inside: those that are >= 0.
 
-        Whoever launches what is lowered has the launch find that none is negative.
+        Whoever launches what is lowered has the launch find that none of them is negative.
         """
         before, self.foreseen = self.foreseen, {}
         yield self.foreseen

@@ -99,9 +99,9 @@ class Rates:
     contracting: float = 1.0
     processors: int = 1
 
-    def idle(self, groups: Any) -> Any:
+    def idle(self, groups: float) -> float:
         """How many times as long so many groups take as if all processors always had some."""
-        return np.ceil(groups / self.processors) * self.processors / np.maximum(groups, 1)
+        return math.ceil(groups / self.processors) * self.processors / groups if groups else 1.0
 
     def copying(self, bytes_in: float, bytes_out: float) -> float:
         """Seconds that so many bytes take each way, both ways at once as long as there are any."""
@@ -145,7 +145,7 @@ class DeviceCode(Protocol):
         """How many kernels a box launches."""
 
     def idle(self, values: Mapping[str, Any]) -> float:
-        """How many times as long they take as if no processor waited for the others."""
+        """How many times as long the largest takes as if no processor waited for the others."""
 
     def memory(self, values: Mapping[str, Any]) -> Any:
         """Bytes of a box besides its arguments, for sizes that are ints or one for each box."""

@@ -108,8 +108,7 @@ class _Search:
     def tries(self, count: int) -> float:
         """Try so many boxes; how long they take, so many in flight as is tried last."""
         scheduler, rates = self.scheduler, self.device.rates
-        across = scheduler.cuts_rows()
-        boxes = scheduler.boxes(extent_of(self.total, self.unit, count, across))
+        boxes = scheduler.boxes(extent_of(self.total, self.unit, count, self._in_lines()))
         work = self._work(boxes)
         # What one box carries to the next, no two can have; flanks the device hands on.
         asked = 1 if scheduler.stage.carries else self.wanted
@@ -137,17 +136,22 @@ class _Search:
         count = 1 if self.best is None else self.best.boxes.count
         return range(-(-count * 2 // 3), count, max(count // _FINE, 1))
 
+    def _in_lines(self) -> bool:
+        """Whether the device does whole lines of what is cut, and the rest of a last one too."""
+        return self.scheduler.cuts_rows() or self.scheduler.contracts()
+
     def _work(self, boxes: Boxes) -> Work:
         scheduler, device = self.scheduler, self.device
         values = scheduler.values(boxes)
         operations = operations_of(scheduler, device.rates) * overlap(scheduler, boxes.extent)
-        if scheduler.cuts_rows():
+        if self._in_lines():
             operations *= boxes.count * lines(boxes.extent) / lines(self.total)
         taken = boxes.count * _TAKEN * scheduler.flank_bytes
         copies = sum(window.axis is not None for window in scheduler.stage.windows)
+        held = _held(scheduler, boxes) if boxes.count > 1 else 0
         return Work(
             boxes.count, *copied(scheduler, boxes), device.launches(values), operations, taken,
-            copies, device.idle(values),
+            copies, device.idle(values), held,
         )  # fmt: skip
 
 
@@ -198,12 +202,15 @@ def _fewest(scheduler: Scheduler, device: DeviceCode, total: int) -> int:
     """How many boxes there are at least: for one of them to fit, and for a limit of its own."""
     whole = scheduler.boxes(total)
     moved, most = sum(copied(scheduler, whole)), scheduler.setting.box_bytes
-    windows = scheduler.stage.windows
-    held = sum(
-        int(scheduler.window_bytes(w, whole).max(initial=0)) for w in windows if w.axis is None
-    )
+    held = _held(scheduler, whole)
     fits = -(-(moved - held) // max(device.limit - held, 1)) if device.limit > held else 1
     return max(fits, 1 if most is None else -(-moved // most))
+
+
+def _held(scheduler: Scheduler, boxes: Boxes) -> int:
+    """Bytes of what all boxes need whole."""
+    whole = (window for window in scheduler.stage.windows if window.axis is None)
+    return sum(int(scheduler.window_bytes(w, boxes).max(initial=0)) for w in whole)
 
 
 def operations_of(scheduler: Scheduler, rates: Rates) -> float:
@@ -242,6 +249,8 @@ class Work:
         Of one box, to the device.
     idle : float
         How many times as long kernels take as if no processor waited for the others.
+    held : int
+        Bytes of `bytes_in` that are there before the first box.
     """
 
     boxes: int
@@ -252,29 +261,31 @@ class Work:
     taken: int = 0
     copies: int = 0
     idle: float = 1.0
+    held: int = 0
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:
     """How long it takes with so many boxes in flight."""
-    into, out = work.bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
+    before, bytes_in = work.held / rates.copy_in, work.bytes_in - work.held
+    into, out = bytes_in / rates.copy_in, work.bytes_out / rates.copy_out
     started = work.boxes * work.copies * rates.copy
     into += started
     computed = computing(work, rates)
     host = work.boxes * (rates.box + work.launches * rates.launch)
     slots = min(slots, work.boxes)
     if slots <= 1:  # no box is beside another; nothing at all, where there is none
-        return into + computed + out + host
-    together = rates.copying(work.bytes_in, work.bytes_out) + started
+        return before + into + computed + out + host
+    together = rates.copying(bytes_in, work.bytes_out) + started
     copies = max(together, (into + out) / min(slots, rates.engines))
     if rates.beside:
         busy = max(copies, computed, (into + computed + out) / slots)
         ends = into + computed + out - max(into, computed, out)  # of the queue, for one box
-        return max(busy, host) + ends / work.boxes
+        return before + max(busy, host) + ends / work.boxes
     # Kernels leave no processor idle that the host, or a copy, could have: each has one of them
     # while the others compute, and the host waits for its share where it is asked for the most.
     shared = computed + (into + out + host) / rates.engines
     waiting = host * (rates.engines + 1) / rates.engines
-    return max(shared, copies, waiting) + (into + out) / work.boxes
+    return before + max(shared, copies, waiting) + (into + out) / work.boxes
 
 
 def computing(work: Work, rates: Rates) -> float:

@@ -14,7 +14,7 @@ parameters, results and workspace, numbered in this order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -265,47 +265,63 @@ def count(steps: Steps, values: Mapping[str, Any]) -> int:
     A kernel whose items are known to be none is not launched. A branch makes the launches of the
     side that most boxes take, or of its longer side where that is not known.
     """
-    return int(_sum(steps, values, lambda launch, known: _has(launch.items, known)))
+    return sum(times for items, times, _ in _expected(steps, values) if items is None or items)
 
 
-def groups(
-    steps: Steps, values: Mapping[str, Any], of: Callable[[Any], Any] = lambda groups: groups
-) -> float:
-    """The groups of all launches of a box, or `of` those of each launch, as far as is known."""
+def most_groups(steps: Steps, values: Mapping[str, Any]) -> float:
+    """The groups of the largest launch, on average over boxes; 0 where none is known.
 
-    def each(launch: Launch, known: Mapping[str, Any]) -> float:
-        try:
-            groups = -(-np.asarray(launch.items.evaluate(known)) // launch.group)
-        except KeyError:  # a number that is read while it runs
-            return 0.0
-        return float(np.mean(of(groups))) if groups.size else 0.0
-
-    return _sum(steps, values, each)
+    Of launches that differ from round to round, in the middle one.
+    """
+    found = _expected(steps, values, midway=True)
+    return max((items / launch.group for items, _, launch in found if items), default=0.0)
 
 
-def _sum(
-    steps: Steps, values: Mapping[str, Any], each: Callable[[Launch, Mapping[str, Any]], float]
-) -> float:
-    """`each` of every launch, with the integers that are known then."""
-    known, total = dict(values), 0.0
+def _expected(
+    steps: Steps, values: Mapping[str, Any], midway: bool = False
+) -> Iterator[tuple[float | None, int, Launch]]:
+    """Launches: their items on average, whole groups of them, or None; how often; and which.
+
+    `midway`: those of a loop in its middle round, so that its index is known.
+    """
+    known = dict(values)
     for step in steps:
         match step:
             case Launch():
-                total += each(step, known)
+                yield _items(step, known), 1, step
             case Define(name, size):
                 _define(known, name, size)
-            case Repeat(_, lower, upper, inner):
-                total += _rounds(lower, upper, known) * _sum(inner, known, each)
+            case Repeat(index, lower, upper, inner):
+                rounds = _rounds(lower, upper, known)
+                if midway:
+                    _define(known, index, lower + rounds // 2)
+                yield from _often(rounds, _expected(inner, known, midway))
             case While(before, _, inner):
-                total += _UNKNOWN * _sum((*before, *inner), known, each)
+                yield from _often(_UNKNOWN, _expected((*before, *inner), known, midway))
             case Branch(condition, then, otherwise):
-                sides = [_sum(side, known, each) for side in (otherwise, then)]
                 taken = np.asarray(known.get(condition, ()))
                 most = bool(2 * np.count_nonzero(taken) > taken.size)
-                total += sides[most] if taken.size else max(sides)
+                if not taken.size:
+                    most = count(then, known) > count(otherwise, known)
+                yield from _expected(then if most else otherwise, known, midway)
             case Read():
                 pass
-    return total
+
+
+def _often(
+    times: int, found: Iterator[tuple[float | None, int, Launch]]
+) -> Iterator[tuple[float | None, int, Launch]]:
+    return ((items, times * each, launch) for items, each, launch in found)
+
+
+def _items(launch: Launch, values: Mapping[str, Any]) -> float | None:
+    """Those of a launch, in whole groups; None where a number tells that is read meanwhile."""
+    try:
+        items = np.asarray(launch.items.evaluate(values))
+    except KeyError:
+        return None
+    groups = -(-items // launch.group) * launch.group
+    return float(np.mean(np.maximum(groups, 0))) if groups.size else 0.0
 
 
 def _define(known: dict[str, Any], name: str, size: Size) -> None:

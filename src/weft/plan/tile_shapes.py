@@ -197,7 +197,7 @@ def _in_groups(work: Work, shape: Shape, rates: Rates) -> Work:
     groups = math.prod(-(-extent // _GROUP) for extent in extents)
     more = groups * _GROUP ** len(extents) / math.prod(extents)
     groups *= shape.slots * math.prod(shape.extents[:-2])
-    return replace(work, operations=work.operations * more, idle=float(rates.idle(groups)))
+    return replace(work, operations=work.operations * more, idle=rates.idle(groups))
 
 
 def _waits(costs: Costs, order: tuple[int, ...], turns: int) -> int:
