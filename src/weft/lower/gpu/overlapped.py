@@ -73,9 +73,11 @@ def lower(
             if may_leave(tiles.k.levels[0]):
                 return False
         host.unit.kernels.append(tiles.label())
-        items = found.shape.items
+        group = found.shape.items
         for tiles, whether in forms:
-            host.add(tiles.k, "overlapped", tiles.item, whether * product(parts) * items, items)
+            items = whether * product(parts) * group
+            resident = found.resident if tiles.from_ends else 0
+            host.add(tiles.k, "overlapped", tiles.item, items, group, resident)
         return True
 
     with host.inside() as in_tiles:

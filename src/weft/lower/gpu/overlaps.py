@@ -24,6 +24,8 @@ ROUNDS = (128, 6)  # of a launch, at most
 HALO = (128, 8)  # elements on each side of a tile's centre, at most
 CENTRE = (0.87, 0.6)  # of a tile, at least
 COSTS = (1 << 30, 32)  # of an element of each array, at most: others are not bound by memory
+RESIDENT = 6  # groups of a vector's tiles for which a multiprocessor has memory; and registers,
+_LIGHT = 16  # where an element of each array has at most so many operations
 SHARED_BYTES = 40 << 10  # of a group: 48 KiB are on any GPU
 _KEPT = 2  # columns of other arrays that items keep, at most
 _BANKS = 32  # of a group's memory: neighbours of a warp's 32 items are to be in different ones
@@ -184,6 +186,9 @@ class Tiling:
         Of a launch, at most.
     halo : tuple of int
         What these need on each side of a tile's centre.
+    resident : int
+        Groups that are to have their registers at once, where tiles of a vector are counted from
+        both of its ends; 0 where the compiler decides.
     """
 
     time: TimeTiling
@@ -194,6 +199,7 @@ class Tiling:
     wraps: tuple[bool, ...]
     rounds: int
     halo: tuple[int, ...]
+    resident: int = 0
 
     @property
     def changed(self) -> set[str]:
@@ -255,7 +261,9 @@ def tiling(time: TimeTiling) -> Tiling | None:
             rounds -= 1
         if bytes_ * shape.room <= SHARED_BYTES and rounds > 1:
             halo = tuple(rounds * r for r in stencil.reach)
-            return Tiling(time, shape, results, kernels, distances, wraps, rounds, halo)
+            light = rank == 1 and cost.constant <= _LIGHT * len(params)
+            resident = RESIDENT if light else 0
+            return Tiling(time, shape, results, kernels, distances, wraps, rounds, halo, resident)
     return None
 
 
