@@ -303,8 +303,16 @@ def _argsort(
     if not descending:
         out[0][...] = np.argsort(array, axis=axis, kind=kind)
         return
-    # Reversed twice, so that equal elements keep their order.
-    order = np.argsort(np.flip(array, axis), axis=axis, kind=kind)
+    # Reversed twice, so that equal elements keep their order; NumPy sorts a copy of such a view,
+    # for which the destination has room.
+    turned = np.flip(array, axis)
+    if out[0].flags.c_contiguous and array.itemsize <= out[0].itemsize and not np.may_share_memory(
+        array, out[0]
+    ):  # fmt: skip
+        there: NDArray = np.ndarray(array.shape, array.dtype, out[0])
+        there[...] = turned
+        turned = there
+    order = np.argsort(turned, axis=axis, kind=kind)
     np.subtract(array.shape[axis] - 1, np.flip(order, axis), out=out[0])
 
 
