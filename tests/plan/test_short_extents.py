@@ -58,6 +58,39 @@ def test_bits_do_not_depend_on_boxes(function: Callable[[Any], Any], tmp_path: P
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), whole)
 
 
+PAIRS: dict[str, Callable[[Any], Any]] = {
+    "lengths": lambda d: np.sqrt(d).sum(axis=1), "least": lambda d: d.min(axis=0),
+    "density": lambda d: np.exp(-d).sum(axis=1), "nearest": lambda d: d.argmin(axis=1),
+    "close": lambda d: (d < 0.1).sum(axis=0), "mean": lambda d: np.sqrt(d).mean(),
+}  # fmt: skip
+
+
+def of_pairs(name: str) -> Callable[[Any], Any]:
+    """What becomes of the squared distances of all pairs."""
+    return lambda x: PAIRS[name](((x[:, None, :] - x[None, ::2, :]) ** 2).sum(axis=2))
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(1, "f8"), (3, "f4"), (16, "f8"), (17, "f4")])
+@pytest.mark.parametrize("name", PAIRS)
+def test_distances_of_pairs(name: str, columns: int, dtype: str) -> None:
+    x = RANDOM.random((401, columns)).astype(dtype)
+    expected = of_pairs(name)(x.astype(np.float64))
+    found = wf.jit(of_pairs(name))(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-12 if dtype == "f8" else 1e-4)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_distances_of_pairs_are_nowhere_in_memory(name: str) -> None:
+    """Nor do bits depend on boxes, which have lanes of others."""
+    x = RANDOM.random((2001, 3))
+    program = wf.jit(of_pairs(name))
+    whole = np.asarray(program(x))
+    for limit in ("120 MiB", "24660 KiB"):
+        with wf.config(memory_limit=limit):
+            assert wf.explain(program, x).plan.peak_bytes < 26 << 20
+            np.testing.assert_array_equal(program(x), whole)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("columns", [4, 10])
 def test_vector_math_has_the_bits_of_every_element(columns: int, dtype: str) -> None:

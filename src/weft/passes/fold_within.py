@@ -1,11 +1,12 @@
-"""fold_within: few terms are folded where a reduction of few such totals reads them.
+"""fold_within: few terms are folded where a reduction of such totals reads them.
 
-    let d = reduce (i < n, j < 4; k < 3) { .. } with add
-    let m = reduce (i < n; j < 4) { let x = d[i, j] .. } with minimum
- => let m = reduce (i < n; j < 4) { let x = reduce (; k < 3) { .. } with add .. } with minimum
+    let d = reduce (i < n, j < m; k < 3) { .. } with add
+    let s = reduce (i < n; j < m) { let x = d[i, j] .. } with minimum
+ => let s = reduce (i < n; j < m) { let x = reduce (; k < 3) { .. } with add .. } with minimum
 
-Such as the least of a point's distances to a few centres. All of it is straight-line code, of
-which lanes over `i` are made; `d` would be written and read, and is larger than the points.
+Such as the least of a point's distances to others. The terms are straight-line code, and all is
+where totals are few, of which lanes over `i` are made then; `d` would be written and read, and is
+larger than the points.
 
 Removes: reductions with kept dimensions whose results one reduction reads, each element once.
 Adds: the reduction of one element in that one.
@@ -28,8 +29,8 @@ from weft.fun.vector_math import has_vector_math
 from weft.ops.dtypes import DType
 from weft.sizes import ONE
 
-_FEW = 16  # elements of a dimension that is reduced,
-_TERMS = 256  # and of all that are, which are written out
+_FEW = 16  # elements of a dimension that is reduced, or terms of each of many totals,
+_TERMS = 256  # and elements of all dimensions that are, which are written out
 
 
 def fold_within(program: fun.Program) -> fun.Program:
@@ -104,12 +105,19 @@ def _user(statements: Sequence[fun.Let], number: int, uses: Counter[str]) -> int
             return None
         if names.isdisjoint(walk.used_names(expr)):
             continue
-        if not isinstance(expr, fun.Reduce) or expr.reduced == len(expr.space):
+        if not isinstance(expr, fun.Reduce) or expr.counter:
             return None
-        totals = _terms(expr)
-        fits = totals is not None and totals * terms <= _TERMS
-        return position if fits and _reads_once(expr, inner, names, uses) else None
+        fits = _may_hold(expr, terms) and _reads_once(expr, inner, names, uses)
+        return position if fits else None
     return None
+
+
+def _may_hold(reduce: fun.Reduce, terms: int) -> bool:
+    """Whether a reduction may have so many terms in place of each element that it reads."""
+    totals = _terms(reduce)
+    if totals is not None and reduce.reduced < len(reduce.space):
+        return totals * terms <= _TERMS
+    return terms <= _FEW and _is_flat(reduce.body) and _is_flat(reduce.operator.body)
 
 
 def _terms(reduce: fun.Reduce) -> int | None:
