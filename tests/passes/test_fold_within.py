@@ -36,7 +36,10 @@ TWO = (
     .replace("in t }", "let s: f64 = add(w, z) in t, s }")
 )  # fmt: skip
 SIZES = {"n": 5, "s": 19}
-MANY = LEAST.replace("4]", "s]").replace("[4, 3]", "[s, 3]").replace("< 4", "< s").replace("sizes n", "sizes n, s")
+MANY = (
+    LEAST.replace("4]", "s]").replace("[4, 3]", "[s, 3]").replace("< 4", "< s")
+    .replace("sizes n", "sizes n, s")
+)  # fmt: skip
 
 FOLDED = {
     "one": LEAST,

@@ -44,7 +44,13 @@ from weft.plan.decisions import (
 )
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
-from weft.plan.short_extents import Extents, constants, reduced_extents, with_constants
+from weft.plan.short_extents import (
+    Extents,
+    constants,
+    folds_within,
+    reduced_extents,
+    with_constants,
+)
 from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
@@ -110,7 +116,7 @@ class Computation:
         self._ready: dict[tuple[Any, ...], Ready] = {}
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
         self._most_sums: dict[tuple[int, ...], int] = {}
-        self._of_few: dict[tuple[tuple[str, int], ...], Artifacts] = {}
+        self._of_few: dict[tuple[Any, ...], Artifacts] = {}
 
     @cached_property
     def artifacts(self) -> Artifacts:
@@ -132,17 +138,23 @@ class Computation:
 
     def artifacts_for(self, where: str, sizes: Mapping[str, int] | None = None) -> Artifacts:
         """The compiled forms of the program for a device, and for those of the sizes that count."""
-        if is_gpu(where):
-            return self._artifacts_for_gpus
-        if sizes is None or not have_compiler():  # what was built ahead is for all sizes
-            return self.artifacts
+        gpu = is_gpu(where)
+        general = self._artifacts_for_gpus if gpu else self.artifacts
+        if sizes is None or not (gpu or have_compiler()):  # what was built ahead is for all sizes
+            return general
         known = derive(sizes, self.program.derived)
         few = constants(self.program, self._reduced_extents, known)
         if not few:
-            return self.artifacts
-        key = tuple(few.items())
+            return general
+        key = (gpu, *few.items())
         if key not in self._of_few:
-            self._of_few[key] = Artifacts(with_constants(self.program, few), INTEGERS)
+            written = with_constants(self.program, few)
+            if not gpu:
+                self._of_few[key] = Artifacts(written, INTEGERS)
+            elif folds_within(self.program, few):
+                self._of_few[key] = Artifacts(written, NUMBERS)
+            else:  # one group for several rows is as good
+                self._of_few[key] = general
         return self._of_few[key]
 
     def run_in_core(
