@@ -196,7 +196,7 @@ def test_loops_of_sums_of_products_have_the_same_bits_in_boxes(limit: int, tmp_p
 def test_what_is_made_and_used_up_is_little_at_a_time() -> None:
     """Distances of which the least is wanted: not all of them are there at once."""
     random = np.random.default_rng(7)
-    a, b = random.random((8000, 3)), random.random((8000, 3))
+    a, b = random.random((8000, 20)), random.random((8000, 20))
     function = wf.jit(lambda a, b: ((a[:, None] - b[None]) ** 2).sum(axis=-1).min(axis=1))
     text = str(wf.explain(function, a, b))
     assert "contraction" in text

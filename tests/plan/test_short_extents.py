@@ -91,6 +91,28 @@ def test_distances_of_pairs_are_nowhere_in_memory(name: str) -> None:
             np.testing.assert_array_equal(program(x), whole)
 
 
+def pulls(x: Any) -> Any:
+    """Of points on each other."""
+    apart = x[None, :, :] - x[:, None, :]
+    squared = (apart * apart).sum(axis=2) + 0.01
+    return (apart * (1 / (squared * np.sqrt(squared)))[:, :, None]).sum(axis=1)
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(2, "f8"), (3, "f4"), (4, "f8"), (5, "f4")])
+def test_what_pairs_give_each_coordinate(columns: int, dtype: str) -> None:
+    """Of up to four in one pass over all pairs, whose distances are nowhere in memory."""
+    x = RANDOM.random((2001, columns)).astype(dtype)
+    program, expected = wf.jit(pulls), pulls(x.astype(np.float64))
+    whole = np.asarray(program(x))
+    tolerance = np.abs(expected).max() * (1e-5 if dtype == "f4" else 1e-13)
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=tolerance)
+    plan = wf.explain(program, x).plan
+    assert (plan.peak_bytes < 26 << 20) == (columns < 5)
+    if columns < 5:
+        with wf.config(memory_limit="24700 KiB"):
+            np.testing.assert_array_equal(program(x), whole)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("columns", [4, 10])
 def test_vector_math_has_the_bits_of_every_element(columns: int, dtype: str) -> None:

@@ -30,6 +30,7 @@ from weft.passes.shrink import shrink
 from weft.passes.simplify import simplify
 from weft.passes.sink import sink
 from weft.passes.store_scalars import store_scalars
+from weft.passes.write_out_columns import write_out_columns
 from weft.passes.write_twice import write_twice
 from weft.records import dataclass
 
@@ -79,6 +80,7 @@ FUSION: list[tuple[Pass, str]] = [
     (raise_reshapes, "after that, since it asks for a kernel's only use; before fusion"),
     (merge_updates, "before fusion, which makes one kernel of what both wrote"),
     (fuse, "once every statement is in its simplest form"),
+    (write_out_columns, "after fusion, which leaves what all columns read as one producer"),
     (fold_within, "after fusion, which brings a total to the one reduction that reads it"),
     (sink, "after fusion, which has inlined what is used as elements"),
     (shrink, "after sinking, which keeps slices that are rows of a kernel's own"),
