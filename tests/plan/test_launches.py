@@ -69,6 +69,10 @@ K = Poly.var("k")
         ([Define("k", ZERO), Repeat("i", ZERO, N, (
             Branch("k", (A,), (B,)), Define("k", 1 - K),
         ))], "ab"),
+        ([Define("k", ZERO), Repeat("i", ZERO, N, (Define("k", 1 - K),)), launch("a", K)], "a"),
+        ([Define("k", ZERO), Repeat("i", ONE, N, (Define("k", 1 - K),)), launch("a", K), B], "b"),
+        ([Define("k", ZERO), Branch("m", (Define("k", N),), ()), launch("a", K)], "a"),
+        ([Define("k", ZERO), While((Read("k", "<i8", 0, ZERO),), "k", ()), launch("a", K)], "a"),
         ([Define("k", N), Read("k", "<i8", 0, ZERO), launch("a", K - 1)], "a"),
         ([Define("k", ONE), While((Read("k", "<i8", 0, ZERO),), "k", (
             Branch("k", (A,), (B,)), Repeat("k", ZERO, N, (C,)),
@@ -139,3 +143,4 @@ def test_groups_of_the_largest_launch() -> None:
     assert most_groups(unknown, {}) == 0
     assert count((*steps, *unknown), {"n": 200, "k": 3, "i": 0}) == 1 + 3 + 1
     assert count(steps, {"n": 0, "k": 3, "i": 0}) == 0
+    assert count(unknown, {"m": 0}) == 1

@@ -196,15 +196,18 @@ def launched(steps: Sequence[Step], values: Mapping[str, Any]) -> set[str]:
                 known.pop(name, None)
             case Repeat(index, lower, upper, inner):
                 if _rounds(lower, upper, known):
-                    found |= launched(inner, _without(known, {index} | _changed(inner)))
+                    known = _without(known, {index} | _changed(inner))
+                    found |= launched(inner, known)
             case While(before, _, inner):
                 rounds = (*before, *inner)
-                found |= launched(rounds, _without(known, _changed(rounds)))
+                known = _without(known, _changed(rounds))
+                found |= launched(rounds, known)
             case Branch(condition, then, otherwise):
                 if known.get(condition, True):
                     found |= launched(then, known)
                 if not known.get(condition, False):
                     found |= launched(otherwise, known)
+                known = _without(known, _changed((*then, *otherwise)))
     return found
 
 
@@ -213,7 +216,7 @@ def _without(known: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
 
 
 def _changed(steps: Sequence[Step]) -> set[str]:
-    """The integers that steps define anew in each round of a loop that they are in."""
+    """The integers that steps define: another round, or a branch, gives them other values."""
     found: set[str] = set()
     for step in steps:
         match step:
@@ -304,8 +307,8 @@ def _expected(
                 if not taken.size:
                     most = count(then, known) > count(otherwise, known)
                 yield from _expected(then if most else otherwise, known, midway)
-            case Read():
-                pass
+            case Read(name):
+                known.pop(name, None)
 
 
 def _often(
