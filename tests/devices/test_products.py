@@ -23,6 +23,7 @@ from weft.lower.gpu import products as gpu_products
 from weft.lower.registers import Registers
 from weft.plan.segment import Segment
 from weft.runtime.devices.kernel_texts import apart
+from weft.runtime.incore import derive
 
 SIZES = [(1, 1, 1), (16, 17, 15), (67, 31, 257), (65, 129, 16), (5, 3, 0), (7, 2, 3 * BLOCK + 1),
          (128, 64, 32), (257, 70, 41)]  # fmt: skip
@@ -195,6 +196,20 @@ def test_rows_that_may_be_missing(
     assert shared == in_tiles
     (expected,) = interpret(parse(text), arguments, values)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_memory_of_tiles_that_may_not_be_launched() -> None:
+    """Folds of blocks have theirs once, and none where no tile is launched."""
+    text = TRIANGLE.replace("FIRST", "i").replace("COMPARISON", "greater")
+    values = {"n": 40, "m": 40, "l": 40 * BLOCK, "threads": 256}
+    surely = compile_segment(parse(text), {}, "", "cuda")
+    text = text.replace("b: f64[m, l]", "b: f64[o, l]").replace("sizes n, m", "sizes n, m, o")
+    maybe = compile_segment(parse(text), {}, "", "cuda")
+    expected, found, none = (
+        segment.workspace.evaluate(derive({**values, "o": rows}, segment.derived))
+        for segment, rows in ((surely, 40), (maybe, 40), (maybe, 39))
+    )
+    assert expected == found > 40 * 40 * 40 * 8 > none
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,10 @@ class Unit:
 
     @contextmanager
     def foreseeing(self) -> Iterator[dict[Poly, None]]:
-        """Inside, indices are not checked that sizes alone say are inside: those that are >= 0.
+        """Inside, an index is not checked where sizes alone say whether it is in its array.
 
-        Whoever launches what is lowered has the launch find that none of them is negative.
+        What is given are the sizes that are to be >= 0 for that: whoever launches what is lowered
+        has the launch find that none of them is negative.
         """
         before, self.foreseen = self.foreseen, {}
         yield self.foreseen

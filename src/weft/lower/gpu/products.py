@@ -30,7 +30,7 @@ section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -84,15 +84,9 @@ def lower(host: Host, let: fun.Let) -> None:
         host.launch(let, "product", kernel.space, each, whether)
 
     def in_groups(gpu: Size = ONE) -> None:
-        in_tiles = partial(_in_tiles, host, let, kernel, found, gpu)
-        if not (small and known):
-            by_elements()
-        elif not in_tiles():
-            inside = _foreseen(host, let, kernel, found)
-            if inside != ZERO:
-                with host.unit.foreseeing():
-                    in_tiles(inside)
-            by_elements(1 - inside)
+        rest = ONE - _in_tiles(host, let, kernel, found, gpu) if small and known else ONE
+        if rest != ZERO:
+            by_elements(rest)
 
     if host.dialect == "opencl" and known:
         with host.inside() as on_processor:
@@ -108,12 +102,19 @@ def lower(host: Host, let: fun.Let) -> None:
 
 
 def _in_tiles(
-    host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, gpu: Size,
-    whether: Size = ONE,
-) -> bool:  # fmt: skip
+    host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction, gpu: Size
+) -> Size:
     """Launch tiles; not where an item could fail, which the others would wait for.
 
-    `gpu`: 1 where the device may be one, else 0; then nothing takes memory.
+    Parameters
+    ----------
+    gpu : Size
+        1 where the device may be one, else 0; then nothing takes memory.
+
+    Returns
+    -------
+    Size
+        1 where tiles are launched, as the launch finds it by sizes, else 0.
     """
     whole = _aligned(host, kernel, found) if host.dialect == "cuda" else ZERO
     *coarse, fine = (
@@ -121,26 +122,27 @@ def _in_tiles(
         for shape in shapes(found)
         for by_vectors in ((whole, ZERO) if shape.resident and whole != ZERO else (ZERO,))
     )
-    reduced = found.reduce.space[0].extent
-    rest = whether  # 1 where no form so far is launched
     forms: list[tuple[_Tiles, tuple[Emitter, imp.Var], Size, str]] = []
-    for tiles in coarse:
-        chosen = rest * tiles.suit()
-        rest -= chosen
-        how = f"tiles of {tiles.shape}" + (", by vectors" if tiles.by_vectors else "")
-        forms.append((tiles, tiles.lower(), chosen * tiles.tiles, how))
-    blocks = versions.ceil(host, reduced, BLOCK)
-    several = 1 - versions.below(host, reduced, 2 * BLOCK + 1)
-    few = rest * versions.below(host, fine.tiles * fine.shape.group, _BUSY) * several
-    parts = versions.maximum(host, few * blocks, ONE)
-    bytes_ = fine.shape.group * fine.dtype.itemsize
-    folds = host.unit.region(gpu * few * fine.tiles * blocks * bytes_)
-    how = f"tiles of {fine.shape}, of {BLOCK} reduced where they are few"
-    of_parts = fine.lower(_Parts(folds, few, parts))
-    forms.append((fine, of_parts, rest * fine.tiles * parts, how))
-    forms.append((fine, fine.combine(folds, blocks), few * fine.tiles, ""))
-    if any(may_leave(k.levels[0]) for _, (k, _), _, _ in forms):
-        return False
+    with host.unit.foreseeing() as facts:
+        lowered = [(tiles, tiles.suit(), tiles.lower()) for tiles in coarse]
+        if any(may_leave(k.levels[0]) for _, _, (k, _) in lowered):
+            return ZERO
+        inside = rest = _hold(host, facts)  # 1 where no form so far is launched
+        for tiles, suits, code in lowered:
+            how = f"tiles of {tiles.shape}" + (", by vectors" if tiles.by_vectors else "")
+            forms.append((tiles, code, rest * suits * tiles.tiles, how))
+            rest -= rest * suits
+        reduced = found.reduce.space[0].extent
+        blocks = versions.ceil(host, reduced, BLOCK)
+        several = 1 - versions.below(host, reduced, 2 * BLOCK + 1)
+        few = rest * versions.below(host, fine.tiles * fine.shape.group, _BUSY) * several
+        parts = versions.maximum(host, few * blocks, ONE)
+        bytes_ = fine.shape.group * fine.dtype.itemsize
+        folds = host.unit.region(gpu * few * fine.tiles * blocks * bytes_)
+        how = f"tiles of {fine.shape}, of {BLOCK} reduced where they are few"
+        of_parts = fine.lower(_Parts(folds, few, parts))
+        forms.append((fine, of_parts, rest * fine.tiles * parts, how))
+        forms.append((fine, fine.combine(folds, blocks), few * fine.tiles, ""))
     for tiles, (k, item), groups, how in forms:
         if groups != ZERO:
             if how:
@@ -148,17 +150,13 @@ def _in_tiles(
                 host.unit.kernels.append(f"{label}, in {how}")
             group = tiles.shape.group
             host.add(k, "product", item, groups * group, group, tiles.shape.resident)
-    return True
+    return inside
 
 
-def _foreseen(host: Host, let: fun.Let, kernel: fun.Kernel, found: Contraction) -> Size:
-    """1 where the launch finds that no item of a tile can fail, else 0."""
-    with host.unit.foreseeing() as facts:
-        k, _ = _Tiles(host, let, kernel, found, shapes(found)[-1]).lower()
-    if may_leave(k.levels[0]):
-        return ZERO
-    inside = product(1 - versions.is_negative(host, fact) for fact in facts)
-    return versions.minimum(host, inside, ONE)  # under one name: others multiply it
+def _hold(host: Host, facts: Iterable[Size]) -> Size:
+    """1 where the launch finds that all of some sizes are >= 0, else 0."""
+    every = product(1 - versions.is_negative(host, fact) for fact in facts)
+    return versions.minimum(host, every, ONE)  # under one name: others multiply it
 
 
 def _aligned(host: Host, kernel: fun.Kernel, found: Contraction) -> Size:
