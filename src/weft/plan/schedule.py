@@ -269,7 +269,7 @@ class Scheduler:
         return sum(work(draft.statement(position).let, sizes) for position in draft.members)
 
     def contracts(self) -> bool:
-        """Whether contractions, and nothing else, are cut."""
+        """Whether all that boxes have parts of are contractions."""
         draft = self.draft
         assert draft is not None
         return all(is_contraction(draft.statement(position).let) for position in draft.targets)

@@ -189,9 +189,9 @@ def _shape(
 
 
 def _in_groups(work: Work, shape: Shape, rates: Rates) -> Work:
-    """Of contractions, which groups do that have as many sums each, whether all are needed or not.
+    """The work of contractions, done by groups that have `_GROUP` x `_GROUP` sums each.
 
-    Groups of all tiles in flight run beside each other.
+    Those that no element needs take as long. Groups of all tiles in flight run beside each other.
     """
     extents = shape.extents[-2:]
     groups = math.prod(-(-extent // _GROUP) for extent in extents)

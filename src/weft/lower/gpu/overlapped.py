@@ -68,16 +68,16 @@ def lower(
             several = 1 - versions.below(host, parts[0], _SEVERAL)
             from_ends = _Tiles(host, found, parts, phase, from_ends=True)
             forms = [(from_ends, several), (tiles, 1 - several)]
-        for tiles, _ in forms:
-            tiles.lower()
-            if may_leave(tiles.k.levels[0]):
+        for form, _ in forms:
+            form.lower()
+            if may_leave(form.k.levels[0]):
                 return False
         host.unit.kernels.append(tiles.label())
         group = found.shape.items
-        for tiles, whether in forms:
+        for form, whether in forms:
             items = whether * product(parts) * group
-            resident = found.resident if tiles.from_ends else 0
-            host.add(tiles.k, "overlapped", tiles.item, items, group, resident)
+            resident = found.resident if form.from_ends else 0
+            host.add(form.k, "overlapped", form.item, items, group, resident)
         return True
 
     with host.inside() as in_tiles:

@@ -211,12 +211,14 @@ class Tiling:
 
     @property
     def has_whole_items(self) -> bool:
-        """Whether a tile at an end of a vector has only whole items in it, and beyond it.
+        """Whether all elements of an item lie in the vector, or all beyond it, in any tile.
 
-        Where tiles are counted from that end, and none that is counted from the other reaches it.
+        Where tiles are counted from the end that they are nearer to, of four or more: what is near
+        an end is then in one item, and no tile that is counted from the other end reaches it.
         """
         (halo, *_), (centre, *_), (radius, *_) = self.halo, self.centre, self.shape.radius
-        own, whole = self.shape.own, halo % self.shape.own == centre % self.shape.own == 0
+        own = self.shape.own
+        whole = halo % own == centre % own == 0
         return whole and 2 * radius <= own and halo + radius <= centre
 
     def shared_rows(self, name: str) -> set[int]:

@@ -22,14 +22,16 @@ FEW_AT_ENDS = 2  # elements at each end that boundary rules concern, for which t
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """An element near an end: so many from it.
+    """An element near an end of the array: which of an item's elements it is, if it has it.
 
     Attributes
     ----------
     end, way : int
-        The row of an item that the end of the array is in, and the way from there.
+        The row of the item's that has the array's first or last element, and the way from there.
     is_own : imp.Expr
         Whether it is one of the item's.
+    number : int
+        How far it is from the end: 0 for the first or the last.
     index : imp.Expr
     """
 
