@@ -115,73 +115,17 @@ class _Checker:
                 found = self.scope.get(var.name)
                 self.require(found == (var.dtype, True), f"{var.name} cannot be assigned here")
                 self.expr(value, var.dtype)
-            case imp.Store(pointer, index, value):
-                self.use(pointer)
-                self.expr(index, DType.I64)
-                self.expr(value, pointer.dtype)
-            case imp.View(pointer, block, offset):
-                self.require(-1 <= block < self.buffers, f"there is no buffer {block}")
-                self.expr(offset)
-                self.point(pointer)
-            case imp.Local(pointer, extent):
-                self.require(extent > 0, f"{pointer.name} has no elements")
-                self.locals.add(pointer.name)
-                self.point(pointer)
+            case imp.View() | imp.Local() | imp.Choose() | imp.Advance():
+                self.pointing(statement)
+            case (
+                imp.Store() | imp.LoadVector() | imp.StoreVector() | imp.Flush() | imp.Roots()
+                | imp.Columns() | imp.Prefetch()
+            ):  # fmt: skip
+                self.moving(statement)
+            case imp.Await() | imp.Publish() | imp.Lock():
+                self.meeting(statement)
             case imp.Shared() | imp.Barrier() | imp.Atomic() | imp.Ticket() | imp.Receive():
                 self.require(False, "groups of items are a device's")
-            case imp.Choose(pointer, condition, near, far, index, in_line):
-                local = not in_line or near.name in self.locals
-                self.require(local, f"{near.name} is not a local array")
-                self.expr(condition, DType.BOOL)
-                self.require(pointer.dtype is near.dtype is far.dtype, f"{pointer.name}: dtypes")
-                self.use(near)
-                self.use(far)
-                self.expr(index, DType.I64)
-                self.point(pointer)
-            case imp.Advance(pointer, base, index):
-                self.require(pointer.dtype is base.dtype, f"{pointer.name}: dtypes")
-                self.use(base)
-                self.expr(index, DType.I64)
-                self.point(pointer)
-            case imp.LoadVector(near, pointer, index, lanes) | imp.StoreVector(
-                pointer, index, near, lanes
-            ):
-                self.require(near.name in self.locals, f"{near.name} is not a local array")
-                self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")
-                size = lanes * near.dtype.itemsize
-                whole = lanes > 1 and size in (2, 4, 8, 16)
-                self.require(whole, f"{near.name}: vectors of {size} bytes")
-                self.use(near)
-                self.use(pointer)
-                self.expr(index, DType.I64)
-            case imp.Flush(pointer, index, near, count, first, last):
-                self.require(near.name in self.locals, f"{near.name} is not a local array")
-                self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")
-                self.use(near)
-                self.use(pointer)
-                self.expr(index, DType.I64)
-                self.expr(count, DType.I64)
-                self.expr(first, DType.BOOL)
-                self.expr(last, DType.BOOL)
-            case imp.Roots(near, count):
-                self.require(near.name in self.locals, f"{near.name} is not a local array")
-                self.require(near.dtype is DType.F64, f"{near.name}: roots of {near.dtype}")
-                self.use(near)
-                self.expr(count, DType.I64)
-            case imp.Columns():
-                self.require(not self.in_tile, "columns inside of a parallel statement")
-                target, source = statement.target, statement.source
-                self.require(target.dtype is source.dtype, f"{target.name}: dtypes")
-                self.use(target)
-                self.use(source)
-                for expr in (
-                    statement.at, statement.between, statement.index, statement.apart,
-                    statement.step, statement.records,
-                ):  # fmt: skip
-                    self.expr(expr, DType.I64)
-            case imp.Prefetch(pointer, index):
-                self.use(pointer)
-                self.expr(index, DType.I64)
             case imp.If(condition, then, otherwise):
                 self.expr(condition, DType.BOOL)
                 self.block(then)
@@ -203,6 +147,90 @@ class _Checker:
                 self.require(code >= 16, f"failure code {code}")
                 self.expr(index, DType.I64)
                 self.expr(extent, DType.I64)
+            case _:
+                assert_never(statement)
+
+    def pointing(self, statement: imp.View | imp.Local | imp.Choose | imp.Advance) -> None:
+        """What begins a pointer."""
+        match statement:
+            case imp.View(_, block, offset):
+                self.require(-1 <= block < self.buffers, f"there is no buffer {block}")
+                self.expr(offset)
+            case imp.Local(pointer, extent):
+                self.require(extent > 0, f"{pointer.name} has no elements")
+                self.locals.add(pointer.name)
+            case imp.Choose(pointer, condition, near, far, index, in_line):
+                if in_line:
+                    self.local(near)
+                self.expr(condition, DType.BOOL)
+                self.require(pointer.dtype is near.dtype is far.dtype, f"{pointer.name}: dtypes")
+                self.use(near)
+                self.use(far)
+                self.expr(index, DType.I64)
+            case imp.Advance(pointer, base, index):
+                self.require(pointer.dtype is base.dtype, f"{pointer.name}: dtypes")
+                self.use(base)
+                self.expr(index, DType.I64)
+            case _:
+                assert_never(statement)
+        self.point(statement.pointer)
+
+    def moving(
+        self,
+        statement: imp.Store | imp.LoadVector | imp.StoreVector | imp.Flush | imp.Roots
+        | imp.Columns | imp.Prefetch,
+    ) -> None:  # fmt: skip
+        """What writes elements, or is about many at once."""
+        match statement:
+            case imp.Store(pointer, index, value):
+                self.use(pointer)
+                self.expr(index, DType.I64)
+                self.expr(value, pointer.dtype)
+            case imp.LoadVector(near, pointer, index, lanes) | imp.StoreVector(
+                pointer, index, near, lanes
+            ):
+                self.local(near)
+                self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")
+                size = lanes * near.dtype.itemsize
+                whole = lanes > 1 and size in (2, 4, 8, 16)
+                self.require(whole, f"{near.name}: vectors of {size} bytes")
+                self.use(near)
+                self.use(pointer)
+                self.expr(index, DType.I64)
+            case imp.Flush(pointer, index, near, count, first, last):
+                self.local(near)
+                self.require(pointer.dtype is near.dtype, f"{pointer.name}: dtypes")
+                self.use(near)
+                self.use(pointer)
+                self.expr(index, DType.I64)
+                self.expr(count, DType.I64)
+                self.expr(first, DType.BOOL)
+                self.expr(last, DType.BOOL)
+            case imp.Roots(near, count):
+                self.local(near)
+                self.require(near.dtype is DType.F64, f"{near.name}: roots of {near.dtype}")
+                self.use(near)
+                self.expr(count, DType.I64)
+            case imp.Columns():
+                self.require(not self.in_tile, "columns inside of a parallel statement")
+                target, source = statement.target, statement.source
+                self.require(target.dtype is source.dtype, f"{target.name}: dtypes")
+                self.use(target)
+                self.use(source)
+                for expr in (
+                    statement.at, statement.between, statement.index, statement.apart,
+                    statement.step, statement.records,
+                ):  # fmt: skip
+                    self.expr(expr, DType.I64)
+            case imp.Prefetch(pointer, index):
+                self.use(pointer)
+                self.expr(index, DType.I64)
+            case _:
+                assert_never(statement)
+
+    def meeting(self, statement: imp.Await | imp.Publish | imp.Lock) -> None:
+        """What threads wait for, or tell each other."""
+        match statement:
             case imp.Await(pointer, index, value) | imp.Publish(pointer, index, value):
                 ordered = isinstance(statement, imp.Publish) or self.ordered
                 self.require(ordered, "waiting for a tile that may not have begun")
@@ -216,6 +244,9 @@ class _Checker:
                 self.expr(index, DType.I64)
             case _:
                 assert_never(statement)
+
+    def local(self, pointer: imp.Pointer) -> None:
+        self.require(pointer.name in self.locals, f"{pointer.name} is not a local array")
 
     def loop(self, loop: imp.For) -> None:
         self.require(loop.var.dtype in (DType.I32, DType.I64), f"a loop's {loop.var.dtype}")
