@@ -52,7 +52,8 @@ WINDOWS: dict[tuple[str, str], set[str]] = {
     # Compiled segments, plans and protocols are data that several rooms hand on; those that
     # hold them may evaluate the sizes in them.
     ("runtime", "plan"): {
-        "plan.segment", "plan.launches", "plan.protocols", "plan.nodes", "plan.code"
+        "plan.segment", "plan.launches", "plan.launch_counts", "plan.protocols", "plan.nodes",
+        "plan.code",
     },
     ("lower", "plan"): {"plan.segment", "plan.launches"},
     ("io", "plan"): {"plan.protocols"},

@@ -16,7 +16,8 @@ from weft.fun.parse import parse
 from weft.lower.gpu import chunks, lanes, row_parts, whole_rows
 from weft.lower.gpu import groups as gpu_groups
 from weft.passes import split_reductions
-from weft.plan.launches import PROCESSOR, count
+from weft.plan.launch_counts import count
+from weft.plan.launches import PROCESSOR
 from weft.runtime.incore import derive
 from weft.sizes import ONE
 

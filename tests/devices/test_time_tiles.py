@@ -22,7 +22,8 @@ from weft.lower import trapezoids
 from weft.lower.gpu import time_tiles as gpu_time_tiles
 from weft.passes.pipeline import optimise
 from weft.passes.tile_time import tile_time
-from weft.plan.launches import PROCESSOR, Branch, count
+from weft.plan.launch_counts import count
+from weft.plan.launches import PROCESSOR, Branch
 from weft.plan.segment import Dialect, Segment
 
 RNG = np.random.default_rng(0)

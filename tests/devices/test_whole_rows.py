@@ -15,7 +15,8 @@ from printers.nvrtc import compile_text
 
 import weft as wf
 from weft.lower.gpu import whole_rows
-from weft.plan.launches import PROCESSOR, count
+from weft.plan.launch_counts import count
+from weft.plan.launches import PROCESSOR
 from weft.runtime.devices.cuda import CudaDevice
 from weft.runtime.incore import derive
 

@@ -7,6 +7,7 @@ import pytest
 
 from weft.compiler import compile_segment
 from weft.fun.parse import parse
+from weft.plan.launch_counts import count, launched, most_groups
 from weft.plan.launches import (
     ON_PROCESSOR,
     PROCESSOR,
@@ -17,11 +18,8 @@ from weft.plan.launches import (
     Repeat,
     Step,
     While,
-    count,
     kernels_of,
-    launched,
     launched_after,
-    most_groups,
     on_processors,
 )
 from weft.sizes import ONE, ZERO, Poly

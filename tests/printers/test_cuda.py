@@ -14,7 +14,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.launch.artifacts import SegmentPiece
 from weft.plan.decisions import nothing
-from weft.plan.launches import launched
+from weft.plan.launch_counts import launched
 from weft.runtime.devices import kernel_texts
 
 COMPILED = [

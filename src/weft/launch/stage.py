@@ -31,7 +31,7 @@ from weft.launch.host import call_library, view
 from weft.ops import routines
 from weft.passes.side_by_side import side_by_side
 from weft.passes.tile_time import tile_time
-from weft.plan import launches
+from weft.plan import launch_counts, launches
 from weft.plan.calls import bytes_beside
 from weft.plan.code import DeviceCode, FlankPlace, Held, Pending, Rates, StageCode, Wholes
 from weft.plan.seams import CallPiece, CompiledPiece, cut_at_calls
@@ -206,13 +206,13 @@ class DeviceStage:
 
     def launches(self, values: Mapping[str, Any]) -> int:
         """How many kernels a box launches."""
-        return launches.count(self.segment.steps, self._on_device(values))
+        return launch_counts.count(self.segment.steps, self._on_device(values))
 
     def idle(self, values: Mapping[str, Any]) -> float:
         """How many times as long they take as if no processor waited for the others."""
         if self.rates.processors == 1:
             return 1.0
-        groups = launches.most_groups(self.segment.steps, self._on_device(values))
+        groups = launch_counts.most_groups(self.segment.steps, self._on_device(values))
         return self.rates.idle(groups)
 
     def memory(self, values: Mapping[str, Any]) -> Any:

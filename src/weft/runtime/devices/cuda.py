@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from weft.errors import CompileError, DeviceError, MemoryLimitError, WeftError
-from weft.plan import launches
+from weft.plan import launch_counts, launches
 from weft.plan.code import FlankPlace, Rates
 from weft.plan.segment import Segment
 from weft.runtime import threads as runtime_threads
@@ -343,7 +343,7 @@ class CudaSegment:
         None where the host has to wait for what decides about them, or has no C.
         """
         segment = self.segment
-        self._compile(sorted(launches.launched(segment.steps, values)))
+        self._compile(sorted(launch_counts.launched(segment.steps, values)))
         found = launches.listed(segment.steps, values, _LONG) if CpuDevice.available() else None
         buffers = len(segment.params) + len(segment.results) + 2  # the workspace, and failures
         return None if found is None else LaunchList(found, self._address, buffers)
