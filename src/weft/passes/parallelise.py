@@ -32,7 +32,6 @@ from weft.ops.dtypes import DType
 from weft.passes import accumulation
 from weft.passes.branch_writes import branch_writes, is_inside, read_of, slice_type
 from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
-from weft.passes.flatten import joined
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
 from weft.passes.meetings import called, why_in_order
@@ -40,6 +39,7 @@ from weft.passes.places_written import Aggregate, aggregate, row_of
 from weft.passes.races import Race, around, meeting, names_used
 from weft.passes.square import square
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
+from weft.passes.write_wholly import write_wholly
 from weft.records import dataclass
 from weft.sizes import ZERO, Fact, Poly, Size
 
@@ -92,43 +92,10 @@ def parallelise(
     """
     known = Knowledge.of(program, values)
     pass_ = _Parallelise(Names.of(program), frozenset(parallel))
-    body = _replaced_wholly(pass_.body(program.body, known))
+    body = write_wholly(pass_.body(program.body, known))
     assumed = tuple(known.assumed)
     facts = tuple(dict.fromkeys((*program.facts, *assumed)))
     return Result(replace(program, body=body, facts=facts), assumed, pass_.remarks)
-
-
-def _replaced_wholly(body: fun.Body) -> fun.Body:
-    """let y = update x[0:n] = v => let y = reshape v (n), where x has n elements; of a scalar
-    => let y = broadcast v (n)
-    """
-    statements: list[fun.Let] = []
-    uses = Counter(walk.uses(body))
-    for let in body.statements:
-        expr = walk.map_bodies(let.expr, _replaced_wholly)
-        if isinstance(expr, fun.Update) and isinstance(expr.value, fun.Var):
-            shape = expr.array.type.shape if isinstance(expr.array.type, fun.Array) else ()
-            if expr.dims == tuple(fun.Span(ZERO, extent) for extent in shape):
-                value = expr.value
-                if statements and statements[-1].pattern == (value,) and uses[value.name] == 1:
-                    statements[-1] = _of_shape(statements[-1], shape)
-                    (value,) = statements[-1].pattern
-                is_array = isinstance(value.type, fun.Array)
-                expr = fun.Reshape(value, shape) if is_array else fun.Broadcast(value, shape)
-        statements.append(let if expr is let.expr else replace(let, expr=expr))
-    return fun.Body(tuple(statements), body.results)
-
-
-def _of_shape(let: fun.Let, shape: tuple[Size, ...]) -> fun.Let:
-    """A kernel over extents that are known to be those of `shape`, over these: an array's own."""
-    if not isinstance(let.expr, fun.Kernel):
-        return let
-    kernel = joined(let.expr)
-    if len(kernel.space) != len(shape):
-        return let
-    space = tuple(fun.Range(r.index, e) for r, e in zip(kernel.space, shape, strict=True))
-    var = fun.Var(let.pattern[0].name, fun.Array(let.pattern[0].type.dtype, shape))
-    return replace(let, pattern=(var,), expr=replace(kernel, space=space))
 
 
 @dataclass(slots=True)
