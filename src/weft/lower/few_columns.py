@@ -13,7 +13,7 @@ from __future__ import annotations
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
-from weft.lower import merging, strips
+from weft.lower import merging, strip_bodies
 from weft.lower.emitter import Emitter
 from weft.records import dataclass
 from weft.sizes import ZERO, Size
@@ -48,7 +48,7 @@ def turned(e: Emitter, kernel: fun.Kernel) -> Turn | None:
             and all(map(_is_simple, distances))
             and all(d.variables() <= e.unit.sizes - indices for d in distances)
             and lane.extent.variables() <= e.unit.sizes
-            and strips.possible(kernel.body, name)
+            and strip_bodies.possible(kernel.body, name)
         ):
             space = (*kernel.space[:place], *kernel.space[place + 1 :], lane)
             return Turn(space, tuple(sorted(distances, key=str)))

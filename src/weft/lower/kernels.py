@@ -21,6 +21,7 @@ from weft.lower import (
     shapes,
     spaces,
     stencil_rows,
+    strip_bodies,
     strips,
     tails,
 )
@@ -41,8 +42,9 @@ def lower_kernel(e: Emitter, let: fun.Let) -> None:
     assert isinstance(kernel, fun.Kernel)
     scalars = all(isinstance(atom.type, fun.Scalar) for atom in kernel.body.results)
     flat = scalars and shapes.is_flat(kernel.body)
-    in_strips = scalars and not flat and strips.suits(kernel.body, kernel.space[-1].index.name)
-    free = strips.loops_freely(kernel.body)
+    innermost = kernel.space[-1].index.name
+    in_strips = scalars and not flat and strip_bodies.suits(kernel.body, innermost)
+    free = strip_bodies.loops_freely(kernel.body)
     space = fused(e, let, kernel) if flat else kernel.space
     outer, lane, extent = space[:-1], space[-1].index.name, space[-1].extent
     nested = e.in_tile or e.serial
@@ -193,7 +195,7 @@ def lower_box(
     assert isinstance(kernel, fun.Kernel)
     flat = shapes.is_flat(kernel.body)
     *outer, lane = kernel.space
-    in_strips = not flat and strips.suits(kernel.body, lane.index.name)
+    in_strips = not flat and strip_bodies.suits(kernel.body, lane.index.name)
 
     def store_here(values: list[imp.Expr]) -> None:
         store(e, let, values)
