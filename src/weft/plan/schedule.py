@@ -18,7 +18,6 @@ import numpy.typing as npt
 from weft.fun import nodes as fun
 from weft.plan import draft as drafts
 from weft.plan.calls import bytes_beside
-from weft.plan.canonical import canonical
 from weft.plan.derived import for_each_box
 from weft.plan.device_boxes import quickest
 from weft.plan.device_items import with_items
@@ -26,20 +25,18 @@ from weft.plan.draft import Draft
 from weft.plan.extents import MOST_OVERLAP, overlap, useful_extent
 from weft.plan.footprint import Bounds
 from weft.plan.nodes import (
-    ArrayForm,
     Boxes,
-    Cut,
     Numbers,
     OneBox,
-    Output,
     PlannedStage,
     Where,
     Window,
 )
 from weft.plan.protocols import is_source
 from weft.plan.refusals import refusal
-from weft.plan.segment import PARTS, Layout
+from weft.plan.segment import PARTS
 from weft.plan.setting import Setting, form_in_memory
+from weft.plan.stage_arrays import StageArrays, pages
 from weft.plan.statements import Analysis
 from weft.plan.traffic import moved
 from weft.plan.window import Windowed
@@ -48,10 +45,8 @@ from weft.plan.work import is_contraction, work
 DEPTH = 3
 """Boxes in flight: one is read, one computed, one written."""
 
-_PAGE = 4096
 
-
-class Scheduler:
+class Scheduler(StageArrays):
     """Chooses the boxes of one stage."""
 
     def __init__(
@@ -59,75 +54,16 @@ class Scheduler:
         resident: int, setting: Setting,
     ) -> None:  # fmt: skip
         """`kept`: results that stay in memory; `resident`: bytes that are there already."""
-        self.analysis = analysis
+        super().__init__(analysis, windowed.stage, kept, setting)
         self.draft = draft
         self.windowed = windowed
-        self.stage = windowed.stage
-        self.kept = kept
         self.resident = resident
-        self.setting = setting
         self.threads = setting.threads  # that compute a box
         # Boxes, threads, and what `values` has found for them: they are asked about several times.
         self._known: tuple[Boxes, int, dict[str, Any]] | None = None
-        self.where = tuple(map(self._where, self.stage.windows))
-        self._flanks = {flank.name: flank for flank in self.stage.flanks}
-        self.program, self._names = self.stage.program, dict[str, str]()
-        if analysis.repeats:
-            self.program, self._names = canonical(self.stage.program)
         self.code = setting.compile(self.program, self._layouts(), self._private())
         if self.code.device is None:  # on a device they are in its own memory
             self.resident += self.flank_bytes
-
-    # ------------------------------------------------------------ arrays
-
-    @property
-    def flank_bytes(self) -> int:
-        """What boxes leave to the next, in memory from the first box to the last."""
-        return sum(flank.bytes for flank in self.stage.flanks)
-
-    def _where(self, window: Window) -> Where:
-        if window.array not in self.setting.inputs:
-            return "resident"
-        if form_in_memory(self.setting.inputs[window.array]) is not None:
-            return "direct"
-        return "resident" if window.axis is None else "staged"
-
-    def _layouts(self) -> tuple[Layout, ...]:
-        layouts: list[Layout] = []
-        for window, where in zip(self.stage.windows, self.where, strict=True):
-            if where == "direct":
-                form = form_in_memory(self.setting.inputs[window.array])
-                assert form is not None
-                layouts.append(_layout(form, window.axis))
-            else:
-                layouts.append("rows" if self._is_part_of_rows(window, where) else "contiguous")
-        layouts += ["contiguous"] * (len(self.stage.carries) + len(self.stage.flanks))
-        return tuple(layouts)
-
-    def _private(self) -> tuple[str, ...]:
-        """What each box has for itself, by the names of its memory: tiles share what stays."""
-        if any(len(output.cuts) > 1 for output in self.stage.outputs):
-            return ()
-        windows = zip(self.program.params, self.stage.windows, strict=False)
-        names = [param.name for param, window in windows if window.axis is not None]
-        names += [f"result_{k}" for k, out in enumerate(self.stage.outputs) if not out.carry]
-        return tuple(names)
-
-    def _is_part_of_rows(self, window: Window, where: Where) -> bool:
-        """Whether a window of an array in memory, which lies row by row, is in pieces."""
-        if where != "resident" or window.axis is None:
-            return False
-        return math.prod(self.analysis.shapes[window.array][: window.axis]) > 1
-
-    def _is_staged(self, output: Output) -> bool:
-        """Whether boxes of an output are computed into a buffer of their own."""
-        if output.carry:
-            return False
-        if output.array not in self.kept:
-            return True
-        shape = self.analysis.shapes[output.array]
-        last = max((axis for axis, _, _ in output.cuts), default=0)
-        return math.prod(shape[:last]) > 1
 
     # ------------------------------------------------------------ boxes
 
@@ -236,10 +172,6 @@ class Scheduler:
         overlap[lower[1:] < lower[:-1]] = 0
         return np.concatenate([[0], overlap]) if overlap.any() else None
 
-    def is_buffered(self) -> bool:
-        """Whether boxes are read, or written, apart from being computed."""
-        return "staged" in self.where or any(map(self._is_staged, self.stage.outputs))
-
     def _unit_name(self) -> str:
         assert self.draft is not None
         position = min(self.draft.targets.items(), key=lambda item: item[1])[0]
@@ -284,41 +216,6 @@ class Scheduler:
         )
 
     # ------------------------------------------------------------ bytes
-
-    def window_bytes(self, window: Window, boxes: Boxes) -> npt.NDArray[np.int64]:
-        if window.axis is None:
-            return np.full(boxes.count, self.analysis.bytes(window.array))
-        return self.part_bytes(window.array, window.cuts, boxes.values, boxes.count)
-
-    def output_bytes(self, output: Output, boxes: Boxes, number: int, owned: bool) -> Any:
-        flank = self._flanks.get(output.carry)
-        if flank is not None:
-            return np.full(boxes.count, flank.bytes)
-        if output.axis is None:
-            type_ = self.stage.program.body.results[number].type
-            is_array = isinstance(type_, fun.Array)
-            size = self.analysis.bytes(output.array) if is_array else type_.dtype.itemsize
-            return np.full(boxes.count, size)
-        if not owned or output.more:  # tiles own what they compute
-            return self.part_bytes(output.array, output.cuts, boxes.values, boxes.count)
-        lower, upper = boxes.owned[number]
-        return (upper - lower) * self._row_bytes(output.array, output.axis)
-
-    def part_bytes(
-        self, array: str, cuts: tuple[Cut, ...], ends: Mapping[str, Numbers], count: int
-    ) -> npt.NDArray[np.int64]:
-        shape = self.analysis.shapes[array]
-        axes = {axis for axis, _, _ in cuts}
-        size = np.full(count, self.analysis.types[array].dtype.itemsize)
-        size *= math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
-        for _, lower, upper in cuts:
-            size = size * (ends[upper] - ends[lower])
-        return size
-
-    def _row_bytes(self, array: str, axis: int) -> int:
-        shape = self.analysis.shapes[array]
-        others = math.prod(shape[:axis]) * math.prod(shape[axis + 1 :])
-        return self.analysis.types[array].dtype.itemsize * others
 
     def workspace(self, boxes: Boxes) -> int:
         """Bytes that one run needs besides its arguments, at most."""
@@ -373,7 +270,7 @@ class Scheduler:
         """The stage in these boxes; `depth`, `slots` and `abreast` as a planned stage has them."""
         stage = self.stage
         inputs, outputs = self._argument_bytes(boxes)
-        workspace = _pages(self.workspace(boxes))
+        workspace = pages(self.workspace(boxes))
         on_device = 0
         if self.code.device is not None:
             own = np.max(self.code.device.memory(self.values(boxes))) if boxes.count else 0
@@ -405,30 +302,7 @@ class Scheduler:
         """The box `start <= coordinate < stop`; planned while others are computed."""
         boxes = self.boxes_between(np.array([start]), np.array([stop]))
         staging = self._staging(*self._argument_bytes(boxes)) if self.is_buffered() else 0
-        return OneBox(boxes, self._integers(boxes)[0], staging, _pages(self.workspace(boxes)))
-
-    def _argument_bytes(self, boxes: Boxes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The most bytes that a box has of each window, and of each output."""
-        stage = self.stage
-        inputs = tuple(int(self.window_bytes(w, boxes).max(initial=0)) for w in stage.windows)
-        outputs = tuple(
-            int(np.max(self.output_bytes(output, boxes, number, False), initial=0))
-            for number, output in enumerate(stage.outputs)
-        )
-        return inputs, outputs
-
-    def _staging(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> int:
-        """Bytes of the buffers of a box whose arguments have so many."""
-        read = sum(
-            _pages(size)
-            for size, where in zip(inputs, self.where, strict=True)
-            if where == "staged"
-        )
-        return read + sum(
-            _pages(size)
-            for size, output in zip(outputs, self.stage.outputs, strict=True)
-            if self._is_staged(output)
-        )
+        return OneBox(boxes, self._integers(boxes)[0], staging, pages(self.workspace(boxes)))
 
     def values(self, boxes: Boxes) -> dict[str, Any]:
         """Every size that the code knows: an int, or one for each box."""
@@ -494,19 +368,9 @@ class Scheduler:
             table[:, column] = known[name]
         return table
 
-def _pages(count: int) -> int:
-    return -(-count // _PAGE) * _PAGE
-
 
 def _hull(bounds: Sequence[Bounds]) -> Bounds:
     lower = np.minimum.reduce([low for low, _ in bounds])
     upper = np.maximum.reduce([high for _, high in bounds])
     empty = lower >= upper
     return np.where(empty, 0, lower), np.where(empty, 0, upper)
-
-
-def _layout(form: ArrayForm, axis: int | None) -> Layout:
-    """The layout of a window of an array along an axis."""
-    if form.is_contiguous and (axis is None or math.prod(form.shape[:axis]) == 1):
-        return "contiguous"
-    return "rows" if form.strides[-1:] == (form.itemsize,) else "strided"
