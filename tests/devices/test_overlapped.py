@@ -140,6 +140,16 @@ def twice(x: Any, n: Any) -> Any:
     return wf.iterate(step, x, n)
 
 
+def ended(x: Any, n: Any) -> Any:
+    """As `twice`, but neither wraps around: rules lead to what the first makes near ends."""
+
+    def step(x: Any) -> Any:
+        flux = wf.stencil(lambda v: v[1] * 0.5 + v[0] - v[-1] * 0.25, x, boundary="symmetric")
+        return wf.stencil(lambda v, f: v[-1] + f[1] - f[-1] * f[0], x, flux, boundary="edge")
+
+    return wf.iterate(step, x, n)
+
+
 def parity(x: Any, n: Any) -> Any:
     """Of integers: divisors may be 0 where nothing is wanted, and indices are values."""
 
@@ -151,7 +161,7 @@ def parity(x: Any, n: Any) -> Any:
 
 
 PROGRAMS: dict[str, tuple[Any, int, int]] = {  # function, arrays, of which rank
-    "varied": (varied, 2, 1), "pair": (pair, 2, 1), "twice": (twice, 1, 1),
+    "varied": (varied, 2, 1), "pair": (pair, 2, 1), "twice": (twice, 1, 1), "ended": (ended, 1, 1),
 }  # fmt: skip
 
 

@@ -184,7 +184,7 @@ class CudaDevice(Memory):
     # ------------------------------------------------------------ code
 
     def load(self, segment: Segment) -> CudaSegment:
-        """The segment, compiled: from this process, from the cache, or now."""
+        """The segment, with what this process has compiled of it."""
         found = self._loaded.get(segment.source)
         if found is None or (found.segment is not segment and found.segment != segment):
             found = self._loaded[segment.source] = CudaSegment(self, segment)
