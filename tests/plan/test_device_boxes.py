@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from agreement.ways import small_boxes
 from devices import pretended_cuda
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,9 +233,10 @@ def test_what_boxes_hold_is_there_before_them() -> None:
 def test_boxes_near_the_best_may_leave_fewer_processors_idle(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The numbers of them that are tried first are apart."""
+    """The numbers of them that are tried first are apart; none has more data than boxes may."""
     x = np.zeros(1 << 20, np.float32)
     first = set(counts(x.size, 1, 4))
+    least = 64
 
     def averages(x: Any) -> Any:
         def step(_: Any, v: Any) -> Any:
@@ -246,10 +248,18 @@ def test_boxes_near_the_best_may_leave_fewer_processors_idle(
         number = max(np.size(value) for value in values.values())
         return 1.5 if number in first else 1.0
 
+    def idle_if_many(_: Any, values: Any) -> float:
+        number = max(np.size(value) for value in values.values())
+        return 1.5 if number >= least else 1.0
+
     monkeypatch.setattr(DeviceStage, "idle", idle)
     with pretended_cuda.only_gpu(monkeypatch, tmp_path) as on:
         monkeypatch.setattr(on, "_rates", replace(GPU, operations=1e9))
         with wf.config(devices=[on.name], memory_limit={on.name: x.nbytes // 2}):
             (stage,) = wf.explain(wf.jit(averages), x).plan.stages
+            monkeypatch.setattr(DeviceStage, "idle", idle_if_many)
+            with small_boxes(2 * x.nbytes // least):
+                (small,) = wf.explain(wf.jit(averages), x[1:]).plan.stages
     assert stage.slots
     assert stage.boxes.count not in first
+    assert small.boxes.count >= least

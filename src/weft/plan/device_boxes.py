@@ -63,11 +63,12 @@ def quickest(
         When not even the smallest boxes fit.
     """
     search = _Search(scheduler, device, total, unit, wanted)
-    for count in counts(total, unit, _fewest(scheduler, device, total)):
+    least = _fewest(scheduler, device, total)
+    for count in counts(total, unit, least):
         if search.tries(count) > _HOPELESS * search.seconds:
             break
     if search.idle > _IDLE:  # larger boxes may suit the processors better
-        for count in search.fewer():
+        for count in search.fewer(least):
             search.tries(count)
     best = search.best
     if best is None:
@@ -131,10 +132,10 @@ class _Search:
             self.idle = work.idle
         return predicted
 
-    def fewer(self) -> range:
-        """Numbers of boxes that are somewhat fewer than the best."""
+    def fewer(self, least: int) -> range:
+        """Numbers of boxes that are somewhat fewer than the best, but no fewer than `least`."""
         count = 1 if self.best is None else self.best.boxes.count
-        return range(-(-count * 2 // 3), count, max(count // _FINE, 1))
+        return range(max(-(-count * 2 // 3), least), count, max(count // _FINE, 1))
 
     def _in_lines(self) -> bool:
         """Whether the device does whole lines of what is cut, and the rest of a last one too."""
