@@ -112,3 +112,21 @@ def test_library_calls_take_parts_at_computed_places() -> None:
     agrees(of_computed_lengths, a, abs(k) // 2)
     with pytest.raises(UnsupportedError, match="a part whose length only the run knows"):
         wf.kernel(transformed)(a, k)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("shape", [(5, 4), (1, 3), (0, 2)])
+def test_rolled_by_what_only_the_run_knows(shape: tuple[int, int], dtype: Any) -> None:
+    def streamed(populations: Any, velocities: Any) -> None:
+        for i in range(len(velocities)):
+            populations[i] = np.roll(populations[i], velocities[i], axis=(0, 1))
+            populations[i] += np.roll(np.roll(populations[i], velocities[i, 0], 0), i)
+
+    velocities = np.array([[0, 1], [7, -1], [-6, 2], [1, 0], [2, 2]]).astype(dtype)
+    agrees(streamed, RANDOM.random((5, *shape)), velocities)
+
+
+def test_rolled_by_a_number_of_a_traced_function() -> None:
+    rolled = wf.jit(lambda x, shift: wf.roll(x, shift))
+    for shift in (0, 2, -7, 5):
+        np.testing.assert_array_equal(rolled(np.arange(5), shift), np.roll(np.arange(5), shift))

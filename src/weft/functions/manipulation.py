@@ -217,15 +217,27 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Array:
     node = array_node(x)
     if axis is None:
         flat = layout.reshape(node, (product(node.shape),))
-        return Array(layout.reshape(_rolled(flat, [(0, shift)]), node.shape))
+        moves = [(0, one) for one in _shifts(shift)]
+        return Array(layout.reshape(_rolled(flat, moves), node.shape))
     axes = axis if isinstance(axis, tuple | list) else (axis,)
-    shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
+    shifts = _shifts(shift)
+    if 1 in (len(axes), len(shifts)):  # as NumPy broadcasts them
+        axes, shifts = tuple(axes) * len(shifts), tuple(shifts) * len(axes)
     if len(shifts) != len(axes):
         raise ArgumentError(
             f"{len(shifts)} shifts of {len(axes)} axes", "as many", place=user_place()
         )
     places = [one_axis(place, len(node.shape)) for place in axes]
     return Array(_rolled(node, list(zip(places, shifts, strict=True))))
+
+
+def _shifts(shift: Any) -> Sequence[Any]:
+    """The numbers of a shift, which may be one, or an array of them."""
+    if isinstance(shift, tuple | list):
+        return shift
+    if isinstance(shift, Array | np.ndarray) and shift.ndim == 1:
+        return unstack(shift)
+    return (shift,)
 
 
 NEAR = 16  # elements: what comes back from the other end is computed one by one
@@ -250,6 +262,9 @@ def _rolled(node: Node, moves: list[tuple[int, Any]]) -> Node:
 
 def _shift(shift: Any, extent: Extent) -> Extent:
     """shift modulo the extent; no remainder where the shift is known to be less."""
+    given = extents.traced(shift)
+    if isinstance(given, Extent):
+        return extents.remainder(given, extent)
     amount = extents.constant(extents.integer(shift))
     length = -amount if amount.value < 0 else amount
     if not extent.symbols and extent.value > length.value and extents.at_least(extent, length):
