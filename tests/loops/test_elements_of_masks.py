@@ -50,9 +50,56 @@ def kinds(x: Any) -> Any:
     return -1.0
 
 
-@pytest.mark.parametrize("function", [modes, distinct, first_and_last, places, kinds])
+def gone_over(x: Any) -> Any:
+    y, places, total = x[:, 0].copy(), [], 0.0
+    for i in np.flatnonzero(y > 0.3):
+        if y[i] > 0.9:
+            break
+        y[i] = 0.0  # which was selected before
+        places.append(i)
+    for t in range(3):
+        for value in x[x > 0.4 * t]:
+            total = 0.5 * total + value
+    for row in x[x[:, 1] > 0.5]:
+        total += row[0] * row.max()
+    for (i, j), k in zip(np.argwhere(x > 0.6), reversed(range(len(x))), strict=False):
+        total -= x[i, j] * k
+    for i, j in zip(*np.nonzero(x < 0.1), strict=False):
+        total += x[i, j] * i
+    rows, columns = np.where(x > 0.2)
+    for k in range(len(rows)):
+        total += x[rows[k], columns[-1 - k]]
+    return y, np.array(places), total
+
+
+def elements_as_arguments(x: Any) -> Any:
+    total = np.hypot(*x[0, :2])
+    for i in range(len(x)):
+        total += max(*x[i], 0.1)
+    for a, b in zip(*x[:2], strict=True):
+        total += a * b
+    return total, np.array([*x[1], 7.0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [modes, distinct, first_and_last, places, kinds, gone_over, elements_as_arguments],
+)
 def test_elements(function: Callable[..., Any]) -> None:
     agrees(function, X)
+
+
+def test_a_loop_over_nothing_has_no_rounds() -> None:
+    def counted(x: Any) -> Any:
+        total = 0
+        for i in np.flatnonzero(x > 2):
+            total += i + 1
+        for _ in x[x < 0]:
+            total += 1
+        return total
+
+    agrees(counted, X[:, 0])
+    agrees(counted, X[:0, 0])
 
 
 def test_an_index_beyond_them_is_an_error_of_the_run() -> None:

@@ -30,7 +30,7 @@ from weft.kernel import (
 )
 from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
 from weft.kernel.lists import Grown
-from weft.kernel.parts import attribute, subscript
+from weft.kernel.parts import attribute, subscript, unpacked
 from weft.kernel.selection import lifted
 from weft.kernel.syntax import is_read
 from weft.kernel.values import Maybe, Selection
@@ -159,7 +159,7 @@ def _elements(frame: Frame, elements: list[ast.expr]) -> list[Any]:
     found: list[Any] = []
     for element in elements:
         if isinstance(element, ast.Starred):
-            found.extend(evaluate(frame, element.value))
+            found += unpacked(frame, element, evaluate(frame, element.value))
         else:
             found.append(optional(frame, element))
     return found

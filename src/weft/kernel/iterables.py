@@ -1,4 +1,4 @@
-"""What a `for` goes over: ranges, arrays, and `enumerate`, `zip` and `reversed` of them."""
+"""What a `for` goes over: ranges, arrays, lists, what masks select; `zip` and its kin of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from weft.array import Array
 from weft.errors import ArgumentTypeError, ShapeError
 from weft.frontend import extent as extents
 from weft.frontend import lengths
-from weft.frontend.extent import Extent
-from weft.kernel import grown, loops
+from weft.frontend.extent import Extent, product
+from weft.kernel import grown, loops, selection
 from weft.kernel.advice import to_go_over
 from weft.kernel.branches import kind
 from weft.kernel.decorator import prange
 from weft.kernel.expressions import evaluate
 from weft.kernel.frame import Frame, all_plain
 from weft.kernel.lists import Grown
-from weft.kernel.parts import subscript
-from weft.kernel.values import Reference
+from weft.kernel.parts import subscript, unpacked
+from weft.kernel.values import Reference, Selection
 from weft.records import dataclass
 
 Bounds = tuple[Any, Any, Any]
@@ -58,7 +58,15 @@ def items_of(frame: Frame, node: ast.expr) -> Items:
     made = _of_call(frame, node) if isinstance(node, ast.Call) else None
     if made is not None:
         return made
-    over = evaluate(frame, node)
+    return _items_in(frame, node, evaluate(frame, node))
+
+
+def _items_in(frame: Frame, node: ast.expr, over: Any) -> Items:
+    """What a value holds for a loop to go over."""
+    if isinstance(over, Selection):
+        most = product(over.mask._node.shape)
+        count = extents.smaller(loops.bound(selection.count(over)), most)
+        return Items(count, selection.one_by_one(over))
     if isinstance(over, Array) and over.ndim:
         over = frame.memory.make(over)
     if isinstance(over, Reference):
@@ -83,14 +91,24 @@ def _of_call(frame: Frame, node: ast.Call) -> Items | None:
     named = {keyword.arg: keyword.value for keyword in node.keywords}
     if option is None or named.keys() - {option} or not node.args:
         return None
-    if any(isinstance(argument, ast.Starred) for argument in node.args):
-        return None
     parts, more = node.args, [*named.values()]
     if function is not builtins.zip:
         parts, more = parts[:1], [*parts[1:], *more]
     if len(more) > (function is not builtins.reversed):
         return None
-    items = [items_of(frame, part) for part in parts]
+    if any(isinstance(part, ast.Starred) for part in more):
+        return None
+    items = []
+    for part in parts:
+        if not isinstance(part, ast.Starred):
+            items.append(items_of(frame, part))
+            continue
+        if function is not builtins.zip:
+            return None
+        rows = unpacked(frame, part, evaluate(frame, part.value))
+        items += [_items_in(frame, part.value, row) for row in rows]
+    if not items:
+        return None
     values = all_plain([evaluate(frame, value) for value in more])
     if function is builtins.zip:
         return _side_by_side(frame, node, items, *values)

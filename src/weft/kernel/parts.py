@@ -12,6 +12,7 @@ from weft.array import Array
 from weft.errors import interpreting
 from weft.functions import where
 from weft.kernel import aliases, grids, grown, selection, tables
+from weft.kernel.branches import kind
 from weft.kernel.calls import Method
 from weft.kernel.frame import Frame
 from weft.kernel.keys import has_computed_step, is_view, resolved
@@ -27,7 +28,7 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         return grown.element(frame, node, value, key)
     if isinstance(value, Selection):
         is_one = type(key) is int or tables.is_index(key)
-        if is_one and value.mask.ndim == 1 and value.mask.shape[0] > 0:
+        if is_one and value.mask.size > 0:
             found = selection.element(frame, node, value, key)
             if found.ndim:
                 made = frame.memory.make(found)
@@ -117,3 +118,15 @@ def _method(frame: Frame, node: ast.AST, of: Any, name: str) -> Method:
             f"compute {name} outside of the kernel, and give it as an argument",
         )  # fmt: skip
     return Method(of, name)
+
+
+def unpacked(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
+    """The values that are in one: as many as the program knows."""
+    if isinstance(value, Array) and value.ndim:
+        value = frame.memory.make(value)
+    if isinstance(value, Reference):
+        count = value.read()._node.shape[0]
+        return [subscript(frame, node, value, k) for k in range(int(count))]
+    if not isinstance(value, tuple | list | range):
+        frame.refuse(node, f"{kind(value)} for several values", "a tuple or list")
+    return list(value)

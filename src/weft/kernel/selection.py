@@ -100,13 +100,22 @@ def distinct_and_counts(array: Array) -> tuple[Selection, Selection]:
 
 def element(frame: Frame, node: ast.AST, of: Selection, index: Any) -> Array:
     """The element, or row, of a number; a negative one counts from the end."""
-    numbers = functions.cumulative_sum(functions.astype(of.mask, np.dtype(np.int64)))
     many = count(of)
-    place = functions.where(index < 0, index + many, index)
-    inside = (place >= 0) & (place < many)
+    number = functions.where(index < 0, index + many, index)
+    inside = (number >= 0) & (number < many)
     error = IndexError("an index out of bounds, of elements that a mask selects")
     frame.trace.assertions.note(frame.memory, inside, error, frame.place(node))
-    return of.array[functions.argmax(numbers > place)]
+    return one_by_one(of)(functions.where(inside, number, 0))
+
+
+def one_by_one(of: Selection) -> Callable[[Any], Array]:
+    """What gives the element, or row, of a number that there is."""
+    ones = functions.astype(of.mask, np.dtype(np.int64)).reshape(-1)
+    before = functions.cumulative_sum(ones) - ones
+    rows = of.array
+    if of.mask.ndim > 1:
+        rows = rows.reshape((*before.shape, *rows.shape[of.mask.ndim :]))
+    return lambda number: rows[functions.searchsorted(before, number, side="right") - 1]
 
 
 def rows_of_positions(array: Array) -> Selection:

@@ -33,7 +33,7 @@ from weft.kernel.frame import Frame, ReadUnbound, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.lists import Grown
-from weft.kernel.parts import attribute, subscript
+from weft.kernel.parts import attribute, subscript, unpacked
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference, Selection
 from weft.records import dataclass
@@ -195,7 +195,7 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
         case ast.Name(name):
             frame.assign(name, value, target)
         case ast.Tuple(parts) | ast.List(parts):
-            parts, values = gathered(parts, _unpacked(frame, target, value))
+            parts, values = gathered(parts, unpacked(frame, target, value))
             if len(values) != len(parts):
                 frame.refuse(target, f"{len(values)} values for {len(parts)} names", "as many")
             for part, element in zip(parts, values, strict=True):
@@ -208,17 +208,6 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
             writing.write(frame, target, _part(frame, target), maybe.needed(frame, target, value))
         case _:
             frame.refuse(target, "an assignment to no place", "a name, or elements of an array")
-
-
-def _unpacked(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
-    if isinstance(value, Array) and value.ndim:
-        value = frame.memory.make(value)
-    if isinstance(value, Reference):
-        count = value.read()._node.shape[0]
-        return [subscript(frame, node, value, k) for k in range(int(count))]
-    if not isinstance(value, tuple | list | range):
-        frame.refuse(node, f"{branches.kind(value)} for several values", "a tuple or list")
-    return list(value)
 
 
 def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None:
@@ -277,7 +266,7 @@ def _change_list(frame: Frame, node: ast.AugAssign, held: list[Any], operand: An
     """`held += parts` and `held *= count`: in place, for all variables that hold the list."""
     frame.require_own(node, held)
     if isinstance(node.op, ast.Add):
-        held += _unpacked(frame, node, operand)
+        held += unpacked(frame, node, operand)
     else:
         held[:] = binary(frame, node, node.op, held, operand)
 
