@@ -130,3 +130,29 @@ def test_rolled_by_a_number_of_a_traced_function() -> None:
     rolled = wf.jit(lambda x, shift: wf.roll(x, shift))
     for shift in (0, 2, -7, 5):
         np.testing.assert_array_equal(rolled(np.arange(5), shift), np.roll(np.arange(5), shift))
+
+
+@pytest.mark.parametrize("count", [9, 1, 0])
+def test_slices_between_computed_bounds_are_returned(count: int) -> None:
+    def kept(x: Any) -> Any:
+        found, k = np.zeros((len(x), 2), np.float32), 0
+        for i in range(len(x)):
+            if x[i] > 0.5:
+                found[k] = x[i]
+                k += 1
+        return found[:k], found[: k - 1].copy(), found[k:, 1], found[k:2:-1], x[: 2 * k][1:]
+
+    agrees(kept, RANDOM.random(count))
+
+
+def test_a_slice_of_an_argument_that_is_written_is_returned() -> None:
+    def without_repeats(x: Any) -> Any:
+        k = 0
+        for i in range(len(x)):
+            if k == 0 or x[i] != x[k - 1]:
+                x[k] = x[i]
+                k += 1
+        return x[:k]
+
+    agrees(without_repeats, np.sort(RANDOM.integers(0, 5, 12)))
+    agrees(without_repeats, np.zeros(0, np.int64))

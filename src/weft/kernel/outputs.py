@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.array import Array
+from weft.frontend import operations, symbolic
 from weft.frontend.containers import flatten, unflatten
+from weft.frontend.graph import size_scalar
 from weft.jit.variants import Result, Variant
 from weft.kernel.assertions import Assertions
 from weft.kernel.lists import Grown
@@ -55,7 +58,31 @@ class Listed:
         return parts[0] if parts else []
 
 
-_MADE = (OrNone, Selected, Listed)
+class Cut:
+    """Begins a tuple of itself, an array and numbers: a slice of it between computed bounds.
+
+    `steps`: for each axis, whose numbers are a start and a length; None of an axis that has an
+    index alone.
+    """
+
+    def __init__(self, steps: tuple[int | None, ...]) -> None:
+        self.steps = steps
+
+    def made(self, array: Any, *numbers: Any) -> Any:
+        rest = iter(numbers)
+        key: list[Any] = []
+        for step in self.steps:
+            first = next(rest)
+            if step is None:
+                key.append(first)
+                continue
+            stop = first + next(rest) * step  # -1 before the first, where it goes down
+            some = slice(first, stop if stop >= 0 else None, step)
+            key.append(some if stop != first else slice(0))
+        return array[tuple(key)].copy()
+
+
+_MADE = (OrNone, Selected, Listed, Cut)
 """What begins a tuple of what a result is made of."""
 
 
@@ -63,7 +90,8 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
     """A result with arguments that it holds marked: those are given as they are."""
     if isinstance(result, Reference) and id(result.cell) in owners:
         number, given = owners[id(result.cell)]
-        return Own(number) if given.same(result) else result
+        if given.same(result):
+            return Own(number)
     if isinstance(result, Maybe):
         return (OrNone(), result.present, result.number)
     if isinstance(result, Selection):
@@ -72,11 +100,29 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
         arrays = [cell.array for cell in result.parts]
         pythons = tuple(is_weak for _, is_weak in result.kinds)
         return (Listed(pythons, result.of_tuples), result.first.array, result.count.array, *arrays)
+    if isinstance(result, Array | Reference):
+        array = result if isinstance(result, Array) else result.read()
+        found = _cut(array)
+        return result if found is array else found
     if isinstance(result, tuple) and type(result) is tuple:
         return tuple(marked(part, owners) for part in result)
     if isinstance(result, list):
         return [marked(part, owners) for part in result]
     return result
+
+
+def _cut(array: Array) -> Any:
+    """An array; if only the run tells its shape, and it is a slice, what that is cut from."""
+    node = array._node
+    if not symbolic.have_symbols(node) or not isinstance(node.operation, operations.Slice):
+        return array
+    steps: list[int | None] = []
+    for dim in node.operation.dims:
+        if not isinstance(dim, operations.Span | operations.Point):
+            return array
+        steps.append(dim.step if isinstance(dim, operations.Span) else None)
+    numbers = [Array(size_scalar(size)) for size in node.sizes]
+    return (Cut(tuple(steps)), _cut(Array(node.inputs[0])), *numbers)
 
 
 class Outputs:
@@ -132,5 +178,5 @@ def _made(result: Any) -> Any:
     if type(result) not in (tuple, list):
         return result
     if result and isinstance(result[0], _MADE):
-        return result[0].made(*result[1:])
+        return result[0].made(*map(_made, result[1:]))
     return type(result)(map(_made, result))
