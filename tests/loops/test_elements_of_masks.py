@@ -102,11 +102,29 @@ def test_a_loop_over_nothing_has_no_rounds() -> None:
     agrees(counted, X[:0, 0])
 
 
+@pytest.mark.parametrize("count", [12, 1, 0])
+def test_how_many_there_are_is_a_length(count: int) -> None:
+    def ranked(x: Any) -> Any:
+        places, high = np.flatnonzero(x > 0.3), []
+        for i in range(len(x)):
+            if x[i] > 0.6:
+                high.append(x[i])
+        shares, ranks = np.zeros(len(high)), np.zeros((len(places), 2))
+        for k in range(len(high)):
+            shares[k] = high[k] / len(high)
+        for k in range(len(places)):
+            ranks[k] = x[places[k]] * k
+        return shares.sum(), ranks.sum(), len(ranks)
+
+    agrees(ranked, X[:count, 0])
+
+
 def test_an_index_beyond_them_is_an_error_of_the_run() -> None:
     @wf.kernel
     def first(x: Any) -> Any:
         return np.flatnonzero(x > 0.5)[0]
 
     assert first(X[:, 0]) == first.function(X[:, 0])
-    with pytest.raises(IndexError, match="out of bounds"):
-        first(X[:, 0] - 1)
+    for nothing in (X[:, 0] - 1, X[:0, 0]):
+        with pytest.raises(IndexError, match="out of bounds"):
+            first(nothing)

@@ -345,6 +345,8 @@ def extent_of(node: Node) -> Extent:
             return constant(int(const.value.real))
         case operations.SizeScalar():
             return node.sizes[0]
+        case operations.Cast() if node.dtype is node.inputs[0].dtype is DType.I64:
+            return extent_of(node.inputs[0])  # which is said to be Python's there
         case operations.Elementwise(operation) if node.dtype is DType.I64:
             if operation in ("add", "subtract", "multiply", "negative"):
                 parts = [extent_of(source) for source in node.inputs]

@@ -12,7 +12,7 @@ from weft.array import Array
 from weft.errors import ArgumentTypeError, ShapeError
 from weft.frontend import extent as extents
 from weft.frontend import lengths
-from weft.frontend.extent import Extent, product
+from weft.frontend.extent import Extent
 from weft.kernel import grown, loops, selection
 from weft.kernel.advice import to_go_over
 from weft.kernel.branches import kind
@@ -64,9 +64,7 @@ def items_of(frame: Frame, node: ast.expr) -> Items:
 def _items_in(frame: Frame, node: ast.expr, over: Any) -> Items:
     """What a value holds for a loop to go over."""
     if isinstance(over, Selection):
-        most = product(over.mask._node.shape)
-        count = extents.smaller(loops.bound(selection.count(over)), most)
-        return Items(count, selection.one_by_one(over))
+        return Items(loops.bound(selection.count(over)), selection.one_by_one(over))
     if isinstance(over, Array) and over.ndim:
         over = frame.memory.make(over)
     if isinstance(over, Reference):

@@ -138,9 +138,11 @@ class Grown:
             )  # fmt: skip
 
     def length(self) -> Array:
-        """How many elements there are: a Python int, of which extents know the most it may be."""
-        most = functions.minimum(self.count.array, Array(size_scalar(self.room)))
-        return _pythons(most, DType.I64)
+        """How many elements there are: a Python int, which extents know to be 0 to all."""
+        count = functions.minimum(
+            functions.maximum(self.count.array, 0), Array(size_scalar(self.room))
+        )
+        return _pythons(count, DType.I64)
 
     def numbers(self) -> Selection:
         """All that it holds: the first elements of an array."""

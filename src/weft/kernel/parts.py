@@ -27,8 +27,7 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
     if isinstance(value, Grown):
         return grown.element(frame, node, value, key)
     if isinstance(value, Selection):
-        is_one = type(key) is int or tables.is_index(key)
-        if is_one and value.mask.size > 0:
+        if type(key) is int or tables.is_index(key):
             found = selection.element(frame, node, value, key)
             if found.ndim:
                 made = frame.memory.make(found)

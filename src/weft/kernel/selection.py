@@ -14,6 +14,8 @@ import numpy as np
 from weft import functions
 from weft.array import Array
 from weft.array.masks import alike
+from weft.frontend.extent import product
+from weft.frontend.graph import size_scalar
 from weft.functions import masked
 from weft.functions.masked import REDUCTIONS
 from weft.kernel.frame import Frame
@@ -105,6 +107,8 @@ def element(frame: Frame, node: ast.AST, of: Selection, index: Any) -> Array:
     inside = (number >= 0) & (number < many)
     error = IndexError("an index out of bounds, of elements that a mask selects")
     frame.trace.assertions.note(frame.memory, inside, error, frame.place(node))
+    if of.mask.size == 0:
+        return functions.zeros(of.array.shape[of.mask.ndim :], dtype=of.array.dtype)
     return one_by_one(of)(functions.where(inside, number, 0))
 
 
@@ -141,8 +145,10 @@ def filled(of: Selection, value: Any) -> Array:
 
 
 def count(of: Selection) -> Array:
-    """How many elements there are: a Python int."""
-    return weak(functions.count_nonzero(of.mask), DType.I64)
+    """How many elements there are: a Python int, which extents know to be 0 to all."""
+    everything = Array(size_scalar(product(of.mask._node.shape)))
+    many = functions.maximum(functions.count_nonzero(of.mask), 0)
+    return weak(functions.minimum(many, everything), DType.I64)
 
 
 def method(
