@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 from weft.errors import ArgumentError, ShapeError, TracingError, user_place
 from weft.frontend.extent import Extent, at_least, constant, decide_equal, literal, require_equal
+
+Asked: TypeAlias = tuple[Extent, str]
+"""A length that is to be more than 0, and NumPy's error where it is not."""
+
+_asked: ContextVar[list[Asked] | None] = ContextVar("asked", default=None)
 
 
 def agree(left: Extent, right: Extent) -> bool:
@@ -54,6 +61,35 @@ def may_be_empty(extent: Extent) -> bool:
         return not at_least(extent, constant(1))
     except TracingError:
         return True
+
+
+@contextmanager
+def asking() -> Iterator[list[Asked]]:
+    """Inside, `require_any` gathers the lengths of which only the run knows whether they are 0."""
+    found: list[Asked] = []
+    token = _asked.set(found)
+    try:
+        yield found
+    finally:
+        _asked.reset(token)
+
+
+def require_any(extent: Extent, what: str, numpys: str) -> None:
+    """What `what` names, such as a maximum, is asked for of at least one element.
+
+    `numpys`: NumPy's error, for whoever asks the run.
+
+    Raises
+    ------
+    ShapeError
+        Where there may be none, and nobody does.
+    """
+    if not may_be_empty(extent):
+        return
+    found = _asked.get()
+    if found is None or not extent.symbols:
+        raise ShapeError(f"{what} of no elements", "at least one element", place=user_place())
+    found.append((extent, numpys))
 
 
 def as_length(value: Any, what: str = "a length") -> Extent:

@@ -60,12 +60,8 @@ def _arg(x: Any, axis: Any, keepdims: bool, comparison: str) -> Array:
     else:
         along = one_axis(axis, len(shape))
         axes = (along,)
-    if lengths.may_be_empty(node.shape[along]):
-        raise ShapeError(
-            f"argmax or argmin of no elements (shape {layout.values(shape)})",
-            "at least one element",
-            place=user_place(),
-        )
+    name = "argmax" if comparison == "greater" else "argmin"
+    lengths.require_any(node.shape[along], name, f"attempt to get {name} of an empty sequence")
     worst = least(node.dtype) if comparison == "greater" else greatest(node.dtype)
     neutral = (scalar_constant(worst, node.dtype), scalar_constant(_LAST, DType.I64))
     kept = kept_shape(node.shape, (along,))

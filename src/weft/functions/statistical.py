@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
+from weft.errors import ArgumentError, DTypeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, layout, lengths, operations
 from weft.frontend.elementwise import apply, as_dtype
@@ -113,17 +113,16 @@ def _total(x: Any, axis: Any, dtype: Any, keepdims: bool, operator: str) -> Arra
     return Array(keep_dimensions(total, node.shape, axes, keepdims))
 
 
+NOTHING = "zero-size array to reduction operation {} which has no identity"
+"""What NumPy says of an extreme of no elements."""
+
+
 def _extreme(x: Any, axis: Any, keepdims: bool, operator: str) -> Array:
     node = array_node(x)
     axes = axes_of(axis, len(node.shape))
     if node.dtype.is_complex:
         raise DTypeError(f"{operator} of complex numbers", "real numbers", place=user_place())
-    if lengths.may_be_empty(count_of(node.shape, axes)):
-        raise ShapeError(
-            f"the {operator} of no elements (shape {layout.values(node.shape)})",
-            "at least one element",
-            place=user_place(),
-        )
+    lengths.require_any(count_of(node.shape, axes), f"the {operator}", NOTHING.format(operator))
     lowest = least(node.dtype) if operator == "maximum" else greatest(node.dtype)
     result = reduce_node(node, axes, operator, lowest)
     return Array(keep_dimensions(result, node.shape, axes, keepdims))

@@ -15,6 +15,7 @@ import numpy as np
 from weft import functions
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, LinearAlgebraError, TracingError, UnsupportedError, WeftError
+from weft.frontend import lengths
 from weft.frontend.extent import Extent
 from weft.functions import elimination, interoperability
 from weft.functions.interoperability import _RENAMED
@@ -70,7 +71,7 @@ def call(
     if function is builtins.len and len(arguments) == 1 and isinstance(arguments[0], Grown):
         return arguments[0].length()
     if isinstance(function, Method):
-        with _told(frame, node, function.name):
+        with _told(frame, node, function.name), _asked(frame, node):
             return _method(frame, node, function, arguments, named)
     known = getattr(function, "__self__", None)
     if type(known) is list:
@@ -87,7 +88,7 @@ def call(
     if inner is not None:
         _require_bound(frame, node, inner, arguments, named)
         return frame.trace.call(frame.trace, inner, arguments, named)
-    with _told(frame, node, getattr(function, "__name__", repr(function))):
+    with _told(frame, node, getattr(function, "__name__", repr(function))), _asked(frame, node):
         return _of_library(frame, node, function, arguments, named)
 
 
@@ -145,6 +146,16 @@ def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any])
         return compute()
     writing.write(frame, node, target, compute())
     return target
+
+
+@contextmanager
+def _asked(frame: Frame, node: ast.AST) -> Iterator[None]:
+    """What is wanted of elements of which only the run knows whether there are any."""
+    with lengths.asking() as asked:
+        yield
+    for extent, numpys in asked:
+        some, error = Array(node_of(extent)) > 0, ValueError(numpys)
+        frame.trace.assertions.note(frame.memory, some, error, frame.place(node))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from weft.array import Array
 from weft.array.masks import alike
 from weft.frontend.extent import product
 from weft.frontend.graph import size_scalar
-from weft.functions import masked
+from weft.functions import masked, statistical
 from weft.functions.masked import REDUCTIONS
 from weft.kernel.frame import Frame
 from weft.kernel.numbers import weak
@@ -184,7 +184,7 @@ def _require_any(
     frame: Frame, node: ast.AST, of: Selection, name: str, of_python: bool
 ) -> None:
     """NumPy's error, or Python's, where a mask selects nothing: there is no greatest element."""
-    numpys = f"zero-size array to reduction operation {name}imum which has no identity"
+    numpys = statistical.NOTHING.format(f"{name}imum")
     error = ValueError(f"{name}() iterable argument is empty" if of_python else numpys)
     frame.trace.assertions.note(frame.memory, functions.any(of.mask), error, frame.place(node))
 
