@@ -22,7 +22,7 @@ from weft.kernel.frame import Frame, NoneOperandError, Origin, ReadUnbound, Unbo
 from weft.kernel.lists import Grown, Kind, NothingYet, Outgrown
 from weft.kernel.liveness import live
 from weft.kernel.syntax import is_result
-from weft.kernel.values import Cell, KeyView, Maybe, PermutedView, Reference, Region, View
+from weft.kernel.values import Cell, KeyView, Maybe, OneOf, PermutedView, Reference, Region, View
 from weft.records import dataclass
 
 RAISED = object()
@@ -308,7 +308,8 @@ class _Choice:
         """An array at the end of a branch, if more is to show it than one variable, or result."""
         if not isinstance(value, Reference):
             return []
-        holders = [held for held in self._holders(side) if value.cell in cells(held)]
+        own = cells(value)
+        holders = [held for held in self._holders(side) if any(c in own for c in cells(held))]
         return self.frame.sources(value, holders[1:])
 
     def _holders(self, side: Traced) -> list[Any]:
@@ -322,13 +323,15 @@ class _Choice:
         """What a reference shows at the end of a branch."""
         if not isinstance(value, Reference):
             return value
-        before = value.cell.array
-        value.cell.array = side.cells.get(value.cell, before)
+        before = {cell: cell.array for cell in cells(value)}
+        for cell, array in before.items():
+            cell.array = side.cells.get(cell, array)
         try:
             with traced._inside(side.function):
                 return value.read()
         finally:
-            value.cell.array = before
+            for cell, array in before.items():
+                cell.array = array
 
     def made(self, condition: Array) -> list[Array]:
         """The If, and its results."""
@@ -416,6 +419,7 @@ def _same_part(first: Reference, second: Any) -> bool:
     """Whether two references show the same part of an array, by keys that are constants."""
     return (
         isinstance(second, Reference) and first.cell is second.cell
+        and not isinstance(first, OneOf)
         and all(map(_is_constant, (*first.views, *second.views)))
         and first.views == second.views
     )  # fmt: skip

@@ -17,7 +17,7 @@ from weft.functions.creation import filled
 from weft.kernel import disagreements, maybe, rebound, turns
 from weft.kernel.branches import kinds
 from weft.kernel.carried_values import Scalar, Whole
-from weft.kernel.frame import Frame, Number, Origin, Unbound
+from weft.kernel.frame import Frame, Number, Origin, Unbound, cells
 from weft.kernel.lists import Grown, Outgrown
 from weft.kernel.liveness import live
 from weft.kernel.maybe import Carried
@@ -85,7 +85,7 @@ class Loop:
         for name in written(node.body):
             value = frame.variables.get(name)
             if isinstance(value, Reference) and name not in self.names:
-                self.cells[value.cell] = None
+                self.cells |= dict.fromkeys(cells(value))
 
     def _begin(self, name: str, value: Any) -> None:
         if isinstance(value, Number):

@@ -18,7 +18,7 @@ from weft.kernel.assertions import Assertions
 from weft.kernel.lists import Grown
 from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
-from weft.kernel.values import Cell, Maybe, Memory, Reference, Selection
+from weft.kernel.values import Cell, Maybe, Memory, OneOf, Reference, Selection
 from weft.records import dataclass
 
 Origin = tuple[Cell, Array | None]
@@ -261,9 +261,18 @@ class Frame:
         self._note_lists(value, -1)
         return self.constant(value)
 
-    def assign(self, name: str, value: Any, node: ast.AST) -> None:
+    def held(self, value: Any, node: ast.AST) -> Any:
+        """A value that several may hold from now on: an array in memory that is its own."""
         if isinstance(value, Array) and value.ndim:
-            value = self.memory.make(value, self.place(node))
+            return self.memory.make(value, self.place(node))
+        if isinstance(value, tuple) and type(value) is tuple:
+            return tuple(self.held(part, node) for part in value)
+        if type(value) is list:
+            value[:] = [self.held(part, node) for part in value]
+        return value
+
+    def assign(self, name: str, value: Any, node: ast.AST) -> None:
+        value = self.held(value, node)
         if isinstance(value, Reference) and value.cell.name == "v":
             value.cell.name = name
         self._note_lists(value, len(self.memory.regions))
@@ -294,7 +303,10 @@ class Frame:
         """What a copy of an array has to be like that others see; nothing where nobody does."""
         if self.is_sole(reference, holders):
             return []
-        return [*self.trace.copies.get(reference.cell, [(reference.cell, None)])]
+        return [
+            origin for cell in cells(reference)
+            for origin in self.trace.copies.get(cell, [(cell, None)])
+        ]  # fmt: skip
 
     def copied(
         self, array: Array, sources: Iterable[Origin], what: str, node: ast.AST
@@ -321,9 +333,9 @@ class Frame:
 
     def is_sole(self, reference: Reference, holders: Iterable[Any]) -> bool:
         """Whether nobody sees an array but a variable, of which `holders` are the others."""
-        cell = reference.cell
-        return not (
-            cell.refusal or cell in self.foreign or any(cell in cells(held) for held in holders)
+        held = {cell for holder in holders for cell in cells(holder)}
+        return not any(
+            cell.refusal or cell in self.foreign or cell in held for cell in cells(reference)
         )
 
 
@@ -356,6 +368,8 @@ def cells(value: Any) -> list[Cell]:
         return cells(value.number)
     if isinstance(value, Grown):
         return [value.count, value.first, *value.parts]
+    if isinstance(value, OneOf):
+        return [option.cell for option in value.options]
     return [value.cell] if isinstance(value, Reference) else []
 
 

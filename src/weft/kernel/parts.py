@@ -18,7 +18,7 @@ from weft.kernel.frame import Frame
 from weft.kernel.keys import has_computed_step, is_view, resolved
 from weft.kernel.lists import Grown
 from weft.kernel.selection import is_mask
-from weft.kernel.values import ComputedView, KeyView, PermutedView, Reference, Selection
+from weft.kernel.values import ComputedView, KeyView, OneOf, PermutedView, Reference, Selection
 
 
 def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
@@ -65,9 +65,12 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
             if is_stepped:  # still a view, of what is not one in Weft
                 refusal = "a write to a slice whose step is computed, by a name of its own"
                 return value.through(ComputedView(lambda whole: whole[key], refusal))
+            if isinstance(value, OneOf):
+                return value.picked(lambda one: one.read()[key])
             return array[key]
         shown = value.through(KeyView(key))
-        part = shown.read() if value.shows_part else array[key]
+        is_direct = not value.shows_part and not isinstance(value, OneOf)
+        part = array[key] if is_direct else shown.read()
     return shown if part.ndim else part
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import TracingError
 from weft.frontend.extent import Extent, as_extent, constant, decide_equal
-from weft.kernel.values import KeyView, PermutedView, Reference, ReshapedView
+from weft.kernel.values import KeyView, OneOf, PermutedView, Reference, ReshapedView
 from weft.records import dataclass
 
 Layout = tuple[tuple[int, int], ...]
@@ -92,6 +92,8 @@ def strides_of(reference: Reference) -> list[Stride]:
     TracingError
         Where what is not known decides: lengths that differ from round to round.
     """
+    if isinstance(reference, OneOf):
+        raise TracingError("strides of one of several arrays", "an array that is known")
     array = reference.cell.array
     layout = reference.cell.layout
     shape = array._node.shape

@@ -1,4 +1,4 @@
-"""Tuples and lists of numbers, of which a number that only the run knows chooses one."""
+"""Tuples and lists, of whose elements a number that only the run knows chooses one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from weft import functions
 from weft.array import Array, node_of
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.extent import Extent
-from weft.kernel import numbers
+from weft.kernel import numbers, one_of
 from weft.kernel.frame import Frame
-from weft.kernel.maybe import is_number
+from weft.kernel.maybe import is_array, is_number
 from weft.ops.dtypes import DType
 
 
@@ -26,10 +26,10 @@ def is_index(key: Any) -> bool:
 def element(frame: Frame, node: ast.AST, values: Sequence[Any], index: Any) -> Any:
     """`values[index]`: a number; of tuples of as many numbers, a tuple."""
     name = type(values).__name__
-    if not all(map(is_number, values)) and not _are_alike(values):
+    if not _are_alike(values):
         frame.refuse(
             node, f"an index that only the run knows, into a {name}",
-            "numbers, or tuples of as many numbers, or a constant index",
+            "numbers, arrays of one shape, or tuples of as many of them; or a constant index",
             "an array instead: np.array(...) or np.stack(...)",
         )  # fmt: skip
     count = len(values)
@@ -37,10 +37,7 @@ def element(frame: Frame, node: ast.AST, values: Sequence[Any], index: Any) -> A
     if not count:
         return 0
     place = functions.minimum(functions.maximum(number, 0), count - 1)
-    if is_number(values[0]):
-        return _chosen(frame, values, place)
-    columns = zip(*values, strict=True)
-    return type(values[0])(_chosen(frame, column, place) for column in columns)
+    return _chosen(frame, node, values, place)
 
 
 def from_first(
@@ -55,13 +52,24 @@ def from_first(
 
 
 def _are_alike(values: Sequence[Any]) -> bool:
+    """Whether all are numbers, or arrays, or tuples of as many that are so."""
+    if all(map(is_number, values)) or all(map(is_array, values)):
+        return True
     first = values[0]
-    return type(first) in (tuple, list) and all(
-        type(v) is type(first) and len(v) == len(first) and all(map(is_number, v)) for v in values
+    return (
+        type(first) in (tuple, list)
+        and all(type(value) is type(first) and len(value) == len(first) for value in values)
+        and all(map(_are_alike, zip(*values, strict=True)))
     )
 
 
-def _chosen(frame: Frame, values: Sequence[Any], place: Array) -> Any:
+def _chosen(frame: Frame, node: ast.AST, values: Sequence[Any], place: Array) -> Any:
+    if type(values[0]) in (tuple, list):
+        columns = zip(*values, strict=True)
+        return type(values[0])(_chosen(frame, node, column, place) for column in columns)
+    if is_array(values[0]):
+        made = [frame.memory.make(v) if isinstance(v, Array) else v for v in values]
+        return one_of.of(frame, node, made, place)
     nodes = tuple(map(node_of, values))
     dtype = common_dtype(nodes)
     if any(isinstance(value, Array | Extent) for value in values):

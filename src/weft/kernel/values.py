@@ -17,6 +17,7 @@ from weft.errors import Place, UnsupportedError, user_place
 from weft.frontend import layout
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
+from weft.functions import where
 from weft.records import dataclass
 
 
@@ -148,6 +149,41 @@ class Reference:
         return isinstance(other, Reference) and (
             self is other or (self.cell is other.cell and not self.views and not other.views)
         )
+
+
+@dataclass(eq=False, slots=True)
+class OneOf(Reference):
+    """One of several arrays, by a number that only the run knows (`weft.kernel.one_of`).
+
+    Attributes
+    ----------
+    cell : Cell
+        That is nobody's: what it holds is never looked at.
+    options : tuple of Reference
+        Of one shape and dtype.
+    place : Array
+        Which of them it is.
+    """
+
+    options: tuple[Reference, ...] = ()
+    place: Any = 0
+
+    def read(self) -> Array:
+        return self.picked(Reference.read)
+
+    def picked(self, part: Callable[[Reference], Array]) -> Array:
+        """A part of that which it is."""
+        *before, found = (part(option) for option in self.options)
+        for number in reversed(range(len(before))):
+            found = where(self.place == number, before[number], found)
+        return found
+
+    def through(self, view: View) -> Reference:
+        shown = tuple(option.through(view) for option in self.options)
+        return OneOf(self.cell, (), shown, self.place)
+
+    def same(self, other: Any) -> bool:
+        return self is other
 
 
 @dataclass(frozen=True, slots=True, eq=False)

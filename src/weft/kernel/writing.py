@@ -9,11 +9,11 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array
-from weft.kernel import numbers, selection
+from weft.kernel import numbers, one_of, selection
 from weft.kernel.branches import kind
 from weft.kernel.frame import Frame, plain
 from weft.kernel.keys import is_view
-from weft.kernel.values import KeyView, Reference, Selection, replaced
+from weft.kernel.values import KeyView, OneOf, Reference, Selection, replaced
 
 
 def write(
@@ -28,6 +28,11 @@ def write(
         selection.refuse(frame, node, "a write to a copy of elements that a mask selects")
     if not isinstance(target, Reference):
         frame.refuse(node, f"a write to {kind(target)}", "a write to an array")
+    if isinstance(target, OneOf):
+        value = plain(value)
+        one_of.write(frame, node, target,
+                     lambda option: write(frame, node, option, value, key, combine))  # fmt: skip
+        return
     cell = target.cell
     if cell.refusal:
         frame.refuse(
