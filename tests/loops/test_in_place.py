@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -293,3 +294,37 @@ def test_real_and_imaginary_parts_are_written(dtype: Any) -> None:
     w = (x + 1j * x[::-1]).astype(dtype)
     for own in (w, np.repeat(w, 2)[::2]):
         agrees(parts_of_complex, own, x)
+
+
+def several_names(x: Any) -> Any:
+    a = b = np.zeros(3)
+    a[0] = 1
+    p, _ = c = np.zeros((2, 3))
+    p[0] = 2
+    grids = others = np.meshgrid(x, x)
+    grids[0][0] = 7
+    return b, c, others[0]
+
+
+def in_containers(x: Any) -> Any:
+    def set_first(parts: Any) -> None:
+        parts[0][1] = 4
+
+    pair, same, made = (np.zeros(3), x), [np.zeros(3)] * 2, [np.zeros(3) for _ in range(2)]
+    set_first(pair)
+    set_first(same)
+    set_first(made)
+    return pair[0], same[1], made[0]
+
+
+def by_an_operator(x: Any) -> Any:
+    parts = [x, x * 2]
+    shown = parts[1]
+    parts[0] *= 2
+    parts[1] += 1
+    return shown
+
+
+@pytest.mark.parametrize("function", [several_names, in_containers, by_an_operator])
+def test_who_holds_an_array_sees_what_is_written(function: Callable[..., Any]) -> None:
+    agrees(function, np.arange(3.0))

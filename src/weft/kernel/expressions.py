@@ -161,7 +161,7 @@ def _elements(frame: Frame, elements: list[ast.expr]) -> list[Any]:
         if isinstance(element, ast.Starred):
             found += unpacked(frame, element, evaluate(frame, element.value))
         else:
-            found.append(optional(frame, element))
+            found.append(frame.held(optional(frame, element), element))
     return found
 
 

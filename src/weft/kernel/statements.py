@@ -69,7 +69,7 @@ def _statement(frame: Frame, node: ast.stmt) -> Returned | None:
         case ast.Return(value):
             return Returned(None if value is None else returned(frame, value))
         case ast.Assign(targets, value):
-            found = optional(frame, value)
+            found = frame.held(optional(frame, value), node)
             for target in targets:
                 assign(frame, target, found)
         case ast.AnnAssign(target, _, value):
@@ -251,6 +251,9 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         key = index(frame, target.slice)
         old = subscript(frame, target, held, key)
         value = binary(frame, node, node.op, old, evaluate(frame, node.value))
+        if type(held) is list and isinstance(old, Reference):
+            _write_over(frame, node, old, value)  # which the list holds still
+            return
         if isinstance(old, Selection):
             value = _of_its_dtype(frame, node, old, value)
         elif isinstance(part := plain(old), Array) and part.ndim:
