@@ -130,10 +130,14 @@ def pair_or_number(a: Any) -> Any:
     return 4
 
 
+def test_a_pair_or_none_is_given() -> None:
+    assert wf.kernel(pair_or_none)(NUMBERS) == pair_or_none(NUMBERS)
+    assert wf.kernel(pair_or_none)(np.abs(NUMBERS)) is None
+
+
 @pytest.mark.parametrize(
     ("function", "argument", "found"),
     [
-        (pair_or_none, NUMBERS, "the function gives a tuple of 2 or None"),
         (pair_or_number, NUMBERS, "what a return in this loop gives is not one number"),
     ],
 )

@@ -14,7 +14,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import disagreements, maybe, rebound, turns
+from weft.kernel import carried_values, disagreements, maybe, rebound, turns
 from weft.kernel.branches import kinds
 from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame, Number, Origin, Unbound, cells
@@ -80,7 +80,7 @@ class Loop:
         self.turned: dict[str, str] | None = None  # variable -> whose entry array it ends with
         needed = live(node) | {left_flag(node)}
         self.names = [name for name in assigned([*node.body, *bound]) if name in needed]
-        for name in self.names:
+        for name in [*self.names]:
             self._begin(name, frame.variables.get(name))
         for name in written(node.body):
             value = frame.variables.get(name)
@@ -93,6 +93,8 @@ class Loop:
             self.scalars[name] = Scalar(name, initial, initial.dtype, initial.weak)
         elif isinstance(value, Maybe):
             made = self.maybes[name] = Carried(name, value.absent)
+            if is_pack(value.number):
+                self._begin_pack(name, value.number)
             if isinstance(value.number, Reference):
                 held = value.number
                 self.wholes[name] = Whole(
@@ -106,29 +108,13 @@ class Loop:
     # ------------------------------------------------------------ parameters
 
     def parameters(self, scope: Scope) -> list[Node]:
-        found = []
-        for scalar in self.scalars.values():
-            param = graph.parameter(scalar.name, (), scalar.dtype, scope)
-            param.weak = scalar.weak
-            found.append(param)
-        arrays = [(whole.name, whole.initial) for whole in self.wholes.values()]
-        arrays += [(cell.name, cell.array) for cell in self.cells]
-        for name, array in arrays:
-            found.append(graph.parameter(name, array._node.shape, array._node.dtype, scope))
-        return found
+        return carried_values.parameters(self.scalars, self.wholes, self.cells, scope)
 
     def initial(self) -> list[Node]:
-        return [
-            *(scalar.node() for scalar in self.scalars.values()),
-            *(whole.initial._node for whole in self.wholes.values()),
-            *(cell.array._node for cell in self.cells),
-        ]
+        return carried_values.initial(self.scalars, self.wholes, self.cells)
 
     def types(self) -> tuple[tuple[Shape, DType], ...]:
-        wholes = [whole.initial for whole in self.wholes.values()]
-        scalars = [((), scalar.dtype) for scalar in self.scalars.values()]
-        arrays = [(a._node.shape, a._node.dtype) for a in (*wholes, *(c.array for c in self.cells))]
-        return (*scalars, *arrays)
+        return carried_values.types(self.scalars, self.wholes, self.cells)
 
     # ------------------------------------------------------------ the body
 
@@ -209,13 +195,19 @@ class Loop:
         for cell in self.cells:
             region.journal[cell] = cell.array
             cell.array = next(values)
-        for made in self.maybes.values():
-            self.frame.variables[made.name] = made.value(self.frame.variables)
+        self._bind_maybes(of_packs=False)
         for each in self.lists.values():
             self.frame.variables[each.name] = each.value(self.frame)
         for name, whole in self.wholes.items():
             self.frame.note_sources(self.entry[name], [*whole.began, *whole.bound])
         self._bind_packs(self.varying)
+        self._bind_maybes(of_packs=True)
+
+    def _bind_maybes(self, of_packs: bool) -> None:
+        """Let what may not be there be that, where its parts are bound."""
+        for made in self.maybes.values():
+            if (made.name in self.packs) is of_packs:
+                self.frame.variables[made.name] = made.value(self.frame.variables)
 
     def _bind_packs(self, varying: Mapping[str, Any]) -> None:
         """Let tuples be made of their parts, and what varies be that."""
@@ -229,6 +221,10 @@ class Loop:
         """What the next round takes."""
         variables = self.frame.variables
         for pack in self.packs.values():
+            if pack.name in self.maybes:
+                self.maybes[pack.name].take_apart(variables, self._initial(pack.name))
+            elif maybe.may_be_absent(variables.get(pack.name)):
+                raise _MayBeAbsent(pack.name, variables.get(pack.name))
             if not pack.fits(variables.get(pack.name)):
                 self._refuse(pack.name, variables.get(pack.name))
             variables |= zip(pack.parts, map(self._part, variables[pack.name]), strict=True)
@@ -237,11 +233,9 @@ class Loop:
             each.take_apart(self.frame, self.node, value)
             rebound.require_sole(self.frame, self.node, each.name, variables)
         for made in self.maybes.values():
-            whole = self.wholes.get(made.name)
-            made.take_apart(
-                variables, self.scalars[made.name].initial if whole is None else whole.initial._node
-            )
-            variables[made.name] = self._part(variables[made.name])
+            if made.name not in self.packs:
+                made.take_apart(variables, self._initial(made.name))
+                variables[made.name] = self._part(variables[made.name])
         found: list[Any] = []
         for name in self.scalars:
             value = variables.get(name, Unbound(self.frame.place(self.node)))
@@ -269,6 +263,15 @@ class Loop:
         self._check_writes()
         self.unchanged = [n for n, value in self.began.items() if variables[n] is value]
         return [*found, *(cell.array for cell in self.cells)]
+
+    def _initial(self, name: str) -> Any:
+        """What a variable began with, or what stands for that."""
+        if name in self.packs:
+            return tuple(map(self._initial, self.packs[name].parts))
+        whole = self.wholes.get(name)
+        if whole is not None:
+            return whole.initial
+        return Array(self.scalars[name].initial) if name in self.scalars else self.before[name]
 
     def _check_writes(self) -> None:
         """Refuse writes that somebody else had to see, to an array that is a copy in here."""
@@ -327,8 +330,8 @@ class Loop:
                 if name in self.wholes and isinstance(value, Reference):
                     self.wholes[name].bound = self._sources(name, value, after)
                 found = True
-            elif is_pack(value) and (name in self.locals or Pack.of(name, value).fits(held)):
-                self._add_pack(name, value, after)
+            elif is_pack(new) and (name in self.locals or Pack.of(name, new).fits(held)):
+                self._add_pack(name, new, after)
                 found = True
         return found
 
@@ -362,8 +365,18 @@ class Loop:
             self.locals += pack.parts
             return
         del self.varying[name]
-        self.before |= zip(pack.parts, map(self._part, self.before[name]), strict=True)
+        self._begin_parts(pack, self.before[name])
+
+    def _begin_pack(self, name: str, value: Any) -> None:
+        pack = self.packs[name] = Pack.of(name, value)
+        self.names += pack.parts
+        self._begin_parts(pack, value)
+
+    def _begin_parts(self, pack: Pack, value: Any) -> None:
+        self.before |= zip(pack.parts, map(self._part, value), strict=True)
         for part in pack.parts:
+            if is_pack(self.before[part]):
+                self._begin_pack(part, self.before[part])
             self._begin(part, self.before[part])
 
     def _add_maybe(self, name: str, held: Any, value: Any, after: dict[str, Any]) -> None:
@@ -372,7 +385,10 @@ class Loop:
             held = Unbound(self.frame.place(self.node))
         made = self.maybes[name] = Carried(name, held)
         value = self._part(value.number if isinstance(value, Maybe) else value)
-        self._add_local(name, value)
+        if is_pack(value):
+            self._add_pack(name, value, after)
+        else:
+            self._add_local(name, value)
         if isinstance(value, Reference):
             self.wholes[name].bound = self._sources(name, value, after)
         self._begin(made.flag, maybe.flag(False))
@@ -399,6 +415,8 @@ class Loop:
 
     def _is_local(self, name: str) -> bool:
         """Whether the body makes what is carried by a name."""
+        if name in self.packs:
+            return all(map(self._is_local, self.packs[name].parts))
         whole = self.wholes.get(name)
         return self.scalars[name].local if whole is None else whole.before is None
 
@@ -483,12 +501,16 @@ class Loop:
             sources = [*whole.bound, *(whole.began if rounds is None else ())]
             frame.variables[name] = frame.copied(array, sources, "loop", self.node)
         for made in self.maybes.values():
-            made.finish(frame.variables, self.before, rounds)
+            if made.name not in self.packs:
+                made.finish(frame.variables, self.before, rounds)
         for each in self.lists.values():
             frame.variables[each.name] = each.value(frame)
             for name in (*each.numbers, *each.arrays):
                 del frame.variables[name]
         self._bind_packs(self._unsure(rounds))
+        for made in self.maybes.values():
+            if made.name in self.packs:
+                made.finish(frame.variables, self.before, rounds)
         for pack in self.packs.values():
             for part in pack.parts:
                 frame.variables.pop(part, None)

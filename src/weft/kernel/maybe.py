@@ -1,8 +1,8 @@
-"""Numbers and arrays that may not be there, by which branches and rounds came before.
+"""Numbers, arrays and tuples that may not be there, by which branches and rounds came before.
 
-The program holds a number, or an array of the shape that is known, beside a flag that says whether
-there is one. Where there is none a variable is unbound, or None; reading it as a number is
-Python's error, which the run notes.
+The program holds a number, an array of the shape that is known, or the parts of a tuple, beside a
+flag that says whether there is one. Where there is none a variable is unbound, or None; reading it
+as a number is Python's error, which the run notes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def joined(values: list[Any]) -> tuple[Unbound | None, list[tuple[Any, Array]]] 
     numbers = [v.number if isinstance(v, Maybe) else v for v in values if not is_absent(v)]
     if not absent or not numbers or len({other is None for other in absent}) > 1:
         return None
-    if len(set(map(is_number, numbers))) > 1:
+    if len(set(map(_form, numbers))) > 1:
         return None
     return absent[0], [parts(value, numbers[0]) for value in values]
 
@@ -87,7 +87,14 @@ def may_be_array(value: Any) -> bool:
 
 def is_there(value: Any) -> bool:
     """Whether a value is one that a flag may be beside."""
-    return is_number(value) or is_array(value)
+    return is_number(value) or is_array(value) or (
+        type(value) is tuple and value != () and all(map(is_there, value))
+    )  # fmt: skip
+
+
+def _form(value: Any) -> Any:
+    """What values have in common that one flag may be beside."""
+    return tuple(map(_form, value)) if type(value) is tuple else is_number(value)
 
 
 def parts(value: Any, like: Any) -> tuple[Any, Array]:
@@ -95,6 +102,8 @@ def parts(value: Any, like: Any) -> tuple[Any, Array]:
     if isinstance(value, Maybe):
         return value.number, value.present
     if is_absent(value):
+        if type(like) is tuple:
+            return tuple(parts(value, part)[0] for part in like), flag(False)
         node = node_of(plain(like))
         if node.shape:
             return Array(filled(scalar_constant(0, node.dtype), node.shape)), flag(False)
@@ -110,6 +119,7 @@ def needed(frame: Frame, node: ast.expr, value: Any) -> Any:
         error: Exception
         if value.absent is None:
             what = "an array" if may_be_array(value) else "a number"
+            what = "a tuple" if type(value.number) is tuple else what
             error = TypeError(f"{ast.unparse(node)} is None, where {what} is needed")
         else:
             error = UnboundLocalError(
@@ -142,7 +152,7 @@ def known_by(condition: Node, holds: bool) -> Node | None:
 
 @dataclass(slots=True)
 class Carried:
-    """One that a loop carries: a number or an array of its name, and a flag.
+    """One that a loop carries: a number, array or tuple of its name, and a flag.
 
     Attributes
     ----------
@@ -164,12 +174,12 @@ class Carried:
     def value(self, variables: dict[str, Any]) -> Maybe:
         return Maybe(variables[self.name], variables[self.flag], self.absent)
 
-    def take_apart(self, variables: dict[str, Any], like: Node) -> None:
+    def take_apart(self, variables: dict[str, Any], like: Any) -> None:
         """Let what it is and the flag be variables of their own, at the end of a round."""
         value = variables.get(self.name)
         if is_there(value) or may_be_absent(value):
             self.bound = is_there(value)
-            variables[self.name], variables[self.flag] = parts(value, Array(like))
+            variables[self.name], variables[self.flag] = parts(value, like)
 
     def finish(
         self, variables: dict[str, Any], before: dict[str, Any], rounds: Extent | None

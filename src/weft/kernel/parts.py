@@ -14,7 +14,7 @@ from weft.functions import where
 from weft.kernel import aliases, grids, grown, selection, tables
 from weft.kernel.branches import kind
 from weft.kernel.calls import Method
-from weft.kernel.frame import Frame
+from weft.kernel.frame import Frame, NoneOperandError
 from weft.kernel.keys import has_computed_step, is_view, resolved
 from weft.kernel.lists import Grown
 from weft.kernel.selection import is_mask
@@ -129,6 +129,8 @@ def unpacked(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
     if isinstance(value, Reference):
         count = value.read()._node.shape[0]
         return [subscript(frame, node, value, k) for k in range(int(count))]
+    if value is None:
+        raise NoneOperandError("cannot unpack None")
     if not isinstance(value, tuple | list | range):
         frame.refuse(node, f"{kind(value)} for several values", "a tuple or list")
     return list(value)

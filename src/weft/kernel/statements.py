@@ -195,6 +195,7 @@ def assign(frame: Frame, target: ast.expr, value: Any) -> None:
         case ast.Name(name):
             frame.assign(name, value, target)
         case ast.Tuple(parts) | ast.List(parts):
+            value = maybe.needed(frame, target, value)
             parts, values = gathered(parts, unpacked(frame, target, value))
             if len(values) != len(parts):
                 frame.refuse(target, f"{len(values)} values for {len(parts)} names", "as many")
