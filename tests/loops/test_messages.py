@@ -21,7 +21,7 @@ def with_statement(a: Any) -> None:
 
 
 def dictionary(a: Any) -> None:
-    a[0] = {1: 2}[1]
+    a[0] = {int(a[0]): 2}[1]
 
 
 def try_statement(a: Any) -> None:
@@ -190,7 +190,7 @@ CONSTANT = np.zeros(3)
 # function, what of its source is at the column, parts of the message
 WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (with_statement, "with", "with in a kernel"),
-    (dictionary, "{1", "a dictionary"),
+    (dictionary, "int(a[0])", "a key of a dictionary"),
     (try_statement, "try", "try in a kernel"),
     (printed, "print", "(?s)print.*try: return what is to be printed"),
     (over_a_text, '"abc"', "(?s)a loop over a str.*try: np.frombuffer"),

@@ -29,7 +29,7 @@ class Wrong:
 
 
 PROGRAMS = [
-    Wrong(wrong.dictionary, errors.UnsupportedError, "a dictionary", "compute it outside"),
+    Wrong(wrong.dictionary, errors.UnsupportedError, "a write to a dict", "a variable of its own"),
     Wrong(wrong.empty_set, errors.UnsupportedError, "a call of 'add'", "compute it outside"),
     Wrong(wrong.exception, errors.UnsupportedError, "try in a kernel", "outside of the kernel"),
     Wrong(wrong.context, errors.UnsupportedError, "with in a kernel", "outside of the kernel"),

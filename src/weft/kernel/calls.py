@@ -30,6 +30,7 @@ from weft.kernel import (
     selection,
     writing,
 )
+from weft.kernel import named as named_values
 from weft.kernel.advice import in_place_of
 from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
@@ -73,6 +74,10 @@ def call(
     if isinstance(function, Method):
         with _told(frame, node, function.name), _asked(frame, node):
             return _method(frame, node, function, arguments, named)
+    if named_values.is_made(function) or named_values.is_method(function):
+        with _told(frame, node, function.__name__):
+            return function(*(frame.held(a, node) for a in arguments),
+                            **{name: frame.held(a, node) for name, a in named.items()})  # fmt: skip
     known = getattr(function, "__self__", None)
     if type(known) is list:
         if named:

@@ -91,6 +91,8 @@ def optional(frame: Frame, node: ast.expr) -> Any:
         case ast.Slice(lower, upper, step):
             parts = (None if p is None else evaluate(frame, p) for p in (lower, upper, step))
             return slice(*parts)
+        case ast.Dict(keys, values):
+            return _dictionary(frame, node, keys, values)
         case ast.ListComp() | ast.GeneratorExp():
             return comprehensions().listed(frame, node)
         case ast.JoinedStr(parts):
@@ -126,7 +128,6 @@ def returned(frame: Frame, node: ast.expr) -> Any:
 
 def _words(node: ast.AST) -> str:
     return {
-        ast.Dict: "a dictionary",
         ast.Set: "a set",
         ast.DictComp: "a dictionary",
         ast.Await: "await",
@@ -162,6 +163,23 @@ def _elements(frame: Frame, elements: list[ast.expr]) -> list[Any]:
             found += unpacked(frame, element, evaluate(frame, element.value))
         else:
             found.append(frame.held(optional(frame, element), element))
+    return found
+
+
+def _dictionary(
+    frame: Frame, node: ast.expr, keys: Sequence[ast.expr | None], values: Sequence[ast.expr]
+) -> dict[Any, Any]:
+    """A dictionary whose keys are known while compiling."""
+    found: dict[Any, Any] = {}
+    for key, value in zip(keys, values, strict=True):
+        name = None if key is None else evaluate(frame, key)
+        if key is not None and (is_traced(name) or isinstance(name, Extent)):
+            frame.refuse(
+                key, "a key of a dictionary that only the run knows", "a constant, as a string",
+                "an array, and the key as its index",
+            )  # fmt: skip
+        held = frame.held(optional(frame, value), value)
+        found |= held if key is None else {name: held}
     return found
 
 

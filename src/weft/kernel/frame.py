@@ -14,6 +14,7 @@ from weft.array import Array, asarray
 from weft.errors import Place, TracingError, UndefinedNameError, UnsupportedError, user_place
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Node
+from weft.kernel import named
 from weft.kernel.assertions import Assertions
 from weft.kernel.lists import Grown
 from weft.kernel.strides import layout_of
@@ -79,7 +80,8 @@ class Trace:
     copies : dict of Cell to list of Origin
         Arrays that are copies of one of several: of which, and what these held then.
     lists : dict
-        Python's lists that variables hold, by id, and in how many loops and branches each was made.
+        Python's lists and dicts that variables hold, by id, and in how many loops and branches
+        each was made.
     literals, growing : dict
         Which expressions made lists, by id; and which made lists that grow (`grown`), and whether
         these are some of which one is chosen (`rebound`).
@@ -102,7 +104,7 @@ class Trace:
     scalars: dict[Any, Node] = field(default_factory=dict)
     copies: dict[Cell, list[Origin]] = field(default_factory=dict)
     assertions: Assertions = field(default_factory=Assertions)
-    lists: dict[int, tuple[list[Any], int]] = field(default_factory=dict)
+    lists: dict[int, tuple[list[Any] | dict[Any, Any], int]] = field(default_factory=dict)
     literals: dict[int, tuple[list[Any], Place]] = field(default_factory=dict)
     growing: dict[Place, bool] = field(default_factory=dict)
     room: int = 0
@@ -269,6 +271,8 @@ class Frame:
             return tuple(self.held(part, node) for part in value)
         if type(value) is list:
             value[:] = [self.held(part, node) for part in value]
+        if type(value) is dict:
+            value |= {key: self.held(part, node) for key, part in value.items()}
         return value
 
     def assign(self, name: str, value: Any, node: ast.AST) -> None:
@@ -280,23 +284,26 @@ class Frame:
         self.assigned_at[name] = self.place(node)
 
     def _note_lists(self, value: Any, depth: int) -> None:
-        if isinstance(value, list):
+        if isinstance(value, list | dict):
             self.trace.lists.setdefault(id(value), (value, depth))
-        if isinstance(value, list | tuple):
-            for part in value:
+        if isinstance(value, list | tuple | dict):
+            for part in value.values() if isinstance(value, dict) else value:
                 self._note_lists(part, depth)
 
-    def require_own(self, node: ast.AST, held: list[Any]) -> None:
-        """Refuse to write to a list in a loop or branch around which it was made.
+    def require_own(self, node: ast.AST, held: list[Any] | dict[Any, Any]) -> None:
+        """Refuse to write to a list or dict in a loop or branch around which it was made.
 
-        Lists are Python's own while compiling: nothing chooses, or carries, what they hold.
+        They are Python's own while compiling: nothing chooses, or carries, what they hold.
         """
         _, depth = self.trace.lists.get(id(held), (held, len(self.memory.regions)))
         if depth < len(self.memory.regions):
             where = "in a loop or branch that it was made outside of"
+            kind = "list" if isinstance(held, list) else "dict"
             self.refuse(
-                node, f"a write to a list {where if depth >= 0 else 'from outside the function'}",
-                "an array, or a list made where it is written", "np.array([...]) in its place",
+                node, f"a write to a {kind} {where if depth >= 0 else 'from outside the function'}",
+                f"an array, or a {kind} made where it is written",
+                "np.array([...]) in its place" if kind == "list" else
+                "a variable of its own for what changes: t = p['t'] before, and p['t'] = t after",
             )  # fmt: skip
 
     def sources(self, reference: Reference, holders: Iterable[Any]) -> list[Origin]:
@@ -357,7 +364,7 @@ def plain(value: Any) -> Any:
         return tuple(map(plain, value))
     if isinstance(value, list):
         return list(map(plain, value))
-    return value
+    return named.mapped(plain, value) if named.is_named(value) else value
 
 
 def cells(value: Any) -> list[Cell]:
@@ -370,6 +377,8 @@ def cells(value: Any) -> list[Cell]:
         return [value.count, value.first, *value.parts]
     if isinstance(value, OneOf):
         return [option.cell for option in value.options]
+    if named.is_named(value):
+        return [cell for part in named.held(value) for cell in cells(part)]
     return [value.cell] if isinstance(value, Reference) else []
 
 
@@ -377,6 +386,8 @@ def is_traced(value: Any) -> bool:
     """Whether a value is an array or a scalar of the program that is being traced."""
     if isinstance(value, tuple | list):
         return any(map(is_traced, value))
+    if named.is_named(value):
+        return any(map(is_traced, named.held(value)))
     return isinstance(value, Array | Reference | Selection | Grown)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from functools import reduce
 from typing import Any
 
@@ -74,6 +74,8 @@ def _items_in(frame: Frame, node: ast.expr, over: Any) -> Items:
         many = over
         count = extents.as_extent(loops.bound(many.length()))
         return Items(count, lambda number: grown.element(frame, node, many, number), lists=(many,))
+    if isinstance(over, dict | KeysView | ValuesView | ItemsView):
+        over = [*over]
     if not isinstance(over, tuple | list | range):
         frame.refuse(
             node, f"a loop over {kind(over)}", "range, prange, an array, a tuple or list",

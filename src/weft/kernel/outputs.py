@@ -11,6 +11,7 @@ from weft.frontend import operations, symbolic
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.graph import size_scalar
 from weft.jit.variants import Result, Variant
+from weft.kernel import named
 from weft.kernel.assertions import Assertions
 from weft.kernel.lists import Grown
 from weft.kernel.values import Maybe, Reference, Selection
@@ -108,6 +109,8 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
         return tuple(marked(part, owners) for part in result)
     if isinstance(result, list):
         return [marked(part, owners) for part in result]
+    if named.is_named(result):
+        return named.mapped(lambda part: marked(part, owners), result)
     return result
 
 

@@ -216,7 +216,11 @@ def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None
         if isinstance(key, Array):
             grown.require_growing(frame, node, held)
         frame.require_own(node, held)
-        held[key] = value
+        held[key] = frame.held(value, node)
+        return
+    if type(held) is dict:
+        frame.require_own(node, held)
+        held[key] = frame.held(value, node)
         return
     if isinstance(held, Grown):
         grown.replace(frame, node, held, key, value)
@@ -252,8 +256,8 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         key = index(frame, target.slice)
         old = subscript(frame, target, held, key)
         value = binary(frame, node, node.op, old, evaluate(frame, node.value))
-        if type(held) is list and isinstance(old, Reference):
-            _write_over(frame, node, old, value)  # which the list holds still
+        if type(held) in (list, dict) and isinstance(old, Reference):
+            _write_over(frame, node, old, value)  # which it holds still
             return
         if isinstance(old, Selection):
             value = _of_its_dtype(frame, node, old, value)

@@ -17,7 +17,9 @@ def empty_set(x):
 
 
 def dictionary(a):
-    a[0] = {"x": 1}["x"]  # here: {"x": 1}
+    counts = {}
+    for i in range(len(a)):
+        counts["all"] = i  # here: counts["all"]
 
 
 def exception(a):
