@@ -118,3 +118,8 @@ def test_a_place_outside_is_pythons_error() -> None:
 def test_arrays_of_two_kinds_are_refused(other: Any) -> None:
     with pytest.raises(UnsupportedError, match="two kinds"):
         wf.kernel(ping_pong)(X.copy(), other, 2)
+
+
+def test_a_residue_is_inside_and_nothing_asks_a_run() -> None:
+    program = str(wf.kernel(ping_pong).lower(X.copy(), Y.copy(), 4).fun)
+    assert "failed" not in program

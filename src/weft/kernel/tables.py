@@ -12,6 +12,7 @@ from weft import functions
 from weft.array import Array, node_of
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.extent import Extent
+from weft.frontend.operations import Constant, Elementwise
 from weft.kernel import numbers, one_of
 from weft.kernel.frame import Frame
 from weft.kernel.maybe import is_array, is_number
@@ -33,11 +34,23 @@ def element(frame: Frame, node: ast.AST, values: Sequence[Any], index: Any) -> A
             "an array instead: np.array(...) or np.stack(...)",
         )  # fmt: skip
     count = len(values)
+    if _is_residue(index, count):
+        return _chosen(frame, node, values, Array(as_dtype(node_of(index), DType.I64)))
     number = from_first(frame, node, index, count, f"{name} index out of range")
     if not count:
         return 0
     place = functions.minimum(functions.maximum(number, 0), count - 1)
     return _chosen(frame, node, values, place)
+
+
+def _is_residue(index: Array, count: int) -> bool:
+    """Whether an index is `k % m`, which is inside for all k."""
+    node = node_of(index)
+    if node.operation != Elementwise("remainder"):
+        return False
+    by = node.inputs[1].operation
+    divisor = by.const.value if isinstance(by, Constant) else None
+    return isinstance(divisor, int) and 0 < divisor <= count
 
 
 def from_first(
