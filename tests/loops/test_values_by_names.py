@@ -60,7 +60,17 @@ def made(x: Any) -> Any:
     return step * count, pair._replace(count=7).count
 
 
-@pytest.mark.parametrize("function", [constants, state, made])
+def by_branch_and_loop(x: Any) -> Any:
+    pair = Pair(x[0], 0)
+    if x[1] > 0.1:
+        pair = Pair(x[1], 1)
+    last = Pair(pair.step, 0.0)
+    for i in range(len(x)):
+        last = Pair(last.step + x[i], last.count + 1.5)
+    return last.step, pair.count, last.count
+
+
+@pytest.mark.parametrize("function", [constants, state, made, by_branch_and_loop])
 def test_values_by_names(function: Callable[..., Any]) -> None:
     agrees(function, X)
 

@@ -16,7 +16,7 @@ from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.frontend.guards import record, recording
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import maybe, rebound
+from weft.kernel import maybe, named, rebound
 from weft.kernel.closures import Closure
 from weft.kernel.frame import Frame, NoneOperandError, Origin, ReadUnbound, Unbound, cells, plain
 from weft.kernel.lists import Grown, Kind, NothingYet, Outgrown
@@ -253,8 +253,9 @@ class _Choice:
             return _Doubtful(
                 self.value([one, two], what), self.value([has_one, has_two], what), absent
             )
-        if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
-            return tuple(self.value([a, b], what) for a, b in zip(first, second, strict=True))
+        if isinstance(first, tuple) and type(second) is type(first) and len(first) == len(second):
+            parts = [self.value([a, b], what) for a, b in zip(first, second, strict=True)]
+            return named.of_parts(type(first), parts)
         if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
             return [self.value([a, b], what) for a, b in zip(first, second, strict=True)]
         if rebound.are_lists(values) and rebound.have_common_room(self.frame, values):
@@ -376,7 +377,7 @@ class _Choice:
         """A collected value with the If's results in it."""
         if isinstance(value, tuple | list):
             parts = [self.filled(part, picked) for part in value]
-            return parts if isinstance(value, list) else tuple(parts)
+            return named.of_parts(type(value), parts)
         if isinstance(value, _Doubtful):
             number, present = self.filled(value.number, picked), self.filled(value.present, picked)
             return Maybe(number, present, value.absent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -40,6 +40,11 @@ def is_named(value: Any) -> bool:
     if isinstance(value, tuple):
         return hasattr(kind, "_fields")
     return dataclasses.is_dataclass(kind) and not kind.__module__.startswith("weft.")
+
+
+def of_parts(kind: type, parts: Iterable[Any]) -> Any:
+    """A list, tuple or named tuple of parts."""
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 
 def held(value: Any) -> list[Any]:

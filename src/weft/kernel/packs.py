@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 from weft.array import Array
 from weft.errors import WeftError
 from weft.frontend.extent import Extent
+from weft.kernel import named
 from weft.kernel.frame import Unbound
 from weft.kernel.values import Reference, Selection
 from weft.records import dataclass
@@ -21,7 +22,7 @@ class Pack:
     """A tuple or list whose parts a loop carries, in order."""
 
     name: str
-    kind: type[tuple[Any, ...]] | type[list[Any]]
+    kind: type[Any]
     parts: tuple[str, ...]
 
     @staticmethod
@@ -36,11 +37,11 @@ class Pack:
         nowhere = Unbound(None)
         values = [variables.get(p, before.get(p, nowhere)) for p in self.parts]
         unbound = next((value for value in values if isinstance(value, Unbound)), None)
-        return self.kind(values) if unbound is None else unbound
+        return named.of_parts(self.kind, values) if unbound is None else unbound
 
 
 def is_pack(value: Any) -> TypeGuard[tuple[Any, ...] | list[Any]]:
-    return type(value) in (tuple, list)
+    return type(value) in (tuple, list) or (isinstance(value, tuple) and named.is_named(value))
 
 
 def same(first: Any, second: Any) -> bool:
