@@ -26,6 +26,13 @@ class Grid:
     step: float
     values: Any
 
+    def area(self, scale: float = 1.0) -> Any:
+        return self.step * self.values.sum() * scale
+
+    @property
+    def first(self) -> Any:
+        return self.values[0] * 2
+
 
 def constants(x: Any) -> Any:
     p = {"dt": 0.1, "nx": 5}
@@ -79,6 +86,21 @@ def used(x: Any, given: Any) -> Any:
     for k in range(given.count):
         x[k] += given.step[k]
         given.step[k] = 1
+
+
+def methods(x: Any) -> Any:
+    grid = Grid(0.5, x)
+    return grid.area() + grid.area(scale=x[1]) + grid.first
+
+
+def methods_of(grid: Any) -> Any:
+    return grid.area(2.0) + grid.first
+
+
+def test_methods() -> None:
+    agrees(methods, X)
+    found = wf.kernel(methods_of)(Grid(0.5, X))
+    same(found, X.sum() + X[0] * 2, 1e-12)
 
 
 def test_arguments() -> None:

@@ -7,7 +7,7 @@ import builtins
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,8 @@ def call(
         with _told(frame, node, function.__name__):
             return function(*(frame.held(a, node) for a in arguments),
                             **{name: frame.held(a, node) for name, a in named.items()})  # fmt: skip
+    if isinstance(function, MethodType) and _is_users(function.__func__):
+        function, arguments = function.__func__, [function.__self__, *arguments]
     known = getattr(function, "__self__", None)
     if type(known) is list:
         if named:
@@ -108,6 +110,8 @@ def listed(frame: Frame, node: ast.expr, elements: list[Any]) -> Any:
 
 def is_interpreted(function: Any) -> bool:
     """Whether calls of a function are those of the user's own, which may take what may be None."""
+    if isinstance(function, MethodType):
+        function = function.__func__
     return _is_users(function) or hasattr(function, "interpreted") or isinstance(function, Closure)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import interpreting
 from weft.functions import where
-from weft.kernel import aliases, grids, grown, selection, tables
+from weft.kernel import aliases, grids, grown, named, selection, tables
 from weft.kernel.branches import kind
 from weft.kernel.calls import Method
 from weft.kernel.frame import Frame, NoneOperandError
@@ -95,6 +96,9 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
     if isinstance(value, Grown):
         return Method(value, name)
     if not isinstance(value, Reference):
+        computed = inspect.getattr_static(type(value), name, None)
+        if isinstance(computed, property) and named.is_named(value):
+            return frame.trace.call(frame.trace, computed.fget, [value], {})
         try:
             return frame.constant(getattr(value, name))
         except AttributeError as error:
