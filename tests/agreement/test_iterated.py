@@ -53,6 +53,19 @@ def test_between_other_statements(tmp_path: Path) -> None:
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-14)
 
 
+def test_a_library_call_on_what_rounds_give(tmp_path: Path) -> None:
+    """Of two loops that differ in names alone, the later one's box has a call behind it."""
+
+    def program(x: Any) -> list[Any]:
+        def rounds(v: Any) -> Any:
+            return wf.iterate(five_points("reflect"), v, 17)
+
+        return [wf.sort(rounds(rounds(x))[1:], axis=1)]
+
+    inputs = [RNG.random((11, 60))]
+    assert_equal_bits(streamed(program, inputs, tmp_path, 1000), in_core(program, inputs))
+
+
 def test_several_arrays_and_some_from_outside(tmp_path: Path) -> None:
     def program(x: Any, power: Any, weights: Any) -> list[Any]:
         def step(k: Any, pair: Any) -> Any:

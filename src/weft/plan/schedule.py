@@ -225,7 +225,7 @@ class Scheduler(StageArrays):
             return int(np.max(polynomial.evaluate(values), initial=0))
         # An interpreter makes every array, the results too, before they are copied out.
         total = np.zeros(boxes.count, np.int64)
-        for let in self.stage.program.body.statements:
+        for let in self.program.body.statements:
             total = total + bytes_beside(let).evaluate(values)
             for var in let.pattern:
                 if isinstance(var.type, fun.Array) and not isinstance(let.expr, fun.LAYOUT_CHANGES):
