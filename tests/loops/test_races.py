@@ -330,3 +330,44 @@ def test_rounds_that_go_on_from_what_they_have_written(name: str) -> None:
         wf.kernel(function)(*found)
     for left, right in zip(found, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+@wf.kernel
+def eliminate(a: Any) -> None:
+    for k in range(a.shape[0]):
+        a[k] = a[k] / a[k, k]
+        for i in wf.prange(a.shape[0]):
+            if i != k:
+                a[i] = a[i] - a[i, k] * a[k]
+
+
+@wf.kernel
+def subtract_row(a: Any, k: int) -> None:
+    for i in wf.prange(a.shape[0]):
+        if i != k:
+            a[i] = a[i] - a[k]
+
+
+@wf.kernel
+def subtract_row_in_most(a: Any, k: int) -> None:
+    for i in wf.prange(a.shape[0]):
+        if i != k + 1:
+            a[i] = a[i] - a[k]
+
+
+def test_the_round_that_a_condition_leaves_out_does_not_meet_others() -> None:
+    """Gauss-Jordan: all rows but the pivots' are written, which all read."""
+    a = np.random.default_rng(0).random((9, 11)) + 9 * np.eye(9, 11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, expected = a.copy(), a.copy()
+        eliminate(found)
+        eliminate.function(expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        for k in (0, 4, 8):
+            found = a.copy()
+            subtract_row(found, k)
+            np.testing.assert_array_equal(found, np.where(np.arange(9)[:, None] == k, a, a - a[k]))
+        assert "map over (n0, n1)" in str(wf.explain(eliminate, a.copy()))
+    with pytest.warns(RaceWarning):
+        subtract_row_in_most(a.copy(), 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from weft.errors import Place
@@ -10,9 +10,10 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.lmad import Lmad
 from weft.lmad.overlap import overlap
+from weft.ops.dtypes import DType
 from weft.passes.knowledge import Knowledge
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Poly, Size
+from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 
 Dims = tuple[fun.Span | Size, ...]
 
@@ -133,6 +134,62 @@ def _apart_in_order(left: Access, right: Access, rounds: Rounds, known: Knowledg
     known = known.within(later, ONE, rounds.upper - 1 - index)
     moved = _renamed(right, rounds, index + Poly.var(later))
     return elements_apart(left, moved, known)
+
+
+def rounds_apart_but(
+    left: Access, right: Access, spared: Size, rounds: Rounds, known: Knowledge
+) -> bool:
+    """Whether no round but one accesses, on the left, what any does on the right."""
+    other = f"{rounds.index}'"
+    moved = _renamed(right, rounds, Poly.var(other))
+    known = known.within(other, rounds.lower, rounds.upper - 1)
+    parts = (rounds.lower, spared - 1), (spared + 1, rounds.upper - 1)
+    return all(
+        elements_apart(left, moved, known.within(rounds.index, *part)) for part in parts
+    )
+
+
+def integers_of(program: fun.Program) -> dict[str, Size]:
+    """What integers of a program are, by name."""
+    return {
+        let.pattern[0].name: let.expr.size
+        for let in walk.statements(program.body)
+        if isinstance(let.expr, fun.SizeValue)
+    }
+
+
+def spared_round(
+    branch: fun.Expr, there: fun.Expr, rounds: Rounds, bound: Mapping[str, fun.Let],
+    sizes: Mapping[str, Size],
+) -> Size | None:  # fmt: skip
+    """The one round in which a branch gives what `there` reads; None where it is not known.
+
+    Parameters
+    ----------
+    bound : mapping of str to fun.Let
+        The statements of the loop.
+    sizes : mapping of str to Size
+        What integers of the program are.
+    """
+    if not isinstance(branch, fun.If):
+        return None
+    condition = branch.condition
+    let = bound.get(condition.name) if isinstance(condition, fun.Var) else None
+    match let.expr if let is not None else None:
+        case fun.Apply("not_equal", operands) if operands[0].type == fun.Scalar(DType.I64):
+            this, other = (
+                sizes.get(atom.name, Poly.var(atom.name)) if isinstance(atom, fun.Var)
+                else as_poly(int(atom.value.real))
+                for atom in operands
+            )  # fmt: skip
+        case _:
+            return None
+    match branch.otherwise:
+        case fun.Body((fun.Let((read,), expr),), (result,)) if read == result and expr == there:
+            for one, number in ((this, other), (other, this)):
+                if one == Poly.var(rounds.index) and number.variables() <= rounds.outside:
+                    return number
+    return None
 
 
 def _renamed(access: Access, rounds: Rounds, index: Size) -> Access:

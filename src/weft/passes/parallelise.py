@@ -31,7 +31,16 @@ from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes import accumulation
 from weft.passes.branch_writes import branch_writes, is_inside, read_of, slice_type
-from weft.passes.dependence import Access, Rounds, reads, rounds_apart, whole
+from weft.passes.dependence import (
+    Access,
+    Rounds,
+    integers_of,
+    reads,
+    rounds_apart,
+    rounds_apart_but,
+    spared_round,
+    whole,
+)  # fmt: skip
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
 from weft.passes.meetings import called, why_in_order
@@ -91,7 +100,7 @@ def parallelise(
         Where the loops are that the user calls parallel.
     """
     known = Knowledge.of(program, values)
-    pass_ = _Parallelise(Names.of(program), frozenset(parallel))
+    pass_ = _Parallelise(Names.of(program), frozenset(parallel), integers_of(program))
     body = write_wholly(pass_.body(program.body, known))
     assumed = tuple(known.assumed)
     facts = tuple(dict.fromkeys((*program.facts, *assumed)))
@@ -102,6 +111,7 @@ def parallelise(
 class _Parallelise:
     names: Names
     parallel: frozenset[Place]
+    sizes: Mapping[str, Size]  # what integers are
     remarks: list[Remark] = field(default_factory=list)
     marked: int = 0  # how many of the loops around are said to be parallel
     unsure: int = 0  # how many branches, and loops by conditions, are around
@@ -285,12 +295,31 @@ class _Loop:
                 for access in _whole_values(write, versions)
             ]  # fmt: skip
             for number, write in enumerate(written):
+                spared = self._spared(chain.writes[number])
                 for access in (*written[number:], *read):
-                    if not rounds_apart(
-                        write, access, self.rounds, self.known
-                    ) and not self._apart_in_this_call(write, access):
+                    if rounds_apart(write, access, self.rounds, self.known):
+                        continue
+                    if spared is not None and rounds_apart_but(
+                        write, access, spared, self.rounds, self.known
+                    ):
+                        continue
+                    if not self._apart_in_this_call(write, access):
                         return False
         return True
+
+    def _spared(self, write: Write) -> Size | None:
+        """The one round in which what is written is what is there, as by `if i != k`.
+
+        For a loop that the user calls parallel: others stay, since they write no more than they
+        have to, in place.
+        """
+        if self.let.place not in self.outer.parallel or not isinstance(write.value, fun.Var):
+            return None
+        made, sizes = self.bound.get(write.value.name), self.outer.sizes
+        there = read_of(write.array, write.dims)
+        if made is None:
+            return None
+        return spared_round(made.expr, there, self.rounds, self.bound, sizes)
 
     def _is_conditional(self, write: Write) -> bool:
         """Whether what is written may be what is there: by a branch, or a loop of some rounds."""

@@ -33,6 +33,12 @@ class Write:
     def name(self) -> str:
         return self.let.pattern[0].name
 
+    @property
+    def array(self) -> fun.Var:
+        """The version that is updated."""
+        assert isinstance(self.let.expr, fun.Update)
+        return self.let.expr.array
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
