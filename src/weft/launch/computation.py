@@ -44,13 +44,7 @@ from weft.plan.decisions import (
 )
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
-from weft.plan.short_extents import (
-    Extents,
-    constants,
-    folds_within,
-    reduced_extents,
-    with_constants,
-)
+from weft.plan.short_extents import Extents, constants, reduced_extents, with_constants
 from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
@@ -77,6 +71,13 @@ class Ready:
     artifact: Artifact
     plain: bool  # every result is a new array of its own, or all of one seen otherwise
     copied: int  # bytes of the results that are copies, of inputs and of one another
+
+
+def _reductions(program: fun.Program) -> int:
+    """How many there are once the program is fused."""
+    from weft.passes.pipeline import optimise
+
+    return sum(isinstance(let.expr, fun.Reduce) for let in walk.sequential(optimise(program).body))
 
 
 class _NoCodeError(Exception):
@@ -151,7 +152,7 @@ class Computation:
             written = with_constants(self.program, few)
             if not gpu:
                 self._of_few[key] = Artifacts(written, INTEGERS)
-            elif folds_within(self.program, few):
+            elif _reductions(written) < _reductions(self.program):  # folded within others
                 self._of_few[key] = Artifacts(written, NUMBERS)
             else:  # one group for several rows is as good
                 self._of_few[key] = general

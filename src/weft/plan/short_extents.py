@@ -142,17 +142,6 @@ def with_constants(program: fun.Program, values: Mapping[str, int]) -> fun.Progr
     return replace(program, params=params, body=substitution.body(program.body))
 
 
-def folds_within(program: fun.Program, values: Mapping[str, int]) -> bool:
-    """Whether reductions are folded within others for these constants, and not for variables."""
-    from weft.passes.pipeline import optimise
-
-    apart, together = (
-        sum(isinstance(let.expr, fun.Reduce) for let in walk.sequential(optimise(each).body))
-        for each in (program, with_constants(program, values))
-    )
-    return together < apart
-
-
 def _extents(let: fun.Let) -> Iterator[Extents]:
     match let.expr:
         case fun.Reduce(space, reduced):
