@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from passes.unfused import Unfused
 
 from weft.fun import nodes as fun
+from weft.fun import walk
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.fun.show import show
@@ -37,6 +38,22 @@ def agree(
         assert np.asarray(left).dtype == np.asarray(right).dtype
         assert np.shape(left) == np.shape(right)
         np.testing.assert_allclose(left, right, rtol=rtol)
+
+
+def reductions(program: fun.Program) -> list[fun.Let]:
+    """Those that are in no other."""
+    lets = walk.sequential(program.body)
+    return [let for let in lets if isinstance(let.expr, fun.Reduce)]
+
+
+def agree_on_numbers(before: fun.Program, after: fun.Program, sizes: Mapping[str, int]) -> None:
+    """Both give the same on arrays of numbers from 0 to 1; they may have fewer sizes than these."""
+    random = np.random.default_rng(3)
+    arguments = [
+        random.random([extent.substitute(sizes).constant for extent in walk.type_sizes(p.type)])
+        for p in before.params
+    ]
+    agree(before, after, arguments, **{name: sizes[name] for name in before.sizes})
 
 
 def softmax() -> fun.Program:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
-from passes.programs import agree, before_after
+from passes.programs import agree_on_numbers, before_after, reductions
 
-from weft.fun import nodes as fun
-from weft.fun import walk
 from weft.fun.check import check
 from weft.fun.parse import parse
 from weft.passes.fold_within import fold_within
@@ -74,23 +71,6 @@ STAYS = {
 }  # fmt: skip
 
 
-def reductions(program: fun.Program) -> list[int]:
-    """The reductions that are in no other, and how many dimensions each keeps."""
-    return [
-        len(let.expr.space) - let.expr.reduced
-        for let in walk.sequential(program.body)
-        if isinstance(let.expr, fun.Reduce)
-    ]
-
-
-def inputs(program: fun.Program) -> list[np.ndarray]:
-    random = np.random.default_rng(3)
-    return [
-        random.random([extent.substitute(SIZES).constant for extent in walk.type_sizes(p.type)])
-        for p in program.params
-    ]
-
-
 @pytest.mark.parametrize("name", FOLDED)
 def test_totals_are_folded_where_they_are_read(name: str) -> None:
     program = parse(FOLDED[name])
@@ -98,7 +78,7 @@ def test_totals_are_folded_where_they_are_read(name: str) -> None:
     after = fold_within(program)
     check(after)
     assert (len(reductions(program)), len(reductions(after))) == (2, 1)
-    agree(program, after, inputs(program), **{name: SIZES[name] for name in program.sizes})
+    agree_on_numbers(program, after, SIZES)
 
 
 @pytest.mark.parametrize("name", STAYS)
