@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.errors import ShapeError
 
 X = np.random.default_rng(3).random(50)
 STARTS = np.array([0, 3, 7, 20, 21, 50])
@@ -80,3 +81,12 @@ def test_windows_that_a_loop_finds() -> None:
         return found
 
     np.testing.assert_array_equal(wf.kernel(lowest)(X), lowest(X))
+
+
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [(np.max, "the maximum"), (np.argmin, "argmax or argmin"), (np.nanmin, "the minimum")],
+)
+def test_what_is_known_to_have_no_elements_is_told_by_its_shape(function: Any, what: str) -> None:
+    with pytest.raises(ShapeError, match=rf"{what} of no elements \(shape \(2, 0\)\)"):
+        wf.jit(function)(np.zeros((2, 0)))

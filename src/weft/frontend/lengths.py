@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from weft.errors import ArgumentError, ShapeError, TracingError, user_place
 from weft.frontend.extent import Extent, at_least, constant, decide_equal, literal, require_equal
+from weft.frontend.gathering import gathering
 
 Asked: TypeAlias = tuple[Extent, str]
 """A length that is to be more than 0, and NumPy's error where it is not."""
@@ -63,21 +64,16 @@ def may_be_empty(extent: Extent) -> bool:
         return True
 
 
-@contextmanager
-def asking() -> Iterator[list[Asked]]:
+def asking() -> AbstractContextManager[list[Asked]]:
     """Inside, `require_any` gathers the lengths of which only the run knows whether they are 0."""
-    found: list[Asked] = []
-    token = _asked.set(found)
-    try:
-        yield found
-    finally:
-        _asked.reset(token)
+    return gathering(_asked)
 
 
-def require_any(extent: Extent, what: str, numpys: str) -> None:
+def require_any(extent: Extent, shape: Sequence[Extent], what: str, numpys: str) -> None:
     """What `what` names, such as a maximum, is asked for of at least one element.
 
-    `numpys`: NumPy's error, for whoever asks the run.
+    `extent`: how many there are, in an array of a shape; `numpys`: NumPy's error, for whoever asks
+    the run.
 
     Raises
     ------
@@ -88,7 +84,13 @@ def require_any(extent: Extent, what: str, numpys: str) -> None:
         return
     found = _asked.get()
     if found is None or not extent.symbols:
-        raise ShapeError(f"{what} of no elements", "at least one element", place=user_place())
+        from weft.frontend import layout
+
+        raise ShapeError(
+            f"{what} of no elements (shape {layout.values(tuple(shape))})",
+            "at least one element",
+            place=user_place(),
+        )
     found.append((extent, numpys))
 
 

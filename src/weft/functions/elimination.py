@@ -6,8 +6,8 @@ Few rows are eliminated number by number, of which compilers make vectors; more 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from weft.frontend import extent as extents
 from weft.frontend import graph, layout
 from weft.frontend.elementwise import broadcast_shapes
 from weft.frontend.extent import Extent
+from weft.frontend.gathering import gathering
 from weft.frontend.graph import Node
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop
@@ -40,15 +41,9 @@ Regular: TypeAlias = tuple[Array, str]
 _regular: ContextVar[list[Regular] | None] = ContextVar("regular", default=None)
 
 
-@contextmanager
-def whether_regular() -> Iterator[list[Regular]]:
+def whether_regular() -> AbstractContextManager[list[Regular]]:
     """Gathers whether all matrices were as systems and factors need them in here, and what else."""
-    found: list[Regular] = []
-    token = _regular.set(found)
-    try:
-        yield found
-    finally:
-        _regular.reset(token)
+    return gathering(_regular)
 
 
 def are_few(matrices: Node) -> bool:

@@ -53,8 +53,8 @@ def _extreme(x: Any, axis: Any, keepdims: bool, name: str) -> Array:
     if not node.dtype.is_float:
         return reduction(Array(node), axis=axis, keepdims=keepdims)
     axes = axes_of(axis, len(node.shape))
-    numpys = statistical.NOTHING.format(name)
-    lengths.require_any(statistical.count_of(node.shape, axes), f"the {name}", numpys)
+    count, numpys = statistical.count_of(node.shape, axes), statistical.NOTHING.format(name)
+    lengths.require_any(count, node.shape, f"the {name[1:]}imum", numpys)
     # NaN is neutral for fmax and fmin, and the answer where there is nothing else.
     result = reduce_node(node, axes, name, float("nan"))
     return Array(keep_dimensions(result, node.shape, axes, keepdims))

@@ -61,7 +61,8 @@ def _arg(x: Any, axis: Any, keepdims: bool, comparison: str) -> Array:
         along = one_axis(axis, len(shape))
         axes = (along,)
     name = "argmax" if comparison == "greater" else "argmin"
-    lengths.require_any(node.shape[along], name, f"attempt to get {name} of an empty sequence")
+    numpys = f"attempt to get {name} of an empty sequence"
+    lengths.require_any(node.shape[along], shape, "argmax or argmin", numpys)
     worst = least(node.dtype) if comparison == "greater" else greatest(node.dtype)
     neutral = (scalar_constant(worst, node.dtype), scalar_constant(_LAST, DType.I64))
     kept = kept_shape(node.shape, (along,))

@@ -122,7 +122,8 @@ def _extreme(x: Any, axis: Any, keepdims: bool, operator: str) -> Array:
     axes = axes_of(axis, len(node.shape))
     if node.dtype.is_complex:
         raise DTypeError(f"{operator} of complex numbers", "real numbers", place=user_place())
-    lengths.require_any(count_of(node.shape, axes), f"the {operator}", NOTHING.format(operator))
+    count, numpys = count_of(node.shape, axes), NOTHING.format(operator)
+    lengths.require_any(count, node.shape, f"the {operator}", numpys)
     lowest = least(node.dtype) if operator == "maximum" else greatest(node.dtype)
     result = reduce_node(node, axes, operator, lowest)
     return Array(keep_dimensions(result, node.shape, axes, keepdims))

@@ -72,7 +72,7 @@ def call(
     if function is builtins.len and len(arguments) == 1 and isinstance(arguments[0], Grown):
         return arguments[0].length()
     if isinstance(function, Method):
-        with _told(frame, node, function.name), _asked(frame, node):
+        with _told(frame, node, function.name), _asked(frame, node, function.name):
             return _method(frame, node, function, arguments, named)
     if named_values.is_made(function) or named_values.is_method(function):
         with _told(frame, node, function.__name__):
@@ -95,7 +95,8 @@ def call(
     if inner is not None:
         _require_bound(frame, node, inner, arguments, named)
         return frame.trace.call(frame.trace, inner, arguments, named)
-    with _told(frame, node, getattr(function, "__name__", repr(function))), _asked(frame, node):
+    name = getattr(function, "__name__", repr(function))
+    with _told(frame, node, name), _asked(frame, node, name):
         return _of_library(frame, node, function, arguments, named)
 
 
@@ -139,12 +140,7 @@ def _of_library(
         return interoperability.ufunc(
             combined, function.__name__, plain_arguments, plain_named(named)
         )
-    with elimination.whether_regular() as regular:
-        result = _known(frame, node, function, all_plain(arguments), plain_named(named))
-    for held, otherwise in regular:
-        error = LinearAlgebraError(f"{function.__name__}: {otherwise}")
-        frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
-    return result
+    return _known(frame, node, function, all_plain(arguments), plain_named(named))
 
 
 def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any]) -> Any:
@@ -158,13 +154,16 @@ def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any])
 
 
 @contextmanager
-def _asked(frame: Frame, node: ast.AST) -> Iterator[None]:
-    """What is wanted of elements of which only the run knows whether there are any."""
-    with lengths.asking() as asked:
+def _asked(frame: Frame, node: ast.AST, name: str) -> Iterator[None]:
+    """What a function of a name asks of data becomes assertions of the run."""
+    with lengths.asking() as asked, elimination.whether_regular() as regular:
         yield
-    for extent, numpys in asked:
-        some, error = Array(node_of(extent)) > 0, ValueError(numpys)
-        frame.trace.assertions.note(frame.memory, some, error, frame.place(node))
+    wanted: list[tuple[Array, Exception]] = [
+        *((Array(node_of(extent)) > 0, ValueError(numpys)) for extent, numpys in asked),
+        *((held, LinearAlgebraError(f"{name}: {otherwise}")) for held, otherwise in regular),
+    ]
+    for held, error in wanted:
+        frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
 
 
 @contextmanager
