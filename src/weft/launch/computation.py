@@ -74,10 +74,8 @@ class Ready:
 
 
 def _reductions(program: fun.Program) -> int:
-    """How many there are once the program is fused."""
-    from weft.passes.pipeline import optimise
-
-    return sum(isinstance(let.expr, fun.Reduce) for let in walk.sequential(optimise(program).body))
+    """How many there are that are in no other."""
+    return sum(isinstance(let.expr, fun.Reduce) for let in walk.sequential(program.body))
 
 
 class _NoCodeError(Exception):
@@ -150,12 +148,10 @@ class Computation:
         key = (gpu, *few.items())
         if key not in self._of_few:
             written = with_constants(self.program, few)
-            if not gpu:
-                self._of_few[key] = Artifacts(written, INTEGERS)
-            elif _reductions(written) < _reductions(self.program):  # folded within others
-                self._of_few[key] = Artifacts(written, NUMBERS)
-            else:  # one group for several rows is as good
-                self._of_few[key] = general
+            made = Artifacts(written, NUMBERS if gpu else INTEGERS)
+            # On GPUs one group for several rows is as good, unless some are folded in others.
+            gains = not gpu or _reductions(made.fused) < _reductions(general.fused)
+            self._of_few[key] = made if gains else general
         return self._of_few[key]
 
     def run_in_core(
