@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -297,8 +298,15 @@ def test_interrupted_devices_stop_soon() -> None:
         pytest.raises(KeyboardInterrupt),
     ):
         wf.jit(lambda a: wf.map(long, a))(x)
-    threads = [t for t in threading.enumerate() if t.name.startswith("weft-worker")]
-    assert len(threads) == sum(map(len, workers._idle.values()))
+
+    def all_idle() -> bool:
+        working = [t for t in threading.enumerate() if t.name.startswith("weft-worker")]
+        return len(working) == sum(map(len, workers._idle.values()))
+
+    until = time.monotonic() + 10  # earlier tests' workers may be on their way, too
+    while not all_idle() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert all_idle()
 
 
 def test_the_plan_says_who_does_what() -> None:
