@@ -46,7 +46,7 @@ twice as many, of groups of 128: float64 takes 0.93 of the time of 8 x 4 element
 """
 
 MIDDLE = {
-    (False, True): Shape(16, 16, 4, 4, 8, 4, 1 << 13),
+    (False, True): Shape(16, 16, 4, 4, 16, 4, 1 << 13),
     (True, False): Shape(16, 16, 4, 4, 16, 2, 1 << 13),
 }
 """Tiles where large ones would be few: as `LARGE`.

@@ -88,7 +88,8 @@ class Slices:
         self.near = [k.local(dtype, share.each) for dtype in dtypes]
         self.vector = [k.local(d, share.lanes) if self._is_vector(d) else None for d in dtypes]
         self.by_rows = in_sequence(side, range_)
-        self.lanes = BYTES // dtypes[0].itemsize if by_vectors else 1
+        # Vectors are no longer than what an item fetches of a slice, or none would fetch any.
+        self.lanes = min(BYTES // dtypes[0].itemsize, self.count) if by_vectors else 1
         in_line = (share.width if self.by_rows else step) // self.lanes
         self.apart = group // in_line
         along, lanes = imp.integer(in_line), imp.integer(self.lanes)
