@@ -33,12 +33,13 @@ class KernelPrinter(Printer):
         """The function of a kernel, added to `functions`."""
         self.frame, self.depth, self.shared = Frame(), 0, set()
         self.groups: set[str] = set()  # pointers to what a group shares
+        self.may_fail = holds(kernel.body, imp.Fail)
         params = [f"{self.memory}{self.long} *failed"]
         params += [f"{self.memory}char *{_block(number)}" for number in kernel.blocks]
         params += [f"const {self.long} {var.name}" for var in kernel.integers]
         self.depth = 1
         # A barrier waits for every item: all find the same, unless some fail meanwhile.
-        alike = not (holds(kernel.body, imp.Barrier) and holds(kernel.body, imp.Fail))
+        alike = not (holds(kernel.body, imp.Barrier) and self.may_fail)
         if kernel.follows_failures and alike:
             self.line("if (failed[0]) return;")
         number = self.number(kernel.resident[0]) if kernel.resident[0] else self.item
@@ -82,6 +83,8 @@ class KernelPrinter(Printer):
         self.line(self.barrier_text)
 
     def poll(self) -> None:
+        if not self.may_fail:  # while it runs, it alone can
+            return
         self.line(f"if (*(volatile {self.memory}{self.long} *)failed) return;")
 
     def ticket(self, declared: str, pointer: str) -> None:
