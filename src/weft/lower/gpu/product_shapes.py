@@ -49,11 +49,7 @@ MIDDLE = {
     (False, True): Shape(16, 16, 4, 4, 16, 4, 1 << 13),
     (True, False): Shape(16, 16, 4, 4, 16, 2, 1 << 13),
 }
-"""Tiles where large ones would be few: as `LARGE`.
-
-On an H200 products of float32 with as many groups as it has at once take 0.94 of the time that
-large tiles take for as many sums, and 0.7 of what the same tiles take with twice the registers.
-"""
+"""Tiles where large ones would be few: as `LARGE`, of half the registers."""
 
 
 def shapes(found: Contraction) -> list[Shape]:
