@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 from weft.imp import nodes as imp
@@ -61,16 +61,31 @@ def inside(value: Any) -> Iterator[Any]:
         if isinstance(node, tuple | list):
             pending += reversed(node)
             continue
-        names = _last_first(node.__class__)
-        if names is not None:
+        parts = _parts(node.__class__)
+        if parts is not None:
             yield node
-            pending += [getattr(node, name) for name in names]
+            pending += parts(node)
 
 
 @cache
-def _last_first(kind: type) -> tuple[str, ...] | None:
+def _parts(kind: type) -> Callable[[Any], Sequence[Any]] | None:
+    """What gives the parts of a node that may hold nodes, last first; None of what is no node."""
+    if not is_dataclass(kind):
+        return None
+    names = [f.name for f in reversed(fields(kind)) if f.type not in _PLAIN]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return (lambda node: (getattr(node, names[0]),)) if names else lambda _: ()
+
+
+_PLAIN = {"DType", "MachineOperator", "bool", "bool | int | float | complex", "int", "str"}
+"""Types of fields that hold no nodes."""
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
     """The names of the fields of a class of nodes; None of one that is none of them."""
-    return tuple(f.name for f in reversed(fields(kind))) if is_dataclass(kind) else None
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
 
 
 _LEAVES = (imp.Pointer, imp.Const, imp.Var)
@@ -87,12 +102,12 @@ def mapped(expr: Any, change: Callable[[Any], Any]) -> Any:
     if kind is tuple:
         old: Any = expr
     else:
-        names = _last_first(kind)
+        names = _names(kind)
         if names is None or kind in _LEAVES:
             return expr
-        old = [getattr(expr, name) for name in reversed(names)]
+        old = [getattr(expr, name) for name in names]
     new = [
-        change(x) if x.__class__ is tuple or _last_first(x.__class__) is not None else x
+        change(x) if x.__class__ is tuple or _names(x.__class__) is not None else x
         for x in old
     ]
     if all(map(is_, new, old)):

@@ -47,6 +47,7 @@ from weft.jit.arguments import (
 )
 from weft.jit.variants import MISSED, Ready, Variant, destinations, output_of
 from weft.launch import Computation, Repeated
+from weft.runtime.garbage import few_collections
 from weft.sizes import Fact
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -241,7 +242,8 @@ class Jitted:
             sizes = variant.sizes(leaves)
             if sizes is not None:
                 return variant, sizes
-        variant = self._trace(leaves, structure, static, orders)
+        with few_collections():
+            variant = self._trace(leaves, structure, static, orders)
         variants.append(variant)
         sizes = variant.sizes(leaves)
         assert sizes is not None, "a trace's own sizes satisfy its facts"

@@ -23,6 +23,7 @@ from weft.launch.results import brought
 from weft.ops.dtypes import DType
 from weft.plan.nodes import ArrayForm, SeveralStages
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
+from weft.runtime.garbage import few_collections
 from weft.runtime.memory import host_pool
 
 # The compiler, the planner and files are imported when they are first needed, so that
@@ -215,7 +216,10 @@ def plan_of(
             raise SeveralStages
         planned_for = inputs if key is None else [_without_memory(value) for value in inputs]
         try:
-            plan = _planned(computation, sizes, planned_for, sinks, current, spread, in_one_stage)
+            with few_collections():
+                plan = _planned(
+                    computation, sizes, planned_for, sinks, current, spread, in_one_stage
+                )
         except SeveralStages:
             _keep(computation, key, None)
             raise

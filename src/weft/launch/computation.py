@@ -34,6 +34,7 @@ from weft.launch.device import (
 )
 from weft.launch.results import brought
 from weft.plan.decisions import (
+    Choices,
     Decided,
     decide,
     every_decision,
@@ -48,6 +49,7 @@ from weft.plan.short_extents import Extents, constants, reduced_extents, with_co
 from weft.plan.work import has_short_rows, work
 from weft.records import dataclass
 from weft.runtime import tiers
+from weft.runtime.garbage import few_collections
 from weft.runtime.incore import InCore, SegmentStep, Step, derive, layout_of, strides_of
 from weft.runtime.memory import format_bytes, host_pool
 from weft.runtime.toolchain import Effort
@@ -80,6 +82,13 @@ def _reductions(program: fun.Program) -> int:
 
 class _NoCodeError(Exception):
     """A piece has no form for the device, and there is no C compiler for the CPU."""
+
+
+def _choices(artifacts: Artifacts, where: str) -> Choices:
+    """What a launch decides; where that is not known yet, a compiler starts meanwhile."""
+    if where == CPU and settings().quick_start and artifacts.are_new:
+        tiers.expect()
+    return artifacts.choices
 
 
 def _needs_c(artifact: Artifact) -> bool:
@@ -248,9 +257,10 @@ class Computation:
             key = (*key, *strides.items())
         found = self._ready.get(key)
         if found is None:
-            found = self._ready[key] = self._prepare(
-                {**sizes, **strides, "threads": threads}, layouts, optimise, where, donated
-            )
+            values = {**sizes, **strides, "threads": threads}
+            with few_collections():
+                found = self._prepare(values, layouts, optimise, where, donated)
+            self._ready[key] = found
         return found, inputs
 
     def donated(
@@ -307,9 +317,7 @@ class Computation:
         donated: Mapping[str, int],
     ) -> Ready:  # fmt: skip
         artifacts = self.artifacts_for(where, values)
-        if where == CPU and settings().quick_start and artifacts.are_new:
-            tiers.expect()
-        choices = artifacts.choices
+        choices = _choices(artifacts, where)
         decided = (
             decide(choices, values, optimise)
             if where == CPU
@@ -423,7 +431,7 @@ class Computation:
         key = tuple(sizes.values())
         found = self._most_sums.get(key)
         if found is None:
-            choices = self.artifacts_for(CPU, sizes).choices
+            choices = _choices(self.artifacts_for(CPU, sizes), CPU)
             found = self._most_sums[key] = most_sums(choices, sizes)
         return found
 

@@ -158,23 +158,25 @@ class Lanes:
     def _fold_each_half(self) -> None:
         half = self.width // 2
         while half:
-            self._fold(imp.integer(half))
+            var = self.e.unit.integer("l")
+            with simd(self.e, var, imp.ZERO, imp.integer(half)):
+                self._fold_lane(var, imp.integer(half))
             half //= 2
 
     def _fold_in_loop(self) -> None:
         e = self.e
         half = e.mutable(DType.I64, imp.integer(self.width // 2), "half")
         with e.level() as body, frozen(e, [half]) as (now,):
-            self._fold(now)
+            var = e.unit.integer("l")
+            with e.loop(var, imp.ZERO, now):  # a compiler takes longer to make vectors of it
+                self._fold_lane(var, now)
             e.emit(imp.Assign(half, machine("/", half, imp.integer(2))))
         e.emit(imp.While(machine(">", half, imp.ZERO), tuple(body)))
 
-    def _fold(self, half: imp.Expr) -> None:
-        """So many lanes combined with as many that follow them."""
-        var = self.e.unit.integer("l")
-        with simd(self.e, var, imp.ZERO, half):
-            left, right = self.load(var), self.load(machine("+", var, half))
-            self._store(var, apply_lambda(self.e, self.operator, [*left, *right]))
+    def _fold_lane(self, lane: imp.Expr, half: imp.Expr) -> None:
+        """A lane combined with that which follows so many later."""
+        left, right = self.load(lane), self.load(machine("+", lane, half))
+        self._store(lane, apply_lambda(self.e, self.operator, [*left, *right]))
 
     def _folded_at_once(self) -> list[imp.Expr]:
         """The same without what is stored between the halves: to a vector's lanes, then to one."""

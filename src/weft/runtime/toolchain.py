@@ -32,7 +32,11 @@ _FULL = "-O3"
 # takes a tenth of gcc's time, and gives vector loops nothing.
 _QUICK = (
     "-O1", "-fno-ivopts", "-fira-region=one", "-fno-dse", "-fno-dce", "-fno-tree-bit-ccp",
-    "-fno-gcse-lm", "-fno-cprop-registers", "-nostartfiles", "-nodefaultlibs",
+    "-fno-gcse-lm", "-fno-cprop-registers", "-fno-move-loop-invariants", "-fno-compare-elim",
+    "-fno-forward-propagate", "-fno-if-conversion", "-fno-if-conversion2", "-fno-shrink-wrap",
+    "-fno-combine-stack-adjustments", "-fno-tree-pta", "-fno-tree-sink", "-fno-tree-scev-cprop",
+    "-fno-ipa-pure-const", "-fno-ipa-reference", "-fno-ipa-profile", "-nostartfiles",
+    "-nodefaultlibs",
 )  # fmt: skip
 _QUICK_LIBRARIES = ("-lgcc",)  # what is left out besides takes the linker 8 of 20 ms to look at
 _COMMON = (
