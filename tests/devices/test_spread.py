@@ -76,6 +76,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "stencil": (stencil, (RNG.normal(size=(300, 90)),)),
     "products": (products, (RNG.integers(-9, 9, size=(160, 90)).astype(np.float64),)),
     "elements": (lambda a: (wf.sqrt(a) + 1, a.sum()), (np.arange(300_000.0),)),
+    "sum": (lambda a: (wf.sum(wf.exp(-a * a)),), (RNG.normal(size=1_000_000),)),
 }
 
 

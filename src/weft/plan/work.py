@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import add, mul, sub
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -13,6 +14,9 @@ from weft.sizes import Size
 _ROUNDS = 16  # of a while loop, of which nothing is known
 _UNKNOWN = 64  # an extent that only running the program tells
 _NARROW = 4  # bytes of a sum, of which wide ones take so many times as long
+_OF_INTEGERS: Mapping[str, Callable[..., int]] = {
+    "add": add, "subtract": sub, "multiply": mul, "minimum": min, "maximum": max,
+}  # fmt: skip
 _SHORT = 64  # elements of a row of which a reduction does not take a vector's worth at a time
 
 
@@ -65,7 +69,33 @@ def _expr(expr: fun.Expr, known: dict[str, int]) -> float:
 
 
 def _body(body: fun.Body, known: dict[str, int]) -> float:
-    return sum(_expr(let.expr, known) for let in body.statements)
+    total = 0.0
+    for let in body.statements:
+        total += _expr(let.expr, known)
+        value = _integer(let.expr, known)
+        if value is not None:
+            known[let.pattern[0].name] = value
+    return total
+
+
+def _integer(expr: fun.Expr, known: Mapping[str, int]) -> int | None:
+    """What is made of known integers, such as the length of a tile: minimum(65536, n - first)."""
+    match expr:
+        case fun.SizeValue(size) if size.variables() <= known.keys():
+            return int(size.evaluate(known))
+        case fun.Apply(operation, arguments) if operation in _OF_INTEGERS:
+            values = [_known(argument, known) for argument in arguments]
+            return None if None in values else _OF_INTEGERS[operation](*values)
+        case fun.Cast(dtype, argument) if dtype.kind in "iu":
+            return _known(argument, known)
+        case _:
+            return None
+
+
+def _known(atom: fun.Atom, known: Mapping[str, int]) -> int | None:
+    if isinstance(atom, fun.Const):
+        return atom.value if isinstance(atom.value, int) else None
+    return known.get(atom.name)
 
 
 def _times(space: tuple[fun.Range, ...], known: dict[str, int]) -> int:
