@@ -10,7 +10,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.passes.dependence import Access, Dims, Inner, Rounds, indices_of, rounds_apart, whole
 from weft.passes.knowledge import Knowledge
-from weft.passes.races import Race, meeting
+from weft.passes.races import Race, keeps, meeting
 from weft.passes.versions import bound_in
 from weft.records import dataclass
 
@@ -82,9 +82,9 @@ class _Uses:
             expr = let.expr
             number = [var.name for var in let.pattern].index(last.name)
             match expr:
-                case fun.Update(array, dims):
+                case fun.Update(array, dims, value):
                     self.updates.add(last.name)
-                    self.written(let, dims, inner, conditional)
+                    self.written(let, dims, inner, conditional or keeps(value, bound))
                     last = array
                 case fun.If():
                     for side in (expr.otherwise, expr.then):
@@ -105,7 +105,7 @@ class _Uses:
                     self.written(let, self.whole(), inner, True)
                     last = destinations[number]
                 case _:
-                    self.written(let, self.whole(), inner, conditional)
+                    self.written(let, self.whole(), inner, conditional or keeps(last, bound))
                     return
 
     def written(

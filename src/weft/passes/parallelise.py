@@ -45,7 +45,7 @@ from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
 from weft.passes.meetings import called, why_in_order
 from weft.passes.places_written import Aggregate, aggregate, row_of
-from weft.passes.races import Race, around, meeting, names_used
+from weft.passes.races import Race, around, keeps, meeting, names_used
 from weft.passes.square import square
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
 from weft.passes.write_wholly import write_wholly
@@ -285,7 +285,7 @@ class _Loop:
         updates = {write.name for chain in chains for write in chain.writes}
         for chain in chains:
             written = [
-                Access(chain.root.name, w.dims, (), w.let.place, True, self._is_conditional(w))
+                Access(chain.root.name, w.dims, (), w.let.place, True, keeps(w.value, self.bound))
                 for w in chain.writes
             ]
             versions = set(chain.versions)
@@ -320,11 +320,6 @@ class _Loop:
         if made is None:
             return None
         return spared_round(made.expr, there, self.rounds, self.bound, sizes)
-
-    def _is_conditional(self, write: Write) -> bool:
-        """Whether what is written may be what is there: by a branch, or a loop of some rounds."""
-        let = self.bound.get(write.value.name) if isinstance(write.value, fun.Var) else None
-        return let is not None and isinstance(let.expr, fun.If | fun.Loop)
 
     def _apart_in_this_call(self, write: Access, other: Access) -> bool:
         """The same with the sizes of the call, which are then assumed."""

@@ -28,6 +28,22 @@ class Unknown(Exception):  # noqa: N818 - an answer, not an error
     """What is accessed is not known by sizes alone, or is too much to be tried."""
 
 
+def keeps(written: fun.Atom, bound: Mapping[str, fun.Let]) -> bool:
+    """Whether what a round writes may be what is there: by a branch, a loop, or a part's update.
+
+    `bound` has what the round binds.
+    """
+    while isinstance(written, fun.Var) and (let := bound.get(written.name)) is not None:
+        match let.expr:
+            case fun.Slice(array) | fun.LmadSlice(array) | fun.Permute(array) | fun.Reshape(array):
+                written = array
+            case expr:
+                return isinstance(
+                    expr, fun.If | fun.Loop | fun.Update | fun.LmadUpdate | fun.Scatter
+                )
+    return False
+
+
 def meeting(
     write: Access, other: Access, rounds: Rounds, known: Knowledge
 ) -> tuple[bool, Race | None]:
