@@ -56,6 +56,7 @@ from weft.passes.parallelise import parallelise
 from weft.passes.products import products
 from weft.passes.remove_dead import remove_dead
 from weft.passes.simplify import simplify
+from weft.passes.write_through import write_through
 from weft.runtime.address import is_one
 from weft.sizes import Fact
 
@@ -401,7 +402,9 @@ class KernelFunction(Jitted):
 
     def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
         """The program with loops whose rounds are independent as kernels."""
-        program = remove_dead(simplify(traced.program))
+        program = simplify(traced.program)
+        direct = write_through(program)
+        program = remove_dead(program if direct is program else simplify(direct))
         result = parallelise(program, traced.values, self._parallel)
         for remark in result.remarks:
             tell(remark, self._parallel[remark.place], self.function.__name__)

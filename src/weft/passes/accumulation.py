@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
@@ -16,8 +17,8 @@ from weft.passes.versions import bound_in
 from weft.records import dataclass
 
 OPERATIONS = (
-    "add", "multiply", "minimum", "maximum", "logical_and", "logical_or", "bitwise_and",
-    "bitwise_or", "bitwise_xor",
+    "add", "multiply", "minimum", "maximum", "fmin", "fmax", "logical_and", "logical_or",
+    "bitwise_and", "bitwise_or", "bitwise_xor",
 )  # fmt: skip
 
 
@@ -123,17 +124,37 @@ def _extreme_of(
 ) -> tuple[str, str] | None:
     """Python's `min(a, b)` or `max(a, b)`, where(b < a, b, a), and the name of its test.
 
-    It is an associative operation but for floats that do not compare.
+    It is an associative operation but for floats that do not compare: these replace nothing,
+    as in `fmin`, where rounds have no order.
     """
     test, chosen, other = expr.arguments
     let = bound.get(test.name) if isinstance(test, fun.Var) else None
     assert isinstance(param.type, fun.Scalar)
     if let is None or not (unordered or param.type.dtype.is_integer):
         return None
-    for operation, comparison in (("minimum", "less"), ("maximum", "greater")):
+    operations = ("fmin", "fmax") if param.type.dtype.kind == "f" else ("minimum", "maximum")
+    for operation, comparison in zip(operations, ("less", "greater"), strict=True):
         if let.expr == fun.Apply(comparison, (chosen, other)):
             return operation, let.pattern[0].name
     return None
+
+
+def joined(
+    operation: str, start: fun.Atom, total: fun.Atom, var: fun.Var, place: Place | None,
+    names: Names,
+) -> list[fun.Let]:  # fmt: skip
+    """What was there before some rounds and what they accumulate, as `var`.
+
+    A number that compares with nothing, which was there before, stays.
+    """
+    if operation not in ("fmin", "fmax"):
+        return [fun.Let((var,), fun.Apply(operation, (start, total)), place)]
+    test = fun.Var(names.fresh("c"), fun.Scalar(DType.BOOL))
+    comparison = "less" if operation == "fmin" else "greater"
+    return [
+        fun.Let((test,), fun.Apply(comparison, (total, start)), place),
+        fun.Let((var,), fun.Apply("where", (test, total, start)), place),
+    ]
 
 
 def _leads_to(atom: fun.Atom, bound: Mapping[str, fun.Let], param: fun.Var) -> bool:
@@ -194,8 +215,8 @@ def neutral(operation: str, dtype: DType) -> fun.Const:
             value = True
         case "bitwise_and":
             value = True if dtype is DType.BOOL else int(np.array(-1).astype(dtype.numpy))
-        case "maximum" | "minimum":
-            value = _extreme(dtype, operation == "maximum")
+        case "maximum" | "minimum" | "fmax" | "fmin":
+            value = _extreme(dtype, operation in ("maximum", "fmax"))
     if dtype.kind == "b":
         value = bool(value)
     elif dtype.kind == "f":
@@ -238,8 +259,7 @@ def branch_sums(let: fun.Let, names: Names) -> list[fun.Let]:
             results[other][number] = neutral(found.operation, found.dtype)
             sides[side] = fun.Body(tuple(statements), tuple(results[side]))
             pattern[number] = fun.Var(names.fresh("e"), var.type)
-            both = fun.Apply(found.operation, (same, pattern[number]))
-            after.append(fun.Let((var,), both, let.place))
+            after += joined(found.operation, same, pattern[number], var, let.place, names)
             break
     if not after:
         return [let]
@@ -269,8 +289,8 @@ def apart_sums(let: fun.Let, names: Names) -> list[fun.Let]:
             continue
         initial[number] = neutral(found.operation, found.dtype)
         pattern[number] = fun.Var(names.fresh("r"), param.type)
-        both = fun.Apply(found.operation, (start, pattern[number]))
-        after.append(fun.Let((let.pattern[number],), both, let.place))
+        var = let.pattern[number]
+        after += joined(found.operation, start, pattern[number], var, let.place, names)
     if not after:
         return [let]
     made = replace(loop, initial=tuple(initial))

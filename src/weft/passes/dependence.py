@@ -51,6 +51,10 @@ class Access:
     conditional: bool = False
 
 
+SHOWN = (fun.LmadSlice, fun.Permute, fun.Reshape)
+"""What shows an array otherwise, of which others read some elements."""
+
+
 def whole(var: fun.Var) -> Dims:
     assert isinstance(var.type, fun.Array)
     return tuple(fun.Span(ZERO, extent) for extent in var.type.shape)
@@ -90,7 +94,8 @@ def _reads_of(
         atoms += nested.results
     for atom in atoms:
         if isinstance(atom, fun.Var) and atom.name in arrays:
-            yield Access(atom.name, whole(atom), own, place)
+            unsure = isinstance(expr, SHOWN)  # who knows what is read of it
+            yield Access(atom.name, whole(atom), own, place, conditional=unsure)
 
 
 def indices_of(expr: fun.Expr) -> tuple[Inner, ...]:

@@ -245,14 +245,15 @@ def compose(outer: View, inner: View) -> View:
                 return fun.Broadcast(atom, shape)
             return outer
         case fun.Slice(_, dims), fun.Slice(array, inner_dims):
-            return fun.Slice(array, _compose_dims(dims, inner_dims))
+            return fun.Slice(array, compose_dims(dims, inner_dims))
         case _:
             return outer
 
 
-def _compose_dims(
+def compose_dims(
     outer: Sequence[fun.Span | Size], inner: Sequence[fun.Span | Size]
 ) -> tuple[fun.Span | Size, ...]:
+    """The dimensions of a slice of a slice, as those of a slice of the array."""
     rest = iter(outer)
     dims: list[fun.Span | Size] = []
     for dim in inner:

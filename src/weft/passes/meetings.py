@@ -8,7 +8,16 @@ from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.passes.dependence import Access, Dims, Inner, Rounds, indices_of, rounds_apart, whole
+from weft.passes.dependence import (
+    SHOWN,
+    Access,
+    Dims,
+    Inner,
+    Rounds,
+    indices_of,
+    rounds_apart,
+    whole,
+)
 from weft.passes.knowledge import Knowledge
 from weft.passes.races import Race, keeps, meeting
 from weft.passes.versions import bound_in
@@ -163,6 +172,7 @@ class _Uses:
     def taken(
         self, atoms: Sequence[fun.Atom], let: fun.Let, inner: tuple[Inner, ...], conditional: bool
     ) -> Iterator[Access]:
+        unsure = conditional or isinstance(let.expr, SHOWN)
         for atom in atoms:
             if isinstance(atom, fun.Var) and atom.name in self.versions:
-                yield Access(atom.name, self.whole(), inner, let.place, False, conditional)
+                yield Access(atom.name, self.whole(), inner, let.place, False, unsure)

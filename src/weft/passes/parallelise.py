@@ -493,6 +493,8 @@ class _Loop:
         reduce = accumulation.reduction((space,), body, found, self.names)
         done = [fun.Let(totals, reduce, self.let.place)]
         for (number, one), total in zip(sums.items(), totals, strict=True):
-            both = fun.Apply(one.operation, (self.loop.initial[number], total))
-            done.append(fun.Let((self.let.pattern[number],), both, self.let.place))
+            start, var = self.loop.initial[number], self.let.pattern[number]
+            done += accumulation.joined(
+                one.operation, start, total, var, self.let.place, self.names
+            )
         return done

@@ -37,6 +37,9 @@ def keeps(written: fun.Atom, bound: Mapping[str, fun.Let]) -> bool:
         match let.expr:
             case fun.Slice(array) | fun.LmadSlice(array) | fun.Permute(array) | fun.Reshape(array):
                 written = array
+            case fun.Kernel(_, body):
+                own = {var.name: let for let in body.statements for var in let.pattern}
+                return any(keeps(result, own) for result in body.results)
             case expr:
                 return isinstance(
                     expr, fun.If | fun.Loop | fun.Update | fun.LmadUpdate | fun.Scatter
