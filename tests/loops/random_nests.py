@@ -25,6 +25,17 @@ SCALARS = {"s": INTEGERS, "t": INTEGERS, "r": FLOATS}
 PARAMETERS = ("x", "a", "y", "b", "n", "m", "k")
 
 
+def function_of(text: str) -> Callable[..., Any]:
+    """The function `nest` of a text, whose source `inspect` finds."""
+    name = f"<random nest {hash(text)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    module = types.ModuleType("random_nest")
+    module.__dict__.update(wf=wf, np=np)
+    exec(compile(text, name, "exec"), module.__dict__)
+    made: Callable[..., Any] = module.__dict__["nest"]
+    return made
+
+
 @dataclass(frozen=True)
 class Nest:
     """A function, as text, and the extents that its subscripts were made for."""
@@ -36,13 +47,7 @@ class Nest:
 
     def function(self) -> Callable[..., Any]:
         """The function, whose source `inspect` finds."""
-        name = f"<random nest {hash(self.text)}>"
-        linecache.cache[name] = (len(self.text), None, self.text.splitlines(True), name)
-        module = types.ModuleType("random_nest")
-        module.__dict__.update(wf=wf, np=np)
-        exec(compile(self.text, name, "exec"), module.__dict__)
-        made: Callable[..., Any] = module.__dict__["nest"]
-        return made
+        return function_of(self.text)
 
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """Arrays `x[n], a[n, m]` of integers, `y[n], b[n, m]` of floats, and `n, m, k`."""
