@@ -147,6 +147,15 @@ def test_calls_that_are_wrong() -> None:
         shifted(a, np.ones(5))
 
 
+@pytest.mark.parametrize("number", [5, 2.5, 1j])
+def test_numbers_have_no_elements(number: complex) -> None:
+    def first(a: Any) -> Any:
+        return a[0]
+
+    with pytest.raises(errors.UnsupportedError, match="an index into a number"):
+        wf.kernel(first)(number)
+
+
 def test_arguments_that_share_a_part_run_in_plain_python() -> None:
     def moved(a: Any, b: Any) -> None:
         a[1:] = b[:-1]

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import interpreting
+from weft.frontend.extent import Extent
 from weft.functions import where
 from weft.kernel import aliases, grids, grown, named, selection, tables
 from weft.kernel.branches import kind
@@ -37,7 +38,7 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
             return found
         selection.refuse(frame, node, "an index into elements that a mask selects")
     if not isinstance(value, Reference):
-        if isinstance(value, Array):
+        if isinstance(value, Array | Extent | int | float | complex):
             frame.refuse(node, "an index into a number", "an array")
         if type(value) in (tuple, list) and tables.is_index(key):
             return tables.element(frame, node, value, key)
