@@ -111,6 +111,7 @@ def finish(
             decided.contract,
             should_raise if raised_ else None,
             _whole_rounds(fused),
+            decided.tile_elements,
         ),
     )
 

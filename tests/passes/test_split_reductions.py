@@ -75,6 +75,37 @@ def test_values(axes: list[int], shape: tuple[int, ...], monkeypatch: pytest.Mon
     agree(before, simplify(after), [RNG.random(shape)])
 
 
+@pytest.mark.parametrize(
+    ("axes", "most", "rows"),
+    [
+        ([0], None, 2048), ([0], 1 << 15, 64), ([0], 1 << 30, 2048),
+        ([0], 1, 32),  # the grain of columns
+        ([0, 1], None, 128), ([0, 1], 4096, 8), ([0, 1], 1, 2),
+    ],
+)  # fmt: skip
+def test_tiles_have_no_more_elements_than_are_asked_for(
+    axes: list[int], most: int | None, rows: int
+) -> None:
+    program = split.split_reductions(reduction(axes), most=most)
+    check(program)
+    known = {"n": 4000, "m": 500, "k": 1}
+    for entry in program.derived:
+        known[entry.name] = entry.evaluate(known)
+    kernel = next(let for let in program.body.statements if isinstance(let.expr, fun.Kernel))
+    tiles, *_ = kernel.pattern[0].type.shape
+    assert tiles.evaluate(known) == -(-4000 // rows)
+
+
+def test_smaller_tiles_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "GRAIN", 4)
+    monkeypatch.setattr(split, "COLUMN_ROWS", 2)
+    for axes in ([0, 1, 2], [0, 1], [0], [1]):
+        before = reduction(axes, 3)
+        after = split.split_reductions(before, split.always, most=8)
+        check(after)
+        agree(before, after, [RNG.random((17, 5, 9))])
+
+
 def test_results_stay_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split, "TILE", 4)
     u = Unfused("n")

@@ -1,16 +1,19 @@
-"""What a launch decides of columns: one tile of them is reduced by all threads."""
+"""What a launch decides of columns: one tile is reduced by all threads; devices may lack room."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import weft as wf
 from weft.plan import decisions
-from weft.plan.decisions import Choices, decide, every_decision
+from weft.plan.decisions import Choices, decide, every_decision, for_device, in_room
 from weft.sizes import Poly
 
 COLUMNS = Choices(derived=(), nests=(), splits=(), columns=((Poly.var("m"), Poly.var("n")),))
+ROWS = Choices(derived=(), nests=(), splits=((Poly.var("m"), Poly.var("n")),))
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,34 @@ def test_bits_are_those_of_tiles(
             found.append(wf.jit(lambda x: x.sum(axis=0))(x))
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(
+    ("columns", "length", "room", "whole", "elements"),
+    [
+        (700, 1000, 1 << 25, False, None),  # as much as any tile takes
+        (700, 1000, 1 << 19, True, 1 << 14),
+        (700, 22400, 1 << 20, True, 1 << 15),
+        (700, 22401, 1 << 20, False, 1 << 15),  # longer than a tile of 32 rows
+        (7, 300_000, 1 << 20, False, 1 << 15),
+        (100, 100, 1 << 20, False, 1 << 15),  # which fit
+        (5000, 1000, 1 << 25, True, None),  # many
+        (700, 1000, 3 << 18, True, 1 << 14),  # a power of two
+        (700, 1000, 0, True, 1),
+    ],
+)
+def test_where_tiles_have_no_room_columns_are_whole_or_tiles_are_smaller(
+    columns: int, length: int, room: int, whole: bool, elements: int | None
+) -> None:
+    values = {"m": columns, "n": length}
+    decided = in_room(COLUMNS, for_device(COLUMNS, values), values, room)
+    assert decided.columns == (whole,)
+    assert decided.tile_elements == elements
+    assert (str(decided) == str(replace(decided, tile_elements=None))) == (elements is None)
+
+
+@pytest.mark.parametrize(("length", "split"), [(32768, False), (32769, True)])
+def test_rows_that_have_no_room_are_split(length: int, split: bool) -> None:
+    values = {"m": 3, "n": length}
+    assert in_room(ROWS, for_device(ROWS, values), values, 1 << 20).splits == (split,)
+    assert in_room(ROWS, for_device(ROWS, values), values, 1 << 25).splits == (False,)

@@ -298,7 +298,9 @@ def _planned(
     where = target(current)
     unlike = not all(processor.is_host for processor in spread)
     on = next((p.device for p in spread if not p.is_host), where) if unlike else where
-    program = computation.streamed(sizes, threads, on, bool(spread), current.optimise)
+    limits = (device_limit(name, current) for name in current.devices)
+    room = min((limit for limit in limits if limit is not None), default=None)
+    program = computation.streamed(sizes, threads, on, bool(spread), current.optimise, room)
     code = partial(stage_code, current=current, where=where, threads=threads)
     pairs = zip(program.params, inputs, strict=True)
     named = {p.name: _as_array(value, p.type.dtype) for p, value in pairs}

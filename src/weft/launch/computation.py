@@ -39,6 +39,7 @@ from weft.plan.decisions import (
     decide,
     every_decision,
     for_device,
+    in_room,
     most_sums,
     nothing,
     whole_columns,
@@ -405,11 +406,11 @@ class Computation:
 
     def streamed(
         self, sizes: Mapping[str, int], threads: int, where: str = CPU, spread: bool = False,
-        optimise: str = "",
+        optimise: str = "", room: int | None = None,
     ) -> fun.Program:  # fmt: skip
         """The program as the planner takes it: optimised as for these sizes.
 
-        `spread`: for several devices.
+        `spread`: for several devices. `room`: bytes that boxes may take on a device.
 
         Its loops stay as they are: the planner's stages come before tiles in the cache. It has no
         empty arrays, which would have to be whole.
@@ -424,6 +425,8 @@ class Computation:
         )
         if spread:
             decided = whole_columns(choices, decided, values)
+        if room is not None:
+            decided = in_room(choices, decided, values, room)
         return artifacts.streamed(decided)
 
     def most_sums(self, sizes: Mapping[str, int]) -> int:

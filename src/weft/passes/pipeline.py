@@ -59,6 +59,8 @@ class Decisions:
         Which of `raise_contractions.raised` become contractions; None for none.
     within : callable
         In which loops.
+    tile_elements : int, optional
+        Of a tile of a reduction, unless the smallest has more.
     """
 
     nest: nesting.When | None = None
@@ -69,6 +71,7 @@ class Decisions:
     contract: bool = False
     raise_: raising.When | None = None
     within: raising.Within = raising.no_loops
+    tile_elements: int | None = None
 
 
 FUSION: list[tuple[Pass, str]] = [
@@ -113,7 +116,8 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
         reduce = partial(ahead.reduce_ahead, when=decisions.ahead)
         steps.append((reduce, "after nesting, which takes what is not in loops"))
     if decisions.split is not None:
-        split = partial(splitting.split_reductions, when=decisions.split)
+        most = decisions.tile_elements
+        split = partial(splitting.split_reductions, when=decisions.split, most=most)
         steps.append((split, "last, since a reduction in two steps is hard to fuse"))
     if len(steps) > len(FUSION):
         steps += [

@@ -12,7 +12,8 @@ of rows that makes up to 65536 elements. Elements that are computed by loops or 
 own are worth smaller tiles: a power of two of them, at least 32 (the grain of such bodies), that
 makes about 128 tiles. Where columns are added up side by side
 (`vector_dimension` "kept"), a tile is a power of two of rows, at least 32, that makes about
-2**20 elements, and its result is a row.
+2**20 elements, and its result is a row. Devices have room for fewer, perhaps: what an item does
+(`weft.lower.gpu.items`) has no other tree in smaller tiles.
 
 Removes: reductions outside of kernels whose index space gives little parallelism otherwise.
 Adds: for each, a kernel over tiles and a reduction with `counter`; derived sizes.
@@ -39,6 +40,7 @@ from weft.sizes.facts import SizeOperation
 TILE = 65536  # elements of a tile along the last reduced dimension
 LEAST = 32  # of a tile whose elements take loops of their own: the grain of such bodies
 TILES = 128  # about so many of them
+GRAIN = 1024  # elements of the longest grain: no tile has fewer
 COLUMN_ROWS = 32  # rows of a grain where columns are added up side by side
 COLUMN_TILE = 1 << 20  # elements of such a tile, about
 
@@ -55,7 +57,9 @@ def unless_rows(reduce: fun.Reduce) -> bool:
     return reduce.reduced == len(reduce.space) or vector_dimension(reduce) == "kept"
 
 
-def split_reductions(program: fun.Program, when: When = unless_rows) -> fun.Program:
+def split_reductions(
+    program: fun.Program, when: When = unless_rows, most: int | None = None
+) -> fun.Program:
     """The program with those reductions outside of kernels split for which `when` says so.
 
     Parameters
@@ -63,16 +67,19 @@ def split_reductions(program: fun.Program, when: When = unless_rows) -> fun.Prog
     program : fun.Program
     when : callable
         `unless_rows`, `always`, or a decision taken at launch.
+    most : int, optional
+        Elements of a tile, unless the smallest has more; as many as above if not given.
     """
     if not any(isinstance(let.expr, fun.Reduce) for let in walk.sequential(program.body)):
         return program
-    split = _Split(program, when)
+    split = _Split(program, when, most)
     return replace(program, body=split.body(program.body), derived=tuple(split.derived))
 
 
 class _Split:
-    def __init__(self, program: fun.Program, when: When) -> None:
+    def __init__(self, program: fun.Program, when: When, most: int | None) -> None:
         self.when = when
+        self.limit = most
         self.names = Names.of(program)
         self.top = Builder(self.names)  # of the body that is being made
         self.derived = list(program.derived)
@@ -118,10 +125,11 @@ class _Split:
             rows = self.derive("max", rows, as_poly(least), "rows")
         return self.derive("pow2floor", rows, ZERO, "tile")
 
-    def most(self, reduce: fun.Reduce) -> Size:
+    def most(self, reduce: fun.Reduce, columns: bool) -> Size:
         """The elements of a tile along the last reduced dimension."""
-        if not _is_long(reduce.body):
-            return as_poly(TILE)
+        if columns or not _is_long(reduce.body):
+            most = COLUMN_TILE if columns else TILE
+            return as_poly(most if self.limit is None else min(most, max(self.limit, GRAIN)))
         count = product(r.extent for r in reduce.space[len(reduce.space) - reduce.reduced :])
         share = self.derive("floordiv", count, as_poly(TILES), "share")
         share = self.derive("max", share, as_poly(LEAST), "share")
@@ -136,7 +144,7 @@ class _Split:
         columns = vector_dimension(reduce) == "kept"
         reduced = reduce.space[kept:]
         one = reduce.space[kept - 1].extent if columns else ONE
-        most = as_poly(COLUMN_TILE) if columns else self.most(reduce)
+        most = self.most(reduce, columns)
         least = COLUMN_ROWS if columns else 1
         sizes = [
             self.pow2(most, one * product(r.extent for r in reduced[d + 1 :]), 1)

@@ -25,6 +25,7 @@ _WIDE = 1 << 13  # columns that are enough for all threads, and
 _SHORT = 32  # elements of such columns, which are one tile: its sums would be copied
 _COLUMNS_PER_THREAD = 128  # that are worth a share of them, of columns that are together
 _ONE_TILE = 1 << 20  # elements: one tile, which one thread would reduce
+_ROOM = 32  # bytes of a device for each of a tile: 8 in each of several arrays, or boxes
 _AGAIN = 16  # reads of each record that are worth a copy of it, if there are
 _SOME_RECORDS = 16
 _AHEAD = range(128, 65537)  # elements of a row that is reduced while it is in a core's own cache
@@ -71,6 +72,7 @@ class Decided:
     """One answer to `Choices`: a flag for each of its pairs; columns left whole.
 
     `contract` depends on no size: products that are added are rounded with the sum.
+    `tile_elements`: those of a tile of a reduction, unless the smallest has more.
     """
 
     nests: tuple[bool, ...] = ()
@@ -81,6 +83,7 @@ class Decided:
     contractions: tuple[bool, ...] = ()
     records: tuple[bool, ...] = ()
     contract: bool = False
+    tile_elements: int | None = None
 
     def __str__(self) -> str:
         groups = (
@@ -88,6 +91,8 @@ class Decided:
             self.records,
         )  # fmt: skip
         flags = "n".join("".join("y" if flag else "n" for flag in group) for group in groups)
+        if self.tile_elements is not None:
+            flags += f" tiles of {self.tile_elements}"
         return f"{flags} contract" if self.contract else flags
 
 
@@ -124,6 +129,35 @@ def whole_columns(given: Choices, decided: Decided, values: Mapping[str, int]) -
         decided,
         columns=tuple(columns.evaluate(known) >= _MANY_COLUMNS for columns, _ in given.columns),
     )
+
+
+def in_room(given: Choices, decided: Decided, values: Mapping[str, int], room: int) -> Decided:
+    """The decision where boxes are computed on a device with `room` bytes.
+
+    Where tiles of reductions take too much of that, they are smaller, and long rows are split. Or
+    columns are left whole, for boxes of some of them: not where they are longer than the smallest
+    tile, so that few would fit.
+    """
+    elements = room // _ROOM
+    if elements >= _ONE_TILE:
+        return decided
+    known = _known(given, values)
+
+    def is_better_whole(columns: int, length: int) -> bool:
+        smallest = _SHORT * columns  # elements of a tile
+        usual = columns * min(length, max(_SHORT, _ONE_TILE // max(columns, 1)))
+        return length <= smallest and usual > elements
+
+    splits = tuple(
+        yes or length.evaluate(known) > elements
+        for yes, (_, length) in zip(decided.splits, given.splits, strict=True)
+    )
+    whole = tuple(
+        yes or is_better_whole(columns.evaluate(known), length.evaluate(known))
+        for yes, (columns, length) in zip(decided.columns, given.columns, strict=True)
+    )
+    tile = 1 << max(elements, 1).bit_length() - 1
+    return replace(decided, splits=splits, columns=whole, tile_elements=tile)
 
 
 def for_device(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
