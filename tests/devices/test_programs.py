@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.random_users import UserProgram, programs
-from agreement.ways import assert_equal_bits, compiled, interpreted, streamed
+from agreement.ways import assert_equal_bits, compiled, interpreted, small_boxes, streamed
 from devices.harness import device
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -229,6 +229,44 @@ def test_a_cap_on_the_device_is_kept() -> None:
     assert f"at once on {on.name}" in text
     queues = {event.queue for event in measured.events}
     assert {f"{on.name} in", f"{on.name} compute", f"{on.name} out"} <= queues
+
+
+@pytest.mark.parametrize("shape", [(1000, 700), (61, 90, 70)])
+def test_columns_are_scanned_in_boxes_of_the_result(shape: tuple[int, ...]) -> None:
+    """One stage: what rows are of, which are scanned, does not go to the host and back."""
+    on, x = device(), np.random.default_rng(2).random(shape, np.float32)
+    program = wf.jit(lambda a: wf.cumulative_sum(a, axis=0) * 2)
+    with wf.config(devices=[on.name]):
+        whole = program(x)
+        with wf.config(memory_limit={on.name: x.nbytes // 4}):
+            (stage,) = program.explain(wf.asarray(x)).plan.stages
+            assert "along axis 1" in stage.stage.reason
+            before = on.statistics.bytes_in, on.statistics.bytes_out
+            found = program(x)
+    assert_equal_bits([found], [whole])
+    moved = on.statistics.bytes_in - before[0]
+    assert x.nbytes <= moved <= x.nbytes + stage.boxes.count * FAILURE_BYTES
+    assert on.statistics.bytes_out - before[1] == x.nbytes
+
+
+def test_a_scan_that_is_a_result_too_is_computed_once(tmp_path: Path) -> None:
+    """Its stage has to be, so that what reads it costs no more; on the host, that costs little."""
+    on, x = device(), np.random.default_rng(2).random((1000, 700), np.float32)
+
+    def both(a: Any) -> Any:
+        scanned = wf.cumulative_sum(a.T, axis=1)
+        return scanned, scanned.T * 2
+
+    program = wf.jit(both)
+    with wf.config(devices=[on.name]):
+        whole = program(x)
+        with wf.config(memory_limit={on.name: x.nbytes // 4}):
+            assert len(program.explain(wf.asarray(x)).plan.stages) == 2
+            assert_equal_bits(program(x), whole)
+    np.save(tmp_path / "x.npy", x)
+    with small_boxes(1 << 18, 0):
+        lazy = wf.cumulative_sum(wf.open(tmp_path / "x.npy"), axis=0) * 2
+        assert len(wf.explain(lazy).plan.stages) == 2
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5, 128])

@@ -63,6 +63,8 @@ class Preferences:
         Statements that run whole, however large they are.
     decoded : callable
         The chunks of a parameter that is decoded by whole chunks; None for others.
+    on_device : bool
+        Whether boxes are computed there: what one stage makes for another moves there and back.
     """
 
     small: int
@@ -72,6 +74,7 @@ class Preferences:
     small_work: float = math.inf
     whole: Collection[int] = ()
     decoded: Callable[[str], tuple[int, ...] | None] = lambda name: None
+    on_device: bool = False
 
 
 def partition(analysis: Analysis, preferences: Preferences) -> list[Group]:
@@ -88,9 +91,11 @@ class _Partition:
             for s in analysis.statements
             if not s.cuttable or s.position in preferences.whole or self._is_small(s)
         }
+        self.demanded: set[int] = set()
+        self.costs: dict[int, float] = {}  # of the best cuts of statements
 
     def groups(self) -> list[Group]:
-        drafts, demanded = self._targets()
+        drafts, demanded = self._targets(), self.demanded
         phases: dict[int, int] = {}
         groups: dict[int, list[Group]] = {}
         for position in sorted(demanded):
@@ -125,14 +130,14 @@ class _Partition:
 
     # ------------------------------------------------------------ targets
 
-    def _targets(self) -> tuple[dict[int, Draft], set[int]]:
-        """Every statement whose results must exist, with drafts for those that are cut."""
-        analysis = self.analysis
-        demanded = {
+    def _targets(self) -> dict[int, Draft]:
+        """Drafts for what is cut of `demanded`: every statement whose results must exist."""
+        analysis, demanded = self.analysis, self.demanded
+        demanded.update(
             analysis.producer[atom.name]
             for atom in analysis.program.body.results
             if isinstance(atom, fun.Var) and atom.name in analysis.producer
-        }
+        )
         drafts: dict[int, Draft] = {}
         for statement in reversed(analysis.statements):
             position = statement.position
@@ -143,7 +148,7 @@ class _Partition:
             else:
                 drafts[position] = self._choose(statement)
                 demanded.update(self._sources(drafts[position]))
-        return drafts, demanded
+        return drafts
 
     def _sources(self, draft: Draft) -> set[int]:
         return {self.analysis.producer[name] for name in draft.earlier}
@@ -167,16 +172,28 @@ class _Partition:
 
     def _choose(self, statement: Statement) -> Draft:
         """The cut that moves the fewest bytes; the outermost of equal ones."""
-        best: tuple[float, Draft] | None = None
-        dims = statement.cuttable
-        tried = [dim for dim in dims if (statement.position, dim) not in self.preferences.refused]
-        for dim in tried or dims:
-            draft = Draft.of(self.analysis, statement, dim, self.resident)
-            cost = self._cost(draft)
-            if best is None or cost < best[0]:
-                best = cost, draft
-        assert best is not None
-        return best[1]
+        drafts = self._drafts(statement)
+        costs = [self._cost(draft) + self._making(draft) for draft in drafts]
+        return drafts[costs.index(min(costs))]
+
+    def _drafts(self, statement: Statement) -> list[Draft]:
+        """One for each dimension along which no cut was refused; for all, where there is none."""
+        position, dims = statement.position, statement.cuttable
+        tried = [dim for dim in dims if (position, dim) not in self.preferences.refused]
+        return [
+            Draft.of(self.analysis, statement, dim, self.resident) for dim in tried or dims
+        ]
+
+    def _making(self, draft: Draft) -> float:
+        """Bytes that move on a device to make what a draft needs of others, and nothing else."""
+        if not self.preferences.on_device:
+            return 0.0
+        others = sorted(self._sources(draft) - self.demanded - self.resident)
+        for position in others:
+            if position not in self.costs:
+                drafts = self._drafts(self.analysis.statements[position])
+                self.costs[position] = min(map(self._cost, drafts))
+        return sum(self.costs[position] for position in others)
 
     def _cost(self, draft: Draft) -> float:
         """Bytes moved, were there eight boxes; pieces of rows count twice."""
@@ -217,6 +234,8 @@ class _Partition:
     def _times_moved(self, name: str, boxes: int) -> int:
         """How often an array that every box needs whole is moved."""
         if name not in self.analysis.params:
+            if self.preferences.on_device and self.analysis.producer[name] not in self.resident:
+                return 1  # `_making` has what writes it
             return 2  # written by one stage, read by another
         return boxes if self.preferences.addressable(name) else 1
 

@@ -225,7 +225,7 @@ def _make(
         analysis = Analysis(program, sizes, staged, leans, ends)
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
-            small, addressable, refused, apart, small_work, whole, decoded
+            small, addressable, refused, apart, small_work, whole, decoded, on_device
         )
         groups = partition(analysis, preferences)
         if in_one_stage and len(groups) > 1:
