@@ -184,6 +184,9 @@ def _boxes(stage: PlannedStage) -> str:
     moved = f"reads {size_text(stage.bytes_read)}, writes {size_text(stage.bytes_written)}"
     if boxes.count == 1:
         return f"one box; {moved}"
+    if stage.tiles is not None and stage.shares:
+        shape = " x ".join(map(str, stage.tiles.shape))
+        return f"{boxes.count} tiles of {shape}, spread over {len(stage.shares)} devices; {moved}"
     if stage.tiles is not None:
         return f"{_tiles(stage, stage.tiles)}; {moved}"
     flight = f"{stage.depth} in flight" if stage.depth > 1 else "one after another"
@@ -224,12 +227,16 @@ def _tiles(stage: PlannedStage, tiles: Tiles) -> str:
 def _shares(stage: PlannedStage) -> Iterator[Line]:
     """How the stage is divided, over which devices, and what a box takes there."""
     if stage.shares:
-        cut = ", ".join(f"{o.array} along axis {o.axis}" for o in stage.stage.outputs)
+        cut = ", ".join(
+            f"{o.array} along axis {' and '.join(str(axis) for axis, _, _ in o.cuts)}"
+            for o in stage.stage.outputs
+        )
         yield Line(2, f"by fission of {cut}: a box is a part, made where the parts are joined")
     for share in stage.shares:
         slots = "one at a time" if share.slots == 1 else f"{share.slots} at once"
+        what = f"boxes of at most {share.largest}" if stage.tiles is None else "tiles"
         text = (
-            f"on {share.device}: boxes of at most {share.largest}, {slots}; "
+            f"on {share.device}: {what}, {slots}; "
             f"each has up to {size_text(share.host_bytes)} of buffers"
         )
         if share.device_bytes:

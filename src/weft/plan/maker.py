@@ -17,6 +17,7 @@ from weft.plan.partition import Group
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor, Setting, form_in_memory
+from weft.plan.shared_tiles import share_tiles
 from weft.plan.sharing import compiled_for, in_smaller_boxes, share
 from weft.plan.side_by_side import side_by_side
 from weft.plan.statements import Analysis, Statement
@@ -131,14 +132,15 @@ class Maker:
         def tile_scheduler(tiled: Windowed) -> Scheduler:
             return Scheduler(self.analysis, group.draft, tiled, kept, resident, self.setting)
 
-        def on(processor: Processor) -> Scheduler:
+        def on(processor: Processor, form: Windowed = windowed) -> Scheduler:
             compile, threads = processor.compile, processor.threads
-            return scheduler(replace(self.setting, compile=compile, threads=threads))
+            setting = replace(self.setting, compile=compile, threads=threads)
+            return Scheduler(self.analysis, group.draft, form, kept, resident, setting)
 
         remarks: list[str] = []
         if group.draft is not None and self.setting.processors:
             members, remarks = compiled_for(self.setting.processors, on)
-            spread = share(members)
+            spread = share(members) or share_tiles(members, on)
             if spread is not None:
                 return replace(spread, remarks=(*spread.remarks, *remarks))
         alone = scheduler(self.setting)

@@ -78,6 +78,11 @@ class Window:
         """Every axis along which boxes have parts."""
         return () if self.axis is None else ((self.axis, self.lower, self.upper), *self.more)
 
+    @property
+    def last(self) -> int | None:
+        """The last axis along which boxes have parts."""
+        return max((axis for axis, _, _ in self.cuts), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -99,6 +104,11 @@ class Output:
     def cuts(self) -> tuple[Cut, ...]:
         """Every axis along which boxes have parts."""
         return () if self.axis is None else ((self.axis, self.lower, self.upper), *self.more)
+
+    @property
+    def last(self) -> int | None:
+        """The last axis along which boxes have parts."""
+        return max((axis for axis, _, _ in self.cuts), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,7 +300,19 @@ class Scheduler(StageArrays):
 
     def one_box(self, start: int, stop: int) -> OneBox:
         """The box `start <= coordinate < stop`; planned while others are computed."""
-        boxes = self.boxes_between(np.array([start]), np.array([stop]))
+        return self._alone(self.boxes_between(np.array([start]), np.array([stop])))
+
+    def picked(self, boxes: Boxes, number: int) -> OneBox:
+        """One of some boxes, as tiles are."""
+
+        def only(numbers: Numbers) -> Numbers:
+            return numbers[number : number + 1]
+
+        values = {name: only(numbers) for name, numbers in boxes.values.items()}
+        owned = tuple((only(lower), only(upper)) for lower, upper in boxes.owned)
+        return self._alone(Boxes(1, values, owned, boxes.unit))
+
+    def _alone(self, boxes: Boxes) -> OneBox:
         staging = self._staging(*self._argument_bytes(boxes)) if self.is_buffered() else 0
         return OneBox(boxes, self._integers(boxes)[0], staging, pages(self.workspace(boxes)))
 

@@ -46,7 +46,7 @@ def share(schedulers: Sequence[tuple[Processor, Scheduler]]) -> PlannedStage | N
     schedulers : sequence of (Processor, Scheduler)
         Of the same stage, for each device that has code for it.
     """
-    if len(schedulers) < 2 or not _can_be_spread(schedulers[0][1]):
+    if len(schedulers) < 2 or not can_be_spread(schedulers[0][1]):
         return None
     sharing = _Sharing(schedulers[0][1], [_Member(p, s) for p, s in schedulers])
     return sharing.planned() if sharing.fits() else None
@@ -105,7 +105,7 @@ def compiled_for(
     return found, remarks
 
 
-def _can_be_spread(scheduler: Scheduler) -> bool:
+def can_be_spread(scheduler: Scheduler) -> bool:
     """Whether boxes are independent, and the work is worth it."""
     draft = scheduler.draft
     if draft is None or not _has_free_boxes(scheduler):

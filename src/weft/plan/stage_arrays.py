@@ -54,7 +54,7 @@ class StageArrays:
             if where == "direct":
                 form = form_in_memory(self.setting.inputs[window.array])
                 assert form is not None
-                layouts.append(_layout(form, window.axis))
+                layouts.append(_layout(form, window.last))
             else:
                 layouts.append("rows" if self._is_part_of_rows(window, where) else "contiguous")
         layouts += ["contiguous"] * (len(self.stage.carries) + len(self.stage.flanks))
@@ -73,7 +73,7 @@ class StageArrays:
         """Whether a window of an array in memory, which lies row by row, is in pieces."""
         if where != "resident" or window.axis is None:
             return False
-        return math.prod(self.analysis.shapes[window.array][: window.axis]) > 1
+        return math.prod(self.analysis.shapes[window.array][: window.last]) > 1
 
     def _is_staged(self, output: Output) -> bool:
         """Whether boxes of an output are computed into a buffer of their own."""
@@ -82,8 +82,7 @@ class StageArrays:
         if output.array not in self.kept:
             return True
         shape = self.analysis.shapes[output.array]
-        last = max((axis for axis, _, _ in output.cuts), default=0)
-        return math.prod(shape[:last]) > 1
+        return math.prod(shape[: output.last or 0]) > 1
 
     def is_buffered(self) -> bool:
         """Whether boxes are read, or written, apart from being computed."""

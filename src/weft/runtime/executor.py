@@ -16,7 +16,7 @@ from weft.runtime import profile
 from weft.runtime.boxes import SideBySide
 from weft.runtime.memory import Pool
 from weft.runtime.pipeline import Pipeline
-from weft.runtime.scheduler import Destination, SharedStage, box_of
+from weft.runtime.scheduler import Destination, SharedStage, owned_of
 from weft.runtime.scratch import scratch_array
 from weft.runtime.shares import Interval
 
@@ -173,7 +173,7 @@ class Running:
             kept = self.pool.empty(value.shape, value.dtype)
         assert kept is not None
         self.memory[output.array] = kept
-        front = 1 if output.axis is None else math.prod(value.shape[: output.axis])
+        front = 1 if output.axis is None else math.prod(value.shape[: output.last])
         in_place = kept.flags.c_contiguous and front == 1
         return Destination(output, value.shape, value.dtype, kept, others, in_place)
 
@@ -216,8 +216,8 @@ def _left(planned: PlannedStage, destinations: Sequence[Destination]) -> list[In
     left: list[Interval] = []
     for box, (start, stop) in enumerate(boxes.spans):
         if not all(
-            sink.done(box_of(to.shape, to.output.axis or 0, *(int(b[box]) for b in owned)))
-            for to, owned in zip(destinations, boxes.owned, strict=True)
+            sink.done(owned_of(to, boxes, number, box))
+            for number, to in enumerate(destinations)
             for sink in to.sinks
         ):
             left.append((start, stop))

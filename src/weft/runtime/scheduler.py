@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from weft.errors import CompileError, DeviceError, MemoryLimitError, warn
 from weft.plan.code import Held
-from weft.plan.nodes import OneBox, Output, PlannedStage, Share, Window
+from weft.plan.nodes import Boxes, OneBox, Output, PlannedStage, Share, Window
 from weft.plan.protocols import Box, Sink, Source
 from weft.records import dataclass
 from weft.runtime import blas, profile, workers
@@ -238,18 +238,14 @@ class _Box:
         self.used += -(-count // _PAGE) * _PAGE
         return found
 
-    def _bounds(self, part: Window | Output) -> tuple[int, int]:
-        values = self.planned.boxes.values
-        return int(values[part.lower][0]), int(values[part.upper][0])
-
     def _input(self, number: int, window: Window) -> Array:
         given = self.stage.inputs[number]
         if window.axis is None:
             assert isinstance(given, np.ndarray)  # what boxes need whole has been loaded
             return given
         if isinstance(given, np.ndarray):
-            return _part(given, window.axis, *self._bounds(window))
-        where = box_of(given.shape, window.axis, *self._bounds(window))
+            return given[box_of(given.shape, window, self.planned.boxes)]
+        where = box_of(given.shape, window, self.planned.boxes)
         array = self._room(tuple(s.stop - s.start for s in where), np.dtype(given.dtype))
         if array.size:
             given.check()
@@ -258,12 +254,10 @@ class _Box:
         return array
 
     def _output(self, to: Destination) -> Array:
-        lower, upper = self._bounds(to.output)
-        axis = to.output.axis
-        assert axis is not None
+        where = box_of(to.shape, to.output, self.planned.boxes)
         if to.in_place and to.array is not None:
-            return _part(to.array, axis, lower, upper)
-        return self._room((*to.shape[:axis], upper - lower, *to.shape[axis + 1 :]), to.dtype)
+            return to.array[where]
+        return self._room(tuple(s.stop - s.start for s in where), to.dtype)
 
     # ------------------------------------------------------------ computing
 
@@ -287,12 +281,12 @@ class _Box:
 
     def _deliver(self, number: int, to: Destination, array: Array) -> None:
         """What belongs to the box, to the array in memory and to sinks."""
-        axis = to.output.axis
-        assert axis is not None
-        lower, _ = self._bounds(to.output)
-        first, last = (int(bound[0]) for bound in self.planned.boxes.owned[number])
-        owned = _part(array, axis, first - lower, last - lower)
-        where = box_of(to.shape, axis, first, last)
+        computed = box_of(to.shape, to.output, self.planned.boxes)
+        where = owned_of(to, self.planned.boxes, number)
+        owned = array[tuple(
+            slice(own.start - all_.start, own.stop - all_.start)
+            for own, all_ in zip(where, computed, strict=True)
+        )]  # fmt: skip
         if not owned.size:
             return
         if to.array is not None and not to.in_place:
@@ -302,12 +296,18 @@ class _Box:
                 sink.write(where, owned)
 
 
-def _part(array: Array, axis: int, lower: int, upper: int) -> Array:
-    return array[(*(slice(None),) * axis, slice(lower, upper))]
+def box_of(shape: tuple[int, ...], part: Window | Output, boxes: Boxes, number: int = 0) -> Box:
+    """The part of an array that one of the boxes has: all, but along axes that are cut."""
+    found = [slice(0, extent) for extent in shape]
+    for axis, lower, upper in part.cuts:
+        found[axis] = slice(int(boxes.values[lower][number]), int(boxes.values[upper][number]))
+    return tuple(found)
 
 
-def box_of(shape: tuple[int, ...], axis: int, lower: int, upper: int) -> Box:
-    """All of an array but for one axis."""
-    whole = [slice(0, extent) for extent in shape]
-    whole[axis] = slice(lower, upper)
-    return tuple(whole)
+def owned_of(to: Destination, boxes: Boxes, output: int, number: int = 0) -> Box:
+    """The part of a result that belongs to one of the boxes; tiles own what they compute."""
+    found = list(box_of(to.shape, to.output, boxes, number))
+    if to.output.axis is not None:
+        first, last = (int(bound[number]) for bound in boxes.owned[output])
+        found[to.output.axis] = slice(first, last)
+    return tuple(found)

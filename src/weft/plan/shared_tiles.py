@@ -1,0 +1,95 @@
+"""Tiles of a stage spread over several devices: where boxes along one axis do not fit them.
+
+All have the shape that suits the device with the least memory. What a tile reads is copied to its
+device for it alone, since which device takes the next one is decided while the stage runs: that is
+worth it where computing takes longer than copying, as in products of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from weft.plan.device_boxes import operations_of
+from weft.plan.nodes import Boxes, PlannedStage, Share
+from weft.plan.schedule import Scheduler
+from weft.plan.setting import Processor
+from weft.plan.sharing import can_be_spread, compiled_for
+from weft.plan.tiled import in_tiles
+from weft.plan.window import Windowed
+
+_SLOTS = (2, 1)
+"""Tiles that a device has under way: one is copied while another is computed, where both fit."""
+
+
+def share_tiles(
+    members: Sequence[tuple[Processor, Scheduler]],
+    make: Callable[[Processor, Windowed], Scheduler],
+) -> PlannedStage | None:
+    """The stage with tiles spread over devices; None where tiles do not fit two of them.
+
+    Parameters
+    ----------
+    members : sequence of (Processor, Scheduler)
+        Of the stage cut along one axis, for each device that has code for it.
+    make : callable
+        The scheduler of the stage in another form, for a device.
+    """
+    limits = {p.device: s.code.device.limit for p, s in members if s.code.device is not None}
+    if not limits or len(members) < 2 or not can_be_spread(members[0][1]):
+        return None
+    processor, alone = min(members, key=lambda member: limits.get(member[0].device, 1 << 62))
+    tiles = in_tiles(alone, None, lambda windowed: make(processor, windowed))
+    if tiles is None or not _computes_longer(alone, tiles):
+        return None
+    boxes = replace(
+        tiles.boxes, extent=1, total=tiles.boxes.count,
+        spans=tuple((number, number + 1) for number in range(tiles.boxes.count)),
+    )  # fmt: skip
+    windowed = Windowed(tiles.stage, {}, {})
+    made, remarks = compiled_for([p for p, _ in members], lambda p: make(p, windowed))
+    shares = [found for p, scheduler in made if (found := _share(p, scheduler, boxes)) is not None]
+    if len(shares) < 2:
+        return None
+    first = made[0][1]
+    peak = first.resident + sum(share.slots * share.host_bytes for share in shares)
+    if peak > first.setting.limit:
+        return None
+    first.check(boxes)
+    base = first.with_depth(boxes, 1, 1)
+    kernels = tuple(
+        f"{kernel.removesuffix(f' on {share.device}')} on {share.device}"
+        for share in shares for kernel in share.code.kernels
+    )  # fmt: skip
+    return replace(
+        base, peak_bytes=peak, workspace=0, device_bytes=0, kept_rows=(None,) * len(base.kept_rows),
+        kernels=kernels, shares=tuple(shares), tiles=tiles.tiles,
+        remarks=(*base.remarks, *remarks), seconds=tiles.seconds / len(shares),
+        serial_seconds=tiles.seconds,
+    )  # fmt: skip
+
+
+def _computes_longer(alone: Scheduler, tiles: PlannedStage) -> bool:
+    """Whether a device computes tiles for longer than what each of them reads is copied."""
+    assert alone.code.device is not None
+    rates, windows = alone.code.device.rates, tiles.stage.windows
+    read = sum(int(alone.window_bytes(window, tiles.boxes).sum()) for window in windows)
+    copying = read / rates.copy_in + tiles.bytes_written / rates.copy_out
+    return copying <= operations_of(alone, rates) / rates.operations
+
+
+def _share(processor: Processor, scheduler: Scheduler, boxes: Boxes) -> Share | None:
+    """What a device takes: one tile at a time of each thread; None where none fits."""
+    device = scheduler.code.device
+    for slots in _SLOTS:
+        planned = scheduler.with_depth(boxes, 1, slots)
+        host_bytes = planned.peak_bytes - scheduler.resident
+        fits = device is None or planned.device_bytes <= device.limit
+        if fits and (processor.limit is None or slots * host_bytes <= processor.limit):
+            return Share(
+                processor.device, scheduler.code, processor.kind, processor.threads, slots, 1,
+                host_bytes, planned.device_bytes,
+                lru_cache(None)(lambda start, _: scheduler.picked(boxes, start)),
+            )  # fmt: skip
+    return None
