@@ -89,6 +89,23 @@ def test_the_processor_takes_tiles_beside_a_device(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(found, arguments[0] @ arguments[1], rtol=1e-12)
 
 
+def test_tiles_are_smaller_where_a_processor_needs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it packs takes memory of it that a device does without."""
+    pair(monkeypatch)
+    program, arguments = products(), shapes((400, 400), (400, 400))
+    names, cap = ["cpu:0", PAIR[1]], arguments[0].nbytes * 3 // 8
+    areas = []
+    for given in ({PAIR[1]: cap}, dict.fromkeys(names, cap)):
+        with small_shares(), wf.config(devices=names, memory_limit=given):
+            stage = planned(program, arguments, names)
+            assert [share.device for share in stage.shares] == names
+            areas.append(np.prod(stage.tiles.shape))
+            found = program(*arguments)
+        np.testing.assert_allclose(found, arguments[0] @ arguments[1], rtol=1e-12)
+    assert areas[1] < areas[0]
+    assert stage.shares[0].slots * stage.shares[0].host_bytes <= cap
+
+
 def test_what_is_copied_for_longer_stays_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pair(monkeypatch, QUICK)
     program, arguments = products(), shapes((193, 161), (161, 211))  # of which no plan is kept

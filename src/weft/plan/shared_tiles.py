@@ -1,8 +1,9 @@
 """Tiles of a stage spread over several devices: where boxes along one axis do not fit them.
 
-All have the shape that suits the device with the least memory. What a tile reads is copied to its
-device for it alone, since which device takes the next one is decided while the stage runs: that is
-worth it where computing takes longer than copying, as in products of matrices.
+All have the shape that suits the device with the least memory, or a half of it, and so on, where
+others need more room for what they pack. What a tile reads is copied to its device for it alone,
+since which device takes the next one is decided while the stage runs: that is worth it where
+computing takes longer than copying, as in products of matrices.
 """
 
 from __future__ import annotations
@@ -41,14 +42,25 @@ def share_tiles(
         return None
     processor, alone = min(members, key=lambda member: limits.get(member[0].device, 1 << 62))
     tiles = in_tiles(alone, None, lambda windowed: make(processor, windowed))
-    if tiles is None or not _computes_longer(alone, tiles):
-        return None
+    while tiles is not None and _computes_longer(alone, tiles):
+        found = _spread(tiles, [p for p, _ in members], make)
+        if found is not None:
+            return found
+        tiles = tiles.smaller  # which may suit others
+    return None
+
+
+def _spread(
+    tiles: PlannedStage, processors: Sequence[Processor],
+    make: Callable[[Processor, Windowed], Scheduler],
+) -> PlannedStage | None:  # fmt: skip
+    """A stage in tiles of one device, spread over several."""
+    assert tiles.tiles is not None
     boxes = replace(
         tiles.boxes, extent=1, total=tiles.boxes.count,
         spans=tuple((number, number + 1) for number in range(tiles.boxes.count)),
     )  # fmt: skip
-    windowed = Windowed(tiles.stage, {}, {})
-    made, remarks = compiled_for([p for p, _ in members], lambda p: make(p, windowed))
+    made, remarks = compiled_for(processors, lambda p: make(p, Windowed(tiles.stage, {}, {})))
     shares = [found for p, scheduler in made if (found := _share(p, scheduler, boxes)) is not None]
     if len(shares) < 2:
         return None
