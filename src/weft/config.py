@@ -98,7 +98,8 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
     devices : str or sequence of str
         Where kernels run: names of `weft.devices()`; "cpu:0-3" is four of the cores as one
         device. Boxes are spread over several, and what one has no code for (complex numbers
-        on OpenCL, library calls) another does, or the CPU.
+        on OpenCL, library calls) another does, or the CPU. What is not spread the first does,
+        and where it fails or is too small for it, another.
     slots : int or None
         Boxes that are on a device at once, each copied in, computed, and copied out on a queue
         of its own, 1 to 128 (1: nothing overlaps), or fewer where so many do not fit; None: as
@@ -169,6 +170,13 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
         if self in blocks:
             del blocks[-1 - blocks[::-1].index(self)]
         _entered.set(tuple(blocks))
+
+
+def within(**changes: Any) -> config:
+    """A block in which settings, such as `Settings` has, are others: in this context alone."""
+    block = object.__new__(config)
+    block._changes = changes
+    return block
 
 
 def _checked_settings(name: str, value: Any) -> dict[str, Any]:

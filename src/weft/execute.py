@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.config import settings
+from weft.config import Settings, settings
 from weft.errors import (
     ArgumentError,
     MemoryLimitError,
@@ -31,8 +31,10 @@ from weft.frontend.graph import Node, leaf
 from weft.frontend.guards import tracing
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
-from weft.launch import CPU, INTERPRETER, Computation, target
+from weft.launch import CPU, INTERPRETER, Computation, host_threads, target
 from weft.launch.boxes import addressable, plan_of, run_in_boxes, run_on, sinks_for
+from weft.launch.results import brought
+from weft.launch.several import by_any, by_one
 from weft.ops.dtypes import from_numpy
 from weft.plan.protocols import Sink, Source
 
@@ -135,23 +137,63 @@ def run(
     """
     current = settings()
     inputs = [_native(value) for value in inputs]
+    if out is None:
+        found = _interpreted(computation, sizes, inputs, current)
+        if found is not None:
+            return found
+    if len(current.devices) == 1:
+        return _run(computation, sizes, inputs, out)
+    try:  # what is read stays as it is until the results are there: others may have to begin anew
+        results = by_any(lambda: _run(computation, sizes, inputs, None))
+    except MemoryLimitError as error:
+        if out is None:
+            raise
+        return by_one(lambda: _run(computation, sizes, inputs, out), error)
+    return brought(results, out, host_threads(current))
+
+
+def _interpreted(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any], current: Settings
+) -> list[Value] | None:
+    """The results, where all there is is tiny; else None."""
     arrays = addressable(computation, inputs)
-    if arrays is not None:
-        small = sum(array.nbytes for array in arrays) < current.interpret_below
+    if arrays is None or sum(array.nbytes for array in arrays) >= current.interpret_below:
+        return None
+    try:
+        if computation.is_small(sizes, current.interpret_below):
+            return computation.interpret(sizes, arrays, current.optimise)
+    except MemoryLimitError:
+        pass  # what does not fit in core is cut into boxes
+    except SourceError:
+        _check_sources(inputs)
+        raise
+    return None
+
+
+def _run(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None,
+) -> list[Value]:
+    current = settings()
+    arrays = addressable(computation, inputs)
+    where = target(current)
+    if arrays is not None and where != INTERPRETER and len(current.devices) == 1:
         try:
-            if out is None and small and computation.is_small(sizes, current.interpret_below):
-                return computation.interpret(sizes, arrays, current.optimise)
-            where = target(current)
-            if where != INTERPRETER and len(current.devices) == 1:
-                return run_on(computation, sizes, arrays, out, current, where)
+            return run_on(computation, sizes, arrays, out, current, where)
         except MemoryLimitError:
             pass  # what does not fit in core is cut into boxes
         except SourceError:
-            from weft.runtime.executor import check_sources
-
-            check_sources(inputs)
+            _check_sources(inputs)
             raise
     return run_in_boxes(computation, sizes, inputs, out, current)
+
+
+def _check_sources(inputs: Sequence[Any]) -> None:
+    from weft.runtime.executor import check_sources
+
+    check_sources(inputs)
 
 
 def _native(value: Any) -> Any:
@@ -186,6 +228,15 @@ def plan_call(
     out: Sequence[NDArray | None] | None = None,
 ) -> Plan:
     """The plan that a call on arrays in memory would follow, with what it transfers packed."""
+    return by_any(lambda: _plan_call(computation, sizes, inputs, out))
+
+
+def _plan_call(
+    computation: Computation,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None,
+) -> Plan:
     current = settings()
     where = target(current)
     arrays = addressable(computation, inputs)
@@ -219,33 +270,31 @@ def store(
 ) -> None:
     """Run nodes into sinks, all in one pass; see `weft.store`."""
     from weft.io.held import overlap
-    from weft.runtime.executor import execute
+    from weft.runtime.executor import computed, finished
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
-    late: list[Sink] = []
     try:
         _refuse_overlaps(sinks)
         # What is read until the end is not written before: such results wait in memory.
-        late += [sink for sink in sinks if overlap([sink], inputs)]
-        direct = [None if sink in late else sink for sink in sinks]
-        with _Places(computation, outputs, walk):
-            plan = _plan_around(late, computation, walk.values, inputs, direct)
+        late = [sink for sink in sinks if overlap([sink], inputs)]
     except BaseException:
         for sink in sinks:
             sink.abort()
         raise
-    try:
-        with _Places(computation, outputs, walk):
-            values = execute(plan, progress=progress)
+    direct = [None if sink in late else sink for sink in sinks]
+
+    def attempt() -> list[Value]:
+        plan = _plan_around(late, computation, walk.values, inputs, direct)
+        return computed(plan, progress=progress)
+
+    with finished(late):
+        places = _Places(computation, outputs, walk)
+        with places, finished(sink for sink in direct if sink is not None):
+            values = by_any(attempt)
         for sink, value in zip(sinks, values, strict=True):
             if sink in late:
                 sink.write(tuple(slice(0, extent) for extent in value.shape), value)
-                sink.finish()
-    except BaseException:
-        for sink in late:
-            sink.abort()
-        raise
 
 
 def _refuse_overlaps(sinks: Sequence[Sink]) -> None:
@@ -300,20 +349,24 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
-    current = settings()
-    nowhere = [
+    nowhere: list[Sink | None] = [
         Nowhere(tuple(length.value for length in node.shape), node.dtype.numpy) for node in outputs
     ]
+
+    def into(sinks: Sequence[Sink | None]) -> Plan:
+        return by_any(lambda: plan_of(computation, walk.values, inputs, sinks, settings()))
+
     with _Places(computation, outputs, walk):
         if sinks is not None:
-            direct = [None if sink is None or overlap([sink], inputs) else sink for sink in sinks]
-            return plan_of(computation, walk.values, inputs, direct, current)
-        if sum(map(_bytes, outputs)) > current.limit:
-            return plan_of(computation, walk.values, inputs, nowhere, current)
+            return into(
+                [None if sink is None or overlap([sink], inputs) else sink for sink in sinks]
+            )
+        if sum(map(_bytes, outputs)) > settings().limit:
+            return into(nowhere)
         try:
             return plan_call(computation, walk.values, inputs)
         except MemoryLimitError:
-            return plan_of(computation, walk.values, inputs, nowhere, current)
+            return into(nowhere)
 
 
 def _bytes(node: Node) -> int:

@@ -17,13 +17,13 @@ from weft.runtime import executor
 def run(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plans that run."""
     plans: list[Any] = []
-    execute = executor.execute
+    computed = executor.computed
 
     def kept(plan: Any, **named: Any) -> Any:
         plans.append(plan)
-        return execute(plan, **named)
+        return computed(plan, **named)
 
-    monkeypatch.setattr(executor, "execute", kept)
+    monkeypatch.setattr(executor, "computed", kept)
     return plans
 
 

@@ -12,8 +12,9 @@ from unittest import mock
 import numpy as np
 import pytest
 from devices import pretended_cuda
+from devices.faults import failing, full, lost
 from devices.harness import NAME, device
-from devices.test_faults import attempt, failing, full, lost
+from devices.test_faults import attempt
 from plan.test_leaning import PROGRAMS, computed, given, leaning
 
 import weft as wf

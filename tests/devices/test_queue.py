@@ -10,8 +10,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from devices.faults import failing, lost
 from devices.harness import Device, compiled, device, processors_only, run_type
-from devices.test_faults import failing, lost
 
 import weft as wf
 from weft.errors import DeviceError

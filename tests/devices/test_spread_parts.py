@@ -12,8 +12,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from devices.faults import lost
 from devices.harness import device, run_type
-from devices.test_faults import lost
 
 import weft as wf
 from weft.errors import DeviceError, MemoryLimitError

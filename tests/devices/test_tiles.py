@@ -16,8 +16,9 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits, interpreted, streamed
+from devices.faults import failing, full, lost
 from devices.harness import Device, device
-from devices.test_faults import attempt, failing, full, lost
+from devices.test_faults import attempt
 
 import weft as wf
 from weft.errors import DeviceError

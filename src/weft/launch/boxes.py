@@ -8,6 +8,7 @@ that no device can do in boxes run on the CPU.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -211,6 +212,8 @@ def plan_of(
     spread = processors(current)
     key = _plan_key(sizes, inputs, sinks, current, spread)
     plan = computation.plans.get(key) if key is not None else None
+    if isinstance(plan, MemoryLimitError):
+        raise copy(plan)
     if plan is None:
         if in_one_stage and key in computation.plans:
             raise SeveralStages
@@ -223,6 +226,10 @@ def plan_of(
         except SeveralStages:
             _keep(computation, key, None)
             raise
+        except MemoryLimitError as error:
+            if spread:  # another way is gone then, in later calls, too
+                _keep(computation, key, copy(error))
+            raise
         if sum(stage.boxes.count for stage in plan.stages) <= _KEPT_BOXES:
             _keep(computation, key, replace(plan, inputs={}, sinks=()))
     named = zip(computation.program.params, inputs, strict=True)
@@ -230,8 +237,8 @@ def plan_of(
     return replace(plan, inputs=given, sinks=tuple(sinks))
 
 
-def _keep(computation: Computation, key: Any, plan: Plan | None) -> None:
-    """Keep a plan, or None: that it has several stages, and is not made."""
+def _keep(computation: Computation, key: Any, plan: Plan | MemoryLimitError | None) -> None:
+    """Keep a plan; why it is refused; or None: it has several stages, and is not made."""
     if key is not None:
         while len(computation.plans) >= _PLANS:
             computation.plans.pop(next(iter(computation.plans)))

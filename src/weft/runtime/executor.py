@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 def execute(
     plan: Plan, *, progress: Progress | None = None, pool: Pool | None = None
 ) -> list[Any]:
-    """Run a plan.
+    """Run a plan, and finish its sinks.
 
     Parameters
     ----------
@@ -50,23 +51,41 @@ def execute(
     KeyboardInterrupt
         On Ctrl-C, after the same.
     """
-    sinks = list({id(sink): sink for sink in plan.sinks if sink is not None}.values())
+    with finished(sink for sink in plan.sinks if sink is not None):
+        return computed(plan, progress=progress, pool=pool)
+
+
+def computed(
+    plan: Plan, *, progress: Progress | None = None, pool: Pool | None = None
+) -> list[Any]:
+    """Run a plan; what it has written to its sinks may be written again, by another plan.
+
+    Parameters, results and errors are those of `execute`.
+    """
     arrays = max((stage.peak_bytes for stage in plan.stages), default=0)  # without allowance
-    run = Running(plan, progress, pool or Pool(limit=arrays))
     try:
+        run = Running(plan, progress, pool or Pool(limit=arrays))
         for stage in plan.stages:
             run.stage(stage)
-        results = run.results()
-        while sinks:
-            sinks[0].finish()
-            sinks.pop(0)
-    except BaseException as error:
-        for sink in sinks:
-            _abort(sink, error)
-        if isinstance(error, SourceError):
-            check_sources(plan.inputs.values())
+        return run.results()
+    except SourceError:
+        check_sources(plan.inputs.values())
         raise
-    return results
+
+
+@contextmanager
+def finished(sinks: Iterable[Sink]) -> Iterator[None]:
+    """What is written in the block is complete after it; where it fails, sinks are aborted."""
+    left = list({id(sink): sink for sink in sinks}.values())
+    try:
+        yield
+        while left:
+            left[0].finish()
+            left.pop(0)
+    except BaseException as error:
+        for sink in left:
+            _abort(sink, error)
+        raise
 
 
 def check_sources(values: Iterable[Any]) -> None:

@@ -1,0 +1,117 @@
+"""Calls on several devices: what they cannot do together, or one fails to do alone, others do.
+
+Boxes of a stage are shared, and what one device fails to do of them others do
+(`weft.runtime.scheduler`). What is not shared is done by the first device of the list. Where that
+cannot be, the call is made again, of what it was given: with each of the others as the first, and
+then as if there were one device, for each.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from weft.config import Settings, settings, within
+from weft.errors import (
+    CompileError,
+    DeviceError,
+    MemoryLimitError,
+    UnsupportedError,
+    WeftError,
+    warn,
+)
+from weft.launch.device import CPU
+from weft.runtime.devices.cpu import cores_of, is_cpu
+
+T = TypeVar("T")
+
+
+def by_any(attempt: Callable[[], T]) -> T:
+    """What a call gives in the first order of the devices in which it succeeds.
+
+    Parameters
+    ----------
+    attempt : callable
+        Makes the call under the settings in force. It may be called again after it has failed:
+        until it succeeds it changes nothing that it reads, and what it has written it writes anew.
+
+    Raises
+    ------
+    WeftError
+        What it fails by in the order that was given, where it succeeds in none.
+    """
+    current = settings()
+    if len(current.devices) == 1:
+        return attempt()
+    failures: dict[str, WeftError] = {}  # of the orders that a device was the first of
+    for order in orders(current):
+        try:
+            with within(devices=order):
+                found = attempt()
+        except (CompileError, DeviceError, MemoryLimitError, UnsupportedError) as error:
+            failures.setdefault(order[0], error)
+            _let_go(error)
+        else:
+            for device, failure in failures.items():
+                if device != order[0] and _is_failure(failure):
+                    warn(f"{device} was left out, and others did its part: {failure}",
+                         RuntimeWarning)  # fmt: skip
+            return found
+    raise next(iter(failures.values()))
+
+
+def by_one(attempt: Callable[[], T], refusal: MemoryLimitError) -> T:
+    """What a call gives on the first device that has room for it alone.
+
+    Parameters
+    ----------
+    attempt : callable
+        Makes the call, and may update in place what it reads: it is not made again once it runs.
+    refusal : MemoryLimitError
+        What is raised where none has.
+    """
+    for device in _alone(settings()):
+        try:
+            with within(devices=(device,)):
+                return attempt()
+        except MemoryLimitError as error:
+            if _is_failure(error):
+                raise
+    raise refusal
+
+
+def orders(current: Settings) -> Iterator[tuple[str, ...]]:
+    """The devices as they are given; with each of the others as the first; each alone.
+
+    Parts of the CPU are the first once: together they do what is not shared.
+    """
+    devices = current.devices
+    firsts: dict[str, tuple[str, ...]] = {}
+    for number, device in enumerate(devices):
+        order = (device, *devices[:number], *devices[number + 1 :])
+        firsts.setdefault(CPU if is_cpu(device) else device, order)
+    yield from firsts.values()
+    yield from ((device,) for device in _alone(current))
+
+
+def _alone(current: Settings) -> Iterable[str]:
+    """The devices; of parts of the CPU with as many cores and the same limit one."""
+    limits = dict(current.device_limits)
+    found: dict[object, str] = {}
+    for device in current.devices:
+        part = (len(cores_of(device)), limits.get(device)) if is_cpu(device) else device
+        found.setdefault(part, device)
+    return found.values()
+
+
+def _is_failure(error: WeftError) -> bool:
+    """Whether a device, or the system, has failed while it ran; else a plan was refused."""
+    return isinstance(error, CompileError | DeviceError) or error.__cause__ is not None
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Give the memory back that an error passed by, and keeps."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
