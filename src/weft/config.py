@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import cache
@@ -172,11 +173,16 @@ class config:  # noqa: N801 - read as a verb: `with wf.config(memory_limit="256 
         _entered.set(tuple(blocks))
 
 
-def within(**changes: Any) -> config:
-    """A block in which settings, such as `Settings` has, are others: in this context alone."""
+@contextmanager
+def within(**changes: Any) -> Iterator[Settings]:
+    """Other settings, such as `Settings` has, for a block, in this context alone."""
     block = object.__new__(config)
     block._changes = changes
-    return block
+    before = _entered.set((*_entered.get(), block))
+    try:
+        yield settings()
+    finally:
+        _entered.reset(before)
 
 
 def _checked_settings(name: str, value: Any) -> dict[str, Any]:

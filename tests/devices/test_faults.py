@@ -196,8 +196,8 @@ def test_groups_that_the_device_has_no_room_for(attribute: str, most: int, said:
     assert on.used == 0
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside the CPU"])
-def test_a_process_that_is_forked_uses_no_device_of_before(beside: bool) -> None:
+@pytest.mark.parametrize("cpu", [None, 0, 1], ids=["alone", "after the CPU", "before the CPU"])
+def test_a_process_that_is_forked_uses_no_device_of_before(cpu: int | None) -> None:
     """Drivers' threads are not there any more, and their answers never come."""
     on, x = device(), np.arange(300_000.0)
     more, less = wf.jit(lambda a: a + 1), wf.jit(lambda a: a - 1)  # the second is not compiled yet
@@ -207,9 +207,12 @@ def test_a_process_that_is_forked_uses_no_device_of_before(beside: bool) -> None
     if process == 0:
         told = "other values"
         try:
-            with wf.config(devices=["cpu", on.name] if beside else [on.name]):
-                found = more(x), less(x)
-            if np.array_equal(found, (x + 1, x - 1)):
+            devices = [on.name]
+            if cpu is not None:
+                devices.insert(cpu, "cpu")
+            with wf.config(devices=devices):
+                found = more(x), less(x), wf.jit(wf.cumulative_sum)(x)
+            if all(map(np.array_equal, found, (x + 1, x - 1, np.cumsum(x)))):
                 told = "right"
         except BaseException as error:
             told = f"{type(error).__name__}: {error}"
@@ -217,7 +220,7 @@ def test_a_process_that_is_forked_uses_no_device_of_before(beside: bool) -> None
             forked = told.startswith("DeviceError") and "was forked" in told
             os._exit(1 if told == "right" else 2 if forked else 3)
     status = _ended(process)
-    assert status == (1 if beside else 2)
+    assert status == (2 if cpu is None else 1)
 
 
 def _ended(process: int) -> int | None:
