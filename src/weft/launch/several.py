@@ -46,8 +46,10 @@ def by_any(attempt: Callable[[], T]) -> T:
         return attempt()
     failures: dict[str, WeftError] = {}  # of the orders that a device was the first of
     for order in orders(current):
+        lost = {device for device, e in failures.items() if isinstance(e, DeviceError)}
+        taking_part = tuple(device for device in order if device not in lost) or order
         try:
-            with within(devices=order):
+            with within(devices=taking_part):
                 found = attempt()
         except (CompileError, DeviceError, MemoryLimitError, UnsupportedError) as error:
             failures.setdefault(order[0], error)
