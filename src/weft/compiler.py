@@ -71,9 +71,14 @@ def choices(fused: fun.Program) -> Choices:
 
 
 def finish(
-    fused: fun.Program, given: Choices, decided: Decided, contiguous: frozenset[str] | None
-) -> fun.Program:
-    """The fused program as decided; `contiguous` names parameters for `collapse`."""
+    fused: fun.Program, given: Choices, decided: Decided, contiguous: frozenset[str] | None,
+    join: bool = False,
+) -> fun.Program:  # fmt: skip
+    """The fused program as decided.
+
+    `contiguous` names parameters for `collapse`. `join`: for the planner, which cuts iterated
+    stencils that are kernels alone.
+    """
     nested = {e for e, yes in zip(given.nests, decided.nests, strict=True) if yes}
     split = {e for e, yes in zip(given.splits, decided.splits, strict=True) if yes}
 
@@ -112,6 +117,7 @@ def finish(
             should_raise if raised_ else None,
             _whole_rounds(fused),
             decided.tile_elements,
+            join,
         ),
     )
 

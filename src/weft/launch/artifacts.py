@@ -195,19 +195,19 @@ class Artifacts:
 
     def finished(
         self, decided: Decided, contiguous: frozenset[str] | None,
-        fused: fun.Program | None = None,
+        fused: fun.Program | None = None, join: bool = False,
     ) -> fun.Program:  # fmt: skip
         """The optimised program, as decided."""
         from weft.compiler import finish
 
-        return finish(fused or self.fused, self.choices, decided, contiguous)
+        return finish(fused or self.fused, self.choices, decided, contiguous, join)
 
     def streamed(self, decided: Decided) -> fun.Program:
         """The optimised program as the planner takes it."""
         if decided not in self._streamed:
             from weft.passes.fill import fill
 
-            self._streamed[decided] = fill(self.finished(decided, None))
+            self._streamed[decided] = fill(self.finished(decided, None, join=True))
         return self._streamed[decided]
 
     def artifact(

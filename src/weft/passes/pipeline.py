@@ -61,6 +61,9 @@ class Decisions:
         In which loops.
     tile_elements : int, optional
         Of a tile of a reduction, unless the smallest has more.
+    join : bool
+        Whether rounds that put arrays together from pieces become kernels, where these are
+        iterated stencils.
     """
 
     nest: nesting.When | None = None
@@ -72,6 +75,7 @@ class Decisions:
     raise_: raising.When | None = None
     within: raising.Within = raising.no_loops
     tile_elements: int | None = None
+    join: bool = False
 
 
 FUSION: list[tuple[Pass, str]] = [
@@ -103,6 +107,10 @@ def passes(decisions: Decisions) -> list[tuple[Pass, str]]:
             raising.raise_contractions, when=decisions.raise_, within=decisions.within
         )
         steps.append((raise_, "before nesting, which would make rows of what has a tree of tiles"))
+    if decisions.join:
+        from weft.passes.join_rounds import join_rounds
+
+        steps.append((join_rounds, "on fused steps, before nesting, which makes pieces of rows"))
     if decisions.tile is not None:
         tile = partial(tiling.tile_time, when=decisions.tile)
         steps.append((tile, "on fused steps, whose reads still have their boundary rules"))

@@ -14,7 +14,7 @@ can be. Ensures the same bits: each element is computed once, by the same operat
 
 Which loops qualify: those over a range whose body is kernels over the shape of the arrays that it
 carries, and reads those at constant offsets. Arrays that a step puts together from pieces, or of
-which it writes parts, become one kernel first (`weft.passes.join_pieces`), if that makes it such
+which it writes parts, become one kernel first (`weft.passes.join_rounds`), if that makes it such
 a loop. A step that needs a global result is left alone.
 
 Whether it pays depends on sizes: `time_tiles` gives what to decide by, `when` decides.
@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
-from weft.passes.remove_dead import remove_dead_in
+from weft.passes.join_rounds import joined_rounds
 from weft.records import dataclass
 from weft.sizes import ZERO, Size, product
-from weft.sizes.prove import Prover
 
 if TYPE_CHECKING:
     from weft.fun.stencils import Stencil
@@ -115,16 +114,11 @@ def _stencil(
 
     leaning = straighten(loop, names)
     stencil = stencil_of(loop if leaning is None else leaning[0])
-    pieces = (fun.Concat, fun.Update)
-    if stencil is None and any(isinstance(s.expr, pieces) for s in loop.body.statements):
-        from weft.passes.join_pieces import join_pieces
-
-        prover = Prover(program.facts, sizes=program.sizes, derived=program.derived)
-        joined = join_pieces(loop.body, names, prover)
-        loop = replace(loop, body=remove_dead_in(joined))
-        stencil = stencil_of(loop)
     if stencil is None:
-        return None
+        joined = joined_rounds(program, loop, names)
+        if joined is None:
+            return None
+        loop, stencil = joined
     sizes = {*program.sizes, *(derived.name for derived in program.derived)}
     known = all(size.variables() <= sizes for size in (*stencil.shape, stencil.rounds))
     return (loop, stencil) if known else None
