@@ -38,7 +38,8 @@ class Stencil:
     itemsize : int
         Bytes of one element of all arrays that a step reads and writes.
     operations : int
-        Scalar operations of one step on one element, those on indices and conditions apart.
+        Scalar operations of one step on one element, those on indices and conditions apart; of
+        branches those of the longest.
     given : dict of str to (fun.Var, axes)
         Arrays from outside that are read near the index: for each of their dimensions the
         dimension of the space that it follows, or None.
@@ -116,15 +117,25 @@ def _reach_of(
             for (axis, _), rule in zip(offsets, expr.boundary, strict=False):
                 if axis is not None and rule is not None and rule.kind == "wrap":
                     wraps[axis] = True
-        elif isinstance(expr, fun.Apply):
-            dtype = let.pattern[0].type.dtype
-            stencil.operations += dtype is not DType.I64 and dtype.kind != "b"
         elif isinstance(expr, fun.Loop | fun.If):
             continue  # their bodies' statements come by themselves
         elif not isinstance(expr, _SCALAR):
             return None
     stencil.radius, stencil.wraps = tuple(radius), tuple(wraps)
+    stencil.operations += _operations(kernel.body)
     return tuple(reach)
+
+
+def _operations(body: fun.Body) -> int:
+    """Scalar operations, of branches those of the one that has the most."""
+    count = 0
+    for let in body.statements:
+        if isinstance(let.expr, fun.Apply):
+            dtype = let.pattern[0].type.dtype
+            count += dtype is not DType.I64 and dtype.kind != "b"
+        inner = map(_operations, walk.bodies(let.expr))
+        count += max(inner) if isinstance(let.expr, fun.If) else sum(inner)
+    return count
 
 
 def _offsets(expr: fun.Index, indices: list[str]) -> list[tuple[int | None, int]] | None:

@@ -61,6 +61,8 @@ def _expr(expr: fun.Expr, known: dict[str, int]) -> float:
             times = max(last - first, 0)
         case fun.Loop():
             times = _ROUNDS
+        case fun.If():  # as if it were always the longer branch
+            return 1 + max(_body(body, known) for body in walk.bodies(expr))
         case fun.Call(routine, arguments):
             return _call(routine, arguments, known)
         case _:
