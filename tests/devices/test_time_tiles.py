@@ -11,7 +11,16 @@ from agreement.ways import assert_equal_bits
 from devices.harness import AS_PROCESSOR, DIALECT, compiled, device, run
 from lower import test_leaning
 from lower.harness import sizes_of
-from lower.test_time_tiles import SHAPES, TILED, loop, pair_with_power, repeated, tiled, waves
+from lower.test_time_tiles import (
+    SHAPES,
+    TILED,
+    TURNS,
+    loop,
+    pair_with_power,
+    repeated,
+    tiled,
+    waves,
+)  # fmt: skip
 
 import weft as wf
 from weft.compiler import compile_segment
@@ -66,6 +75,14 @@ def agrees(program: fun.Program, segment: Segment, arrays: list[Any], rounds: in
         with mock.patch.object(on, "is_processor", by_tiles):
             found = run(on, program, segment, arrays, {steps: rounds})
         assert_equal_bits(found, [np.asarray(wanted) for wanted in expected])
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_arrays_that_take_turns(name: str) -> None:
+    program = tiled(TURNS[name], np.zeros(61), np.zeros(61), 4)
+    segment = in_tiles(program)
+    for rounds in (0, 1, 2, 10):
+        agrees(program, segment, [RNG.random(61), RNG.random(61)], rounds)
 
 
 @pytest.mark.parametrize(

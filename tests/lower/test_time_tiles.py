@@ -137,6 +137,58 @@ def test_what_unused_rows_need_is_left_out(rank: int, rule: Any) -> None:
             agrees(program, segment, [RNG.random((first, 8, 3)[:rank])], rounds)
 
 
+def inside(x: Any, n: Any) -> Any:
+    """Some rows, and always the same, of which each is made of those beside it."""
+    return wf.iterate(lambda v: v.at[1:-1].add(v[2:] * 0.5 - v[:-2]), x, n)
+
+
+@pytest.mark.parametrize("shape", [(61,), (31, 5)])
+def test_rows_that_stay(shape: tuple[int, ...]) -> None:
+    program = tiled(inside, np.zeros(shape), 4)
+    segment = compiled(program)
+    for rounds in (0, 1, 10):
+        agrees(program, segment, [RNG.random(shape)], rounds)
+
+
+def leap(x: Any, y: Any, n: Any) -> Any:
+    """Two arrays that take turns: of the one before the last a new one is made."""
+
+    def step(_: Any, both: Any) -> Any:
+        x, y = both
+        return wf.stencil(lambda a: a[-1] + a[1] * 0.5, x, boundary="edge") - y, x
+
+    return wf.fori_loop(0, n, step, (x, y))
+
+
+def leap_inside(x: Any, y: Any, n: Any) -> Any:
+    """The same, written to a part of the one before the last."""
+    return wf.fori_loop(
+        0, n, lambda _, both: (both[1].at[1:-1].set(both[0][2:] * 0.5 - both[0][:-2]), both[0]),
+        (x, y),
+    )  # fmt: skip
+
+
+def three_in_turn(x: Any, y: Any, n: Any) -> Any:
+    def step(_: Any, three: Any) -> Any:
+        x, y, z = three
+        return wf.stencil(lambda a: a[-2] - a[1], x, boundary="reflect") + z, x, y
+
+    return wf.fori_loop(0, n, step, (x, y, x * 2))
+
+
+TURNS = {function.__name__: function for function in (leap, leap_inside, three_in_turn)}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [*((name, (61,)) for name in TURNS), ("leap_inside", (31, 7))]
+)
+def test_arrays_that_take_turns(name: str, shape: tuple[int, ...]) -> None:
+    program = tiled(TURNS[name], *(np.zeros(shape),) * 2, 4)
+    segment = compiled(program)
+    for rounds in (0, 1, 2, 3, 10, 11):
+        agrees(program, segment, [RNG.random(shape), RNG.random(shape)], rounds)
+
+
 def pair_with_power(x: Any, y: Any, power: Any, n: Any) -> Any:
     def step(k: Any, pair: Any) -> Any:
         x, y = pair

@@ -109,6 +109,36 @@ def test_rows_that_are_used() -> None:
     assert used(lambda y: (y[3:9], wf.sum(y))) == ("0", extent)
 
 
+RESULTS = """program turns(x: f64[n], y: f64[n]) sizes n, t {
+  let p: f64[n], q: f64[n] = loop (a: f64[n] = x, b: f64[n] = y) for s from 0 to t {
+    let c: f64[n] = kernel (i < n) {
+      let d: f64 = a[i - 1: edge(0, n)]
+      let e: f64 = b[i]
+      let f: f64 = subtract(d, e)
+      in f }
+    in c, %s }
+  in p, q }"""
+
+
+@pytest.mark.parametrize(("second", "made"), [("a", 2), ("b", 1)])
+def test_what_a_round_gives_on_is_made_by_its_kernel(second: str, made: int) -> None:
+    """But not an array that stays where it is."""
+    program = parse(RESULTS % second)
+    marked = tiling.tile_time(program)
+    check(marked, after="tile_time")
+    assert tiled(marked) == [True]
+    (let,) = marked.body.statements
+    assert isinstance(let.expr, fun.Loop)
+    (kernel,) = let.expr.body.statements
+    assert len(kernel.pattern) == made
+    arrays = [RNG.random(9), RNG.random(9)]
+    sizes = {"n": 9, "t": 5}
+    for found, wanted in zip(
+        interpret(marked, arrays, sizes), interpret(program, arrays, sizes), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_golden(golden: Golden) -> None:
     golden(show(tiling.tile_time(fused(three_points("edge"), RNG.random(30), 4))))
 

@@ -9,8 +9,9 @@ a + b`. Tiles then leave out what those rows do not need.
 Which tiles these are, and that they give the same, is for a device to find (on the CPU
 `weft.lower.time_tiles`): it knows where the arrays lie.
 
-Removes and adds nothing else. Requires a fused program, of which steps are one kernel where they
-can be. Ensures the same bits: each element is computed once, by the same operations.
+Arrays that rounds give on as they were given, as two that take turns, are copied by a kernel of the
+round. Removes and adds nothing else. Requires a fused program, of which steps are one kernel where
+they can be. Ensures the same bits: each element is computed once, by the same operations.
 
 Which loops qualify: those over a range whose body is kernels over the shape of the arrays that it
 carries, and reads those at constant offsets. Arrays that a step puts together from pieces, or of
@@ -28,10 +29,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Names
+from weft.fun.builder import Builder, Names
 from weft.passes.join_rounds import joined_rounds
 from weft.records import dataclass
-from weft.sizes import ZERO, Size, product
+from weft.sizes import ZERO, Poly, Size, product
 
 if TYPE_CHECKING:
     from weft.fun.stencils import Stencil
@@ -76,7 +77,8 @@ def tile_time(program: fun.Program, when: When = lambda _: True) -> fun.Program:
             loop, stencil = found
             assert isinstance(loop.form, fun.For)
             form = replace(loop.form, tiled=_used(program, let, stencil))
-            let = replace(let, expr=replace(loop, form=form))
+            loop = _making_all(replace(loop, form=form), stencil.shape, names)
+            let = replace(let, expr=loop)
         statements.append(let)
     return replace(program, body=fun.Body(tuple(statements), program.body.results))
 
@@ -114,14 +116,53 @@ def _stencil(
 
     leaning = straighten(loop, names)
     stencil = stencil_of(loop if leaning is None else leaning[0])
-    if stencil is None:
+    # The same rows in each round, read around, cannot be made in place as those that lean.
+    stands = leaning is not None and leaning[1].left == leaning[1].right == ZERO
+    if stencil is None or (stands and stencil.radius[0] > 0):
         joined = joined_rounds(program, loop, names)
-        if joined is None:
-            return None
-        loop, stencil = joined
+        if joined is not None:
+            loop, stencil = joined
+    if stencil is None:
+        return None
     sizes = {*program.sizes, *(derived.name for derived in program.derived)}
     known = all(size.variables() <= sizes for size in (*stencil.shape, stencil.rounds))
     return (loop, stencil) if known else None
+
+
+def _making_all(loop: fun.Loop, shape: tuple[Size, ...], names: Names) -> fun.Loop:
+    """The loop whose rounds make all that they give: a kernel copies what they were given.
+
+    let y = kernel .. in a              let y, w = kernel .. in a, v[i]
+    in y, v                      =>     in y, w
+
+    A copy between rounds would be of whole arrays.
+    """
+    given = {param.name for param in loop.params}
+    results = list(loop.body.results)
+    kept = [
+        number
+        for number, (param, result) in enumerate(zip(loop.params, results, strict=True))
+        if isinstance(result, fun.Var) and result.name in given - {param.name}
+    ]
+    statements = list(loop.body.statements)
+    place = max(n for n, let in enumerate(statements) if isinstance(let.expr, fun.Kernel))
+    let, kernel = statements[place], statements[place].expr
+    assert isinstance(kernel, fun.Kernel)
+    if not kept or tuple(dim.extent for dim in kernel.space) != shape:  # rows that lean
+        return loop
+    builder = Builder(names)
+    here = tuple(Poly.var(dim.index.name) for dim in kernel.space)
+    read = [
+        builder.let(fun.Index(old, here), fun.Scalar(old.type.dtype))
+        for number in kept
+        if isinstance(old := results[number], fun.Var)
+    ]
+    made = [builder.var(loop.params[n].name, loop.params[n].type) for n in kept]
+    body = fun.Body((*kernel.body.statements, *builder.statements), (*kernel.body.results, *read))
+    statements[place] = fun.Let((*let.pattern, *made), replace(kernel, body=body), let.place)
+    for number, var in zip(kept, made, strict=True):
+        results[number] = var
+    return replace(loop, body=fun.Body(tuple(statements), tuple(results)))
 
 
 def _candidate(let: fun.Let, stencil: Stencil) -> TimeTile:
