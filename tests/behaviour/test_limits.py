@@ -172,7 +172,7 @@ def test_what_is_refused_on_a_device_needs_as_much_as_one_box(
     x = np.random.default_rng(4).random((131_072, 13))
     y = x - wf.asarray(x).mean(axis=0)
     with wf.config(devices=[NAME], slots=slots):
-        with wf.config(memory_limit={NAME: "4 MiB"}), pytest.raises(MemoryLimitError) as caught:
+        with wf.config(memory_limit={NAME: "64 KiB"}), pytest.raises(MemoryLimitError) as caught:
             wf.store(y, tmp_path / "y.npy")
         (needed,) = re.findall(rf'memory_limit={{"{NAME}": (\d+)}}', str(caught.value))
         with wf.config(memory_limit={NAME: int(needed)}):
