@@ -192,7 +192,9 @@ class Running:
             kept = self.pool.empty(value.shape, value.dtype)
         assert kept is not None
         self.memory[output.array] = kept
-        front = 1 if output.axis is None else math.prod(value.shape[: output.last])
+        # A device that has a stage alone copies what it computes of a tile to where it belongs.
+        axis = output.last if planned.shares else output.axis
+        front = 1 if axis is None else math.prod(value.shape[:axis])
         in_place = kept.flags.c_contiguous and front == 1
         return Destination(output, value.shape, value.dtype, kept, others, in_place)
 
