@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from weft.fun import nodes as fun
 from weft.passes.dependence import Access, Rounds
 from weft.passes.knowledge import Knowledge
+from weft.passes.versions import bound_in
 from weft.records import dataclass
 from weft.sizes import Size
 
@@ -38,7 +39,7 @@ def keeps(written: fun.Atom, bound: Mapping[str, fun.Let]) -> bool:
             case fun.Slice(array) | fun.LmadSlice(array) | fun.Permute(array) | fun.Reshape(array):
                 written = array
             case fun.Kernel(_, body):
-                own = {var.name: let for let in body.statements for var in let.pattern}
+                own = bound_in(body)
                 return any(keeps(result, own) for result in body.results)
             case expr:
                 return isinstance(

@@ -16,7 +16,7 @@ from weft.plan.device_boxes import operations_of
 from weft.plan.nodes import Boxes, PlannedStage, Share
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor
-from weft.plan.sharing import can_be_spread, compiled_for
+from weft.plan.sharing import can_be_spread, compiled_for, spread_over
 from weft.plan.tiled import in_tiles
 from weft.plan.window import Windowed
 
@@ -61,25 +61,16 @@ def _spread(
         spans=tuple((number, number + 1) for number in range(tiles.boxes.count)),
     )  # fmt: skip
     made, remarks = compiled_for(processors, lambda p: make(p, Windowed(tiles.stage, {}, {})))
-    shares = [found for p, scheduler in made if (found := _share(p, scheduler, boxes)) is not None]
+    shares = [share for p, scheduler in made if (share := _share(p, scheduler, boxes)) is not None]
     if len(shares) < 2:
         return None
     first = made[0][1]
-    peak = first.resident + sum(share.slots * share.host_bytes for share in shares)
-    if peak > first.setting.limit:
+    base = first.with_depth(boxes, 1, 1)
+    found = spread_over(base, shares, first.resident, tiles.seconds)
+    if found.peak_bytes > first.setting.limit:
         return None
     first.check(boxes)
-    base = first.with_depth(boxes, 1, 1)
-    kernels = tuple(
-        f"{kernel.removesuffix(f' on {share.device}')} on {share.device}"
-        for share in shares for kernel in share.code.kernels
-    )  # fmt: skip
-    return replace(
-        base, peak_bytes=peak, workspace=0, device_bytes=0, kept_rows=(None,) * len(base.kept_rows),
-        kernels=kernels, shares=tuple(shares), tiles=tiles.tiles,
-        remarks=(*base.remarks, *remarks), seconds=tiles.seconds / len(shares),
-        serial_seconds=tiles.seconds,
-    )  # fmt: skip
+    return replace(found, tiles=tiles.tiles, remarks=(*base.remarks, *remarks))
 
 
 def _computes_longer(alone: Scheduler, tiles: PlannedStage) -> bool:

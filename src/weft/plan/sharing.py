@@ -105,6 +105,38 @@ def compiled_for(
     return found, remarks
 
 
+def spread_over(
+    base: PlannedStage, shares: Sequence[Share], resident: int, serial: float
+) -> PlannedStage:
+    """A stage planned for one device, done by several.
+
+    Parameters
+    ----------
+    base : PlannedStage
+    shares : sequence of Share
+    resident : int
+        Bytes of the host for what all boxes have in common.
+    serial : float
+        Seconds that one of the devices would take, one box after another.
+    """
+    kernels = [
+        f"{kernel.removesuffix(f' on {share.device}')} on {share.device}"
+        for share in shares
+        for kernel in share.code.kernels
+    ]
+    return replace(
+        base,
+        peak_bytes=resident + sum(share.slots * share.host_bytes for share in shares),
+        workspace=0,
+        device_bytes=0,
+        kept_rows=(None,) * len(base.kept_rows),
+        kernels=tuple(kernels),
+        shares=tuple(shares),
+        seconds=serial / len(shares),
+        serial_seconds=serial,
+    )
+
+
 def can_be_spread(scheduler: Scheduler) -> bool:
     """Whether boxes are independent, and the work is worth it."""
     draft = scheduler.draft
@@ -229,27 +261,13 @@ class _Sharing:
         self.first.check(boxes)
         moved = base.bytes_read + base.bytes_written
         serial = max(self.work / _OPERATIONS, moved / _BYTES)
-        kernels = [f"{k} on {m.processor.device}" for m in self.members for k in self._kernels(m)]
+        shares = list(map(self._share, self.members))
         return replace(
-            base,
-            peak_bytes=self.first.resident + self._host_bytes(),
-            workspace=0,
-            device_bytes=0,
-            kept_rows=(None,) * len(base.kept_rows),
-            kernels=tuple(kernels),
-            shares=tuple(map(self._share, self.members)),
+            spread_over(base, shares, self.first.resident, serial),
             unit=self.unit,
             least=self.least,
             usual=self.usual,
             at_once=self.at_once,
-            seconds=serial / len(self.members),
-            serial_seconds=serial,
-        )
-
-    def _kernels(self, member: _Member) -> tuple[str, ...]:
-        return tuple(
-            kernel.removesuffix(f" on {member.processor.device}")
-            for kernel in member.scheduler.code.kernels
         )
 
     def _expected(self) -> Boxes:
