@@ -9,7 +9,7 @@ import pytest
 from loops.agree import agrees
 
 import weft as wf
-from weft.errors import UnsupportedError
+from weft.errors import OutOfBoundsError, UnsupportedError
 
 RANDOM = np.random.default_rng(31)
 
@@ -156,3 +156,24 @@ def test_a_slice_of_an_argument_that_is_written_is_returned() -> None:
 
     agrees(without_repeats, np.sort(RANDOM.integers(0, 5, 12)))
     agrees(without_repeats, np.zeros(0, np.int64))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("width", [1, 6, 8, 20])
+def test_rows_that_end_where_the_array_does(rows: int, width: int) -> None:
+    """Vectors with masks are longer than such rows: what they do not store is not checked."""
+
+    def moved(a: Any, first: Any, y: Any) -> None:
+        k = first[0]
+        y[:, :] = a[:, k : k + WIDTH] + a[:, :WIDTH]
+
+    global WIDTH
+    WIDTH = width
+    a = np.random.default_rng(7).random((rows, width + 3))
+    y = np.zeros((rows, width))
+    kernel = agrees(moved, a, np.array([3]), y)
+    with pytest.raises(OutOfBoundsError, match="outside axis 1 of a"):
+        kernel(a, np.array([4]), y)
+
+
+WIDTH = 0

@@ -97,7 +97,7 @@ PROGRAMS = [
     Wrong(wrong.length_of_number, errors.UnsupportedError, "which has no length", "arguments"),
     Wrong(wrong.factored_in_loop, errors.UnsupportedError, "inside a loop", "before or"),
     Wrong(wrong.unbounded_length, errors.ShapeError, "only the run knows", "wf.minimum(length"),
-    Wrong(wrong.negative_length, errors.ArgumentError, "may be negative", "n: wf.i64"),
+    Wrong(wrong.negative_length, errors.ArgumentError, "less than 0 in some round", "n: wf.i64"),
     Wrong(wrong.greatest_of_arrays, errors.UnsupportedError, "less or greater", "arguments"),
     Wrong(wrong.typed, errors.ShapeError, "a is f64[:]", "f64[:, :]"),
     Wrong(wrong.single, errors.DTypeError, "a is f64[:]", "a.astype('float32')"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -17,11 +18,11 @@ from weft.errors import (
     user_place,
 )
 from weft.frontend import graph
-from weft.frontend.extent import Extent, decide_equal, require_equal
+from weft.frontend.extent import Extent, decide_equal
 from weft.frontend.extent import constant as extent_constant
-from weft.frontend.graph import Node, Shape, make, scalar_constant
+from weft.frontend.graph import Node, Shape, leading, make, scalar_constant
 from weft.frontend.guards import forget_guards
-from weft.frontend.lengths import agree, is_just
+from weft.frontend.lengths import is_just, one_length
 from weft.frontend.operations import Broadcast, Cast, Constant, Elementwise, Leaf
 from weft.ops import table
 from weft.ops.dtypes import DType, from_numpy
@@ -215,7 +216,7 @@ def _common(left: Extent, right: Extent) -> Extent | None:
     if is_just(right, 1) and not is_just(left, 1):
         decide_equal(right, _ONE)
         return left
-    return require_equal(left, right) if agree(left, right) else None
+    return one_length(left, right)
 
 
 def apply(operation: str, *operands: Node) -> Node:
@@ -235,8 +236,49 @@ def apply(operation: str, *operands: Node) -> Node:
     else:
         arguments = tuple([as_dtype(x, dtype) for x in operands])
     shape = broadcast_shapes([x.shape for x in arguments], operation)
+    if any(extent.symbols for extent in shape):
+        arguments = tuple([_cut(x, shape, arguments) for x in arguments])
     result = _gives(operation, dtype)
     return make(Elementwise(operation), arguments, shape, result, weak=weak)
+
+
+def _cut(node: Node, shape: Shape, nodes: Sequence[Node]) -> Node:
+    """An operand of the lengths that operands are to have in common, where the run compares them.
+
+    Such a length is that of none of them.
+    """
+    own = list(node.shape)
+    for axis in range(-len(own), 0):
+        lengths = [other.shape[axis].poly for other in nodes if len(other.shape) >= -axis]
+        if shape[axis].symbols and shape[axis].poly not in lengths and not is_just(own[axis], 1):
+            own[axis] = shape[axis]
+    return leading(node, tuple(own))
+
+
+def of_one_length(
+    left: Node, left_axis: int, right: Node, right_axis: int
+) -> tuple[Node, Node] | None:
+    """Two arrays of one length along an axis of each; None where they are not.
+
+    Where the run compares the lengths, the arrays are cut to the smaller one.
+
+    Raises
+    ------
+    ShapeError
+        Where only the run knows, and nobody asks it.
+    """
+    lengths = left.shape[left_axis], right.shape[right_axis]
+    length = one_length(*lengths)
+    if length is None:
+        return None
+    if any(length.poly == own.poly for own in lengths):
+        return left, right
+    cut = []
+    for node, axis in ((left, left_axis), (right, right_axis)):
+        shape = list(node.shape)
+        shape[axis] = length
+        cut.append(leading(node, tuple(shape)))
+    return cut[0], cut[1]
 
 
 @cache

@@ -391,6 +391,11 @@ def smaller(left: Extent, right: Extent) -> Extent:
     return _derive("min", left, right, min(left.value, right.value))
 
 
+def larger(left: Extent, right: Extent) -> Extent:
+    """max(left, right), without deciding which, of extents that differ from round to round."""
+    return _chosen("maximum", left, right)
+
+
 def _exact_quotient(poly: Poly, divisor: int) -> Poly | None:
     if divisor and all(factor % divisor == 0 for factor in poly.terms.values()):
         return divided(poly, divisor)

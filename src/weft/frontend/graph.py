@@ -24,9 +24,19 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from weft.errors import Place, interpreted_place, user_frame
-from weft.frontend.extent import Extent
+from weft.frontend.extent import Extent, constant
 from weft.frontend.guards import Guard, take_guards
-from weft.frontend.operations import Constant, Elementwise, Leaf, Operation, Param, Pick, SizeScalar
+from weft.frontend.operations import (
+    Constant,
+    Elementwise,
+    Leaf,
+    Operation,
+    Param,
+    Pick,
+    SizeScalar,
+    Slice,
+    Span,
+)
 from weft.fun import nodes as fun
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -235,6 +245,15 @@ def size_scalar(extent: Extent, *, weak: bool = False) -> Node:
     if extent.is_constant:
         return scalar_constant(extent.value, DType.I64, weak=weak)
     return make(SizeScalar(), (), (), DType.I64, sizes=(extent,), weak=weak)
+
+
+def leading(node: Node, shape: Shape) -> Node:
+    """The first elements along each dimension, of which there are as many or more."""
+    if all(own.poly == wanted.poly for own, wanted in zip(node.shape, shape, strict=True)):
+        return node
+    zero = constant(0)
+    sizes = tuple([size for extent in shape for size in (zero, extent)])
+    return make(Slice((Span(),) * len(shape)), (node,), shape, node.dtype, sizes=sizes)
 
 
 def parameter(name: str, shape: Shape, dtype: DType, scope: Scope, *, index: bool = False) -> Node:

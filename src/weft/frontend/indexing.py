@@ -29,10 +29,19 @@ from weft.frontend.extent import (
     require_at_least,
     variable,
 )
-from weft.frontend.graph import Node, Shape, is_index, make, size_scalar
+from weft.frontend.graph import Node, Shape, is_index, leading, make, size_scalar
 from weft.frontend.guards import tracing
-from weft.frontend.layout import ONE, ZERO, broadcast, permute, reshape, slice_bounds, values
-from weft.frontend.lengths import as_length, is_just
+from weft.frontend.layout import (
+    ONE,
+    ZERO,
+    broadcast,
+    permute,
+    reshape,
+    same_shape,
+    slice_bounds,
+    values,
+)
+from weft.frontend.lengths import as_length, is_just, one_length
 from weft.frontend.operations import MovingPoint, MovingSpan, Point, SliceDim, Span
 from weft.ops.dtypes import DType
 from weft.records import dataclass
@@ -305,6 +314,7 @@ def put(node: Node, key: Any, value: Node, combine: str | None = None) -> Node:
     basic, advanced = resolve(key, node.shape)
     if advanced is not None:
         return _put_at_arrays(node, basic, advanced, value, combine)
+    basic, value = _cut_alike(basic, value)
     value = _fitted(value, basic)
     if combine is not None:
         value = as_dtype(apply(combine, _sliced_shape(node, basic), value), node.dtype)
@@ -333,6 +343,32 @@ def _sliced_shape(node: Node, basic: Basic) -> Node:
         node.dtype,
         sizes=basic.sizes,
     )
+
+
+def _cut_alike(basic: Basic, value: Node) -> tuple[Basic, Node]:
+    """A slice and a value with lengths in common, where only the run knows that they have them."""
+    if len(basic.full) != len(basic.shape) or len(value.shape) > len(basic.shape):
+        return basic, value
+    own, cut = list(value.shape), list(basic.shape)
+    for axis in range(-len(own), 0):
+        pair = own[axis], cut[axis]
+        if any(extent.symbols for extent in pair) and not is_just(own[axis], 1):
+            length = one_length(*pair)
+            if length is not None and all(length.poly != extent.poly for extent in pair):
+                own[axis] = cut[axis] = length
+    shape = tuple(cut)
+    if same_shape(shape, basic.shape):
+        return basic, value
+    lengths, counts = iter(cut), iter(basic.sizes)
+    sizes: list[Extent] = []
+    for dim in basic.dims:
+        if isinstance(dim, Span | Point):
+            sizes.append(next(counts))
+        if isinstance(dim, Span | MovingSpan):
+            next(counts)
+            sizes.append(next(lengths))
+    part = Basic(basic.dims, tuple(sizes), basic.scalars, shape, shape, identity=False)
+    return part, leading(value, tuple(own))
 
 
 def _fitted(value: Node, basic: Basic) -> Node:

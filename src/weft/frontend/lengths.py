@@ -8,11 +8,44 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from weft.errors import ArgumentError, ShapeError, TracingError, user_place
-from weft.frontend.extent import Extent, at_least, constant, decide_equal, literal, require_equal
+from weft.frontend.extent import (
+    Extent,
+    at_least,
+    constant,
+    decide_equal,
+    larger,
+    literal,
+    require_equal,
+    smaller,
+)
 from weft.frontend.gathering import gathering
+from weft.records import dataclass
 
-Asked: TypeAlias = tuple[Extent, str]
-"""A length that is to be more than 0, and NumPy's error where it is not."""
+
+@dataclass(frozen=True, slots=True)
+class NotEmpty:
+    """A length that is to be more than 0, and NumPy's error where it is not."""
+
+    extent: Extent
+    numpys: str
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """Two lengths that are to be equal."""
+
+    left: Extent
+    right: Extent
+
+
+@dataclass(frozen=True, slots=True)
+class NotNegative:
+    """A length that is to be 0 or more."""
+
+    extent: Extent
+
+
+Asked: TypeAlias = NotEmpty | Equal | NotNegative
 
 _asked: ContextVar[list[Asked] | None] = ContextVar("asked", default=None)
 
@@ -40,6 +73,30 @@ def agree(left: Extent, right: Extent) -> bool:
         ) from None
 
 
+def one_length(left: Extent, right: Extent) -> Extent | None:
+    """The length that two dimensions are to have in common; None where they differ.
+
+    Where only the run knows, or that they differ in rounds that there may be none of, whoever
+    asks it is told, and it is the smaller one.
+
+    Raises
+    ------
+    ShapeError
+        Where only the run knows, and nobody asks it.
+    """
+    found = _asked.get()
+    try:
+        if agree(left, right):
+            return require_equal(left, right)
+    except ShapeError:
+        if found is None:
+            raise
+    if found is None or not (left.symbols or right.symbols):
+        return None
+    found.append(Equal(left, right))
+    return smaller(left, right)
+
+
 def agree_all(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
     """Whether two shapes are the same, as they are in every call then."""
     if len(left) != len(right) or not all(map(agree, left, right)):
@@ -65,7 +122,7 @@ def may_be_empty(extent: Extent) -> bool:
 
 
 def asking() -> AbstractContextManager[list[Asked]]:
-    """Inside, `require_any` gathers the lengths of which only the run knows whether they are 0."""
+    """Inside, what only the run knows of lengths is gathered: if they are 0 or more, or equal."""
     return gathering(_asked)
 
 
@@ -91,15 +148,14 @@ def require_any(extent: Extent, shape: Sequence[Extent], what: str, numpys: str)
             "at least one element",
             place=user_place(),
         )
-    found.append((extent, numpys))
+    found.append(NotEmpty(extent, numpys))
 
 
 def as_length(value: Any, what: str = "a length") -> Extent:
     """A length that the user gave, not negative."""
     extent = literal(value)
     if extent.symbols:
-        _require_length(extent, what)
-        return extent
+        return _length_of_rounds(extent, what)
     if extent.value < 0:
         raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
     if extent.value >= 2**63:
@@ -108,12 +164,16 @@ def as_length(value: Any, what: str = "a length") -> Extent:
     return extent
 
 
-def _require_length(extent: Extent, what: str) -> None:
+def _length_of_rounds(extent: Extent, what: str) -> Extent:
+    """A length that differs from round to round; 0 where only the run finds it negative."""
     try:
         if extent.is_nonnegative():
-            return
+            return extent
     except TracingError:
-        pass
+        found = _asked.get()
+        if found is not None:
+            found.append(NotNegative(extent))
+            return larger(extent, constant(0))
     raise ArgumentError(
         f"{what} is {extent}, which may be negative",
         "0 or more in every round",

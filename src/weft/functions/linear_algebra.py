@@ -7,8 +7,8 @@ from typing import Any
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import layout, lengths, operations, symbolic
-from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype
+from weft.frontend import layout, operations, symbolic
+from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, common_dtype, of_one_length
 from weft.frontend.graph import Node, make
 from weft.frontend.guards import forget_guards
 from weft.functions.arguments import array_node, axes_of, one_axis
@@ -52,15 +52,15 @@ def matmul(x1: Any, x2: Any, /) -> Array:
     left, right = promoted(x1, x2)
     if not left.shape or not right.shape:
         raise misfit("matmul", left, right, "arrays of at least one dimension")
-    inner = right.shape[-2] if len(right.shape) > 1 else right.shape[0]
-    if not lengths.agree(left.shape[-1], inner):
+    alike = of_one_length(left, -1, right, -2 if len(right.shape) > 1 else 0)
+    if alike is None:
         raise misfit("matmul", left, right, "as many columns on the left as rows on the right")
+    left, right = alike
     if len(right.shape) == 1:
         return Array(sum_of_products(left, right))
     if len(left.shape) == 1:
         turned = layout.permute(right, _turned(len(right.shape)))
         return Array(sum_of_products(left, turned))
-    extents.require_equal(left.shape[-1], inner)
     if left.dtype is DType.BOOL:  # whether there is any: sums of ones are rounded, but never to 0
         number = matmul(*(Array(as_dtype(x, DType.F32)) for x in (left, right)))
         return Array(as_dtype(number._node, DType.BOOL))
@@ -99,8 +99,10 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
         order = [a for a in range(len(node.shape)) if a != along] + [along]
         moved.append(layout.permute(node, order))
     left, right = moved
-    if not lengths.agree(left.shape[-1], right.shape[-1]):
+    alike = of_one_length(left, -1, right, -1)
+    if alike is None:
         raise misfit("vecdot", left, right, "equal lengths along the axis")
+    left, right = alike
     if left.dtype.is_complex:
         left = apply("conj", left)
     return Array(sum_of_products(left, right))
@@ -120,12 +122,13 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
     """The sum of products over axes of both arrays."""
     left, right = promoted(x1, x2)
     first, second = _summed_axes(axes, left, right)
-    if len(first) != len(second) or not all(
-        lengths.agree(left.shape[a], right.shape[b]) for a, b in zip(first, second, strict=True)
-    ):
+    if len(first) != len(second):
         raise misfit("tensordot", left, right, "axes of equal lengths")
     for a, b in zip(first, second, strict=True):
-        extents.require_equal(left.shape[a], right.shape[b])
+        alike = of_one_length(left, a, right, b)
+        if alike is None:
+            raise misfit("tensordot", left, right, "axes of equal lengths")
+        left, right = alike
     rows = [a for a in range(len(left.shape)) if a not in first]
     columns = [a for a in range(len(right.shape)) if a not in second]
     shape = (*(left.shape[a] for a in rows), *(right.shape[a] for a in columns))

@@ -14,10 +14,9 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, LinearAlgebraError, TracingError, UnsupportedError, WeftError
-from weft.frontend import lengths
+from weft.errors import ArgumentError, TracingError, UnsupportedError, WeftError
 from weft.frontend.extent import Extent
-from weft.functions import elimination, interoperability
+from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
 from weft.kernel import (
     aliases,
@@ -32,6 +31,7 @@ from weft.kernel import (
 )
 from weft.kernel import named as named_values
 from weft.kernel.advice import in_place_of
+from weft.kernel.asked import asked
 from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
@@ -72,7 +72,7 @@ def call(
     if function is builtins.len and len(arguments) == 1 and isinstance(arguments[0], Grown):
         return arguments[0].length()
     if isinstance(function, Method):
-        with _told(frame, node, function.name), _asked(frame, node, function.name):
+        with _told(frame, node, function.name), asked(frame, node, function.name):
             return _method(frame, node, function, arguments, named)
     if named_values.is_made(function) or named_values.is_method(function):
         with _told(frame, node, function.__name__):
@@ -96,7 +96,7 @@ def call(
         _require_bound(frame, node, inner, arguments, named)
         return frame.trace.call(frame.trace, inner, arguments, named)
     name = getattr(function, "__name__", repr(function))
-    with _told(frame, node, name), _asked(frame, node, name):
+    with _told(frame, node, name), asked(frame, node, name):
         return _of_library(frame, node, function, arguments, named)
 
 
@@ -151,19 +151,6 @@ def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any])
         return compute()
     writing.write(frame, node, target, compute())
     return target
-
-
-@contextmanager
-def _asked(frame: Frame, node: ast.AST, name: str) -> Iterator[None]:
-    """What a function of a name asks of data becomes assertions of the run."""
-    with lengths.asking() as asked, elimination.whether_regular() as regular:
-        yield
-    wanted: list[tuple[Array, Exception]] = [
-        *((Array(node_of(extent)) > 0, ValueError(numpys)) for extent, numpys in asked),
-        *((held, LinearAlgebraError(f"{name}: {otherwise}")) for held, otherwise in regular),
-    ]
-    for held, error in wanted:
-        frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from weft.kernel import (
     selection,
     sequences,
 )
+from weft.kernel.asked import asked
 from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
 from weft.kernel.lists import Grown
 from weft.kernel.parts import attribute, subscript, unpacked
@@ -190,7 +191,7 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
             return made
     left, right = plain(left), plain(right)
     try:
-        with interpreting(frame.place(node)):
+        with interpreting(frame.place(node)), asked(frame, node):
             _require_operands(node, left, right)
             made = numbers.bits(frame, node, op, left, right)
             if made is not None:
@@ -340,7 +341,7 @@ def _compared(
     op = node.ops[number]
     if right is _AT_ITS_TURN:
         right = plain(evaluate(frame, node.comparators[number]))
-    with interpreting(frame.place(node)):
+    with interpreting(frame.place(node)), asked(frame, node):
         if isinstance(op, ast.In | ast.NotIn) and (is_traced(left) or is_traced(right)):
             one = membership.contains(frame, node, right, left)
             one = negated(one) if isinstance(op, ast.NotIn) else one

@@ -33,6 +33,7 @@ from weft.kernel.frame import Frame, ReadUnbound, Trace, cells, is_traced, plain
 from weft.kernel.iterables import Items
 from weft.kernel.keys import resolved
 from weft.kernel.lists import Grown
+from weft.kernel.narrowing import narrow
 from weft.kernel.parts import attribute, subscript, unpacked
 from weft.kernel.syntax import Source, left_flag, read_source, returns
 from weft.kernel.values import Reference, Selection
@@ -404,8 +405,12 @@ def _one_by_one(
 
 
 def _while(frame: Frame, node: ast.While) -> Returned | None:
+    def body() -> Returned | None:
+        narrow(frame, node)
+        return execute(frame, node.body)
+
     def run() -> None:
-        branches.noting(frame, node, lambda: execute(frame, node.body))
+        branches.noting(frame, node, body)
 
     loops.while_traced(frame, node, lambda: truth(frame, node.test), run)
     return None

@@ -10,6 +10,7 @@ import numpy as np
 from weft import functions
 from weft.array import Array
 from weft.kernel import numbers, one_of, selection
+from weft.kernel.asked import asked
 from weft.kernel.branches import kind
 from weft.kernel.frame import Frame, plain
 from weft.kernel.keys import is_view
@@ -46,7 +47,8 @@ def write(
             target, key = target.through(KeyView(key)), None
         key = Ellipsis if key is None else key
         numbers.require_held(target.read().dtype, value)
-        part = KeyView(key).put(target.read(), plain(value), combine)
+        with asked(frame, node):
+            part = KeyView(key).put(target.read(), plain(value), combine)
     frame.memory.write(cell, replaced(cell.array, target.views, part))
 
 

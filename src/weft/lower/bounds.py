@@ -35,7 +35,20 @@ def expand(e: Emitter, poly: Size) -> Size:
 def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
     """Upper (or lower) limits of a polynomial, over size variables alone; maybe none."""
     poly = expand(e, poly)
-    # A minimum first: what it is chosen from may depend on the indices that are left.
+    # A minimum first: what it is chosen from may depend on the indices that are left. But one
+    # that is the end of an index cancels out with it.
+    found = _chosen(e, poly, largest=largest)
+    index = _innermost(e, poly)
+    if index is None:
+        return [poly] if found is None else found
+    ends = {v for end in e.ranges[index] for v in end.variables() if v in e.definitions}
+    if found is not None and not any(poly.degree(name) for name in ends):
+        return found
+    return [*(found or ()), *_at_the_end(e, poly, index, largest=largest)]
+
+
+def _chosen(e: Emitter, poly: Size, *, largest: bool) -> list[Size] | None:
+    """The limits by what a minimum or maximum in a polynomial is chosen from; None without one."""
     for name in poly.variables():
         definition = e.definitions.get(name)
         if definition is None or poly.degree(name) > 1:
@@ -51,20 +64,22 @@ def extremes(e: Emitter, poly: Size, *, largest: bool) -> list[Size]:
                 for limit in extremes(e, poly.without(name) + factor * choice, largest=largest)
             ]
         return []
-    index = _innermost(e, poly)
-    if index is not None:
-        if poly.degree(index) > 1:
-            return []
-        factor = poly.coefficient(index)
-        lower, upper = e.ranges[index]
-        if e.unit.nonnegative(factor):
-            limit = upper - 1 if largest else lower
-        elif e.unit.nonnegative(-factor):
-            limit = lower if largest else upper - 1
-        else:
-            return []
-        return extremes(e, poly.without(index) + factor * limit, largest=largest)
-    return [poly]
+    return None
+
+
+def _at_the_end(e: Emitter, poly: Size, index: str, *, largest: bool) -> list[Size]:
+    """The limits by the first or last value of an index in a polynomial."""
+    if poly.degree(index) > 1:
+        return []
+    factor = poly.coefficient(index)
+    lower, upper = e.ranges[index]
+    if e.unit.nonnegative(factor):
+        limit = upper - 1 if largest else lower
+    elif e.unit.nonnegative(-factor):
+        limit = lower if largest else upper - 1
+    else:
+        return []
+    return extremes(e, poly.without(index) + factor * limit, largest=largest)
 
 
 def _innermost(e: Emitter, poly: Size) -> str | None:

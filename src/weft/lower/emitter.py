@@ -74,6 +74,7 @@ class Emitter:
         # In a vector with masks: its index, and the first and last element that it is at.
         self.ends: Ends | None = None
         self.spans: Spans | None = None  # in a vector with masks: elements that lie apart
+        self.within: imp.Expr | None = None  # where all of its lanes are computed: those of it
         self.place: Place | None = None
 
     # ------------------------------------------------------------ statements
@@ -314,6 +315,8 @@ class Emitter:
             none, every = imp.Const(0, dtype), imp.Const(np.iinfo(dtype.numpy).max, dtype)
             empty = self.declare(imp.Select(machine("==", extent, imp.ZERO), every, none))
             unsigned = imp.Apply("bitwise_or", (unsigned, empty), dtype)
+        if self.within is not None:
+            unsigned = imp.Select(self.within, unsigned, imp.Const(0, dtype))
         worst = imp.Apply("maximum", (watch.worst, unsigned), dtype)
         self.emit(imp.Assign(watch.worst, worst))
 

@@ -241,7 +241,9 @@ def masked(
         spans = e.spans = Spans(e, lane, var, begin, count, width, every=every)
         if every:
             e.bind(lane, e.declare_here(machine("+", begin, var)))
+            e.within = within
             values = _results(e, bodies)
+            e.within = None
         with e.level(hoist=True) as statements:
             if not every:
                 # The element belongs here, as what depends on it is computed where it is one.

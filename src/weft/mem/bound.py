@@ -49,8 +49,10 @@ class Bounds:
                 size = _poly(left) * _poly(right)
                 self.lower[name], self.upper[name] = size, (size,)
             case fun.Apply("floor_divide", (left, fun.Const(value=value))):
-                if isinstance(value, int) and value > 0 and self._sure(_poly(left)):
-                    self.lower[name], self.upper[name] = ZERO, (_poly(left),)
+                most = self._above_zero(_poly(left))
+                if isinstance(value, int) and value > 0 and most is not None:
+                    self.upper[name] = (most,)
+                    self._nonnegative(name, left)
             case fun.Apply("remainder", (_, right)):
                 if self._sure(_poly(right)):
                     self.lower[name], self.upper[name] = ZERO, (_poly(right),)
