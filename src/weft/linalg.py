@@ -262,7 +262,7 @@ def _results(
     if is_within(*inputs):
         from weft.functions.written_out import several_written_out
 
-        written = several_written_out(routine, inputs)
+        written = several_written_out(routine, dict(options), inputs)
         if written is not None:
             return [Array(node) for node in written]
     node = library_calls(routine, options, inputs, types)

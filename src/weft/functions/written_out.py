@@ -12,7 +12,7 @@ from typing import Any
 from weft.array import Array
 from weft.frontend import graph, indexing, layout, operations
 from weft.frontend.graph import Node, make
-from weft.functions import elimination, exchanges
+from weft.functions import elimination, exchanges, orthogonal
 from weft.functions.arguments import length_of
 from weft.functions.combinators import map as mapped
 from weft.functions.control import fori_loop, while_loop
@@ -38,6 +38,8 @@ def written_out(routine: str, options: dict[str, Any], inputs: tuple[Node, ...])
             return elimination.solutions(inputs[0], None)
         case "solve":
             return elimination.solutions(*inputs)
+        case "eigvalsh":
+            return orthogonal.rotated(Array(inputs[0]), _places)[0]._node
     if any(node.dtype.is_complex for node in inputs):
         return None
     match routine:
@@ -50,9 +52,22 @@ def written_out(routine: str, options: dict[str, Any], inputs: tuple[Node, ...])
     return None
 
 
-def several_written_out(routine: str, inputs: tuple[Node, ...]) -> tuple[Node, ...] | None:
+def several_written_out(
+    routine: str, options: dict[str, Any], inputs: tuple[Node, ...]
+) -> tuple[Node, ...] | None:
     """What a library routine gives that has several results; None where it is not written out."""
-    return elimination.signs_and_logarithms(*inputs) if routine == "slogdet" else None
+    match routine:
+        case "slogdet":
+            return elimination.signs_and_logarithms(*inputs)
+        case "eigh":
+            return tuple(x._node for x in orthogonal.rotated(Array(inputs[0]), _places))
+        case "qr":
+            *_, rows, columns = inputs[0].shape
+            shorter = rows if options["wide"] else columns
+            inner = rows if options["mode"] == "complete" else shorter
+            factors = orthogonal.reflected(Array(inputs[0]), inner, shorter)
+            return tuple(factor._node for factor in factors)
+    return None
 
 
 def _triangles(matrices: Node, upper: bool) -> Node:
@@ -60,6 +75,10 @@ def _triangles(matrices: Node, upper: bool) -> Node:
         return elimination.triangles(matrices)
     turned = Array(matrices).mT.conj()._node
     return Array(elimination.triangles(turned)).mT.conj()._node
+
+
+def _places(vector: Array) -> Array:
+    return Array(_sorted(vector._node, True, False))
 
 
 def _sorted(rows: Node, places: bool, descending: bool) -> Node:

@@ -207,7 +207,7 @@ def length_of_number(a):
 
 def factored_in_loop(a):
     for i in range(len(a)):
-        a[i] = np.linalg.eigvalsh(a[i] * np.eye(2))[0]  # here: np.linalg.eigvalsh
+        a[i] = np.linalg.svd(a[i] * np.eye(2))[1][0]  # here: np.linalg.svd
 
 
 def unbounded_length(a):
