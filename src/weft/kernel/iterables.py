@@ -8,6 +8,8 @@ from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array
 from weft.errors import ArgumentTypeError, ShapeError
 from weft.frontend import extent as extents
@@ -20,7 +22,7 @@ from weft.kernel.decorator import prange
 from weft.kernel.expressions import evaluate
 from weft.kernel.frame import Frame, all_plain
 from weft.kernel.lists import Grown
-from weft.kernel.parts import subscript, unpacked
+from weft.kernel.parts import attribute, subscript, unpacked
 from weft.kernel.values import Reference, Selection
 from weft.records import dataclass
 
@@ -85,8 +87,10 @@ def _items_in(frame: Frame, node: ast.expr, over: Any) -> Items:
 
 
 def _of_call(frame: Frame, node: ast.Call) -> Items | None:
-    """Of `enumerate`, `zip` and `reversed`; None of other calls, and of what is not understood."""
+    """Of Python's and NumPy's iterators; None of other calls, and of what is not understood."""
     function = evaluate(frame, node.func)
+    if function in (np.ndindex, np.ndenumerate) and node.args and not node.keywords:
+        return _over_indices(frame, node, function)
     option = _OPTIONS.get(function) if isinstance(function, type) else None
     named = {keyword.arg: keyword.value for keyword in node.keywords}
     if option is None or named.keys() - {option} or not node.args:
@@ -121,6 +125,29 @@ def _of_call(frame: Frame, node: ast.Call) -> Items | None:
     return Items(
         of.count, lambda number: (first + number, of.item(number)), of.is_known, of.lists
     )
+
+
+def _over_indices(frame: Frame, node: ast.Call, function: Any) -> Items:
+    """The indices of a shape, in row-major order; with the elements of an array there."""
+    given = [evaluate(frame, argument) for argument in node.args]
+    array = given[0] if function is np.ndenumerate else None
+    shape = given if len(given) > 1 else all_plain(given)[0]
+    if array is not None:
+        shape = attribute(frame, node, array, "shape")
+    extent = [loops.bound(n) for n in (shape if isinstance(shape, tuple | list) else [shape])]
+
+    def indices(number: Any) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for length in reversed(extent[1:]):
+            found.append(number % length)
+            number = number // length
+        return (number, *reversed(found))[: len(extent)]
+
+    def item(number: Any) -> Any:
+        where = indices(number)
+        return where if array is None else (where, subscript(frame, node, array, where))
+
+    return Items(extents.product(tuple(extent)), item)
 
 
 _OPTIONS: dict[type, str] = {builtins.enumerate: "start", builtins.zip: "strict",

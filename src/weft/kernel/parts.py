@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import interpreting
-from weft.frontend.extent import Extent
+from weft.frontend.extent import Extent, product
 from weft.functions import where
 from weft.kernel import aliases, grids, grown, named, selection, tables
 from weft.kernel.branches import kind
@@ -20,7 +20,15 @@ from weft.kernel.frame import Frame, NoneOperandError
 from weft.kernel.keys import has_computed_step, is_view, resolved
 from weft.kernel.lists import Grown
 from weft.kernel.selection import is_mask
-from weft.kernel.values import ComputedView, KeyView, OneOf, PermutedView, Reference, Selection
+from weft.kernel.values import (
+    ComputedView,
+    KeyView,
+    OneOf,
+    PermutedView,
+    Reference,
+    ReshapedView,
+    Selection,
+)
 
 
 def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
@@ -113,6 +121,8 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
         return getattr(array, name)
     if name in ("real", "imag"):
         return aliases.part(value, name)
+    if name == "flat":
+        return value.through(ReshapedView((product(array._node.shape),)))
     return _method(frame, node, value, name)
 
 

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from weft.errors import Place, UnsupportedError, user_place
+from weft.kernel.index_loops import AsNests
 from weft.kernel.liveness import note_live
 from weft.kernel.matches import AsBranches
+from weft.kernel.outside import outside
 from weft.records import dataclass
 
 
@@ -26,7 +28,8 @@ class Source:
     function : FunctionType
     tree : ast.FunctionDef
         With the line numbers of its file, loops without `break` and `continue`, `if` for
-        `match`, and nothing left of `with np.errstate(...)` but what it holds.
+        `match`, loops over numbers for such over indices, and nothing left of
+        `with np.errstate(...)` but what it holds.
     indent : int
         Columns that were taken off every line before parsing.
     """
@@ -76,6 +79,7 @@ def read_source(function: Callable[..., Any]) -> Source:
     source = Source(function, tree, indent)
     _WithoutErrorStates(function).visit(tree)
     AsBranches().visit(tree)
+    AsNests(function).visit(tree)
     tree.body = _Jumps(source).block(tree.body, None)
     note_live(tree)
     for inner in ast.walk(tree):
@@ -152,17 +156,7 @@ class _WithoutErrorStates(ast.NodeTransformer):
             return False
         states = [getattr(keyword.value, "value", None) for keyword in call.keywords]
         quiet = all(state in ("ignore", "warn") for state in states)
-        return quiet and self._outside(call.func) is np.errstate
-
-    def _outside(self, node: ast.expr) -> Any:
-        """What a name, or an attribute of what it names, is outside the function."""
-        if isinstance(node, ast.Attribute):
-            return getattr(self._outside(node.value), node.attr, None)
-        if not isinstance(node, ast.Name):
-            return None
-        code, closure = self.function.__code__, self.function.__closure__ or ()
-        enclosed = dict(zip(code.co_freevars, closure, strict=True)).get(node.id)
-        return enclosed.cell_contents if enclosed else self.function.__globals__.get(node.id)
+        return quiet and outside(self.function, call.func) is np.errstate
 
 
 # ---------------------------------------------------------------- jumps
