@@ -38,7 +38,7 @@ PROGRAMS = [
     Wrong(wrong.unknown_function, errors.UnsupportedError, "numpy.trim_zeros", "dir(weft)"),
     Wrong(wrong.unknown_method, errors.UnsupportedError, "tobytes", "weft.Array has"),
     Wrong(wrong.attribute_read, errors.UnsupportedError, "the attribute strides", "shape, dtype"),
-    Wrong(wrong.flat, errors.UnsupportedError, "the attribute flat of an array", "or a method"),
+    Wrong(wrong.strides, errors.UnsupportedError, "the attribute strides of an", "or a method"),
     Wrong(wrong.computed_step, errors.UnsupportedError, "step is computed", "a loop: for k in"),
     Wrong(wrong.attribute, errors.UnsupportedError, "an attribute", "elements of an array"),
     Wrong(wrong.undefined, errors.TracingError, "factor is not defined", "name of the module"),

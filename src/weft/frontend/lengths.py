@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -48,6 +48,7 @@ class NotNegative:
 Asked: TypeAlias = NotEmpty | Equal | NotNegative
 
 _asked: ContextVar[list[Asked] | None] = ContextVar("asked", default=None)
+_bounded: ContextVar[bool] = ContextVar("bounded", default=False)
 
 
 def agree(left: Extent, right: Extent) -> bool:
@@ -126,6 +127,16 @@ def asking() -> AbstractContextManager[list[Asked]]:
     return gathering(_asked)
 
 
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Inside, lengths of which nothing is known but by the run are refused at once."""
+    token = _bounded.set(True)
+    try:
+        yield
+    finally:
+        _bounded.reset(token)
+
+
 def require_any(extent: Extent, shape: Sequence[Extent], what: str, numpys: str) -> None:
     """What `what` names, such as a maximum, is asked for of at least one element.
 
@@ -166,6 +177,13 @@ def as_length(value: Any, what: str = "a length") -> Extent:
 
 def _length_of_rounds(extent: Extent, what: str) -> Extent:
     """A length that differs from round to round; 0 where only the run finds it negative."""
+    from weft.frontend.symbolic import at_most
+
+    if _bounded.get() and at_most(extent, -1) is None:
+        raise ShapeError(
+            f"{what} is {extent}, which differs from round to round without a bound",
+            "a length that sizes bound", place=user_place(),
+        )  # fmt: skip
     try:
         if extent.is_nonnegative():
             return extent

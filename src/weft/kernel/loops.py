@@ -24,6 +24,7 @@ from weft.kernel.values import Maybe, NotCarried, Reference
 from weft.ops.dtypes import DType
 
 _UNROLLED = 4  # rounds of a loop over a range of literals that are done one by one
+_FEW = 32  # and of one over another range that cannot be done otherwise
 
 
 # ---------------------------------------------------------------- for
@@ -279,6 +280,18 @@ def _while(frame: Frame, loop: Loop, function: Lambda, condition: Callable[[], A
 
 
 # ---------------------------------------------------------------- rounds one by one
+
+
+def few_rounds(bounds: tuple[Any, Any, Any]) -> Extent | None:
+    """How many rounds a range has, where each may be traced by itself if it has to be.
+
+    Where arrays have other lengths in each round, that no round knows of another.
+    """
+    start, stop, step = map(bound, bounds)
+    if start.symbols or stop.symbols or step.symbols or step.value == 0:
+        return None
+    count = _count(start, stop, int(step))
+    return count if count.value <= _FEW else None
 
 
 def is_small(bounds: tuple[Any, Any, Any]) -> bool:

@@ -12,7 +12,8 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array
-from weft.errors import DTypeError, interpreting
+from weft.errors import DTypeError, ShapeError, WeftError, interpreting
+from weft.frontend import lengths
 from weft.frontend.extent import Extent
 from weft.kernel import assertions, branches, grown, iterables, loops, maybe, writing
 from weft.kernel.branches import RAISED
@@ -364,8 +365,11 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
         def bind(value: Any) -> None:
             assign_names(frame, node.target, value)
 
-        loops.for_range(frame, node, bounds, run, bind, parallel)
-        return None
+        def traced() -> None:
+            loops.for_range(frame, node, bounds, run, bind, parallel)
+
+        few = None if parallel else loops.few_rounds(bounds)
+        return _traced_or_unrolled(frame, node, traced, few)
     over = iterables.items_of(frame, node.iter)
     if over.is_known:
         return _one_by_one(frame, node, over, range(int(over.count)))
@@ -375,6 +379,28 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
 
     with grown.gone_over(over.lists):
         loops.for_range(frame, node, (0, over.count, 1), run, bind_item, False, by_range=False)
+    return None
+
+
+def _traced_or_unrolled(
+    frame: Frame, node: ast.For, traced: Callable[[], None], count: Extent | None
+) -> Returned | None:
+    """A loop over a range: its few rounds each by itself, where lengths differ between them."""
+    if count is None:
+        traced()
+        return None
+    variables, places = dict(frame.variables), dict(frame.assigned_at)
+    try:
+        with lengths.bounded():
+            traced()
+        return None
+    except ShapeError:
+        frame.variables, frame.assigned_at = dict(variables), dict(places)
+    try:
+        return _one_by_one(frame, node, iterables.items_of(frame, node.iter), range(int(count)))
+    except WeftError:
+        frame.variables, frame.assigned_at = variables, places
+    traced()
     return None
 
 

@@ -57,9 +57,9 @@ def attribute_read(a):
     return a.strides  # here: a.strides
 
 
-def flat(a):
+def strides(a):
     for i in range(a.size):
-        a[i] = 2 * a.flat[i]  # here: a.flat
+        a[i] = 2 * a.strides[0]  # here: a.strides
 
 
 def attribute(a):
@@ -105,7 +105,7 @@ def kind_in_loop(a):
 
 def shape_in_loop(a):
     x = a
-    for _ in range(a.shape[0]):
+    while x[0] < 9:
         x = x[1:]  # here: x = x
     return x
 
