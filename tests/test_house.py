@@ -179,3 +179,32 @@ def test_no_room_is_called_utils() -> None:
 def test_every_module_says_what_it_is(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), f"{path} has no docstring"
+
+
+GOLDEN_ELSEWHERE = {
+    "fuse_horizontal": "test_fuse/test_horizontal_golden.txt",  # a half of `fuse`
+    "fuse_vertical": "test_fuse/test_vertical_golden.txt",  # the other one
+    "remove_dead": "test_simplify/test_dead_results.txt",  # what `simplify` leaves
+    "share": "test_simplify/test_share.txt",  # likewise
+}
+
+
+def passes() -> Iterator[str]:
+    """The modules that have a pass: a function of their name of a program, or of statements."""
+    yield "triangles"
+    for path in sorted((SOURCE / "passes").glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name == path.stem and node.args.args:
+                first = node.args.args[0].annotation
+                if first is not None and ast.unparse(first) == "fun.Program":
+                    yield path.stem
+
+
+@pytest.mark.parametrize("name", list(passes()))
+def test_every_pass_has_a_golden(name: str) -> None:
+    goldens = Path(__file__).parent / "golden" / "passes"
+    if name in GOLDEN_ELSEWHERE:
+        assert (goldens / GOLDEN_ELSEWHERE[name]).exists()
+    else:
+        found = list((goldens / f"test_{name}").glob("*.txt"))
+        assert found, f"tests/passes/test_{name}.py compares nothing with a golden file"

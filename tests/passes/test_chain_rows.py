@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from passes.programs import agree
+from passes.programs import agree, before_after
 
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.check import check
 from weft.fun.parse import parse
+from weft.fun.show import show
 from weft.passes.chain_rows import chain_rows
 from weft.passes.defer import defer
 
@@ -68,3 +71,7 @@ def test_a_state_that_is_kept_is_not_carried_as_well() -> None:
 )  # fmt: skip
 def test_other_loops_stay(changed: dict[str, str]) -> None:
     assert not chained(states(**changed))
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(show(defer(states())), chain_rows))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from passes.programs import agree
+from passes.programs import agree, before_after
 
 from weft.fun.check import check
 from weft.fun.parse import parse
@@ -45,3 +47,7 @@ def test_at_the_top_and_in_loops() -> None:
 def test_those_of_kernels_stay() -> None:
     program = parse(ROWS)
     assert fill(program) is program
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(PROGRAM, fill))

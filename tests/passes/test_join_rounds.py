@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from passes.programs import before_after
 from passes.test_join_pieces import RNG, flipped, gaps, line, plate, program, walls, waves
 
 import weft as wf
@@ -68,3 +70,22 @@ def test_what_is_no_stencil_even_so_stays() -> None:
         optimise(wf.kernel(gaps).trace(RNG.random((9, 8)), RNG.random(5))),
     ):
         assert join_rounds(fused) == fused
+
+
+PIECES = """program p(x: f64[n + 2], t: i64) sizes n, t {
+  let r: f64[n + 2] = loop (v: f64[n + 2] = x) for k from 0 to t {
+    let a: f64[n] = kernel (i < n) {
+      let b: f64 = v[i]
+      let c: f64 = v[i + 2]
+      let d: f64 = add(b, c)
+      in d
+    }
+    let y: f64[n + 2] = update v[1 for n] = a
+    in y
+  }
+  in r
+}"""
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(PIECES, join_rounds))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from passes.programs import agree
+from passes.programs import agree, before_after
 
 import weft as wf
 from weft.fun import nodes as fun
@@ -142,3 +142,7 @@ def test_numpy_programs(function: Callable[[Any], None], n: int) -> None:
     function(expected)
     wf.kernel(function)(a)
     np.testing.assert_allclose(a, expected, rtol=1e-12)
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(COLUMN, merge_updates))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
+from passes.programs import before_after
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -295,3 +296,23 @@ def test_slices_of_which_parts_were_written(
         interpret(made, arguments, SIZES), interpret(source, arguments, SIZES), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+NEST = """program p(x: f64[n, m], a: f64[m], s: f64) sizes n, m {
+  let y: f64[n, m], t: f64 = loop (v: f64[n, m] = x, u: f64 = s) for i from 0 to n {
+    let z: f64[n, m], w: f64 = loop (q: f64[n, m] = v, r: f64 = u) for j from 0 to m {
+      let b: f64 = q[i, j]
+      let c: f64 = a[j]
+      let d: f64 = multiply(b, c)
+      let e: f64[n, m] = update q[i, j] = d
+      let f: f64 = add(r, d)
+      in e, f
+    }
+    in z, w
+  }
+  in y, t
+}"""
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(NEST, lambda program: parallelise(program).program))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from passes.programs import agree
+from passes.programs import agree, before_after
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -171,3 +173,7 @@ def test_a_reshaped_result_and_reads_through_views() -> None:
     names = [let.pattern[0].name for let in program.body.statements]
     assert names.index("r") < names.index("x")
     agree(parse(text), program, [np.arange(6.0).reshape(3, 2), np.ones((3, 2))])
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(SWAP, read_first))

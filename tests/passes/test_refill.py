@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from passes.programs import agree
+from passes.programs import agree, before_after
 
 from weft.compiler import with_memory
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.check import check
 from weft.fun.parse import parse
+from weft.fun.show import show
 from weft.passes.refill import refill
 from weft.passes.remove_dead import remove_dead
 
@@ -79,3 +82,7 @@ def test_a_fill_of_the_same_body_is_changed_itself() -> None:
   in w
 }""")
     assert refill(before) is before
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(show(filled(CHANGES["loop"])), refill, remove_dead))

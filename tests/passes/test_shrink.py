@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from passes.programs import before_after
 
 from weft.fun.check import check
 from weft.fun.interpret import interpret
@@ -73,3 +75,8 @@ def test_rows_stay_whole() -> None:
     )
     assert "kernel (i < 2)" in shrunk(rows + "let y: f64[2, m] = slice x[1 for 2, 0 for m]\n")
     assert "kernel (i < n)" in shrunk(rows + "let y: f64[2, 2] = slice x[1 for 2, 0 for 2]\n")
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    view = "let y: f64[2, m] = slice x[1 for 2, 0 for m]\n"
+    golden(before_after(f"{HEAD}{KERNEL}{view} in y\n}}", shrink))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from passes.programs import agree
+from passes.programs import agree, before_after
 
 from weft.fun import nodes as fun
 from weft.fun.check import check
@@ -76,3 +78,7 @@ def test_stays(change: tuple[str, str]) -> None:
     program = parse(ROWS.replace(*change))
     check(program)
     assert sink(program) is program
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(ROWS, sink))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from passes.programs import agree
+from passes.programs import agree, before_after
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -108,3 +110,7 @@ def test_others_stay(text: str, old: str, new: str) -> None:
     assert old in text
     program = parse(text.replace(old, new))
     assert write_through(program) is program
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(RESHAPE, write_through))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from passes.programs import agree
+from passes.programs import agree, before_after
 from passes.test_chain_rows import states
 
 import weft as wf
@@ -58,3 +60,7 @@ def test_a_filter_makes_one_pass_a_round() -> None:
     source = smoothed.lower(x).source()
     rounds = source[source.index("for (int64_t i0 = 0;", source.index("weft_entry(")) :]
     assert rounds.count("parallel_for") == 1
+
+
+def test_golden(golden: Callable[[str], None]) -> None:
+    golden(before_after(show(states(results="e, y")), write_twice))
