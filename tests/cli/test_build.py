@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from weft.commands import weft
 from weft.errors import SinkError
 from weft.kernel.build import build, load_module
+from weft.kernel.most_general import partitions
 
 MODULE = '''"""Heat, and more."""
 import numpy as np
@@ -134,13 +135,142 @@ def test_a_built_module_needs_no_compiler(folder: Path) -> None:
     assert result.stdout == "all is well\n", result.stderr
 
 
-def test_what_was_not_built_is_interpreted_with_a_warning(folder: Path) -> None:
+GENERAL = '''import numpy as np
+import weft as wf
+
+
+@wf.kernel
+def lower(a: wf.f64[:, :], n: wf.i64):
+    for i in range(n):
+        for j in range(i):
+            a[i, j] = 2 * a[i, j] + a[j, i]
+
+
+@wf.kernel
+def stepped(x: wf.f64[:], n: wf.i64, s: wf.i64):
+    for i in range(0, n, s):
+        x[i] += 1
+
+
+@wf.kernel
+def backwards(x: wf.f64[:], y: wf.f64[:], s: wf.i64):
+    t = 0.0
+    for i in range(x.shape[0] - 1, -1, s):
+        t += x[i]
+        y[i] = t
+
+
+@wf.kernel
+def add(x: wf.f64[:], y: wf.f64[:], z: wf.f64[:]):
+    for i in range(x.shape[0]):
+        z[i] = x[i] + y[i]
+
+
+@wf.kernel
+def around(a: wf.f64[:, :], b: wf.f64[:, :]):
+    b[1:-1, 1:-1] = a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]
+
+
+@wf.kernel
+def product(a: wf.f64[:, :], b: wf.f64[:, :], c: wf.f64[:, :]):
+    for i in wf.prange(c.shape[0]):
+        for j in wf.prange(c.shape[1]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+@wf.kernel
+def of_bits(x: wf.f64[:], k: wf.i64):
+    for i in range(k.bit_length()):
+        x[i] += 1
+'''
+
+EVERY = '''
+import warnings
+warnings.simplefilter("error")
+import numpy as np
+import general_built as built
+
+random = np.random.default_rng(3)
+
+
+def look(name, *given):
+    """A call does what plain Python does; arguments that are one array are one there too."""
+    kernel, copies = getattr(built, name), {}
+    wanted = [copies.setdefault(id(a), np.copy(a)) if isinstance(a, np.ndarray) else a
+              for a in given]
+    kernel.function(*wanted)
+    kernel(*given)
+    for one, other in zip(given, wanted):
+        np.testing.assert_allclose(one, other, err_msg=name)
+
+
+for n in (0, 1, 2, 6):
+    look("lower", random.random((6, 6)), n)
+for n, s in ((20, 1), (20, 2), (20, 7), (7, 2), (1, 2), (0, 5)):
+    look("stepped", random.random(20), n, s)
+x = random.random(9)
+for s in (-1, -2, -5):
+    look("backwards", random.random(9), random.random(9), s)
+    look("backwards", x, x, s)
+for y, z in ((x, x), (x, random.random(9)), (random.random(9), x), (random.random(11), x)):
+    look("add", x, y, z)
+for n in (0, 1, 5):
+    look("add", random.random(n), random.random(5), random.random(7))
+for shape in ((1, 1), (1, 5), (5, 1), (2, 5), (5, 2), (5, 6)):
+    look("around", random.random(shape), random.random(shape))
+square = random.random((6, 6))
+look("around", square, square)
+for n, k, m in ((5, 6, 7), (1, 6, 7), (5, 1, 7), (5, 6, 1), (1, 1, 1)):
+    look("product", random.random((n, k)), random.random((k, m)), random.random((n, m)))
+look("product", square, square, random.random((6, 6)))
+print("all is well")
+'''
+
+
+@pytest.fixture(scope="module")
+def general(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("general")
+    (found / "general.py").write_text(GENERAL)
+    result = run(str(found / "general.py"))
+    assert result.exit_code == 0, result.output
+    return found
+
+
+def test_calls_of_any_lengths_steps_and_arrays_that_are_one(general: Path) -> None:
+    result = python(general, EVERY)
+    assert result.stdout == "all is well\n", result.stderr
+
+
+def test_what_was_not_built_is_interpreted_with_a_warning(general: Path) -> None:
     text = (
-        "import numpy as np, heat_built as built\n"
-        "a, b = np.ones((1, 5)), np.ones((1, 5))\nbuilt.smooth(a, b)\nprint(b.sum())"
+        "import numpy as np, general_built as built\n"
+        "x = np.ones(9)\nbuilt.of_bits(x, 5)\nprint(x.sum())"
     )
-    result = python(folder, text)
-    assert result.stdout == "5.0\n", result.stderr
+    result = python(general, text)
+    assert result.stdout == "12.0\n", result.stderr
+    assert "of_bits was not built for arguments like these" in result.stderr
+
+
+def test_a_general_program_checks_its_indices(general: Path) -> None:
+    text = (
+        "import numpy as np, general_built as built\n"
+        "built.add(np.ones(9), np.ones(1), np.ones(9))"
+    )
+    assert "leave axis 0 of y, which has 1 elements" in python(general, text).stderr
+
+
+def test_ways_in_which_arguments_are_one_array() -> None:
+    """Of those that are written: reading one array twice is as reading two."""
+    found = list(partitions(["a", "a", "b", "a", None], {3}))
+    assert set(found) == {
+        (0, 1, 2, 3, 4), (0, 1, 2, 0, 4), (0, 1, 2, 1, 4), (0, 0, 2, 0, 4),
+    }  # fmt: skip
+    assert found[0] == (0, 1, 2, 3, 4)
+    assert len(found) == len(set(found))
+    assert list(partitions(["a", "a"], set())) == [(0, 1)]
 
 
 @pytest.mark.parametrize("what", ["processor", "version"])

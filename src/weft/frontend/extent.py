@@ -20,7 +20,7 @@ from weft.errors import ArgumentTypeError, user_place
 from weft.frontend.guards import Guard, record, tracing
 from weft.sizes import Derived, Fact, Poly
 from weft.sizes.division import divided
-from weft.sizes.facts import Relation, SizeOperation
+from weft.sizes.facts import Relation, SizeOperation, least
 
 _counter = itertools.count()
 _SMALL = 16  # literals up to this are constants of the program, larger ones size variables
@@ -41,6 +41,11 @@ class Extent:
     @property
     def is_constant(self) -> bool:
         return self.poly.is_constant
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether its value decides nothing: the run tells it, or a program is for any length."""
+        return bool(self.symbols) or any("any" in name for name in self.poly.variables())
 
     # ------------------------------------------------------------ arithmetic
 
@@ -248,10 +253,15 @@ def constant(value: int) -> Extent:
     return Extent(int(value), Poly.const(value)) if found is None else found
 
 
-def variable(value: int) -> Extent:
-    """A fresh size variable; 0 and 1 are constants, negative values negated variables."""
+def variable(value: int, any_length: bool = False) -> Extent:
+    """A fresh size variable; 0 and 1 are constants, negative values negated variables.
+
+    With `any_length` it stands for 0 and 1 as well.
+    """
     if value < 0:
-        return -variable(-value)
+        return -variable(-value, any_length)
+    if any_length:
+        return Extent(value, Poly.var(f"any{next(_counter)}:{value}"))
     if value < 2:
         return _constants[value]
     return Extent(value, Poly.var(f"n{next(_counter)}:{value}"))
@@ -343,16 +353,16 @@ def require_at_least(left: Extent, right: Extent) -> None:
 
 
 def never_negative(poly: Poly) -> bool:
-    """Whether poly >= 0 is plain, given that plain size variables are at least 2."""
-    least = 0
+    """Whether poly >= 0 is plain, given what plain size variables are at least."""
+    total = 0
     for monomial, factor in poly.terms.items():
         if not monomial:
-            least += factor
+            total += factor
         elif factor < 0 or any(name[0] == "(" for name in monomial):
             return False
-        else:
-            least += factor << len(monomial)
-    return least >= 0
+        elif all(map(least, monomial)):
+            total += factor << len(monomial)
+    return total >= 0
 
 
 # ---------------------------------------------------------------- division
@@ -391,9 +401,11 @@ def smaller(left: Extent, right: Extent) -> Extent:
     return _derive("min", left, right, min(left.value, right.value))
 
 
-def larger(left: Extent, right: Extent) -> Extent:
-    """max(left, right), without deciding which, of extents that differ from round to round."""
-    return _chosen("maximum", left, right)
+def not_negative(extent: Extent) -> Extent:
+    """max(extent, 0), without deciding which."""
+    if extent.symbols:
+        return _chosen("maximum", extent, constant(0))
+    return extent if never_negative(extent.poly) else -smaller(-extent, constant(0))
 
 
 def _exact_quotient(poly: Poly, divisor: int) -> Poly | None:

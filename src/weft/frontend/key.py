@@ -13,7 +13,7 @@ from typing import Any
 from weft.frontend.extent import Extent, variable_value
 from weft.frontend.graph import Node
 from weft.frontend.operations import Leaf, Param
-from weft.sizes import Derived, Poly
+from weft.sizes import Derived, Poly, least
 
 
 class Walk:
@@ -110,7 +110,8 @@ class Walk:
                 self._name(name)
 
     def _name(self, name: str) -> str:
-        found = self.names[name] = f"n{len(self.names)}"
+        kind = "n" if least(name) else "any"
+        found = self.names[name] = f"{kind}{len(self.names)}"
         self.values[found] = variable_value(name)
         return found
 

@@ -13,8 +13,8 @@ from weft.frontend.extent import (
     at_least,
     constant,
     decide_equal,
-    larger,
     literal,
+    not_negative,
     require_equal,
     smaller,
 )
@@ -191,7 +191,7 @@ def _length_of_rounds(extent: Extent, what: str) -> Extent:
         found = _asked.get()
         if found is not None:
             found.append(NotNegative(extent))
-            return larger(extent, constant(0))
+            return not_negative(extent)
     raise ArgumentError(
         f"{what} is {extent}, which may be negative",
         "0 or more in every round",

@@ -20,7 +20,7 @@ from weft.frontend.symbolic import require_one_shape
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
 from weft.records import dataclass
-from weft.sizes import Derived, Fact, Poly, Size, as_poly
+from weft.sizes import Derived, Fact, Poly, Size, as_poly, least
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Unifier:
         value = -rest if poly.coefficient(name) == 1 else rest
         self._remove(name, value)
         if not value.is_constant and value.variable is None:
-            self.kept.append(Fact(">=0", value - 2))  # as the variable was at least 2
+            self.kept.append(Fact(">=0", value - least(name)))
         return True
 
     def _solve_derived(self, poly: Poly) -> bool:

@@ -424,7 +424,7 @@ class Program:
         polynomials of them, or the constants 0 and 1).
     sizes : tuple of str
         The size variables that the caller gives; each is at least 2 unless `facts` or
-        arithmetic on it says otherwise (box bounds begin with "box" and may be 0).
+        arithmetic on it says otherwise (those that begin with "box" or "any" may be 0).
     derived : tuple of Derived
         Sizes computed from them at launch, in order.
     facts : tuple of Fact

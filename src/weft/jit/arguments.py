@@ -146,14 +146,17 @@ def _is_size(leaf: Any) -> bool:
     return isinstance(leaf, int) and not isinstance(leaf, bool) and -(2**63) < leaf < 2**63
 
 
-def pattern_key(leaf: Any) -> Any:
-    """What of an argument one trace serves."""
+def pattern_key(leaf: Any, any_length: bool = False) -> Any:
+    """What of an argument one trace serves; one for any length serves 0 and 1 as other numbers."""
     if isinstance(leaf, np.ndarray):
-        return leaf.dtype, tuple([n if n < 2 else -1 for n in leaf.shape])
+        few = -1 if any_length else 2
+        return leaf.dtype, tuple([n if n < few else -1 for n in leaf.shape])
     if isinstance(leaf, float | complex):
         return type(leaf)
     if _is_size(leaf):
-        return int, leaf if -2 < leaf < 2 else "some" if leaf > 0 else "negative"
+        if -2 < leaf < 2 and not any_length:
+            return int, leaf
+        return int, "negative" if leaf < 0 else "some"
     return type(leaf), leaf
 
 
@@ -180,9 +183,9 @@ class Placed:
     extent: Extent | None = None
 
 
-def placeholder(leaf: Any, number: int) -> Placed:
+def placeholder(leaf: Any, number: int, any_length: bool = False) -> Placed:
     if isinstance(leaf, np.ndarray):
-        shape = tuple([extents.variable(n) for n in leaf.shape])
+        shape = tuple([extents.variable(n, any_length) for n in leaf.shape])
         node = graph.leaf(Argument(number), shape, from_numpy(leaf.dtype), abstract=True)
         return Placed(Array(node), node)
     if isinstance(leaf, float | complex):
@@ -190,7 +193,7 @@ def placeholder(leaf: Any, number: int) -> Placed:
         node = graph.leaf(Argument(number), (), dtype, weak=True, abstract=True)
         return Placed(Array(node), node)
     if _is_size(leaf):
-        extent = extents.variable(leaf)
+        extent = extents.variable(leaf, any_length)
         return Placed(leaf if extent.is_constant else extent, extent=extent)
     return Placed(leaf)
 

@@ -13,7 +13,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -234,25 +234,32 @@ class Jitted:
             return ready
 
     def _variant(
-        self, leaves: list[Any], structure: Structure, static: Any, orders: Orders = ()
-    ) -> tuple[Variant, dict[str, int]]:
-        pattern = (structure, static, orders, *map(pattern_key, leaves))
+        self, leaves: list[Any], structure: Structure, static: Any, orders: Orders = (),
+        any_length: bool = False,
+    ) -> tuple[Variant, dict[str, int]]:  # fmt: skip
+        """The trace that serves some arguments, and the values of its size variables.
+
+        One for any length takes 0 and 1 for lengths like others, and nothing from the values.
+        """
+        keys = [pattern_key(leaf, any_length) for leaf in leaves]
+        pattern = (structure, static, orders, any_length, *keys)
         variants = self._variants.setdefault(pattern, [])
         for variant in variants:
             sizes = variant.sizes(leaves)
             if sizes is not None:
                 return variant, sizes
         with few_collections():
-            variant = self._trace(leaves, structure, static, orders)
+            variant = self._trace(leaves, structure, static, orders, any_length)
         variants.append(variant)
         sizes = variant.sizes(leaves)
         assert sizes is not None, "a trace's own sizes satisfy its facts"
         return variant, sizes
 
     def _trace(
-        self, leaves: list[Any], structure: Structure, static: Any, orders: Orders
-    ) -> Variant:
-        placed = [placeholder(leaf, number) for number, leaf in enumerate(leaves)]
+        self, leaves: list[Any], structure: Structure, static: Any, orders: Orders,
+        any_length: bool,
+    ) -> Variant:  # fmt: skip
+        placed = [placeholder(leaf, number, any_length) for number, leaf in enumerate(leaves)]
         values = [place.value for place in placed]
         for number, order in orders:
             values[number] = turned_back(values[number]._node, order)
@@ -273,9 +280,8 @@ class Jitted:
         names = self._parameter_names(structure, placed)
         walk = graph_key(nodes)
         name = getattr(self.function, "__name__", "partial")
-        program, assumed = self._finished(
-            trace(nodes, name if name.isidentifier() else "main", guards, names, walk)
-        )
+        traced = trace(nodes, name if name.isidentifier() else "main", guards, names, walk)
+        program, assumed = self._finished(traced, None if any_length else traced.values)
         origins = origins_of(walk, placed)
         inputs = tuple(
             leaf.value if isinstance(leaf.value, Argument) else data_of(leaf)
@@ -295,8 +301,13 @@ class Jitted:
         """Parameters that results are to replace, and the numbers of those."""
         return {}
 
-    def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
-        """The program to be compiled, and facts under which it is what was traced."""
+    def _finished(
+        self, traced: Traced, values: Mapping[str, int] | None
+    ) -> tuple[fun.Program, tuple[Fact, ...]]:
+        """The program to be compiled, and facts under which it is what was traced.
+
+        `values`: of its size variables, from which facts may be assumed.
+        """
         return traced.program, ()
 
     def _parameter_names(self, structure: Structure, placed: list[Placed]) -> dict[Node, str]:

@@ -11,9 +11,11 @@ import os
 import sys
 import tokenize
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from importlib import resources
 from importlib.machinery import SourceFileLoader
+from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +26,8 @@ from weft.errors import ArgumentError, Place, SinkError, SourceError
 from weft.jit.variants import Variant
 from weft.kernel.annotations import ArrayType, ParameterType
 from weft.kernel.function import KernelFunction
+from weft.kernel.most_general import partitions
+from weft.kernel.outputs import Outputs
 from weft.launch.artifacts import SegmentPiece
 from weft.plan.segment import Segment
 from weft.runtime import built
@@ -31,7 +35,7 @@ from weft.runtime.threads import pool_source
 
 _EXTENTS = {0: 64, 1: 64, 2: 64, 3: 24}  # of the arrays that a kernel is traced with, by rank
 _NUMBERS = (3, 1 << 6, 1 << 10)  # of its integers: the first that it can be traced with
-_MOST = 12  # programs that are compiled of one kernel
+_MOST, _MOST_GENERAL = 12, 32  # programs that are compiled of one kernel
 _FOOTER = '''
 
 # ---- written by `weft build`: the compiled kernels are in the library beside this file
@@ -44,10 +48,11 @@ _use_what_was_built(__file__)
 def build(path: str, output: str | None = None) -> tuple[Path, Path, list[str]]:
     """Compile a module's kernels to a shared library, with a module that takes its place.
 
-    Each kernel is compiled for arrays of two or more elements along each dimension that lie
-    row-major and share no memory; arrays that lie otherwise are copied where there is no
-    compiler. Other calls do what those of the module itself do: they compile, or where they
-    cannot, interpret.
+    Each kernel is compiled as calls make it, of arrays of two or more elements along each
+    dimension that share no memory; and for all other calls most generally: for any length, and
+    for arguments that are written and are one array. What lies otherwise than row-major is copied
+    where there is no compiler. Calls that need another program even so do what those of the
+    module itself do: they compile, or where they cannot, interpret.
 
     Parameters
     ----------
@@ -195,26 +200,8 @@ def kernels_of(module: ModuleType) -> list[KernelFunction]:
 
 
 def segments_of(kernel: KernelFunction) -> Iterator[Segment]:
-    """What a kernel compiles to, for all that a launch may decide.
-
-    For each truth of its booleans, and for integers of 0 and 1, which are constants of
-    programs, as far as these are few.
-    """
-    types = kernel.parameter_types
-    values: dict[str, tuple[Any, ...]] = {
-        name: (False, True) if type_.dtype.kind == "b" else (None, 0, 1)
-        for name, type_ in types.items()
-        if not isinstance(type_, ArrayType) and (type_.dtype.kind == "b" or type_.dtype.is_integer)
-    }
-    if math.prod(map(len, values.values())) > _MOST:
-        values = {name: found for name, found in values.items() if None not in found}
-    for number, chosen in enumerate(itertools.islice(itertools.product(*values.values()), _MOST)):
-        try:
-            variant = variant_of(kernel, dict(zip(values, chosen, strict=True)))
-        except Exception:  # the kernel's own too
-            if number == 0:
-                raise
-            continue  # a kernel need not make sense for 0 and 1
+    """What a kernel compiles to, for all that a launch may decide."""
+    for variant in variants_of(kernel):
         for artifact in variant.computation.every_artifact():
             for piece in artifact.pieces:
                 if isinstance(piece, SegmentPiece):
@@ -223,8 +210,66 @@ def segments_of(kernel: KernelFunction) -> Iterator[Segment]:
                         yield piece.segment.better.segment
 
 
-def variant_of(kernel: KernelFunction, fixed: dict[str, Any]) -> Variant:
-    """A kernel's program for arguments with which it can be traced, some of them `fixed`.
+def variants_of(kernel: KernelFunction) -> Iterator[Variant]:
+    """A kernel's programs.
+
+    For each truth of its booleans, and for integers of 0 and 1, which are constants of
+    programs, as far as these are few; then the most general ones.
+    """
+    first = None
+    for fixed in _choices(kernel, (None, 0, 1)):
+        try:
+            variant = variant_of(kernel, fixed)
+        except Exception:  # the kernel's own too
+            if first is None:
+                raise
+            continue  # a kernel need not make sense for 0 and 1
+        first = first or variant
+        yield variant
+    assert first is not None
+    names = list(kernel.signature.parameters)
+    types = [kernel.parameter_types[name] for name in names]
+    kinds = [type_ if isinstance(type_, ArrayType) else None for type_ in types]
+    ways = partitions(kinds, set(Outputs.of(first).written))
+    axes = range(max((type_.rank for type_ in types if isinstance(type_, ArrayType)), default=0))
+    general = itertools.product(
+        [short for number in range(len(axes) + 1) for short in combinations(axes, number)],
+        ways, _choices(kernel, (None, -_NUMBERS[0])),
+    )  # fmt: skip
+    for short, same, fixed in itertools.islice(general, _MOST_GENERAL):
+        one = {name: names[first] for name, first in zip(names, same, strict=True)}
+        with suppress(Exception):
+            yield variant_of(kernel, fixed, one, short)
+
+
+def _choices(kernel: KernelFunction, integers: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Values of a kernel's booleans and integers for which there are programs, if they are few."""
+    values: dict[str, tuple[Any, ...]] = {
+        name: (False, True) if type_.dtype.kind == "b" else integers
+        for name, type_ in kernel.parameter_types.items()
+        if not isinstance(type_, ArrayType) and (type_.dtype.kind == "b" or type_.dtype.is_integer)
+    }
+    if math.prod(map(len, values.values())) > _MOST:
+        values = {name: found for name, found in values.items() if None not in found}
+    chosen = itertools.islice(itertools.product(*values.values()), _MOST)
+    return [dict(zip(values, each, strict=True)) for each in chosen]
+
+
+def variant_of(
+    kernel: KernelFunction, fixed: Mapping[str, Any], one: Mapping[str, str] | None = None,
+    short: Collection[int] = (),
+) -> Variant:  # fmt: skip
+    """A kernel's program for arguments with which it can be traced.
+
+    Parameters
+    ----------
+    kernel : KernelFunction
+    fixed : mapping of str to object
+        Some of the arguments; None of those that may be anything.
+    one : mapping of str to str, optional
+        For each argument the first that is the same array: gives the most general program.
+    short : collection of int
+        The dimensions along which arrays have one element.
 
     Raises
     ------
@@ -234,23 +279,27 @@ def variant_of(kernel: KernelFunction, fixed: dict[str, Any]) -> Variant:
     first: Exception | None = None
     for number, factor in itertools.product(_NUMBERS, (1, 4)):
         given = {
-            name: example(kernel.parameter_types[name], number, factor)
+            name: example(kernel.parameter_types[name], number, factor, short)
             for name in kernel.signature.parameters
         }
         given |= {name: value for name, value in fixed.items() if value is not None}
+        if one is not None:
+            given = {name: given[first] for name, first in one.items()}
         bound = inspect.BoundArguments(kernel.signature, OrderedDict(given))
         try:
             leaves, structure = kernel._arguments(bound.args, bound.kwargs)
-            return kernel.variant(leaves, structure)[0]
+            make = kernel.variant if one is None else kernel.most_general
+            return make(leaves, structure)[0]
         except Exception as error:
             first = first or error
     assert first is not None
     raise first
 
 
-def example(type_: ParameterType, number: int, factor: int) -> Any:
+def example(type_: ParameterType, number: int, factor: int, short: Collection[int] = ()) -> Any:
     """An argument of a type."""
     if isinstance(type_, ArrayType):
         extent = _EXTENTS.get(type_.rank, 8) * (factor if type_.rank < 3 else 1)
-        return np.zeros((extent,) * type_.rank, type_.dtype.numpy)
+        shape = [1 if axis in short else extent for axis in range(type_.rank)]
+        return np.zeros(shape, type_.dtype.numpy)
     return number if type_.dtype.is_integer else 1.5

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ from weft.fun import nodes as fun
 from weft.io.held import share_memory
 from weft.jit.arguments import Argument, Foreign, as_data, concrete, exact_key
 from weft.jit.function import FEW, Jitted
-from weft.jit.variants import MISSED, Ready, Variant
+from weft.jit.variants import MISSED, Ready
+from weft.kernel import most_general
 from weft.kernel.annotations import (
     ArrayType,
     ParameterType,
@@ -41,6 +42,7 @@ from weft.kernel.annotations import (
 )
 from weft.kernel.frame import Trace, plain
 from weft.kernel.lists import MOST_ROOM, Grows, ListFullError
+from weft.kernel.most_general import Found
 from weft.kernel.outputs import Outputs, marked
 from weft.kernel.races import tell
 from weft.kernel.scalars import as_scalar, show
@@ -384,10 +386,26 @@ class KernelFunction(Jitted):
         leaves, structure = self._arguments(args, kwargs)
         return self.variant(leaves, structure)[0].computation.program
 
-    def variant(self, leaves: list[Any], structure: Any) -> tuple[Variant, dict[str, int]]:
+    def variant(self, leaves: list[Any], structure: Any) -> Found:
         """The program for some arguments, and the values of its size variables."""
         data = [concrete(_data_of(leaf)) for leaf in leaves]
         return self._variant(data, structure, _told_apart(leaves, data, self._room))
+
+    def most_general(self, leaves: list[Any], structure: Any, static: Any = None) -> Found:
+        """The program for any length, of arguments such as these."""
+        data = [concrete(_data_of(leaf)) for leaf in leaves]
+        static = static or _told_apart(leaves, data, self._room)
+        return super()._variant(data, structure, static, any_length=True)
+
+    def _variant(
+        self, leaves: list[Any], structure: Any, static: Any, orders: Any = (),
+        any_length: bool = False,
+    ) -> Found:  # fmt: skip
+        found = super()._variant(leaves, structure, static, orders, any_length)
+        if not most_general.are_wanted():
+            return found
+        trace = functools.partial(self.most_general, leaves, structure)
+        return most_general.serving(self.function.__name__, found, static, trace)
 
     def _replaced(
         self, program: fun.Program, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
@@ -400,23 +418,25 @@ class KernelFunction(Jitted):
         written = enumerate(outputs[1 : outputs[0] + 1])
         return {names[number]: k for k, number in written if number in names}
 
-    def _finished(self, traced: Traced) -> tuple[fun.Program, tuple[Fact, ...]]:
+    def _finished(
+        self, traced: Traced, values: Mapping[str, int] | None
+    ) -> tuple[fun.Program, tuple[Fact, ...]]:
         """The program with loops whose rounds are independent as kernels."""
         program = simplify(traced.program)
         direct = write_through(program)
         program = remove_dead(program if direct is program else simplify(direct))
-        result = parallelise(program, traced.values, self._parallel)
-        for remark in result.remarks:
+        result = parallelise(program, values, self._parallel)
+        for remark in result.remarks if values is not None else ():
             tell(remark, self._parallel[remark.place], self.function.__name__)
         program = remove_dead(simplify(result.program))
         assumed = dict.fromkeys(result.assumed)
         inwards = interchange(program)
         if inwards is not program:  # loops that are in kernels now may be reductions
-            again = parallelise(simplify(inwards), traced.values)
+            again = parallelise(simplify(inwards), values)
             program = remove_dead(simplify(again.program))
             assumed |= dict.fromkeys(again.assumed)
         if "no-blas" not in _words().split():
-            program, squares = products(program, traced.values)
+            program, squares = products(program, values)
             assumed |= dict.fromkeys(squares)
         return distribute(program), tuple(assumed)
 

@@ -47,6 +47,9 @@ def for_range(
         lower, upper = begin, end
     else:
         lower, upper = extents.constant(0), _count(begin, end, step)
+    count = upper - lower
+    if count.is_undecided and not count.symbols:
+        upper = lower + extents.not_negative(count)
     name = index or "i"
     rounds = _rounds(lower, upper)
 
@@ -91,7 +94,7 @@ def _assign_last(
     """Let the target of a range be what it was in the last round; if there was none, as before."""
     last = Array(graph.size_scalar(begin + (count - 1) * step, weak=True))
     before = frame.variables.get(index, Unbound(frame.place(node)))
-    if not count.symbols:
+    if not count.is_undecided:
         if count > 0:
             frame.assign(index, last, node)
         return
@@ -111,7 +114,7 @@ def _assign_last(
 def _step(frame: Frame, node: ast.AST, step: Any) -> int | Extent:
     """The step of a range: a number of the program, unless only running it tells."""
     size = bound(step)
-    if size.symbols:
+    if size.is_undecided:
         return size
     if size.value == 0:
         frame.refuse(
@@ -144,7 +147,7 @@ def count_of(frame: Frame, node: ast.expr, bounds: tuple[Any, Any, Any]) -> Exte
 def _rounds(lower: Extent, upper: Extent) -> Extent | None:
     """How many rounds there are; None where only running the program tells."""
     count = upper - lower
-    if count.symbols:
+    if count.is_undecided:
         return None
     return count if count >= 0 else extents.constant(0)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from weft.fun import nodes as fun
-from weft.sizes import ZERO, Poly, Size, product
+from weft.sizes import ZERO, Poly, Size, least, product
 
 Rules: TypeAlias = tuple[fun.Boundary | None, ...]
 Extents: TypeAlias = Callable[[str], Size | None]  # of an index variable in scope
@@ -194,9 +194,8 @@ def _divide(flat: Size, extent: Size, extents: Extents) -> tuple[Size, Size] | N
             rest[term] = coefficient
     remainder = Poly(rest)
     if remainder.is_constant:
-        # Size variables are at least 2, unless they are a box's.
-        least = extent.constant if extent.is_constant else 0 if "box" in str(extent) else 2
-        fits = 0 <= remainder.constant < least
+        shortest = min(map(least, monomial)) if monomial else extent.constant
+        fits = 0 <= remainder.constant < shortest
     else:
         name = remainder.variable
         fits = name is not None and extents(name) == extent

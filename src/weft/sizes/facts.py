@@ -12,6 +12,11 @@ Relation: TypeAlias = Literal[">=0", "==0", "!=0", "divides"]
 SizeOperation: TypeAlias = Literal["floordiv", "mod", "min", "max", "pow2floor"]
 
 
+def least(name: str) -> int:
+    """What a size variable is at least: 2, but for bounds of boxes and sizes of any length."""
+    return 0 if name.startswith(("box", "any")) else 2
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """`poly` relation; for "divides", `divisor` divides `poly` without remainder."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from weft.sizes.division import content, divided
-from weft.sizes.facts import Derived, Fact
+from weft.sizes.facts import Derived, Fact, least
 from weft.sizes.poly import Monomial, Poly, as_poly
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Prover:
     lower, upper : mapping of str to Poly or int, optional
         Inclusive ranges of variables.
     sizes : iterable of str, optional
-        Size variables: at least 2, or at least 0 where the name begins with "box".
+        Size variables: see `least`.
     derived : iterable of Derived, optional
         Sizes computed from others.
     """
@@ -54,7 +54,7 @@ class Prover:
         self._ranks: dict[str, int] = {}  # variables introduced later are eliminated first
         self._reset()
         for name in sizes:
-            self._add(Poly.var(name) - (0 if name.startswith("box") else 2))
+            self._add(Poly.var(name) - least(name))
         for size in derived:
             self._add_derived(size)
         for fact in facts:
