@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -102,6 +102,53 @@ PROGRAMS = [
     Wrong(wrong.typed, errors.ShapeError, "a is f64[:]", "f64[:, :]"),
     Wrong(wrong.single, errors.DTypeError, "a is f64[:]", "a.astype('float32')"),
     Wrong(wrong.counted, errors.DTypeError, "n is 2.5", "i64", (FLOATS, 2.5)),
+    Wrong(
+        wrong.of_objects, errors.DTypeError, "a is an array of dtype object",
+        "a.astype('float64')", (np.array([1, None], object),),
+    ),
+    Wrong(
+        wrong.of_texts, errors.DTypeError, "b is an array of dtype <U1", "b.astype('float64')",
+        (FLOATS, np.array(["1", "2"])),
+    ),
+    Wrong(
+        wrong.of_dates, errors.DTypeError, "b is an array of dtype datetime64[D]",
+        "b.astype('int64')", (FLOATS, np.array(["2020-01-01"], "M8[D]")),
+    ),
+    Wrong(
+        wrong.of_records, errors.DTypeError, "b is an array of dtype [('x', '<f8')]",
+        "one of its fields: b['x']", (FLOATS, np.zeros(3, [("x", float)])),
+    ),
+    Wrong(
+        wrong.typed_objects, errors.DTypeError, "a is an array of dtype object",
+        "a.astype('float64')", (np.array([1, None], object),),
+    ),
+    Wrong(wrong.of_a_set, errors.ArgumentTypeError, "b is {1}, a set", "an array", (FLOATS, {1})),
+    Wrong(wrong.number_for_array, errors.DTypeError, "returns f64", "-> f64 in the"),
+    Wrong(wrong.array_for_number, errors.DTypeError, "returns f64[:]", "-> f64[:] in the"),
+    Wrong(
+        wrong.single_result, errors.DTypeError, "returns f64[:]\n  expected: f32[:], by",
+        "(2 * a).astype('float32'), or -> f64[:]",
+    ),
+    Wrong(
+        wrong.whole_result, errors.DTypeError, "returns i64\n  expected: f64, by",
+        "float(i), or -> i64",
+    ),
+    Wrong(
+        wrong.unexpected_result, errors.DTypeError, "returns f64[:]\n  expected: None",
+        "return, without a value, or -> f64[:]",
+    ),
+    Wrong(
+        wrong.missing_result, errors.DTypeError, "returns None", "return what is f64, or -> None",
+    ),
+    Wrong(
+        wrong.part_of_result, errors.DTypeError, "returns i64 at [1]\n  expected: f64, by",
+        "float(a.shape[0]), or -> (f64[:], i64)",
+    ),
+    Wrong(
+        wrong.short_result, errors.DTypeError, "returns (f64,)\n  expected: (f64, f64)",
+        "-> (f64,)",
+    ),
+    Wrong(wrong.perhaps_no_result, errors.DTypeError, "returns f64 or None", "no -> at all"),
 ]  # fmt: skip
 
 
@@ -177,6 +224,12 @@ def test_signatures_that_are_wrong() -> None:
 
     with pytest.raises(errors.ArgumentError, match="types such as"):
         wf.kernel("f64[:, ::], i6 -> None")(one)(np.ones(3))
+    with pytest.raises(errors.ArgumentError, match="-> float', at 'float'"):
+        wf.kernel("f64[:] -> float")(one)(np.ones(3))
+    with pytest.raises(errors.ArgumentError, match="at ''"):
+        wf.kernel("f64[:] ->")(one)(np.ones(3))
+    with pytest.raises(errors.DTypeError, match="returns None\n  expected: f64"):
+        wf.kernel("f64[:] -> f64")(one)(np.ones(3))
     with pytest.raises(errors.ArgumentError, match="2 types for 1 parameters"):
         wf.kernel("f64[:], i64")(one)(np.ones(3))
     with pytest.raises(errors.UnsupportedError, match="no Python function"):
@@ -210,3 +263,75 @@ def test_rows_that_are_read_are_inside() -> None:
 
     with pytest.raises(errors.OutOfBoundsError, match=r"a\[place\[i\]\]"):
         wf.kernel(totals)(np.ones((3, 4)), np.array([1, 3]), np.zeros(2))
+
+
+class Pair(NamedTuple):
+    total: float
+    count: int
+
+
+def whole(a: Any) -> Any:
+    return a
+
+
+def total(a: Any) -> Any:
+    return a.sum()
+
+
+def length(a: Any) -> Any:
+    return a.shape[0]
+
+
+def some(a: Any) -> Any:
+    return a[a > 0]
+
+
+def both(a: Any) -> Any:
+    return a.sum(), a > 0
+
+
+def one_alone(a: Any) -> Any:
+    return (a.shape[0],)
+
+
+def named(a: Any) -> Any:
+    return Pair(a.sum(), a.shape[0])
+
+
+def nothing(a: Any) -> Any:
+    a[0] = 1
+
+
+def from_a_loop(a: Any) -> Any:
+    for i in range(a.shape[0]):
+        if a[i] > 0:
+            return i
+    return -1
+
+
+def constant(a: Any) -> Any:
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "signature"),
+    [(whole, "f64[:]"), (total, "f64"), (total, "(f64)"), (length, "i64"), (some, "f64[:]"),
+     (both, "f64, bool[:]"), (both, "(f64, bool[:])"), (one_alone, "(i64,)"),
+     (named, "f64, i64"), (nothing, "None"), (from_a_loop, "i64"), (constant, "f64")],
+)  # fmt: skip
+def test_results_of_the_type_that_is_said(function: Callable[..., Any], signature: str) -> None:
+    expected = function(FLOATS.copy())
+    found = wf.kernel(f"f64[:] -> {signature}")(function)(FLOATS.copy())
+    if not isinstance(expected, tuple):
+        found, expected = (found,), (expected,)
+    assert type(found) is type(expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_results_of_other_annotations_are_not_compared() -> None:
+    def total(a: Any) -> float:
+        return a.shape[0]  # type: ignore[no-any-return]
+
+    assert wf.kernel(total)(FLOATS) == 6
+    assert wf.kernel("f64[:]")(total)(FLOATS) == 6

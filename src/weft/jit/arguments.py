@@ -72,6 +72,7 @@ def as_data(leaf: Any) -> Any:
         from_numpy(leaf.dtype)
         return leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("="))
     if isinstance(leaf, np.generic):
+        from_numpy(leaf.dtype)
         return np.asarray(leaf)
     if isinstance(leaf, Array | Extent | bool | int | float | complex | str | None | type | Static):
         return leaf

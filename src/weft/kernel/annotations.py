@@ -55,23 +55,56 @@ _NAMED = {repr(scalar): scalar for scalar in
 _TYPE = re.compile(r"\s*(\w+)\s*(?:\[([\s:,]*)\])?\s*(?:,|$)")
 
 
-def parse_signature(text: str) -> list[ParameterType]:
-    """The parameters' types of "f64[:, :], i64 -> None"."""
-    parameters = text.split("->")[0].strip().removeprefix("(").removesuffix(")")
+UNCHECKED = object()
+"""The result type of a function that says none of Weft's."""
+
+
+def parse_signature(text: str) -> tuple[list[ParameterType], Any]:
+    """The types of the parameters of "f64[:, :], i64 -> None", and that of the result."""
+    parameters, arrow, result = text.partition("->")
+    types = _types_in(parameters.strip().removeprefix("(").removesuffix(")"), text)
+    result = result.strip()
+    if not arrow or result == "None":
+        return types, None if arrow else UNCHECKED
+    given = result.removeprefix("(").removesuffix(")")
+    found = _types_in(given, text)
+    if not found:
+        raise _no_signature(text, result)
+    return types, tuple(found) if len(found) > 1 or given.rstrip().endswith(",") else found[0]
+
+
+def _types_in(given: str, text: str) -> list[ParameterType]:
+    """The types in a part of a signature."""
     types: list[ParameterType] = []
     position = 0
-    while position < len(parameters):
-        found = _TYPE.match(parameters, position)
+    while position < len(given):
+        found = _TYPE.match(given, position)
         scalar = None if found is None else _NAMED.get(found[1])
         if found is None or scalar is None:
-            raise ArgumentError(
-                f"the signature {text!r}, at {parameters[position:]!r}",
-                "types such as f64[:, :], separated by commas, then -> and the result's",
-                place=user_place(),
-            )
+            raise _no_signature(text, given[position:])
         types.append(scalar if found[2] is None else scalar[(slice(None),) * found[2].count(":")])
         position = found.end()
     return types
+
+
+def _no_signature(text: str, at: str) -> ArgumentError:
+    return ArgumentError(
+        f"the signature {text!r}, at {at!r}",
+        "types such as f64[:, :], separated by commas, then -> and the result's, or None",
+        place=user_place(),
+    )
+
+
+def result_annotated(hint: Any) -> Any:
+    """The result type that an annotation says; `UNCHECKED` for those that are not Weft's."""
+    if hint is None or hint is type(None):
+        return None
+    parts = getattr(hint, "__args__", ())
+    if getattr(hint, "__origin__", None) is tuple and Ellipsis not in parts:
+        found = tuple(result_annotated(part) for part in parts)
+        return UNCHECKED if UNCHECKED in found else found
+    type_ = parameter_type(hint)
+    return UNCHECKED if type_ is None else type_
 
 
 def parameter_type(annotation: Any) -> ParameterType | None:

@@ -30,7 +30,8 @@ def kernel(function: Any = None, /) -> Any:
     ----------
     function : callable, or str
         A function written in Python, whose parameters may have annotations (`weft.f64[:, :]`,
-        `weft.i64`); or such types as text, "f64[:, :], i64 -> None", for a decorator.
+        `weft.i64`), and whose result may have one (`-> weft.f64`, `-> None`, `-> tuple[...]`);
+        or such types as text, "f64[:, :], i64 -> None", for a decorator.
 
     Returns
     -------
@@ -42,6 +43,8 @@ def kernel(function: Any = None, /) -> Any:
     ------
     UnsupportedError
         When called, for what cannot be compiled: its line and column, and what to write instead.
+    DTypeError, ShapeError
+        When called, for arguments and results that are not what types say.
 
     Notes
     -----

@@ -17,9 +17,8 @@ from weft.array import Array
 from weft.config import settings
 from weft.errors import (
     ArgumentError,
-    DTypeError,
     Place,
-    ShapeError,
+    WeftError,
     interpreting,
     user_place,
     warn,
@@ -31,27 +30,25 @@ from weft.io.held import share_memory
 from weft.jit.arguments import Argument, Foreign, as_data, concrete, exact_key
 from weft.jit.function import FEW, Jitted
 from weft.jit.variants import MISSED, Ready
-from weft.kernel import most_general
+from weft.kernel import most_general, parameters, result_types
 from weft.kernel.annotations import (
-    ArrayType,
+    UNCHECKED,
     ParameterType,
     ScalarType,
-    describe,
     parameter_type,
     parse_signature,
+    result_annotated,
 )
 from weft.kernel.frame import Trace, plain
 from weft.kernel.lists import MOST_ROOM, Grows, ListFullError
 from weft.kernel.most_general import Found
 from weft.kernel.outputs import Outputs, marked
 from weft.kernel.races import tell
-from weft.kernel.scalars import as_scalar, show
 from weft.kernel.short import ShortWay, short_key, short_way
 from weft.kernel.statements import call_function, enter, source_of
 from weft.kernel.strides import layout_of
 from weft.kernel.values import KeyView, Memory, Reference
 from weft.launch import CPU, is_gpu
-from weft.ops.dtypes import from_numpy
 from weft.passes.distribute import distribute
 from weft.passes.interchange import interchange
 from weft.passes.parallelise import parallelise
@@ -107,55 +104,32 @@ class KernelFunction(Jitted):
     def parameter_types(self) -> dict[str, ParameterType]:
         """The types of the parameters that have annotations of Weft's."""
         if self._signature_text is not None:
-            given = parse_signature(self._signature_text)
+            given, _ = parse_signature(self._signature_text)
             if len(given) != len(self._names):
                 raise ArgumentError(
                     f"a signature of {len(given)} types for {len(self._names)} parameters",
                     "as many", place=self._place(),
                 )  # fmt: skip
             return dict(zip(self._names, given, strict=True))
-        try:
-            hints = typing.get_type_hints(self.function, include_extras=True)
-        except Exception:  # annotations may be any expressions, of names that are not there
-            hints = getattr(self.function, "__annotations__", {})
-        found = {name: parameter_type(hint) for name, hint in hints.items()}
+        found = {name: parameter_type(self._hints.get(name)) for name in self._names}
         return {name: type_ for name, type_ in found.items() if type_ is not None}
+
+    @functools.cached_property
+    def result_type(self) -> Any:
+        """The type of what is returned, as the signature says, or `UNCHECKED`."""
+        if self._signature_text is not None:
+            return parse_signature(self._signature_text)[1]
+        return result_annotated(self._hints["return"]) if "return" in self._hints else UNCHECKED
+
+    @functools.cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self.function, include_extras=True)
+        except Exception:  # annotations may be any expressions, of names that are not there
+            return getattr(self.function, "__annotations__", {})
 
     def _place(self) -> Place:
         return self.source.place(self.source.tree)
-
-    def _checked(self, name: str, value: Any) -> Any:
-        """An argument as its annotation says."""
-        wanted = self.parameter_types.get(name)
-        if wanted is None or isinstance(value, Array):
-            return value
-        if isinstance(wanted, ArrayType):
-            if isinstance(value, np.ndarray):
-                if from_numpy(value.dtype) is not wanted.dtype:
-                    raise DTypeError(
-                        f"argument {name} is {describe(value)}", f"{wanted}",
-                        f"{name}.astype({wanted.dtype.numpy.name!r}), or another annotation",
-                        place=self.parameter_place(name),
-                    )  # fmt: skip
-                if value.ndim == wanted.rank:
-                    return value
-            raise ShapeError(
-                f"argument {name} is {describe(value)}",
-                f"{wanted}",
-                "",
-                self.parameter_place(name),
-            )
-        if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
-            raise ShapeError(
-                f"argument {name} is {describe(value)}", f"one number, {wanted}", "",
-                self.parameter_place(name),
-            )  # fmt: skip
-        number = as_scalar(value, wanted.dtype)
-        if number is None:
-            raise DTypeError(
-                f"argument {name} is {show(value)}", f"{wanted}", "", self.parameter_place(name)
-            )
-        return number
 
     def _is_known_by_key(self, args: tuple[Any, ...]) -> bool:
         """Whether other arguments with the same short key are taken as they are.
@@ -189,6 +163,20 @@ class KernelFunction(Jitted):
             if argument.arg == name:
                 return self.source.place(argument)
         return self._place()
+
+    def _refused(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], error: WeftError
+    ) -> WeftError:
+        """The error of the first argument that holds what no kernel takes, at its parameter."""
+        for name, value in self.signature.bind(*args, **kwargs).arguments.items():
+            leaves: list[Any] = []
+            flatten(value, leaves)
+            for leaf in leaves:
+                try:
+                    _data_of(leaf)
+                except WeftError:
+                    return parameters.refused(name, leaf, error, self.parameter_place(name))
+        return error
 
     # ------------------------------------------------------------ calls
 
@@ -259,7 +247,10 @@ class KernelFunction(Jitted):
     ) -> tuple[list[Any], list[Any], Ready, tuple[Any, ...]]:
         """The arguments, their data, the variant for them, and which of them are one array."""
         leaves, structure = self._arguments(args, kwargs)
-        data = [_data_of(leaf) for leaf in leaves]
+        try:
+            data = [_data_of(leaf) for leaf in leaves]
+        except WeftError as error:
+            raise self._refused(args, kwargs, error) from None
         if any(isinstance(leaf, Array) for leaf in data):
             raise ArgumentError(
                 "a lazy array as an argument of a kernel, which writes in place",
@@ -292,7 +283,10 @@ class KernelFunction(Jitted):
         bound.apply_defaults()
         if self.parameter_types:
             for name, value in bound.arguments.items():
-                bound.arguments[name] = self._checked(name, value)
+                wanted = self.parameter_types.get(name)
+                if wanted is not None:
+                    place = self.parameter_place(name)
+                    bound.arguments[name] = parameters.checked(name, value, wanted, place)
         leaves: list[Any] = []
         structure = flatten((bound.args, bound.kwargs), leaves)
         return leaves, structure
@@ -372,6 +366,8 @@ class KernelFunction(Jitted):
         before = {number: reference.read()._node for number, reference in cells.items()}
         args, kwargs = unflatten(structure, iter(values))
         result = call_function(trace, self.function, args, kwargs)
+        if self.result_type is not UNCHECKED:
+            result_types.require(self.function, result, self.result_type)
         self._parallel = trace.parallel
         written = [n for n, r in cells.items() if r.read()._node is not before[n]]
         owners = {id(reference.cell): (n, reference) for n, reference in given.items()}

@@ -46,7 +46,28 @@ class Source:
 
 
 def read_source(function: Callable[..., Any]) -> Source:
-    """The syntax tree of a function.
+    """A function as it is interpreted.
+
+    Raises
+    ------
+    UnsupportedError
+        Where there is no syntax tree of it.
+    """
+    source = parsed(function)
+    tree = source.tree
+    _WithoutErrorStates(source.function).visit(tree)
+    AsBranches().visit(tree)
+    AsNests(source.function).visit(tree)
+    tree.body = _Jumps(source).block(tree.body, None)
+    note_live(tree)
+    for inner in ast.walk(tree):
+        if isinstance(inner, ast.FunctionDef) and inner is not tree:
+            note_live(inner)
+    return source
+
+
+def parsed(function: Callable[..., Any]) -> Source:
+    """The syntax tree of a function, with all that it has.
 
     Raises
     ------
@@ -75,17 +96,7 @@ def read_source(function: Callable[..., Any]) -> Source:
         place = Place(function.__code__.co_filename, first, name)
         raise UnsupportedError(f"{name} as a kernel", "a function made by `def`", place=place)
     ast.increment_lineno(module, first - 1)
-    tree = module.body[0]
-    source = Source(function, tree, indent)
-    _WithoutErrorStates(function).visit(tree)
-    AsBranches().visit(tree)
-    AsNests(function).visit(tree)
-    tree.body = _Jumps(source).block(tree.body, None)
-    note_live(tree)
-    for inner in ast.walk(tree):
-        if isinstance(inner, ast.FunctionDef) and inner is not tree:
-            note_live(inner)
-    return source
+    return Source(function, module.body[0], indent)
 
 
 # ---------------------------------------------------------------- names

@@ -243,3 +243,89 @@ def counted(
     n: wf.i64,  # here: n: wf
 ):
     a[0] = n
+
+
+def of_objects(
+    a,  # here: a,
+):
+    a[0] = 1
+
+
+def of_texts(
+    a,
+    b=0,  # here: b=
+):
+    a[0] = b[0]
+
+
+def of_dates(
+    a,
+    b=0,  # here: b=
+):
+    a[0] = b[0]
+
+
+def of_records(
+    a,
+    b=0,  # here: b=
+):
+    a[0] = b[0]
+
+
+def typed_objects(
+    a: wf.f64[:],  # here: a: wf
+):
+    a[0] = 1
+
+
+def of_a_set(
+    a,
+    b=0,  # here: b=
+):
+    a[0] = len(b)
+
+
+def number_for_array(a) -> wf.f64[:]:
+    return a.sum()  # here: a.sum
+
+
+def array_for_number(a) -> wf.f64:
+    return 2 * a  # here: 2 *
+
+
+def single_result(a) -> wf.f32[:]:
+    return 2 * a  # here: 2 *
+
+
+def whole_result(a) -> wf.f64:
+    count = 0
+    for i in range(a.shape[0]):
+        if a[i] > 1:
+            return i  # here: i
+        count += 1
+    return count
+
+
+def unexpected_result(a) -> None:
+    a[0] = 1
+    return a  # here: a
+
+
+def missing_result(a) -> wf.f64:
+    a[0] = 1  # here: a[0]
+
+
+def part_of_result(a) -> tuple[wf.f64[:], wf.f64]:
+    return a, a.shape[0]  # here: a.shape
+
+
+def short_result(a) -> tuple[wf.f64, wf.f64]:
+    return (a.sum(),)  # here: (a.sum
+
+
+def perhaps_no_result(a) -> wf.f64:
+    found = None
+    for i in range(a.shape[0]):
+        if a[i] > 0:
+            found = a[i]
+    return found  # here: found
