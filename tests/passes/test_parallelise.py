@@ -15,6 +15,8 @@ from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.passes.parallelise import Result, parallelise
+from weft.passes.remove_dead import remove_dead
+from weft.passes.simplify import simplify
 
 SIZES = {"n": 7, "m": 5}
 RANDOM = np.random.default_rng(8)
@@ -296,6 +298,67 @@ def test_slices_of_which_parts_were_written(
         interpret(made, arguments, SIZES), interpret(source, arguments, SIZES), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+PAIRS = """program main(x: f64[n, n], a: f64[n, m]) sizes n, m {
+  let y: f64[n, n] = loop (v: f64[n, n] = x) for i from 0 to n {
+    let z: f64[n, n] = loop (q: f64[n, n] = v) for j from 0 to i + 1 {
+      let s: f64 = loop (t: f64 = 0.0) for k from 0 to m {
+        let b: f64 = a[i, k]
+        let c: f64 = a[j, k]
+        let d: f64 = multiply(b, c)
+        let e: f64 = add(t, d)
+        in e
+      }
+      let u: f64[n, n] = update q[i, j] = s
+      in u
+    }
+    in z
+  }
+  in y
+}"""
+
+
+def test_triangles_of_products_are_squared() -> None:
+    """Whether or not the user calls the loop parallel; others stay, which write a triangle."""
+    for text, left in ((PAIRS, 0), (PAIRS.replace("a[j, k]", "a[i, k]"), 1)):
+        before = parse(text)
+        check(before)
+        after = parallelise(before).program
+        check(after)
+        assert loops(after) == left
+        values = [RANDOM.random((6, 6)), RANDOM.random((6, 4))]
+        np.testing.assert_allclose(interpret(after, values)[0], interpret(before, values)[0])
+
+
+def test_of_squares_that_are_none_nothing_is_assumed() -> None:
+    text = PAIRS.replace("f64[n, n]", "f64[n, p]").replace("sizes n, m", "sizes n, m, p")
+    for changed, assumed in (
+        (text, ["-n + p >= 0", "n - p == 0"]), (text.replace("a[j, k]", "a[i, k]"), []),
+    ):  # fmt: skip
+        found = parallelise(parse(changed), {"n": 6, "m": 4, "p": 6}).assumed
+        assert [str(fact) for fact in found] == assumed
+
+
+def test_one_number_in_all_rounds_fills_an_array() -> None:
+    text = """program main(x: f64[n, m]) sizes n, m {
+  let y: f64[n, m] = loop (v: f64[n, m] = x) for i from 0 to n {
+    let z: f64[n, m] = loop (q: f64[n, m] = v) for j from 0 to m {
+      let u: f64[n, m] = update q[i, j] = 2.0
+      in u
+    }
+    in z
+  }
+  in y
+}"""
+    for written, kinds in (
+        (text, [fun.Broadcast]),
+        (text.replace("let u:", "let e: f64 = x[j, i]\n let u:").replace("2.0", "e")
+         .replace("f64[n, m]", "f64[n, n]").replace("to m", "to n"), [fun.Kernel]),
+    ):  # fmt: skip
+        made = remove_dead(simplify(parallelise(parse(written)).program))
+        check(made)
+        assert [type(let.expr) for let in made.body.statements] == kinds
 
 
 NEST = """program p(x: f64[n, m], a: f64[m], s: f64) sizes n, m {

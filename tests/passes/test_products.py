@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.errors import RaceError
 from weft.fun import nodes as fun
 from weft.fun.check import check
+from weft.fun.contractions import contraction, is_tiled
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
 from weft.fun.show import show
+from weft.passes.flatten import joined
 from weft.passes.products import products
 
 RANDOM = np.random.default_rng(4)
@@ -77,6 +80,159 @@ def test_what_is_no_product() -> None:
     assert not calls
 
 
+# ---------------------------------------------------------------- loops in any order
+
+
+def added(a: Any, b: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in range(c.shape[1]):
+            for k in range(a.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def by_rows(a: Any, b: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for k in range(a.shape[1]):
+            for j in range(c.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def by_rows_in_order(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        for k in range(a.shape[1]):
+            factor = a[i, k]
+            for j in range(c.shape[1]):
+                c[i, j] = c[i, j] + factor * b[k, j]
+
+
+def by_columns(a: Any, b: Any, c: Any) -> None:
+    for j in wf.prange(c.shape[1]):
+        for k in range(a.shape[1]):
+            for i in range(c.shape[0]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def by_columns_in_order(a: Any, b: Any, c: Any) -> None:
+    for j in range(c.shape[1]):
+        for k in range(a.shape[1]):
+            for i in range(c.shape[0]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def by_terms(a: Any, b: Any, c: Any) -> None:
+    for k in range(a.shape[1]):
+        for i in range(c.shape[0]):
+            for j in range(c.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def by_terms_and_columns(a: Any, b: Any, c: Any) -> None:
+    for k in range(a.shape[1]):
+        for j in wf.prange(c.shape[1]):
+            for i in range(c.shape[0]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def zeros(c: Any) -> None:
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[i, j] = 0.0
+
+
+def nothing(c: Any) -> None:
+    pass
+
+
+def array_of_zeros(c: Any) -> None:
+    c[:] = 0.0
+
+
+@pytest.mark.parametrize("before", [nothing, zeros, array_of_zeros])
+@pytest.mark.parametrize("optimise", ["", "no-blas"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "function",
+    [by_rows, by_rows_in_order, by_columns, by_columns_in_order, by_terms, by_terms_and_columns],
+)
+def test_orders_of_loops(function: Any, dtype: Any, optimise: str, before: Any) -> None:
+    """All give the bits that the sum's loop innermost gives, by the library or in tiles."""
+
+    def begun(body: Any) -> Any:
+        def whole(a: Any, b: Any, c: Any) -> None:
+            before(c)
+            body(a, b, c)
+
+        return whole
+
+    a, b, c = (RANDOM.random(s).astype(dtype) for s in ((6, 70), (70, 5), (6, 5)))
+    found, expected = c.copy(), c.copy()
+    with wf.config(optimise=optimise):
+        kernel = wf.kernel(begun(function))
+        kernel(a, b, found)
+        wf.kernel(begun(added))(a, b, expected)
+        statements = kernel.trace(a, b, c).body.statements
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found, a @ b + (before is nothing) * c, rtol=1e-5)
+    assert calls(list(statements)) == (not optimise)
+    if optimise:
+        kernels = [let.expr for let in statements if isinstance(let.expr, fun.Kernel)]
+        tiled = [contraction(joined(kernel)) for kernel in kernels]
+        assert [found is not None and is_tiled(found) for found in tiled] == [True]
+
+
+def zeros_for_each_row(a: Any, b: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[i, j] = 0.0
+        for k in range(a.shape[1]):
+            for j in range(c.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def test_rows_that_begin_as_zeros() -> None:
+    a, b, c = RANDOM.random((6, 7)), RANDOM.random((7, 5)), RANDOM.random((6, 5))
+    assert calls(compare(zeros_for_each_row, (a, b, c))) == 1
+
+
+def of_itself_by_rows(a: Any, b: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        for k in range(c.shape[1]):
+            for j in range(c.shape[1]):
+                c[i, j] += c[i, k] * b[k, j]
+
+
+def no_zeros_by_rows(a: Any, b: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for k in range(a.shape[1]):
+            if a[i, k] > 0.5:
+                for j in range(c.shape[1]):
+                    c[i, j] += a[i, k] * b[k, j]
+
+
+def fewer_terms_by_rows(a: Any, b: Any, c: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for k in range(i + 1):
+            for j in range(c.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+@pytest.mark.parametrize("function", [of_itself_by_rows, no_zeros_by_rows, fewer_terms_by_rows])
+def test_what_is_no_product_by_rows(function: Any) -> None:
+    a, b, c = RANDOM.random((6, 7)), RANDOM.random((7, 5)), RANDOM.random((6, 5))
+    assert calls(compare(function, (a, b, c))) == 0
+
+
+def test_terms_that_are_said_to_be_parallel_meet() -> None:
+    def function(a: Any, b: Any, c: Any) -> None:
+        for k in wf.prange(a.shape[1]):
+            for i in range(c.shape[0]):
+                for j in range(c.shape[1]):
+                    c[i, j] += a[i, k] * b[k, j]
+
+    with pytest.raises(RaceError, match="rounds k = 0 and k = 1"):
+        wf.kernel(function)(np.ones((6, 7)), np.ones((7, 5)), np.ones((6, 5)))
+
+
 # ---------------------------------------------------------------- updates of triangles
 
 
@@ -119,6 +275,51 @@ def compare(function: Any, arguments: tuple[Any, ...]) -> list[fun.Let]:
 
 def calls(statements: list[fun.Let]) -> int:
     return sum(isinstance(let.expr, fun.Call) for let in statements)
+
+
+def lower_in_order(a: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        for j in range(i + 1):
+            for k in range(a.shape[1]):
+                c[i, j] += a[i, k] * a[j, k]
+
+
+def lower_by_rows(a: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        for k in range(a.shape[1]):
+            for j in range(i + 1):
+                c[i, j] += a[i, k] * a[j, k]
+
+
+def upper_by_terms(a: Any, c: Any) -> None:
+    for k in range(a.shape[1]):
+        for i in range(c.shape[0]):
+            for j in range(i, c.shape[1]):
+                c[i, j] -= 2.0 * a[i, k] * a[j, k]
+
+
+def lower_by_columns(a: Any, c: Any) -> None:
+    for j in range(c.shape[1]):
+        for k in range(a.shape[1]):
+            for i in range(j, c.shape[0]):
+                c[i, j] += a[i, k] * a[j, k]
+
+
+@pytest.mark.parametrize("optimise", ["", "no-blas"])
+@pytest.mark.parametrize(
+    "function", [lower_in_order, lower_by_rows, upper_by_terms, lower_by_columns]
+)
+def test_triangles_in_any_order(function: Any, optimise: str) -> None:
+    a, c = RANDOM.random((9, 20)), RANDOM.random((9, 9))
+    with wf.config(optimise=optimise):
+        statements = compare(function, (a, c))
+    assert calls(statements) == (not optimise)
+    if optimise:
+        found = [contraction(joined(let.expr)) for let in statements
+                 if isinstance(let.expr, fun.Kernel)]  # fmt: skip
+        assert [one is not None and is_tiled(one) and one.fact is not None for one in found] == [
+            True
+        ]
 
 
 @pytest.mark.parametrize("n", [2, 7, 30])

@@ -55,6 +55,7 @@ from weft.passes.parallelise import parallelise
 from weft.passes.products import products
 from weft.passes.remove_dead import remove_dead
 from weft.passes.simplify import simplify
+from weft.passes.sum_inwards import sum_inwards
 from weft.passes.write_through import write_through
 from weft.runtime.address import is_one
 from weft.sizes import Fact
@@ -421,6 +422,7 @@ class KernelFunction(Jitted):
         program = simplify(traced.program)
         direct = write_through(program)
         program = remove_dead(program if direct is program else simplify(direct))
+        program = sum_inwards(program, self._parallel)
         result = parallelise(program, values, self._parallel)
         for remark in result.remarks if values is not None else ():
             tell(remark, self._parallel[remark.place], self.function.__name__)

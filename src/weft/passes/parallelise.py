@@ -44,9 +44,9 @@ from weft.passes.dependence import (
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
 from weft.passes.meetings import called, why_in_order
-from weft.passes.places_written import Aggregate, aggregate, row_of
+from weft.passes.places_written import Aggregate, aggregate, filled, row_of
 from weft.passes.races import Race, around, keeps, meeting, names_used
-from weft.passes.square import square
+from weft.passes.square import contracts, square
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
 from weft.passes.write_wholly import write_wholly
 from weft.records import dataclass
@@ -131,7 +131,7 @@ class _Parallelise:
                 inside = known.within(index.name, lower, upper - 1)
                 marked = let.place in self.parallel
                 self.marked += marked
-                squared = self._squared(let, known) if self.marked else None
+                squared = self._squared(let, known)
                 if squared is None:
                     expr = replace(expr, body=self.body(body, inside))
                     squared = self.loop(replace(let, expr=expr), known)
@@ -156,7 +156,11 @@ class _Parallelise:
         return [let]
 
     def _squared(self, let: fun.Let, known: Knowledge) -> list[fun.Let] | None:
-        """A loop around a triangle, where that is parallel as a square."""
+        """A loop around a triangle, where that is parallel as a square.
+
+        Loops that the user does not call parallel stay, but for those that multiply matrices:
+        they write no more than they have to.
+        """
         assert isinstance(let.expr, fun.Loop)
         assert isinstance(let.expr.form, fun.For)
         loop = square(let.expr, self.names)
@@ -166,12 +170,16 @@ class _Parallelise:
         loop_copy = fresh.expr(loop)
         assert isinstance(loop_copy, fun.Loop)
         assert isinstance(loop_copy.form, fun.For)
-        form, remarks = loop_copy.form, list(self.remarks)
+        form, remarks, assumed = loop_copy.form, list(self.remarks), dict(known.assumed)
         inside = known.within(form.index.name, form.lower, form.upper - 1)
         body = self.body(loop_copy.body, inside)
         made = replace(let, expr=replace(loop_copy, body=body))
         found = _Loop(self, made, known, silent=True).converted()
         self.remarks[:] = remarks
+        if found is not None and not self.marked and not any(map(contracts, found)):
+            found = None
+            known.assumed.clear()
+            known.assumed.update(assumed)
         return found
 
     def loop(self, let: fun.Let, known: Knowledge) -> list[fun.Let]:
@@ -442,8 +450,8 @@ class _Loop:
             shape = result.type.shape if isinstance(result.type, fun.Array) else ()
             type_ = fun.Array(result.type.dtype, (self.extent, *shape))
             variables.append(fun.Var(self.names.fresh("t"), type_))
-        kernel = fun.Kernel((space,), body)
-        return [fun.Let(tuple(variables), kernel, self.let.place)], variables
+        expr = filled((space,), body) or fun.Kernel((space,), body)
+        return [fun.Let(tuple(variables), expr, self.let.place)], variables
 
     def shifted(self, body: fun.Body) -> tuple[fun.Range, fun.Body]:
         """The body as one of an index that begins at 0, its parameters those before the loop."""

@@ -144,3 +144,18 @@ def row_of(array: fun.Var, writes: Sequence[Dims], inside: Collection[str]) -> D
     )  # fmt: skip
     count = sum(isinstance(dim, fun.Span) for dim in row)
     return row if 0 < count < len(row) else None
+
+
+def filled(space: tuple[fun.Range, ...], body: fun.Body) -> fun.Broadcast | None:
+    """What all rounds write where they write one number, or arrays of it; None for other bodies."""
+    if len(body.results) != 1:
+        return None
+    (value,) = body.results
+    inner: tuple[Size, ...] = ()
+    for let in body.statements:
+        if not isinstance(let.expr, fun.Broadcast) or let.pattern != body.results:
+            return None
+        value, inner = let.expr.array, let.expr.shape
+    if not isinstance(value, fun.Const):
+        return None
+    return fun.Broadcast(value, (*(r.extent for r in space), *inner))

@@ -15,7 +15,9 @@ from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun.builder import Names
+from weft.fun.contractions import contraction
 from weft.ops.dtypes import DType
+from weft.passes.flatten import joined
 from weft.sizes import Poly, Size
 
 _BOOL, _I64 = fun.Scalar(DType.BOOL), fun.Scalar(DType.I64)
@@ -33,6 +35,11 @@ def square(loop: fun.Loop, names: Names) -> fun.Loop | None:
     if not changed:
         return None
     return replace(loop, body=fun.Body(tuple(statements), loop.body.results))
+
+
+def contracts(let: fun.Let) -> bool:
+    """Whether a statement's kernel is a contraction, of which half of a square is computed."""
+    return isinstance(let.expr, fun.Kernel) and contraction(joined(let.expr)) is not None
 
 
 def _squared(let: fun.Let, outer: fun.For, names: Names) -> fun.Let | None:
