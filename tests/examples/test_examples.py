@@ -143,8 +143,14 @@ def test_nw() -> None:
     assert sum(-6 if "-" in pair else 5 if len(set(pair)) == 1 else -4 for pair in pairs) == score
 
 
-def test_matrix_product() -> None:
-    assert load("matrix_product").main(60) < 1e-12
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_matrix_product(dtype: str) -> None:
+    module = load("matrix_product")
+    assert module.main(60, dtype) < 10 * np.finfo(dtype).eps
+    a = np.arange(6, dtype=dtype).reshape(2, 3)
+    found = np.empty((2, 2), dtype)
+    module.product(a, a.T.copy(), found)
+    np.testing.assert_array_equal(found, a @ a.T)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

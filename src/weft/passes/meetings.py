@@ -20,7 +20,7 @@ from weft.passes.dependence import (
 )
 from weft.passes.knowledge import Knowledge
 from weft.passes.races import Race, keeps, meeting
-from weft.passes.versions import bound_in
+from weft.passes.versions import Chain, Write, bound_in
 from weft.records import dataclass
 
 Why: TypeAlias = tuple[str, Access | None, Access | None, Race | None]
@@ -30,6 +30,17 @@ Why: TypeAlias = tuple[str, Access | None, Access | None, Race | None]
 def called(param: fun.Var) -> str:
     """What the user calls a variable: its name without the number that makes it one of its own."""
     return param.name.rpartition("_")[0] or param.name
+
+
+def whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
+    """The array itself, where it is what is written."""
+    if isinstance(write.value, fun.Var) and write.value.name in versions:
+        yield Access(write.value.name, whole(write.value), (), write.let.place)
+
+
+def first_write(chain: Chain) -> Access | None:
+    writes = (Access("", write.dims, (), write.let.place, True) for write in chain.writes)
+    return next(writes, None)
 
 
 def why_in_order(

@@ -21,7 +21,7 @@ Inner loops go first: then a nest is an update by a kernel at each level.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from weft.errors import Place
@@ -29,7 +29,7 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.ops.dtypes import DType
-from weft.passes import accumulation
+from weft.passes import accumulation, extremes
 from weft.passes.branch_writes import branch_writes, is_inside, read_of, slice_type
 from weft.passes.dependence import (
     Access,
@@ -39,11 +39,10 @@ from weft.passes.dependence import (
     rounds_apart,
     rounds_apart_but,
     spared_round,
-    whole,
 )  # fmt: skip
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
-from weft.passes.meetings import called, why_in_order
+from weft.passes.meetings import called, first_write, whole_values, why_in_order
 from weft.passes.places_written import Aggregate, aggregate, filled, row_of
 from weft.passes.races import Race, around, keeps, meeting, names_used
 from weft.passes.square import contracts, square
@@ -205,17 +204,6 @@ class _Parallelise:
         return accumulation.apart_sums(let, self.names) if self.marked else [let]
 
 
-def _whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
-    """The array itself, where it is what is written."""
-    if isinstance(write.value, fun.Var) and write.value.name in versions:
-        yield Access(write.value.name, whole(write.value), (), write.let.place)
-
-
-def _first_write(chain: Chain) -> Access | None:
-    writes = (Access("", write.dims, (), write.let.place, True) for write in chain.writes)
-    return next(writes, None)
-
-
 class _Loop:
     """One `for` loop, its inner loops being done."""
 
@@ -243,9 +231,14 @@ class _Loop:
         """Statements that give what the loop gives; None where it must stay."""
         chains: dict[int, Chain] = {}
         sums: dict[int, accumulation.Accumulation] = {}
+        asked = self.let.place in self.outer.parallel
+        kept = extremes.extremes(self.loop) if asked else []
+        apart = {number for one in kept for number in one.numbers}
         for number, (param, result) in enumerate(
             zip(self.loop.params, self.loop.body.results, strict=True)
         ):
+            if number in apart:
+                continue
             chain = chain_to(result, self.bound)
             if chain is not None and chain.root.name == param.name:
                 chains[number] = chain
@@ -261,11 +254,17 @@ class _Loop:
         if not self.known.nonnegative(self.extent):
             return None
         links = {name for found in sums.values() for name in found.links}
-        self.body = fun.Body(
-            tuple(accumulation.without(self.loop.body, links)), self.loop.body.results
-        )
+        statements = accumulation.without(self.loop.body, links)
+        for one in kept:
+            statements = [*(let for let in statements if let is not one.branch), *one.after]
+            single = one.of_one_integer()
+            if single is not None:
+                sums[one.numbers[0]] = single
+        self.body = fun.Body(tuple(statements), self.loop.body.results)
         if not chains:
-            return self._accumulated(self.body, sums)
+            done = self._accumulated(self.body, sums) if sums else []
+            several = [one for one in kept if one.numbers[0] not in sums]
+            return done + [let for one in several for let in self._selected(self.body, one)]
         if not self._independent(list(chains.values())):
             return None
         return self._kernel(chains, sums)
@@ -300,7 +299,7 @@ class _Loop:
             read = list(reads(self.body, versions, updates))
             read += [
                 access for other in chains for write in other.writes
-                for access in _whole_values(write, versions)
+                for access in whole_values(write, versions)
             ]  # fmt: skip
             for number, write in enumerate(written):
                 spared = self._spared(chain.writes[number])
@@ -355,7 +354,7 @@ class _Loop:
         resolver = Resolver(written, self.known, self.names)
         body = resolver.body(self.body)
         if body is None:
-            first = next(filter(None, map(_first_write, chains.values())), None)
+            first = next(filter(None, map(first_write, chains.values())), None)
             self.refused("a read of what the round has written is not understood", first)
             return None
         statements = list(body.statements)
@@ -364,7 +363,7 @@ class _Loop:
             placed = self._placed(self.loop.params[number], chain, resolver, statements)
             if placed is None:
                 name = called(self.loop.params[number])
-                self.refused(f"{name} is written at places that are no LMAD", _first_write(chain))
+                self.refused(f"{name} is written at places that are no LMAD", first_write(chain))
                 return None
             writes += [(number, *write) for write in placed]
         results = tuple(value for _, _, value, _ in writes)
@@ -488,6 +487,17 @@ class _Loop:
         return statements
 
     # ------------------------------------------------------------ reductions
+
+    def _selected(self, body: fun.Body, found: extremes.Extreme) -> list[fun.Let]:
+        """What a branch keeps of all rounds, as one reduction."""
+        space, body = self.shifted(replace(body, results=(*found.elements, self.form.index)))
+        totals = tuple(fun.Var(self.names.fresh("r"), atom.type) for atom in body.results)
+        reduce = extremes.selection(found, (space,), body, self.names)
+        starts = [self.loop.initial[number] for number in found.numbers]
+        patterns = [self.let.pattern[number] for number in found.numbers]
+        place = self.let.place
+        joined = extremes.joined(found, starts, totals[:-1], patterns, place, self.names)
+        return [fun.Let(totals, reduce, place), *joined]
 
     def _accumulated(
         self, body: fun.Body, sums: Mapping[int, accumulation.Accumulation]
