@@ -15,8 +15,8 @@ Requires: a checked program, simplified. Each loop holds the next one and scalar
     adds to one element, at an index of its own for each of the other loops, of an array that is
     read nowhere else; one loop has no index there; and what is added is an element of a
     contraction (`weft.fun.contractions`).
-Ensures: the same bits, since each element is added to in the same order. A read that fails may
-    fail after other writes.
+Ensures: the same bits, since each element is added to in the same order. A read that fails does so
+    after other writes, or not at all where there is no element to add to.
 """
 
 from __future__ import annotations
