@@ -54,6 +54,15 @@ def total(x: wf.f64[:], index: wf.i64[:]) -> float:
     for i in range(index.shape[0]):
         s += x[index[i]]
     return s
+
+
+@wf.kernel
+def count(h: wf.i64[:], g: wf.f64[:], index: wf.i64[:], x: wf.f64[:, :]):
+    for i in wf.prange(index.shape[0]):
+        h[index[i]] += 1
+        g += x[i]
+        for j in range(index[i]):
+            g[j] += 1
 '''
 
 USE = '''
@@ -88,6 +97,12 @@ for steps in (0, 1, 2, 7):
 m = random.random((20, 30)).astype(np.float32)
 np.testing.assert_allclose(built.product(m, m.T), m @ m.T + 1, rtol=1e-5)
 assert abs(built.total(np.arange(9.0), np.array([1, 8])) - 9) < 1e-12
+for rounds in (5, 5000):
+    index, x = random.integers(0, 4, rounds), np.ones((rounds, 4))
+    found, wanted = ([np.zeros(4, np.int64), np.zeros(4)] for _ in range(2))
+    built.count(*found, index, x)
+    built.count.function(*wanted, index, x)
+    np.testing.assert_array_equal(found, wanted)
 try:
     built.total(np.arange(9.0), np.array([1, 9]))
 except OutOfBoundsError as error:
@@ -126,7 +141,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "heat.py").write_text(MODULE)
     result = run(str(found / "heat.py"))
     assert result.exit_code == 0, result.output
-    assert "smooth, relax, product, total" in result.output
+    assert "smooth, relax, product, total, count" in result.output
     return found
 
 

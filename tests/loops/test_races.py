@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -42,7 +43,7 @@ def rows(a: Any, width: int) -> None:
 def overlapping_rows(a: Any, n: int, width: int, apart: int) -> None:
     for i in wf.prange(n):
         for j in range(width):
-            a[i * apart + j] += 1.0
+            a[i * apart + j] = i + j
 
 
 def test_two_rounds_that_meet_are_named() -> None:
@@ -51,9 +52,9 @@ def test_two_rounds_that_meet_are_named() -> None:
     message = str(caught.value)
     assert "rounds i = 1 and i = 2" in message
     assert "element, [1]" in message
-    assert "test_races.py:17:9: a[i] = a[i - 1] + 1" in message
+    assert "test_races.py:18:9: a[i] = a[i - 1] + 1" in message
     assert caught.value.place is not None
-    assert (caught.value.place.line, caught.value.place.column) == (16, 5)
+    assert (caught.value.place.line, caught.value.place.column) == (17, 5)
 
 
 def test_one_element_that_all_rounds_write() -> None:
@@ -371,3 +372,96 @@ def test_the_round_that_a_condition_leaves_out_does_not_meet_others() -> None:
         assert "map over (n0, n1)" in str(wf.explain(eliminate, a.copy()))
     with pytest.warns(RaceWarning):
         subtract_row_in_most(a.copy(), 3)
+
+
+def of_three(a: Any, n: int, m: int, width: int, apart: int) -> None:
+    for i in wf.prange(n):
+        for j in wf.prange(m):
+            for k in wf.prange(width):
+                a[(i * m + j) * apart + k] = i - j + 2 * k
+
+
+def blocks(a: Any, count: int, n: int, end: int, more: int) -> None:
+    for b in wf.prange(count):
+        for i in range(b * n, min((b + 1) * n + more, end)):
+            for j in range(a.shape[1]):
+                a[i, j] = b + i * j
+
+
+def full_blocks(a: Any, count: int, n: int) -> None:
+    for b in wf.prange(1, count):
+        for i in range(b * n - 1, (b + 1) * n - 1):
+            a[i] += b
+
+
+def mirrored(c: Any, x: Any, n: int, more: int) -> None:
+    for i in wf.prange(n):
+        for j in range(i + more):
+            v = x[i] * x[j]
+            c[i, j] = v
+            c[j, i] = v
+
+
+def below_the_diagonal(c: Any, x: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in wf.prange(i):
+            total = 0.0
+            for k in range(x.shape[0]):
+                total += x[k] * (i - j)
+            c[i, j] += total
+            c[j, i] -= total
+        c[i, i] = 1
+
+
+def above_the_diagonal(c: Any, x: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in range(i + 1, c.shape[0]):
+            c[i, j] = x[j]
+            c[j, i] = x[i]
+
+
+def free_of_races(function: Any, *given: Any) -> None:
+    found, wanted = copy.deepcopy(given), copy.deepcopy(given)
+    function(*wanted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wf.kernel(function)(*found)
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-14)
+
+
+def test_elements_of_three_indices() -> None:
+    free_of_races(of_three, np.zeros(80), 3, 4, 5, 5)
+    free_of_races(of_three, np.zeros(80), 3, 4, 2, 5)
+    explained = str(wf.explain(wf.kernel(of_three), np.zeros(80), 3, 4, 5, 5))
+    assert "map over (n0, n2, n3)" in explained
+    with pytest.raises(RaceError, match="rounds j = 0 and j = 1"):
+        wf.kernel(of_three)(np.zeros(80), 3, 4, 5, 4)
+
+
+def test_blocks_of_rows() -> None:
+    for count, n, end in ((4, 6, 20), (4, 5, 20), (3, 5, 20), (4, 1, 4), (9, 6, 20)):
+        free_of_races(blocks, np.zeros((20, 3)), count, n, end, 0)
+    free_of_races(full_blocks, np.zeros(20), 4, 5)
+    explained = str(wf.explain(wf.kernel(blocks), np.zeros((20, 3)), 4, 6, 20, 0))
+    assert "map over (n5, n2)" in explained
+    ours, plain = np.zeros((20, 3)), np.zeros((20, 3))
+    with pytest.warns(RaceWarning, match=r"a\[i, j\] = b \+ i \* j"):
+        wf.kernel(blocks)(ours, 4, 5, 20, 1)
+    blocks(plain, 4, 5, 20, 1)
+    np.testing.assert_array_equal(ours, plain)
+
+
+def test_mirror_images() -> None:
+    random = np.random.default_rng(3)
+    for n in (1, 2, 7):
+        for more in (0, 1):
+            free_of_races(mirrored, random.random((n + 1, n + 2)), random.random(9), n, more)
+        if n > 1:
+            free_of_races(below_the_diagonal, random.random((n, n)), random.random(4))
+        free_of_races(above_the_diagonal, random.random((n, n)), random.random(9))
+    for function in (below_the_diagonal, above_the_diagonal):
+        explained = str(wf.explain(wf.kernel(function), random.random((7, 7)), random.random(9)))
+        assert "map over (n0)" in explained or "map over (n0, n0)" in explained
+    with pytest.raises(RaceError, match=r"c\[i, j\] = v.*c\[j, i\] = v"):
+        wf.kernel(mirrored)(np.zeros((8, 8)), random.random(9), 6, 2)

@@ -71,7 +71,7 @@ def _serial(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
 
     def row() -> None:
         if shapes.is_flat(scatter.body):
-            _row(e, let, scatter, imp.ZERO, e.named(last.extent), lambda store, _: store())
+            _row(e, let, scatter, imp.ZERO, e.named(last.extent))
             return
         var = e.unit.integer("i")
         serial, e.serial = e.serial, True
@@ -147,9 +147,10 @@ def _blocks(
     width: int,
     dtype: DType,
     consume: Callable[[imp.Var, list[imp.Expr], list[imp.Expr]], None],
+    own: Callable[[imp.Expr], imp.Expr] | None = None,
 ) -> None:
     """Blocks of a row: `width` addresses made of the checked indices, and values, in lanes;
-    then `consume(lane, addresses, values)` one after another."""
+    then `consume(lane, addresses, values)` one after another, for addresses that are `own`."""
     name = scatter.space[-1].index.name
     rank = rank_of(let)
     block = e.unit.integer("i")
@@ -179,8 +180,13 @@ def _blocks(
                     constants[k] = value
                 else:
                     e.emit(imp.Store(buffer, var, value))
-        var = e.unit.integer("l")
-        with e.loop(var, imp.ZERO, count, unroll=UNROLL):
+        lanes = None if own is None else _compact(e, places[0], count, own)
+        number = e.unit.integer("l")
+        with e.loop(number, imp.ZERO, count if lanes is None else lanes[1], unroll=UNROLL):
+            var = number
+            if lanes is not None:
+                lane = imp.Cast(DType.I64, imp.Load(lanes[0], number))
+                var = e.declare_here(lane)
             at = [
                 e.declare(imp.Cast(DType.I64, imp.Load(pointer, var)), depth=e.depth)
                 for pointer in places
@@ -190,6 +196,20 @@ def _blocks(
                 for k, buffer in enumerate(buffers)
             ]
             consume(var, at, read)
+
+
+def _compact(
+    e: Emitter, places: imp.Pointer, count: imp.Expr, own: Callable[[imp.Expr], imp.Expr]
+) -> tuple[imp.Pointer, imp.Expr]:
+    """The lanes whose addresses are `own`, and how many: no processor foresees which are."""
+    lanes = e.local(DType.I32, BLOCK, "lane")
+    kept = e.mutable(DType.I64, imp.ZERO, "kept")
+    var = e.unit.integer("l")
+    with e.loop(var, imp.ZERO, count, unroll=UNROLL):
+        at = e.declare(imp.Load(places, var), depth=e.depth)
+        e.emit(imp.Store(lanes, kept, imp.Cast(DType.I32, var)))
+        e.emit(imp.Assign(kept, machine("+", kept, imp.Select(own(at), imp.ONE, imp.ZERO))))
+    return lanes, kept
 
 
 def _lanes(e: Emitter, body: fun.Body, count: imp.Expr) -> imp.Expr:
@@ -211,12 +231,12 @@ def _row(
     scatter: fun.Scatter,
     lower: imp.Expr,
     upper: imp.Expr,
-    guard: Callable[[Callable[[], None], Sequence[imp.Expr]], None],
+    own: Callable[[imp.Expr], imp.Expr] | None = None,
 ) -> None:
-    """Writes of one row, in order, each as `guard` lets it."""
+    """Writes of one row, in order: those whose (first) addresses are `own`."""
 
     def consume(_: imp.Var, at: list[imp.Expr], values: list[imp.Expr]) -> None:
-        guard(lambda: _write(e, let, scatter, at, values), at)
+        _write(e, let, scatter, at, values)
 
     _blocks(
         e,
@@ -228,6 +248,7 @@ def _row(
         len(let.pattern),
         DType.I64,
         consume,
+        own,
     )
 
 
@@ -248,9 +269,7 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
         with spaces.parallel(e, imp.ONE, label):
             spaces.nest(
                 e, outer,
-                lambda: _row(
-                    e, let, scatter, imp.ZERO, e.named(last.extent), lambda write, _: write()
-                ),
+                lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent)),
             )  # fmt: skip
         return
     span = e.named(
@@ -265,11 +284,10 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
         lower = e.declare(machine("*", tile, share))
         upper = e.declare(machine("+", lower, share))
 
-        def guard(write: Callable[[], None], at: Sequence[imp.Expr]) -> None:
-            with e.branch(machine("&&", machine(">=", at[0], lower), machine("<", at[0], upper))):
-                write()
+        def own(at: imp.Expr) -> imp.Expr:
+            return machine("&&", machine(">=", at, lower), machine("<", at, upper))
 
-        spaces.nest(e, outer, lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent), guard))
+        spaces.nest(e, outer, lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent), own))
 
 
 # ---------------------------------------------------------------- into few elements

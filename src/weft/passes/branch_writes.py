@@ -69,7 +69,7 @@ def _places(
     places: list[_Place] = []
     for number, chain in enumerate((then, otherwise)):
         for write in chain.writes:
-            if walk.used_names(write.let.expr) & bound & _names_of(write.dims):
+            if write.pairs or walk.used_names(write.let.expr) & bound & _names_of(write.dims):
                 return None
             values: list[fun.Atom | None] = [None, None]
             values[number] = write.value

@@ -13,7 +13,7 @@ from weft.lmad.overlap import overlap
 from weft.ops.dtypes import DType
 from weft.passes.knowledge import Knowledge
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Poly, Size, as_poly
+from weft.sizes import ONE, ZERO, Fact, Poly, Size, as_poly
 
 Dims = tuple[fun.Span | Size, ...]
 
@@ -225,9 +225,15 @@ def with_indices(inner: Sequence[Inner], known: Knowledge) -> Knowledge:
 def elements_apart(left: Access, right: Access, known: Knowledge) -> bool:
     """Whether it is proved that two accesses have no element in common."""
     known = with_indices((*left.inner, *right.inner), known)
+    differences: list[Size] = []
     for number, (a, b) in enumerate(zip(left.dims, right.dims, strict=True)):
-        if _dims_apart(a, b, known, number):
+        one_position, known = _position(a, known, f"{number}<")
+        other_position, known = _position(b, known, f"{number}>")
+        differences.append(one_position - other_position)
+        if _is_not_zero(differences[-1], known):
             return True
+    if len(left.dims) > 1:
+        return any(_contradicts(differences, number, known) for number in range(len(left.dims)))
     if len(left.dims) == 1:
         one, other = _lmad(left), _lmad(right)
         if one is not None and other is not None:
@@ -235,13 +241,17 @@ def elements_apart(left: Access, right: Access, known: Knowledge) -> bool:
     return False
 
 
-def _dims_apart(
-    left: fun.Span | Size, right: fun.Span | Size, known: Knowledge, number: int
-) -> bool:
-    a, known = _position(left, known, f"{number}<")
-    b, known = _position(right, known, f"{number}>")
-    difference = a - b
+def _is_not_zero(difference: Size, known: Knowledge) -> bool:
     return known.nonzero(difference) or known.negative(difference) or known.negative(-difference)
+
+
+def _contradicts(differences: Sequence[Size], number: int, known: Knowledge) -> bool:
+    """Whether elements differ in one dimension where they do not in all others, as those of a row
+    and a column that end at the diagonal."""
+    rest = (Fact("==0", d) for n, d in enumerate(differences) if n != number)
+    prover = known.prover.assuming(*rest)
+    difference = differences[number]
+    return prover.nonzero(difference) or prover.less(difference, 0) or prover.less(0, difference)
 
 
 def _position(dim: fun.Span | Size, known: Knowledge, name: str) -> tuple[Size, Knowledge]:

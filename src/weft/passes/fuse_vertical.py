@@ -298,6 +298,8 @@ def _choose(body: fun.Body, producers: dict[str, _Producer], fixed: set[str]) ->
         producer = producers.get(let.pattern[0].name)
         reads = reads_of[root]
         pinned |= reads.whole
+        if isinstance(let.expr, fun.Scatter):
+            pinned |= _loops(reads, producers)
         if producer is not None:
             producer.pinned = any(var.name in pinned for var in let.pattern)
             if producer.demands and _worth_fusing(producer, arrays, fixed):
@@ -312,6 +314,18 @@ def _choose(body: fun.Body, producers: dict[str, _Producer], fixed: set[str]) ->
                 key = (root, site.scope, site.indices, site.boundary)
                 read.demands.setdefault(key, site)
     return chosen
+
+
+def _loops(reads: Reads, producers: dict[str, _Producer]) -> set[str]:
+    """What a scatter reads that loops make: its own body is straight-line code, to be spread."""
+    found = (producers.get(site.array.name) for site in reads.sites)
+    return {
+        var.name for producer in found if producer is not None and any(
+            isinstance(let.expr, fun.Loop) or (isinstance(let.expr, fun.Reduce)
+            and not all(r.extent.is_constant for r in let.expr.space))
+            for let in walk.statements(producer.kernel.body)
+        ) for var in producer.let.pattern
+    }  # fmt: skip
 
 
 def _pass_on(

@@ -39,8 +39,7 @@ def whole_values(write: Write, versions: set[str]) -> Iterator[Access]:
 
 
 def first_write(chain: Chain) -> Access | None:
-    writes = (Access("", write.dims, (), write.let.place, True) for write in chain.writes)
-    return next(writes, None)
+    return next((write.access() for write in chain.writes), None)
 
 
 def why_in_order(

@@ -49,6 +49,9 @@ class Aggregate:
             update = fun.Update(array, self.dims, value)
             return [*done, fun.Let((result,), update, place)], result
         assert self.lmad is not None
+        if array.type.rank == 1:
+            whole = fun.LmadUpdate(array, self.lmad.offset, self.lmad.dims, value)
+            return [*done, fun.Let((result,), whole, place)], result
         dtype, count = array.type.dtype, product(array.type.shape)
         flat = fun.Var(names.fresh("flat"), fun.Array(dtype, (count,)))
         written = fun.Var(names.fresh("flat"), fun.Array(dtype, (count,)))
@@ -62,12 +65,20 @@ class Aggregate:
 
 
 def aggregate(
-    array: fun.Var, dims: Dims, rounds: Rounds, extent: Size, known: Knowledge
-) -> Aggregate | None:
+    array: fun.Var, dims: Dims, rounds: Rounds, extent: Size, known: Knowledge,
+    pairs: tuple[tuple[Size, Size], ...] = (),
+) -> Aggregate | None:  # fmt: skip
     """The union of `dims` over the rounds of a loop; None where it is no LMAD.
 
     Requires that no two rounds have an element in common.
+
+    Parameters
+    ----------
+    pairs : tuple of (Size, Size)
+        Extents and strides, if a round writes an LMAD that begins at `dims`.
     """
+    if any(not size.variables() <= rounds.outside for pair in pairs for size in pair):
+        return None
     sizes = [
         size for dim in dims
         for size in ((dim.start, dim.extent) if isinstance(dim, fun.Span) else (dim,))
@@ -80,6 +91,8 @@ def aggregate(
         number for number, dim in enumerate(dims)
         if rounds.index in (dim.start if isinstance(dim, fun.Span) else dim).variables()
     ]  # fmt: skip
+    if pairs:
+        return _as_lmad(array, dims, rounds, extent, pairs)
     if len(moving) == 1 and not isinstance(dims[moving[0]], fun.Span):
         return _as_slice(array, dims, moving[0], rounds, extent, known)
     return _as_lmad(array, dims, rounds, extent)
@@ -108,7 +121,10 @@ def _as_slice(
     return Aggregate(new, axes, None)
 
 
-def _as_lmad(array: fun.Var, dims: Dims, rounds: Rounds, extent: Size) -> Aggregate | None:
+def _as_lmad(
+    array: fun.Var, dims: Dims, rounds: Rounds, extent: Size,
+    pairs: tuple[tuple[Size, Size], ...] = (),
+) -> Aggregate | None:  # fmt: skip
     """c[i, i], c[i*m + j], c[i*m : i*m + m] => elements of the flat array"""
     assert isinstance(array.type, fun.Array)
     strides = Lmad.row_major(array.type.shape).strides
@@ -124,7 +140,7 @@ def _as_lmad(array: fun.Var, dims: Dims, rounds: Rounds, extent: Size) -> Aggreg
         return None
     step = offset.coefficient(rounds.index)
     start = offset.substitute({rounds.index: rounds.lower})
-    pairs = ((extent, step), *inner)
+    pairs = ((extent, step), *inner, *pairs)
     return Aggregate(None, tuple(range(len(pairs))), Lmad(start, pairs))
 
 

@@ -104,11 +104,24 @@ def _triangle(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | N
     return [*square, found.filled(let.pattern[0], names, let.place)]
 
 
+def _by_elements(let: fun.Let, names: Names) -> fun.Kernel | None:
+    """A reduction of each element of an array, as a kernel of reductions to scalars."""
+    expr = let.expr
+    assert isinstance(expr, fun.Reduce)
+    kept = expr.space[: len(expr.space) - expr.reduced]
+    if not kept:
+        return None
+    totals = tuple(fun.Var(names.fresh("r"), atom.type) for atom in expr.body.results)
+    own = replace(expr, space=expr.space[len(kept) :])
+    return fun.Kernel(kept, fun.Body((fun.Let(totals, own, let.place),), totals))
+
+
 def _products(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | None:
     """A statement's kernel by products; None where it has none."""
-    if not isinstance(let.expr, fun.Kernel):
+    expr = _by_elements(let, names) if isinstance(let.expr, fun.Reduce) else let.expr
+    if not isinstance(expr, fun.Kernel):
         return None
-    kernel = joined(let.expr)
+    kernel = joined(expr)
     found = contraction(kernel) if len(kernel.space) == 2 else None
     if found is None or not _is_sum(found) or not _is_whole(found, known):
         return None

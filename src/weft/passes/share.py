@@ -25,6 +25,12 @@ def share(program: fun.Program) -> fun.Program:
     return program if body is program.body else replace(program, body=body)
 
 
+def share_scalars(program: fun.Program) -> fun.Program:
+    """The program with scalars computed once, as where elements of arrays are."""
+    body = _Share(scalars=True).body(program.body)
+    return program if body is program.body else replace(program, body=body)
+
+
 @dataclass(slots=True)
 class _Known:
     """A statement, and what it has in common with its equals once another looks like one."""
@@ -34,7 +40,8 @@ class _Known:
 
 
 class _Share:
-    def __init__(self) -> None:
+    def __init__(self, scalars: bool = False) -> None:
+        self.scalars = scalars  # alone
         # By how they look, innermost last.
         self.known: list[dict[object, list[_Known]]] = []
         self.renamed = walk.Substitution()
@@ -63,7 +70,9 @@ class _Share:
             )
         look = _look(expr)
         key = None
-        two = isinstance(expr, fun.Empty)  # soon they hold different things
+        two = isinstance(expr, fun.Empty) or (  # soon they hold different things
+            self.scalars and not isinstance(expr, walk.SCALARS)
+        )
         for known in () if two else reversed(self.known):
             for same in known.get(look, ()):
                 key = key or _key(expr)

@@ -18,16 +18,24 @@ from weft.fun.builder import Names
 from weft.passes.dependence import Access, Dims, Inner, elements_apart, indices_of, with_indices
 from weft.passes.knowledge import Knowledge
 from weft.records import dataclass
-from weft.sizes import ZERO, Size
+from weft.sizes import ZERO, Poly, Size
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An update of a chain: `let name = update ..[dims] = value`."""
+    """An update of a chain: `let name = update ..[dims] = value`.
+
+    Attributes
+    ----------
+    pairs : tuple of (Size, Size)
+        Where not empty, the elements are those of an LMAD in an array of one dimension, of these
+        extents and strides, and `dims` is the first of them.
+    """
 
     let: fun.Let
     dims: Dims
     value: fun.Atom
+    pairs: tuple[tuple[Size, Size], ...] = ()
 
     @property
     def name(self) -> str:
@@ -36,8 +44,18 @@ class Write:
     @property
     def array(self) -> fun.Var:
         """The version that is updated."""
-        assert isinstance(self.let.expr, fun.Update)
+        assert isinstance(self.let.expr, fun.Update | fun.LmadUpdate)
         return self.let.expr.array
+
+    def access(self, array: str = "", conditional: bool = False) -> Access:
+        """The elements that are written."""
+        dims, inner = self.dims, list[Inner]()
+        for number, (extent, stride) in enumerate(self.pairs):
+            (offset,) = dims
+            assert isinstance(offset, Poly)
+            inner.append(Inner(f"{self.name}.{number}", ZERO, extent))
+            dims = (offset + Poly.var(inner[-1].name) * stride,)
+        return Access(array, dims, tuple(inner), self.let.place, True, conditional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +76,14 @@ def chain_to(last: fun.Atom, bound: Mapping[str, fun.Let]) -> Chain | None:
         return None
     writes: list[Write] = []
     while (let := bound.get(last.name)) is not None:
-        if not isinstance(let.expr, fun.Update):
-            return None
-        writes.append(Write(let, let.expr.dims, let.expr.value))
-        last = let.expr.array
+        match let.expr:
+            case fun.Update(array, dims, value):
+                writes.append(Write(let, dims, value))
+            case fun.LmadUpdate(array, offset, pairs, value):
+                writes.append(Write(let, (offset,), value, pairs))
+            case _:
+                return None
+        last = array
     return Chain(last, tuple(reversed(writes)))
 
 
@@ -84,14 +106,14 @@ def resolved(
     known = with_indices(inner, known)
     access = Access(expr.array.name, dims, (), None)
     for write in reversed(chain.writes[:count]):
-        if write.dims == dims:
+        if write.dims == dims and not write.pairs:
             if isinstance(write.value, fun.Var) or isinstance(expr, fun.Index):
                 return write.value if _fits(write) else None
             return None
         inside = _inside(expr, write, known)
         if inside is not None:
             return inside
-        if not elements_apart(access, Access("", write.dims, (), None), known):
+        if not elements_apart(access, write.access(), known):
             return None
     if isinstance(expr, fun.Index):
         return fun.Index(chain.root, expr.indices, expr.boundary)
@@ -106,7 +128,7 @@ def _fits(write: Write) -> bool:
 
 def _inside(expr: fun.Index | fun.Slice, write: Write, known: Knowledge) -> Found | None:
     """A read of one element inside of a slice that was written."""
-    if not isinstance(expr, fun.Index):
+    if not isinstance(expr, fun.Index) or write.pairs:
         return None
     indices: list[Size] = []
     for index, dim in zip(expr.indices, write.dims, strict=True):
@@ -229,9 +251,9 @@ class Resolver:
         access = Access(read.array.name, read.dims, (), None)
         parts: list[tuple[Dims, fun.Atom]] = []
         for write in writes:
-            if elements_apart(access, Access("", write.dims, (), None), known):
+            if elements_apart(access, write.access(), known):
                 continue
-            dims = _part_of(read, write.dims, known)
+            dims = None if write.pairs else _part_of(read, write.dims, known)
             if dims is None:
                 return None
             parts.append((dims, write.value))
