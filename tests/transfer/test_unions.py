@@ -16,7 +16,7 @@ from weft.transfer import unions
 from weft.transfer.accesses import Access, access, restricted
 from weft.transfer.groups import components, elements, groups
 from weft.transfer.packing import pack
-from weft.transfer.unions import union
+from weft.transfer.unions import Union, union
 
 
 def points(made: Access) -> list[tuple[dict[str, int], int]]:
@@ -62,9 +62,47 @@ def check(accesses: list[Access]) -> None:
                 for values, element in points(accesses[member]):
                     assert packed[tuple(index.at(values) for index in at)] == element
             covered |= set(packed.ravel().tolist())
+            assert made.count == len(elements_of(made))  # none is met twice
+            own = [accesses[member] for member in group.members]
+            least, greatest = min(a.base for a in own), max(a.last for a in own)
+            assert made.count <= greatest - least + 1
     needed = set(np.concatenate([a.elements() for a in accesses]).tolist())
     assert needed <= covered
     assert moved >= len(needed)
+
+
+def elements_of(made: Union) -> set[int]:
+    """The elements of a union, by enumeration."""
+    found = {made.base + residue for residue in made.residues}
+    for stride, extent in zip(made.strides, made.extents, strict=True):
+        found = {element + stride * digit for element in found for digit in range(extent)}
+    return found
+
+
+def smallest(strides: tuple[int, int], accesses: list[Access]) -> int | None:
+    """The fewest elements of a union under constraints 29 to 34, by trying them all."""
+    first, extents = min(a.base for a in accesses), [a.extents(strides) for a in accesses]
+    best: int | None = None
+    for start in range(first - strides[0] + 1, first + 1):
+        ways = []
+        for a in accesses:
+            distance = a.base - start
+            ways.append([
+                (t, u, residue)
+                for t in range(distance // strides[0] + 1)
+                for u in range((distance - t * strides[0]) // strides[1] + 1)
+                if (residue := distance - t * strides[0] - u * strides[1]) < strides[1]
+            ])  # fmt: skip
+        for chosen in itertools.product(*ways):
+            grown = [
+                max(own[k] + way[k] for own, way in zip(extents, chosen, strict=True))
+                for k in range(2)
+            ]
+            residues = sorted({way[2] for way in chosen})
+            if restricted(strides, grown, residues[-1] - residues[0]):
+                size = len(residues) * math.prod(grown)
+                best = size if best is None else min(best, size)
+    return best
 
 
 # ---------------------------------------------------------------- the paper's examples
@@ -206,6 +244,44 @@ def test_equal_strides(bases: list[int], data: Any) -> None:
     check([an_access(base, *loops) for base in bases])
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    some.tuples(some.integers(1, 3), some.integers(5, 14)),
+    some.lists(some.integers(0, 40), min_size=2, max_size=3, unique=True),
+    some.lists(
+        some.tuples(some.integers(2, 3), some.integers(2, 3)), min_size=3, max_size=3
+    ),
+)
+def test_no_union_of_the_form_is_smaller(
+    strides: tuple[int, int], bases: list[int], extents: list[tuple[int, int]]
+) -> None:
+    """Nor is what is found much larger than the smallest: its sum of extents is the least."""
+    pytest.importorskip("scipy")
+    inner, outer = strides
+    accesses = [
+        an_access(base, (outer, 0, m - 1), (inner, 0, n - 1))
+        for base, (m, n) in zip(bases, extents, strict=False)
+    ]
+    if any(a.strides != (outer, inner) for a in accesses):
+        return  # of one dimension, joined
+    best, whole = smallest((outer, inner), accesses), unions.interval(accesses).count
+    found = union(accesses)
+    if best is None:
+        assert found.kind == "interval"
+    else:
+        assert min(best, whole) <= found.count <= 1.25 * best
+    assert found.count <= whole
+
+
+def test_as_few_residues_as_there_can_be() -> None:
+    """12 is 9 + 2 + 1, but 2 * 9 - 3 * 2 too: one residue less is worth a larger extent."""
+    pytest.importorskip("scipy")
+    accesses = [an_access(18, (9, 0, 2), (2, 0, 1)), an_access(30, (9, 0, 2), (2, 0, 2))]
+    found = union(accesses)
+    assert found.count == smallest((9, 2), accesses)
+    assert found.residues == (0,)
+
+
 # ---------------------------------------------------------------- without the solver
 
 
@@ -217,7 +293,7 @@ def hard() -> list[Access]:
 def test_the_integer_program_is_solved() -> None:
     pytest.importorskip("scipy")
     strides, distances = (100, 10), [0, 40, 170]
-    found = unions.solve(strides, distances, [(6, 4)] * 3)
+    found = unions.solve(strides, distances, [(6, 4)] * 3, 9)
     assert found is not None
     start, parts = found
     for distance, (digits, residue) in zip(distances, parts, strict=True):
@@ -229,7 +305,7 @@ def test_the_integer_program_is_solved() -> None:
 def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     unions.packed.cache_clear()
-    assert unions.solve((100, 10), [0, 40], [(6, 4)] * 2) is None
+    assert unions.solve((100, 10), [0, 40], [(6, 4)] * 2, 9) is None
     check(hard())
     unions.packed.cache_clear()
 

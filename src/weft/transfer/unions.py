@@ -211,7 +211,8 @@ def _solved(
     """The union whose extents grow least, from constraints 29 to 34 of the paper.
 
     None without SciPy, past the time limit, or where the constraints have no solution. The
-    paper minimises the sum of the extents; here each is weighted by what one more of it costs.
+    paper minimises the sum of the extents; here each is weighted by what one more of it costs,
+    and since a sum does not count residues, a solution with as few as there can be is tried too.
     """
     first, d = min(bases), len(strides)
     known = dict.fromkeys(bases, (1,) * d)
@@ -220,21 +221,26 @@ def _solved(
     distances = [base - first for base in known]
     if (2 + d + len(known) * (d + 1)) > UNKNOWNS or strides[0] + max(distances) >= _EXACT:
         return None
-    values = solve(strides, distances, list(known.values()))
-    if values is None:
-        return None
-    start, parts = values
-    by_base = dict(zip(known, parts, strict=True))
-    return _made(strides, bases, extents, first + start, [by_base[base] for base in bases])
+    found: list[Union | None] = []
+    for greatest in {strides[-1] - 1, math.gcd(*strides) - 1}:
+        values = solve(strides, distances, list(known.values()), greatest)
+        if values is not None:
+            start, parts = values
+            by_base = dict(zip(known, parts, strict=True))
+            found.append(
+                _made(strides, bases, extents, first + start, [by_base[base] for base in bases])
+            )
+    return _smallest(found)
 
 
 def solve(
-    strides: Sequence[int], distances: Sequence[int], extents: Sequence[tuple[int, ...]]
-) -> tuple[int, list[Digits]] | None:
+    strides: Sequence[int], distances: Sequence[int], extents: Sequence[tuple[int, ...]],
+    greatest: int,
+) -> tuple[int, list[Digits]] | None:  # fmt: skip
     """The integer program of section 4.3.4, by `scipy.optimize.milp`.
 
-    The unknowns are the extents u', the start b' (from the first base), the greatest residue,
-    and for each LMAD its shifts t and its residue r.
+    No residue is above `greatest`. The unknowns are the extents u', the start b' (from the first
+    base), the greatest residue, and for each LMAD its shifts t and its residue r.
     """
     try:
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -270,7 +276,7 @@ def solve(
             matrix[number, column] = factor
     least, most = np.zeros(count), np.full(count, np.inf)
     least[start], most[start] = 1 - strides[0], 0  # (34)
-    most[top] = strides[-1] - 1  # (29)
+    most[top] = greatest  # (29)
     largest: list[int] = [max(column) for column in zip(*extents, strict=True)]
     weights = np.zeros(count)
     weights[:d] = [1 / size for size in largest]
