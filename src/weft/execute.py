@@ -241,9 +241,10 @@ def _plan_call(
     where = target(current)
     arrays = addressable(computation, inputs)
     if arrays is not None and where not in (CPU, INTERPRETER) and len(current.devices) == 1:
+        from weft.launch.device import device_limit
         from weft.launch.packed import packed_call
 
-        packed = packed_call(computation, sizes, arrays, out)
+        packed = packed_call(computation, sizes, arrays, out, device_limit(where, current))
         if packed is not None:
             made = packed.computation
             plan = plan_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from devices.harness import device
 from loops.programs import grids
 
 import weft as wf
+from weft import prange
 from weft.plan import planner
 
 GRID = np.random.default_rng(6).normal(size=(40, 44))
@@ -51,3 +53,41 @@ def test_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where three rows do not fit, tiles are cut along both axes: less than single rows move."""
     there, _ = moved(900, monkeypatch)
     assert there < 2 * GRID.nbytes < 3 * 38 * ROW
+
+
+def triangle(a, c):
+    for i in prange(c.shape[0]):
+        for j in range(i + 1):
+            c[i, j] = c[i, j] + 2.0 * a[i, j]
+
+
+def turned(a, c):
+    for i in prange(c.shape[0]):
+        for j in range(i + 1):
+            c[i, j] = a[i, j] + a[j, i]
+
+
+@pytest.mark.parametrize("function", [triangle, turned])
+def test_triangles_under_a_cap(
+    function: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boxes of packed elements; of rows where those in another order are read."""
+    without_allowance = partial(planner.plan_program, allowance=0)
+    monkeypatch.setattr(planner, "plan_program", without_allowance)
+    on = device()
+    a = np.random.default_rng(6).normal(size=(40, 40))
+    expected, found = a.copy(), a.copy()
+    function(a, expected)
+    on.trim()
+    on.statistics.peak_bytes = 0
+    before = copy.copy(on.statistics)
+    with wf.config(devices=on.name, memory_limit={on.name: 8192}):
+        wf.kernel(function)(a, found)
+    np.testing.assert_array_equal(found, expected)
+    after = on.statistics
+    assert after.peak_bytes <= 8192
+    assert after.launches - before.launches > 1
+    if function is triangle:
+        back, there = after.bytes_out - before.bytes_out, after.bytes_in - before.bytes_in
+        assert 820 * 8 <= back <= 820 * 8 + 4 * FAILURES
+        assert 2 * 820 * 8 <= there <= 2 * 820 * 8 + 4 * FAILURES

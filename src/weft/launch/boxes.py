@@ -76,7 +76,7 @@ def run_on(
     if where != CPU:
         from weft.launch.packed import packed_call
 
-        packed = packed_call(computation, sizes, inputs, out)
+        packed = packed_call(computation, sizes, inputs, out, device_limit(where, current))
         if packed is not None:
             return packed.call(_run_part, inputs, out)
     if out is None:

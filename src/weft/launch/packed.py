@@ -6,24 +6,31 @@ packed; of an argument that is updated in part, that part alone comes back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
 from weft.fun import nodes as fun
+from weft.fun.builder import Names
 from weft.launch.computation import Computation
 from weft.ops.dtypes import DType
+from weft.passes.flatten import flatten
 from weft.plan.nodes import size_text
 from weft.records import dataclass
 from weft.runtime.incore import derive
 from weft.runtime.memory import host_pool
+from weft.transfer.accesses import Access
 from weft.transfer.groups import Group, components, elements, groups
+from weft.transfer.guarded import Guarded, guarded, packed_rows
 from weft.transfer.packing import bounds, memory_of, pack
-from weft.transfer.regions import Part, written
+from weft.transfer.regions import Guards, Part, written
 from weft.transfer.rewrite import rewrite
 from weft.transfer.sites import Lie, Site, sites
+from weft.transfer.trapezoids import PackedRows, unpack
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Run: TypeAlias = Callable[
@@ -51,10 +58,19 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Updated:
-    """A result that is written to parts of an input; `values`: packed results, or constants."""
+    """A result that is written to parts of an input; `values`: packed results, or constants.
+
+    `guards`: of parts of which only a trapezoid is written.
+    """
 
     parts: tuple[Part, ...]
     values: tuple[int | fun.Const, ...]
+    guards: tuple[Guarded | None, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one part, all of which a packed result is."""
+        return len(self.parts) == 1 and isinstance(self.values[0], int) and self.guards == (None,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,28 @@ class PackedCall:
     origins: tuple[int | _Piece, ...]
     results: tuple[int | _Updated, ...]
     instead: int  # bytes that the inputs have which are not transferred whole
+
+    def bytes(self, given: Sequence[NDArray]) -> int:
+        """What the packed arguments and results take."""
+        known = derive(self.sizes, self.computation.program.derived)
+        total = sum(
+            given[origin].nbytes if isinstance(origin, int) else origin.bytes
+            for origin in self.origins
+        )
+        for atom in self.computation.results:
+            if isinstance(atom.type, fun.Array):
+                shape = (extent.evaluate(known) for extent in atom.type.shape)
+                total += math.prod(shape) * atom.type.dtype.itemsize
+        return total
+
+    @property
+    def reads_packed_alone(self) -> bool:
+        """Whether every array is packed in the order in which a trapezoid's iterations read it."""
+        return all(
+            isinstance(origin, _Piece) and origin.group.union.kind == "trapezoid"
+            for origin, is_array in zip(self.origins, self.computation.is_array, strict=True)
+            if is_array
+        )
 
     def inputs(self, given: Sequence[NDArray]) -> list[NDArray]:
         """The arguments of the packed computation, in the memory of the host."""
@@ -95,9 +133,10 @@ class PackedCall:
         for number, result in enumerate(self.results):
             if isinstance(result, int):
                 places[result] = out[number]
-            elif len(result.parts) == 1 and isinstance(result.values[0], int):
+            elif result.is_plain:
                 target = out[number]
                 assert target is not None
+                assert isinstance(result.values[0], int)
                 view = target[(*result.parts[0], ...)]
                 if view.ndim == _rank(self.computation.results[result.values[0]]):
                     places[result.values[0]] = view
@@ -109,9 +148,14 @@ class PackedCall:
                 continue
             target = out[number]
             assert target is not None
-            for part, value in zip(result.parts, result.values, strict=True):
+            for part, value, guard in zip(
+                result.parts, result.values, result.guards, strict=True
+            ):
                 if isinstance(value, fun.Const):
                     target[part] = value.value
+                elif guard is not None:
+                    axes = guard.row, guard.column
+                    unpack(guard.trapezoid, values[value], target[part], axes)
                 elif places[value] is None:
                     target[part] = values[value]
             found.append(target)
@@ -134,7 +178,7 @@ class PackedCall:
             found.append(f"instead of {size_text(self.instead)} of whole arguments")
         for result in self.results:
             if isinstance(result, _Updated):
-                found.append(f"copies back {_parts(result.parts)} alone of an argument")
+                found.append(f"copies back {_parts(result)} alone of an argument")
         return found
 
 
@@ -143,13 +187,14 @@ def _rank(atom: fun.Atom) -> int:
     return len(type_.shape) if isinstance(type_, fun.Array) else 0
 
 
-def _parts(parts: Sequence[Part]) -> str:
+def _parts(result: _Updated) -> str:
     return " and ".join(
-        "[" + ", ".join(
+        ("" if guard is None else f"{guard.trapezoid.count} elements of ")
+        + "[" + ", ".join(
             str(dim) if isinstance(dim, int) else f"{dim.start}:{dim.stop}:{dim.step}"
             for dim in part
         ) + "]"
-        for part in parts
+        for part, guard in zip(result.parts, result.guards, strict=True)
     )  # fmt: skip
 
 
@@ -158,8 +203,12 @@ def packed_call(
     sizes: Mapping[str, int],
     inputs: Sequence[NDArray],
     out: Sequence[NDArray | None] | None,
+    room: int | None = None,
 ) -> PackedCall | None:
-    """The call with packed arguments; None where that transfers no less."""
+    """The call with packed arguments; None where that transfers no less.
+
+    `room`: bytes that the device has.
+    """
     if computation.is_packed:
         return None
     owners = _owners(inputs)
@@ -172,11 +221,11 @@ def packed_call(
         (a.dtype.str, a.shape, a.strides, *owner) if owner is not None else None
         for a, owner in zip(inputs, owners, strict=True)
     )
-    key = (tuple(sizes.items()), lies, updated)
+    key = (tuple(sizes.items()), lies, updated, room)
     if key not in computation.transfers:
         while len(computation.transfers) >= _KEPT:
             computation.transfers.pop(next(iter(computation.transfers)))
-        computation.transfers[key] = _made(computation, sizes, inputs, owners, updated)
+        computation.transfers[key] = _made(computation, sizes, inputs, owners, updated, room)
     found: PackedCall | None = computation.transfers[key]
     return found
 
@@ -207,12 +256,57 @@ def _owners(inputs: Sequence[NDArray]) -> list[Owner | None]:
 
 def _made(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[NDArray],
-    owners: Sequence[Owner | None], updated: Sequence[int],
+    owners: Sequence[Owner | None], updated: Sequence[int], room: int | None,
 ) -> PackedCall | None:  # fmt: skip
-    program, names = _program(computation), computation.names
+    """The call with packed arguments; `room`: of the device."""
+    program = _program(computation)
     known = derive(sizes, program.derived)
     places = {number: name for name, number in computation.replaced.items() if number in updated}
-    parts = {number: written(program, number, name, known) for number, name in places.items()}
+    make = partial(_packed, computation, sizes=sizes, known=known, inputs=inputs, owners=owners,
+                   places=places)  # fmt: skip
+    flat = flatten(program)
+    guards = _guards(flat, places, known)
+    if guards:
+        found = make(flat, guards=guards)
+        # A box has rows of two places: what else it reads is not cut well where all do not fit.
+        if found is None or room is None or found.reads_packed_alone or found.bytes(inputs) <= room:
+            return found
+    return make(program, guards={})
+
+
+def _guards(
+    program: fun.Program, places: Mapping[int, str], sizes: Mapping[str, int]
+) -> dict[str, tuple[Guarded, int]]:
+    """The kernels that write trapezoids of arguments, and nothing else: by their results."""
+    names = Names.of(program)
+    found: dict[str, tuple[Guarded, int]] = {}
+    for let in program.body.statements:
+        guard = guarded(let, sizes, names)
+        if guard is None:
+            continue
+        extents = (guard.space[axis].extent.evaluate(sizes) for axis in (guard.row, guard.column))
+        if guard.trapezoid.count < _WORTH * math.prod(extents):
+            found |= {var.name: (guard, number) for number, var in enumerate(let.pattern)}
+    while found:
+        chains = (written(program, n, name, sizes, found) for n, name in places.items())
+        used = {
+            w.value.name for chain in chains if chain is not None for w in chain[0]
+            if w.guard is not None and isinstance(w.value, fun.Var)
+        }  # fmt: skip
+        unused = {id(guard) for name, (guard, _) in found.items() if name not in used}
+        if not unused:
+            break
+        found = {name: pair for name, pair in found.items() if id(pair[0]) not in unused}
+    return found
+
+
+def _packed(
+    computation: Computation, program: fun.Program, sizes: Mapping[str, int],
+    known: Mapping[str, int], inputs: Sequence[NDArray], owners: Sequence[Owner | None],
+    places: Mapping[int, str], guards: Guards,
+) -> PackedCall | None:  # fmt: skip
+    names = computation.names
+    parts = {n: written(program, n, name, known, guards) for n, name in places.items()}
     dropped = {name for found in parts.values() if found is not None for name in found[1]}
     values = {
         w.value for found in parts.values() if found is not None for w in found[0]
@@ -222,9 +316,23 @@ def _made(
         for name, a, owner in zip(names, inputs, owners, strict=True)
         if owner is not None and not any(isinstance(v, fun.Var) and v.name == name for v in values)
     }
+    folds = {guard.let.pattern[0].name: guard for guard, _ in guards.values()}
+    inside = [
+        folds[let.pattern[0].name].inside() if let.pattern[0].name in folds else let
+        for let in program.body.statements
+    ]
+    program = replace(program, body=replace(program.body, statements=tuple(inside)))
     found = sites(program, known, lies, dropped)
-    pieces, instead = _pieces(computation, found, lies, inputs)
-    if not pieces and not dropped:
+    rows = {
+        number: packed_rows(folds[site.statement], site, known)
+        for number, site in enumerate(found) if site.statement in folds
+    }  # fmt: skip
+    pieces, instead = _pieces(computation, found, lies, inputs, rows)
+    unread = any(
+        array and not read
+        for array, read in zip(computation.is_array, computation.is_read, strict=True)
+    )
+    if not (pieces or dropped or folds or unread):
         return None
     results: list[fun.Atom] = []
     placed: list[int | _Updated] = []
@@ -241,10 +349,16 @@ def _made(
             else:
                 updates.append(len(results))
                 results.append(w.value)
-        placed.append(_Updated(tuple(w.part(known) for w in chain[0]), tuple(updates)))
+        placed.append(
+            _Updated(
+                tuple(w.part(known) for w in chain[0]), tuple(updates),
+                tuple(w.guard for w in chain[0]),
+            )
+        )  # fmt: skip
     made = rewrite(
-        program, sizes, found, [(p.group, p.dtype) for p in pieces], results, dropped
-    )
+        program, sizes, found, [(p.group, p.dtype) for p in pieces], results, dropped,
+        tuple(folds.values()),
+    )  # fmt: skip
     packed = _computation(made.program)
     packed.on_host_too = packed.on_host_too or computation.on_host_too
     origins = tuple(
@@ -275,9 +389,12 @@ def _program(computation: Computation) -> fun.Program:
 
 def _pieces(
     computation: Computation, found: Sequence[Site], lies: Mapping[str, Lie],
-    inputs: Sequence[NDArray],
+    inputs: Sequence[NDArray], rows: Mapping[int, PackedRows | None],
 ) -> tuple[list[_Piece], int]:  # fmt: skip
-    """The packed arguments, where they are less than the inputs that they stand for."""
+    """The packed arguments, where they are less than the inputs that they stand for.
+
+    `rows`: of sites inside trapezoids what these alone need.
+    """
     by_memory: dict[int, list[int]] = {}
     for number, site in enumerate(found):
         by_memory.setdefault(lies[site.array].memory, []).append(number)
@@ -288,12 +405,14 @@ def _pieces(
         read = {found[number].array for number in members}
         arrays = {computation.names.index(name) for name in read}
         whole = sum(inputs[number].nbytes for number in arrays)
-        own = [accesses[number] for number in members]
-        made = [
-            Group(tuple(members[n] for n in group.members), group.union)
-            for component in components(own)
-            for group in groups(own, component)
-        ]
+        inside: dict[PackedRows, list[int]] = {}
+        for number in members:
+            packed = rows.get(number)
+            if packed is not None:
+                inside.setdefault(packed, []).append(number)
+        others = [number for number in members if rows.get(number) is None]
+        alone = [Group(tuple(part), packed) for packed, part in inside.items()]
+        made = min(_grouped(accesses, members), alone + _grouped(accesses, others), key=elements)
         if elements(made) * inputs[memory].itemsize < _WORTH * whole:
             param = computation.program.params[min(arrays)]
             shared = tuple(
@@ -303,3 +422,13 @@ def _pieces(
             pieces += [_Piece(group, shared, param.type.dtype) for group in made]
             instead += whole
     return pieces, instead
+
+
+def _grouped(accesses: Sequence[Access], members: Sequence[int]) -> list[Group]:
+    """The groups of some accesses of one memory."""
+    own = [accesses[number] for number in members]
+    return [
+        Group(tuple(members[n] for n in group.members), group.union)
+        for component in components(own)
+        for group in groups(own, component)
+    ]

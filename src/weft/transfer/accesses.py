@@ -7,7 +7,8 @@ Strides here are positive and decreasing: a variable that moves backwards is cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,6 +71,12 @@ class Access:
         """Its digit for each of some strides."""
         known = {d.stride: d.digit for d in self.dims}
         return tuple(known.get(stride, Affine(0)) for stride in strides)
+
+    def is_injective(self, variables: Collection[tuple[str, Variable]]) -> bool:
+        """Whether it is known that no values of its variables meet what others do."""
+        combinations = math.prod(high - low + 1 for _, (_, low, high) in variables)
+        digits = [dim.extent for dim in self.dims]
+        return combinations == math.prod(digits) and restricted(self.strides, digits)
 
     def elements(self) -> npt.NDArray[np.int64]:
         """Every element, by enumeration."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from weft.records import dataclass
 from weft.transfer.accesses import Access
+from weft.transfer.trapezoids import PackedRows
 from weft.transfer.unions import Union, union
 
 
@@ -19,7 +20,7 @@ class Group:
     """Accesses, by their positions, that share one packed array."""
 
     members: tuple[int, ...]
-    union: Union
+    union: Union | PackedRows
 
 
 def components(accesses: Sequence[Access]) -> list[list[int]]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
+from weft.transfer.trapezoids import PackedRows
 from weft.transfer.unions import Union
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -36,13 +37,15 @@ def memory_of(arrays: list[NDArray]) -> NDArray:
     return np.asarray(_Interface(arrays, low, (high - low) // arrays[0].itemsize))
 
 
-def pack(union: Union, memory: NDArray, empty: Callable[..., NDArray]) -> NDArray:
+def pack(union: Union | PackedRows, memory: NDArray, empty: Callable[..., NDArray]) -> NDArray:
     """The elements of a union in its shape, addresses counted from the beginning of `memory`.
 
     Where they lie one after another this is a view of the memory, else a copy in what
     `empty(shape, dtype)` gives. What the union has beyond `memory` no access meets; there it has
     anything.
     """
+    if isinstance(union, PackedRows):
+        return union.pack(memory, empty)
     extents, strides = (*union.extents, len(union.residues)), (*union.strides, 1)
     runs = union.residues == tuple(range(len(union.residues)))
     if runs and 0 <= union.base <= memory.size - union.count and _is_contiguous(extents, strides):

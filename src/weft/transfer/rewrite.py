@@ -19,6 +19,7 @@ from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
 from weft.transfer.accesses import Affine
 from weft.transfer.groups import Group
+from weft.transfer.guarded import Guarded, folded
 from weft.transfer.sites import Site
 
 _LITERAL = 1  # numbers up to it are part of the program
@@ -77,6 +78,7 @@ def rewrite(
     groups: Sequence[tuple[Group, DType]],
     results: Sequence[fun.Atom],
     dropped: set[str],
+    guards: Sequence[Guarded] = (),
 ) -> Packed:
     """The program that reads groups instead of the arrays of its sites.
 
@@ -89,8 +91,15 @@ def rewrite(
         What it gives.
     dropped : set of str
         Statements that are left out, by a result.
+    guards : sequence of Guarded
+        Kernels that become kernels over their trapezoids.
     """
     numbers = _Numbers(program, sizes)
+    numbers.names.taken.update(guard.position.name for guard in guards)
+    folds = {
+        guard.let.pattern[0].name: folded(guard, numbers.number, numbers.names) for guard in guards
+    }
+    renewed = {var.name: var for let in folds.values() for var in let.pattern}
     replaced: dict[tuple[str, fun.Index], fun.Index] = {}
     packed: list[fun.Var] = []
     for group, dtype in groups:
@@ -113,8 +122,12 @@ def rewrite(
             return let if new is None else replace(let, expr=new)
         return walk.map_let(let, body)
 
-    kept = [let for let in program.body.statements if let.pattern[0].name not in dropped]
-    new = body(fun.Body(tuple(kept), tuple(results)))
+    kept = [
+        folds.get(let.pattern[0].name, let) for let in program.body.statements
+        if let.pattern[0].name not in dropped
+    ]  # fmt: skip
+    given = [renewed.get(r.name, r) if isinstance(r, fun.Var) else r for r in results]
+    new = body(fun.Body(tuple(kept), tuple(given)))
     used = walk.free_names(new)
     params: list[fun.Var] = []
     origins: list[str | int] = []

@@ -27,11 +27,26 @@ class Lie:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An expression that reads an array, and what it reads in all iterations together."""
+    """An expression that reads an array, and what it reads in all iterations together.
+
+    Attributes
+    ----------
+    array : str
+    node : Index
+    access : Access
+    statement : str
+        The first result of the statement that it is in.
+    constant : int
+    variables : tuple of (str, Variable)
+        The address that it reads, of its index variables.
+    """
 
     array: str
     node: fun.Index
     access: Access
+    statement: str
+    constant: int
+    variables: tuple[tuple[str, Variable], ...]
 
 
 def sites(
@@ -59,24 +74,30 @@ def sites(
         reads = Reads(let, ranks)
         intervals = Intervals(reads, sizes, {})
         for read in reads.accesses:
-            made = _access(read, intervals, arrays[read.array])
+            made = _address(read, intervals, arrays[read.array])
             if made is None:
                 others.add(read.array)
             else:
                 assert isinstance(read.node, fun.Index)
-                found.append(Site(read.array, read.node, made))
+                constant, variables = made
+                reached = access(constant, variables)
+                name, own = let.pattern[0].name, tuple(variables.items())
+                found.append(Site(read.array, read.node, reached, name, constant, own))
     return [site for site in found if site.array not in others]
 
 
-def _access(read: Read, intervals: Intervals, lie: Lie) -> Access | None:
-    """A read as an access; None where it is no affine one inside the array."""
+def _address(
+    read: Read, intervals: Intervals, lie: Lie
+) -> tuple[int, dict[str, Variable]] | None:
+    """The address that is read, of index variables; None where it is not affine, or may be outside.
+    """
     if not isinstance(read.node, fun.Index) or any(read.boundary):
         return None
     constant, factors = lie.address, dict[str, int]()
     for ends, extent, stride in zip(read.index, lie.shape, lie.strides, strict=True):
         if ends is None:
             return None
-        index = _affine(intervals.reads.resolve(ends[0]), intervals.sizes)
+        index = affine(intervals.reads.resolve(ends[0]), intervals.sizes)
         if index is None:
             return None
         low = high = index[0]
@@ -94,10 +115,10 @@ def _access(read: Read, intervals: Intervals, lie: Lie) -> Access | None:
     for name, factor in factors.items():
         low, high = intervals.variable(name)  # type: ignore[misc]
         variables[name] = factor, int(low), int(high)
-    return access(constant, variables)
+    return constant, variables
 
 
-def _affine(size: Size, sizes: Mapping[str, int]) -> tuple[int, dict[str, int]] | None:
+def affine(size: Size, sizes: Mapping[str, int]) -> tuple[int, dict[str, int]] | None:
     """A polynomial as a number and factors of what is no size; None where it is not affine."""
     constant, factors = 0, dict[str, int]()
     for monomial, factor in size.terms.items():
@@ -110,4 +131,4 @@ def _affine(size: Size, sizes: Mapping[str, int]) -> tuple[int, dict[str, int]] 
             factors[free[0]] = factors.get(free[0], 0) + factor
         else:
             constant += factor
-    return constant, factors
+    return constant, {name: factor for name, factor in factors.items() if factor}
