@@ -23,6 +23,7 @@ from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.launch.results import brought
 from weft.ops.dtypes import DType
 from weft.plan.nodes import ArrayForm, SeveralStages
+from weft.plan.pointers import digest
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
 from weft.runtime.garbage import few_collections
 from weft.runtime.memory import host_pool
@@ -210,14 +211,21 @@ def plan_of(
     for name in current.devices:
         device_limit(name, current)  # from now on, also if the plan is one that was kept
     spread = processors(current)
-    key = _plan_key(sizes, inputs, sinks, current, spread)
+    pointers = {
+        name: value for name, value in zip(computation.names, inputs, strict=True)
+        if name in computation.pointers and isinstance(value, np.ndarray)
+    }  # fmt: skip
+    key = _plan_key(sizes, inputs, sinks, current, spread, pointers)
     plan = computation.plans.get(key) if key is not None else None
     if isinstance(plan, MemoryLimitError):
         raise copy(plan)
     if plan is None:
         if in_one_stage and key in computation.plans:
             raise SeveralStages
-        planned_for = inputs if key is None else [_without_memory(value) for value in inputs]
+        planned_for = inputs if key is None else [
+            value if name in pointers else _without_memory(value)
+            for name, value in zip(computation.names, inputs, strict=True)
+        ]  # fmt: skip
         try:
             with few_collections():
                 plan = _planned(
@@ -251,8 +259,9 @@ def _plan_key(
     sinks: Sequence[Sink | None],
     current: Settings,
     spread: Sequence[Processor],
+    pointers: Mapping[str, NDArray],
 ) -> Any:
-    """What decides about a plan: how data lies, but none of it; None for one that is not kept.
+    """What decides about a plan: how data lies, and of it pointers; None for one that is not kept.
 
     A call that is repeated is not planned again, which would take longer than many a call.
     (Where boxes are chosen while a plan runs, on other devices, it holds on to its files.)
@@ -265,7 +274,7 @@ def _plan_key(
     devices = tuple((p.device, p.kind, p.threads, p.limit) for p in spread)
     return (
         tuple(sizes.items()), tuple(map(_input_key, inputs)), tuple(map(_sink_key, sinks)),
-        current, current.limit, host_threads(current), devices,
+        current, current.limit, host_threads(current), devices, digest(pointers),
     )  # fmt: skip
 
 

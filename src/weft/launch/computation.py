@@ -44,6 +44,7 @@ from weft.plan.decisions import (
     nothing,
     whole_columns,
 )
+from weft.plan.footprint import pointer_params
 from weft.plan.seams import CallPiece, ViewPiece
 from weft.plan.segment import Layout
 from weft.plan.short_extents import Extents, constants, reduced_extents, with_constants
@@ -126,6 +127,11 @@ class Computation:
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
         self._most_sums: dict[tuple[int, ...], int] = {}
         self._of_few: dict[tuple[Any, ...], Artifacts] = {}
+
+    @cached_property
+    def pointers(self) -> frozenset[str]:
+        """The parameters whose elements decide about boxes."""
+        return pointer_params(self.program)
 
     @cached_property
     def artifacts(self) -> Artifacts:

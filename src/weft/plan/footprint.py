@@ -3,7 +3,9 @@
 A box fixes the range of one index variable of a statement (the *cut* index). The footprint
 of a read is an interval of each axis of the array read, found by interval arithmetic on its
 index polynomials with actual sizes, for all boxes at once: bounds are int64 arrays with one
-element for each box. An axis whose index depends on data is read whole.
+element for each box. An axis whose index depends on data is read whole, unless all that it
+depends on are pointers: integers in memory that bound loops, as the rows' starts of a sparse
+matrix do (`weft.plan.pointers`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from weft.fun import walk
 from weft.ops.dtypes import DType
 from weft.plan.calls import CutCall, cut_call
 from weft.plan.loops import CutLoop, cut_loop
+from weft.plan.pointers import Pointers
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size
 
@@ -89,7 +92,7 @@ class Reads:
                 for atom in walk.operands(expr)[0]:
                     if isinstance(atom, fun.Var) and atom.name in self.arrays:
                         self._whole(atom.name, let.place)
-        if len(let.pattern) == 1 and let.pattern[0].type == fun.Scalar(DType.I64):
+        if len(let.pattern) == 1 and _is_known(let.pattern[0].type, expr):
             self.definitions[let.pattern[0].name] = expr
         match expr:
             case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
@@ -167,6 +170,12 @@ class Reads:
         """Whether a polynomial's value may depend on an index variable."""
         return any(index in self._variables(name) for name in size.variables())
 
+    def bounding(self) -> set[str]:
+        """What the bounds of loops depend on."""
+        bounds = (d for d in self.definitions.values() if isinstance(d, IndexRange))
+        names = {n for d in bounds for size in (d.lower, d.upper) for n in size.variables()}
+        return {found for name in names for found in self._variables(name)}
+
     def _variables(self, name: str) -> Collection[str]:
         found = self._dependent.get(name)
         if found is None:
@@ -178,6 +187,29 @@ class Reads:
                     used.update(self._variables(inner))
             found = used
         return found
+
+
+def pointer_params(program: fun.Program) -> frozenset[str]:
+    """The parameters whose elements bound loops: where rows of a sparse matrix begin."""
+    ranks = {
+        param.name: 1 for param in program.params
+        if isinstance(param.type, fun.Array) and param.type.rank == 1
+        and param.type.dtype.is_integer
+    }  # fmt: skip
+    if not ranks:
+        return frozenset()
+    return frozenset(
+        name for let in program.body.statements for name in Reads(let, ranks).bounding()
+    ) & ranks.keys()
+
+
+def _is_known(type_: fun.Type, expr: fun.Expr) -> bool:
+    """Whether a definition may say what an index is: no number of it wraps around."""
+    if not isinstance(type_, fun.Scalar):
+        return False
+    if type_.dtype is DType.BOOL:
+        return isinstance(expr, fun.Apply) and expr.operation in _COMPARISONS
+    return type_.dtype is DType.I64 or (type_.dtype.is_integer and isinstance(expr, fun.Index))
 
 
 def _as_size(atom: fun.Atom) -> Size:
@@ -203,13 +235,17 @@ class Intervals:
         Every size variable, derived ones included.
     fixed : mapping of str to Interval
         Index variables with the ranges that the boxes give them.
+    pointers : mapping of str to Pointers, optional
+        Arrays of integers whose elements are known.
     """
 
     def __init__(
-        self, reads: Reads, sizes: Mapping[str, int], fixed: Mapping[str, Interval]
-    ) -> None:
+        self, reads: Reads, sizes: Mapping[str, int], fixed: Mapping[str, Interval],
+        pointers: Mapping[str, Pointers] | None = None,
+    ) -> None:  # fmt: skip
         self.reads = reads
         self.sizes = sizes
+        self.pointers = pointers or {}
         self.known: dict[str, Interval | None] = dict(fixed)
 
     def size(self, size: Size) -> Interval | None:
@@ -251,13 +287,39 @@ class Intervals:
                 return first[0], np.maximum(last[1] - 1, first[0])
             case fun.SizeValue(size):
                 return self.size(size)
-            case fun.Cast(DType.I64, fun.Var(_, fun.Scalar(DType.I64)) as argument):
+            case fun.Cast(DType.I64, fun.Var() as argument):
                 return self.atom(argument)
+            case fun.Index(array, (index,), ()) if array.name in self.pointers:
+                places = self.size(index)
+                return None if places is None else self.pointers[array.name].between(*places)
             case fun.Apply(operation, arguments):
                 found = [self.atom(argument) for argument in arguments]
                 return _apply(operation, found)
             case _:
                 return None
+
+
+def _chosen(
+    test: Interval | None, left: Interval | None, right: Interval | None
+) -> Interval | None:
+    """The interval of `where`; that of one side where the test is known."""
+    low, high = (0, 1) if test is None else test
+    if np.all(low > 0):
+        return left
+    if np.all(high < 1):
+        return right
+    if left is None or right is None:
+        return None
+    both = _hull(left, right)
+    chosen = [
+        np.where(low > 0, own, np.where(high < 1, other, hull))
+        for own, other, hull in zip(left, right, both, strict=True)
+    ]
+    return chosen[0], chosen[1]
+
+
+_TURNED = {"greater": "less", "greater_equal": "less_equal"}
+_COMPARISONS = {"less", "less_equal", *_TURNED}
 
 
 def _times(left: Interval, right: Interval) -> Interval:
@@ -287,8 +349,14 @@ def _apply(operation: str, found: list[Interval | None]) -> Interval | None:
             if left is None or right is None:
                 return None
             return np.maximum(left[0], right[0]), np.maximum(left[1], right[1])
-        case "where", [_, left, right]:
-            return None if left is None or right is None else _hull(left, right)
+        case "where", [test, left, right]:
+            return _chosen(test, left, right)
+        case "less", [(a, b), (c, d)]:
+            return np.less(b, c) * 1, np.less(a, d) * 1
+        case "less_equal", [(a, b), (c, d)]:
+            return np.less_equal(b, c) * 1, np.less_equal(a, d) * 1
+        case "greater" | "greater_equal", [left, right]:
+            return _apply(_TURNED[operation], [right, left])
         case "add", [(a, b), (c, d)]:
             return a + c, b + d
         case "subtract", [(a, b), (c, d)]:

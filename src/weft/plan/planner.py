@@ -7,17 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.plan.block_rounds import Blocked, block_rounds
 from weft.plan.code import Rates
+from weft.plan.footprint import pointer_params
 from weft.plan.lengthen import lengthen
 from weft.plan.maker import DoesNotFit, Maker
 from weft.plan.nodes import Input, Plan, PlannedStage, SeveralStages
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
+from weft.plan.pointers import Pointers
 from weft.plan.protocols import Sink, decoded_chunks, held_by_reads, is_source
 from weft.plan.refusals import refusal_of_results
 from weft.plan.results import bytes_given, place_of_results, with_owned_results
@@ -128,9 +132,11 @@ def plan_program(
         tuple(processors), apart, rates, reads,
     )  # fmt: skip
     alone = device_limit is None and not processors
+    known = ((name, inputs[name]) for name in pointer_params(program))
+    pointers = {name: Pointers(array) for name, array in known if isinstance(array, np.ndarray)}
     make = partial(
         _make, setting=setting, small=small, constants=constants, least=least, alone=alone,
-        in_one_stage=in_one_stage,
+        in_one_stage=in_one_stage, pointers=pointers,
     )  # fmt: skip
     try:
         made, stages = make(Blocked(program, dict(sizes)), leaning=not processors)
@@ -189,11 +195,12 @@ def _make(
     alone: bool,
     leaning: bool,
     in_one_stage: bool,
+    pointers: Mapping[str, Pointers],
 ) -> Made:
     """The stages, by the best cuts that fit.
 
     `alone`: no device takes part. `leaning`: boxes of iterated stencils may lean.
-    `in_one_stage`: several are of no use.
+    `in_one_stage`: several are of no use. `pointers`: parameters whose elements are known.
     """
     sizes = blocked.sizes
     machine = machine_of(setting.threads, setting.rates)
@@ -222,7 +229,7 @@ def _make(
     ends = dict(blocked.ends)
     cheapest: dict[int, MemoryLimitError] = {}
     while True:
-        analysis = Analysis(program, sizes, staged, leans, ends)
+        analysis = Analysis(program, sizes, staged, leans, ends, pointers)
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
             small, addressable, refused, apart, small_work, whole, decoded, on_device
@@ -239,7 +246,7 @@ def _make(
                 continue
             if leans and (spill or not alone):  # what files do not help needs no flanks
                 return _make(
-                    blocked, setting, small, constants, least, alone, False, in_one_stage
+                    blocked, setting, small, constants, least, alone, False, in_one_stage, pointers
                 )
             if setting.apart is not None and failure.group.draft is not None:
                 whole.update(failure.group.targets)

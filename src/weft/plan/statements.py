@@ -14,6 +14,7 @@ from weft.plan.calls import cut_call, summed_in_parts
 from weft.plan.footprint import Access, Bounds, Intervals, Reads, footprint, unwrapped
 from weft.plan.loops import cut_loop, is_counted
 from weft.plan.materialise import as_kernel
+from weft.plan.pointers import Pointers
 from weft.plan.unwrap import unwrap
 from weft.records import dataclass
 from weft.sizes import Size
@@ -97,13 +98,16 @@ class Analysis:
     def __init__(
         self, program: fun.Program, sizes: Mapping[str, int], staged: Collection[str] = (),
         leaning: Collection[str] = (), ends: Mapping[str, str] | None = None,
+        pointers: Mapping[str, Pointers] | None = None,
     ) -> None:  # fmt: skip
         """What is known of a program besides its text.
 
         `staged`: the parameters that are read box by box. `leaning`: results of loops. `ends`:
         arrays that are made in full, not again by each that reads them, and a phrase for each.
+        `pointers`: parameters whose elements are known.
         """
         self.program = program
+        self.pointers = pointers or {}
         self.ends = ends or {}
         self.staged = staged
         self.leaning = leaning
@@ -111,6 +115,11 @@ class Analysis:
         self.sizes = dict(sizes)
         for derived in program.derived:
             self.sizes[derived.name] = derived.evaluate(self.sizes)
+        self.known = dict(self.sizes)  # and scalars that are made of them
+        for let in program.body.statements:
+            size = let.expr.size if isinstance(let.expr, fun.SizeValue) else None
+            if size is not None and size.variables() <= self.sizes.keys():
+                self.known[let.pattern[0].name] = size.evaluate(self.sizes)
         variables = [*program.params]
         for let in program.body.statements:
             variables += let.pattern
@@ -206,7 +215,8 @@ class Analysis:
             return None
         low, high = bounds
         fixed = {statement.dims[dim]: (low, np.maximum(high - 1, low))}
-        return unwrapped(access, Intervals(statement.reads, self.sizes, fixed), axis, len(low))
+        intervals = Intervals(statement.reads, self.known, fixed, self.pointers)
+        return unwrapped(access, intervals, axis, len(low))
 
     def footprints_in(
         self, statement: Statement, ranges: Mapping[int, Bounds]
@@ -222,7 +232,7 @@ class Analysis:
     def _footprints(
         self, reads: Reads, fixed: Mapping[str, Bounds], boxes: int
     ) -> list[tuple[Access, tuple[Bounds, ...]]]:
-        intervals = Intervals(reads, self.sizes, fixed)
+        intervals = Intervals(reads, self.known, fixed, self.pointers)
         return [
             (access, footprint(access, intervals, self.shapes[access.array], boxes))
             for access in reads.accesses
