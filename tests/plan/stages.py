@@ -12,6 +12,7 @@ from weft.fun.check import check
 from weft.fun.interpret import interpret
 from weft.plan.code import Wholes
 from weft.plan.planner import plan_program
+from weft.plan.setting import Processor
 from weft.runtime.executor import execute
 
 
@@ -32,7 +33,9 @@ class InterpretedStage:
         self.integers = (*program.sizes, *(derived.name for derived in program.derived))
         self.derived = program.derived
 
-    def run(self, integers: Any, inputs: Any, outputs: Any, workspace: Any) -> None:
+    def run(
+        self, integers: Any, inputs: Any, outputs: Any, workspace: Any, cancel: Any = None
+    ) -> None:
         sizes = dict(zip(self.integers, map(int, integers), strict=True))
         results = interpret(self.program, inputs, sizes)
         for out, result in zip(outputs, results, strict=True):
@@ -115,10 +118,15 @@ def streamed(
     box_bytes: int = 1 << 10,
     limit: int = 1 << 40,
     small: int = 64,
+    devices: int = 1,
 ) -> tuple[Any, list[Any]]:
-    """The plan of a program and its results, with small boxes."""
+    """The plan of a program and its results, with small boxes, spread over so many devices."""
+    processors = [
+        Processor(f"cpu:{k}", "one thread", True, 1, InterpretedStage) for k in range(devices)
+    ]
     plan = plan_program(
         program, sizes, inputs, sinks or [None] * len(program.body.results), limit, 2,
         InterpretedStage, allowance=0, box_bytes=box_bytes, small=small,
+        processors=processors if devices > 1 else (),
     )  # fmt: skip
     return plan, execute(plan)

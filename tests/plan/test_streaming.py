@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+from agreement.ways import assert_equal_bits
 from plan.programs import CASES, Case
 from plan.stages import ListedSink, ListedSource, streamed
 
+from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
+from weft.plan import draft, sharing
 from weft.plan.protocols import Source
 
 
@@ -54,3 +58,24 @@ def test_bytes_read_are_as_predicted(case: Case) -> None:
     read = sum(source.bytes for source in inputs.values() if isinstance(source, ListedSource))
     assert read == plan.bytes_read
     assert isinstance(next(iter(inputs.values())), Source) or case.name == "generated"
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_spread_equals_whole(case: Case, devices: int) -> None:
+    """Scans too: boxes begin with what totals of tiles tell."""
+    program, arguments = case.program, case.arguments()
+    expected = interpret(program, [arguments[p.name] for p in program.params], case.sizes)
+    with (
+        mock.patch.object(draft, "SCAN_TILE", 64),
+        mock.patch.object(sharing, "_LEAST_WORK", 1),
+        mock.patch.object(sharing, "SMALL_WORK", 1),
+        mock.patch("weft.plan.planner.SMALL_WORK", 1),
+        mock.patch("weft.plan.planner.is_worth_sharing", return_value=True),
+    ):
+        plan, results = streamed(program, case.sizes, arguments, small=64, devices=devices)
+    assert_equal_bits(results, expected)
+    alone = {name for stage in plan.stages if not stage.shares for name in stage.stage.outputs}
+    scans = [let for let in program.body.statements if isinstance(let.expr, fun.Scan)]
+    names = {let.pattern[0].name for let in scans if len(let.expr.space) == 1}
+    assert not names & {output.array for output in alone}

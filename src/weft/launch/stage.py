@@ -446,6 +446,10 @@ def stage_code(
     return DeviceStage(segment, loaded, better)
 
 
+def _rates(name: str, current: Settings) -> Rates:
+    return find(name, current).rates
+
+
 def processors(current: Settings) -> tuple[Processor, ...]:
     """The devices that boxes are spread over; none where there is one alone."""
     names = targets(current)
@@ -459,5 +463,6 @@ def processors(current: Settings) -> tuple[Processor, ...]:
         what = f"{threads} threads" if is_cpu(name) else find(name, current).describe()
         kind = what.removeprefix(f"{name}: ")
         limit = limits.get(name) if is_cpu(name) else None
-        found.append(Processor(name, kind, is_cpu(name), threads, code, limit))
+        rates = None if is_cpu(name) else partial(_rates, name, current)
+        found.append(Processor(name, kind, is_cpu(name), threads, code, limit, rates))
     return tuple(found)

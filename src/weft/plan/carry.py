@@ -13,7 +13,8 @@ Only full tiles count: no box follows the one that ends in a ragged tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
+from typing import Literal, TypeAlias
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -30,6 +31,11 @@ _EXACT = frozenset((
     "greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
     "logical_not",
 ))  # fmt: skip
+_IDEMPOTENT = frozenset((
+    "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and", "bitwise_or",
+))  # fmt: skip
+_ZERO_IS_NEUTRAL = frozenset(("add", "logical_xor", "bitwise_xor"))
+_OF_COMPONENTS = _IDEMPOTENT | _ZERO_IS_NEUTRAL | {"multiply"}
 _NESTED = (fun.Kernel, fun.Scan, fun.Scatter, fun.Loop)
 
 
@@ -41,18 +47,42 @@ def streams() -> tuple[int, int]:
     return 8, (((tile + 7) // 8 + 15) & -32) | 16
 
 
-def rounds(scan: fun.Scan, pattern: tuple[fun.Var, ...]) -> bool:
-    """Whether the order in which elements are combined may show in the results."""
-    if not any(var.type.dtype.kind in "fc" for var in pattern):
-        return False
+Order: TypeAlias = Literal["free", "streams", "elements"]
+
+
+def order(scan: fun.Scan) -> Order:
+    """What shows in the results of the order in which elements are combined.
+
+    "free": nothing; "streams": the totals of which streams are; "elements": that each is, in turn.
+    """
+    if _is_free(scan):
+        return "free"
     for let in walk.statements(scan.body):
         if isinstance(let.expr, _NESTED):
-            return False  # such bodies are scanned one element after another
+            return "elements"
         if isinstance(let.expr, fun.Reduce):
-            return all(r.extent.is_constant for r in let.expr.space)
-    return any(
-        not isinstance(let.expr, fun.Apply) or let.expr.operation not in _EXACT
+            return "streams" if all(r.extent.is_constant for r in let.expr.space) else "elements"
+    return "streams"
+
+
+def _is_free(scan: fun.Scan) -> bool:
+    """Whether combining is exact."""
+    return not any(atom.type.dtype.kind in "fc" for atom in scan.initial) or all(
+        isinstance(let.expr, fun.Apply) and let.expr.operation in _EXACT
         for let in scan.operator.body.statements
+    )
+
+
+def _is_of_components(operator: fun.Lambda) -> bool:
+    """Whether it combines each component by an operation of which it is known what is neutral."""
+    count, body = len(operator.params) // 2, operator.body
+    pairs = zip(operator.params[:count], operator.params[count:], strict=True)
+    return len(body.statements) == count and all(
+        isinstance(let.expr, fun.Apply)
+        and let.expr.operation in _OF_COMPONENTS
+        and let.expr.arguments == pair
+        and result == let.pattern[0]
+        for let, result, pair in zip(body.statements, body.results, pairs, strict=True)
     )
 
 
@@ -71,67 +101,108 @@ def fold_totals(
         How many full tiles the box has.
     """
     build = Builder(names)
-    totals = _totals(scan, carries, tiles, build)
+    totals = totals_of(scan, tiles, build)
     types = tuple(carry.type for carry in carries)
-
-    def fresh(base: str) -> Callable[[fun.Type], fun.Var]:
-        return lambda type_: fun.Var(names.fresh(base), type_)
-
-    tile, stream = build.index("tile"), build.index("stream")
-    outer = tuple(map(fresh("carry"), types))
-    inner = tuple(map(fresh("carry"), types))
-    step = build.inner()
-    at = Poly.var(tile.name), Poly.var(stream.name)
-    read = tuple(step.let(fun.Index(p, at), fun.Scalar(p.type.dtype)) for p in totals)
-    operands = dict(zip((p.name for p in scan.operator.params), inner + read, strict=True))
-    joined = walk.Substitution(operands, fresh=names.fresh).body(scan.operator.body)
-    body = fun.Body((*step.statements, *joined.statements), joined.results)
-    each = fun.For(stream, as_poly(0), as_poly(streams()[0]))
+    tile = build.index("tile")
+    outer = tuple(build.var("carry", type_) for type_ in types)
     round_ = build.inner()
-    after = round_.bind(fun.Loop(inner, outer, each, body), types, "carry")
+    after = fold_tile(scan, outer, totals, Poly.var(tile.name), round_)
     loop = fun.Loop(outer, carries, fun.For(tile, as_poly(0), tiles), round_.body(after))
     out = build.bind(loop, types, "carry")
     return build.statements, out
 
 
-def _totals(
-    scan: fun.Scan, carries: tuple[fun.Var, ...], tiles: Size, build: Builder
-) -> tuple[fun.Var, ...]:
-    """The total of each stream of each tile."""
-    names = build.names
-    tile, stream, index = build.index("tile"), build.index("stream"), build.index()
+def fold_tile(
+    scan: fun.Scan, carries: tuple[fun.Var, ...], totals: tuple[fun.Var, ...], tile: Size,
+    build: Builder,
+) -> tuple[fun.Var, ...]:  # fmt: skip
+    """The carry out of a tile, one stream after another: what is emitted computes it."""
+    types = tuple(carry.type for carry in carries)
+    stream = build.index("stream")
+    inner = tuple(build.var("carry", type_) for type_ in types)
+    step = build.inner()
+    at = tile, Poly.var(stream.name)
+    read = tuple(step.let(fun.Index(p, at), fun.Scalar(p.type.dtype)) for p in totals)
+    results = _combined(scan, inner, read, step)
+    each = fun.For(stream, as_poly(0), walk.type_sizes(totals[0].type)[1])
+    return build.bind(fun.Loop(inner, carries, each, step.body(results)), types, "carry")
+
+
+def totals_of(scan: fun.Scan, tiles: Size, build: Builder) -> tuple[fun.Var, ...]:
+    """The total of each stream of each of so many full tiles."""
+    tile, stream = build.index("tile"), build.index("stream")
     count, length = streams()
     first = Poly.var(stream.name) * length
     body = build.inner()
     rest = body.scalar(draft.SCAN_TILE - first)
     extent = body.let(fun.Apply("minimum", (body.scalar(as_poly(length)), rest)), _I64)
-    element = Poly.var(tile.name) * draft.SCAN_TILE + first + Poly.var(index.name)
-    old = scan.space[0].index.name
-    shifted = build.index("at")
-    copy = walk.Substitution({old: shifted}, {old: element}, names.fresh).body(scan.body)
-    if shifted.name in walk.free_names(copy):
-        bound = fun.Let((shifted,), fun.SizeValue(element))
-        copy = fun.Body((bound, *copy.statements), copy.results)
-    operator = walk.Substitution(fresh=names.fresh).function(scan.operator)
-    reduce = fun.Reduce(
-        (fun.Range(index, Poly.var(extent.name)),), 1, copy, operator,
-        tuple(_neutral(scan.operator, k, c.type.dtype) for k, c in enumerate(carries)),
-    )  # fmt: skip
-    results = body.bind(reduce, tuple(carry.type for carry in carries), "total")
+    begin = Poly.var(tile.name) * draft.SCAN_TILE + first
+    scalars = tuple(fun.Scalar(atom.type.dtype) for atom in scan.initial)
+    if _is_free(scan) and not _is_of_components(scan.operator):
+        results = _total_in_turn(scan, begin, Poly.var(extent.name), scalars, body)
+    else:
+        index = build.index()
+        element = _element(scan, begin + Poly.var(index.name), build.names)
+        neutral = tuple(map(partial(_neutral, scan), range(len(scalars))))
+        operator = walk.Substitution(fresh=build.names.fresh).function(scan.operator)
+        reduced = (fun.Range(index, Poly.var(extent.name)),)
+        reduce = fun.Reduce(reduced, 1, element, operator, neutral)
+        results = body.bind(reduce, scalars, "total")
     space = (fun.Range(tile, tiles), fun.Range(stream, as_poly(count)))
     shape = (tiles, as_poly(count))
-    types = tuple(fun.Array(carry.type.dtype, shape) for carry in carries)
+    types = tuple(fun.Array(scalar.dtype, shape) for scalar in scalars)
     return build.bind(fun.Kernel(space, body.body(results)), types, "totals")
 
 
-def _neutral(operator: fun.Lambda, component: int, dtype: DType) -> fun.Const:
-    """What changes nothing, for operators whose lanes begin with it."""
-    statements = operator.body.statements
-    one = component < len(statements) and isinstance(
-        expr := statements[component].expr, fun.Apply
-    ) and expr.operation == "multiply"  # fmt: skip
-    value = dtype.numpy.type(1 if one else 0).item()
-    return fun.Const(value, dtype)
+def _total_in_turn(
+    scan: fun.Scan, begin: Size, extent: Size, scalars: tuple[fun.Scalar, ...], build: Builder
+) -> tuple[fun.Var, ...]:
+    """The total of some elements from the first one on: nothing is known that changes nothing."""
+    first = _element(scan, begin, build.names)
+    build.statements += first.statements
+    index = build.index()
+    totals = tuple(build.var("total", scalar) for scalar in scalars)
+    step = build.inner()
+    element = _element(scan, begin + Poly.var(index.name), build.names)
+    step.statements += element.statements
+    results = _combined(scan, totals, element.results, step)
+    others = fun.For(index, ONE, extent)
+    return build.bind(fun.Loop(totals, first.results, others, step.body(results)), scalars, "total")
+
+
+def _element(scan: fun.Scan, at: Size, names: Names) -> fun.Body:
+    """What the scan combines at an index."""
+    old = scan.space[0].index.name
+    index = fun.Var(names.fresh("at"), _I64)
+    copy = walk.Substitution({old: index}, {old: at}, names.fresh).body(scan.body)
+    if index.name in walk.free_names(copy):
+        bound = fun.Let((index,), fun.SizeValue(at))
+        copy = fun.Body((bound, *copy.statements), copy.results)
+    return copy
+
+
+def _combined(
+    scan: fun.Scan, left: tuple[fun.Atom, ...], right: tuple[fun.Atom, ...], build: Builder
+) -> tuple[fun.Atom, ...]:
+    """The results of the operator: what is emitted computes them."""
+    operands = dict(zip((p.name for p in scan.operator.params), left + right, strict=True))
+    joined = walk.Substitution(operands, fresh=build.names.fresh).body(scan.operator.body)
+    build.statements += joined.statements
+    return joined.results
+
+
+def _neutral(scan: fun.Scan, component: int) -> fun.Atom:
+    """What changes nothing, for operators whose lanes begin with it: those of each component alone.
+
+    Where combining something twice is combining it once, that is what the scan begins with.
+    """
+    initial, statements = scan.initial[component], scan.operator.body.statements
+    expr = statements[component].expr if component < len(statements) else None
+    operation = expr.operation if isinstance(expr, fun.Apply) else ""
+    if operation in _IDEMPOTENT:
+        return initial
+    dtype = initial.type.dtype
+    return fun.Const(dtype.numpy.type(operation == "multiply").item(), dtype)
 
 
 def last(

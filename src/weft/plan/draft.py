@@ -196,7 +196,7 @@ class Draft:
             if isinstance(analysis.types.get(name), fun.Scalar):
                 self._need_scalar(name, position)
         if isinstance(statement.let.expr, fun.Scan) and statement.carried:
-            for atom in statement.let.expr.initial:
+            for atom in analysis.begun(statement) or statement.let.expr.initial:
                 if isinstance(atom, fun.Var):  # the carry begins as a value in memory
                     self.whole.setdefault(atom.name, position)
         probes = _probes(analysis.extent(statement, dim))

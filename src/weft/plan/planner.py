@@ -12,6 +12,7 @@ import numpy as np
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.plan.begun import begin_scans, is_worth_sharing
 from weft.plan.block_rounds import Blocked, block_rounds
 from weft.plan.code import Rates
 from weft.plan.footprint import pointer_params
@@ -138,15 +139,35 @@ def plan_program(
         _make, setting=setting, small=small, constants=constants, least=least, alone=alone,
         in_one_stage=in_one_stage, pointers=pointers,
     )  # fmt: skip
-    try:
-        made, stages = make(Blocked(program, dict(sizes)), leaning=not processors)
-    except MemoryLimitError as error:
-        made, stages = _make_other_forms(program, sizes, least, alone, make, error)
+    found = _with_begun_scans(program, sizes, setting, make) if not in_one_stage else None
+    if found is None:
+        try:
+            found = make(Blocked(program, dict(sizes)), leaning=not processors)
+        except MemoryLimitError as error:
+            found = _make_other_forms(program, sizes, least, alone, make, error)
+    made, stages = found
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
     return Plan(
         program.name, tuple(stages), made.values(), inputs, results, tuple(sinks), peak, limit,
         made.constants, threads,
     )  # fmt: skip
+
+
+def _with_begun_scans(
+    program: fun.Program, sizes: Mapping[str, int], setting: Setting, make: Callable[..., Made]
+) -> Made | None:
+    """The stages where devices share the boxes of scans, too; None where they had better not."""
+    if not setting.processors:
+        return None
+    begun = begin_scans(program, lambda let: is_worth_sharing(let, program, sizes, setting))
+    if not begun.begins:
+        return None
+    try:
+        made, stages = make(Blocked(begun.program, dict(sizes)), leaning=False, begins=begun.begins)
+    except MemoryLimitError:
+        return None
+    alone = {name for s in stages if not s.shares for name, _, _ in s.stage.ranges}
+    return None if alone & begun.begins.keys() else (made, stages)
 
 
 def _make_other_forms(
@@ -196,11 +217,13 @@ def _make(
     leaning: bool,
     in_one_stage: bool,
     pointers: Mapping[str, Pointers],
+    begins: Mapping[str, tuple[fun.Var, ...]] | None = None,
 ) -> Made:
     """The stages, by the best cuts that fit.
 
     `alone`: no device takes part. `leaning`: boxes of iterated stencils may lean.
     `in_one_stage`: several are of no use. `pointers`: parameters whose elements are known.
+    `begins`: of tiles of scans.
     """
     sizes = blocked.sizes
     machine = machine_of(setting.threads, setting.rates)
@@ -229,7 +252,7 @@ def _make(
     ends = dict(blocked.ends)
     cheapest: dict[int, MemoryLimitError] = {}
     while True:
-        analysis = Analysis(program, sizes, staged, leans, ends, pointers)
+        analysis = Analysis(program, sizes, staged, leans, ends, pointers, begins)
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
             small, addressable, refused, apart, small_work, whole, decoded, on_device

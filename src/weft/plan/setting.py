@@ -55,6 +55,8 @@ class Processor:
     compile : callable
     limit : int or None
         Bytes of the host's memory for its boxes; None for no limit of its own.
+    rates : callable, optional
+        () -> the rates of a device with memory of its own.
     """
 
     device: str
@@ -63,6 +65,7 @@ class Processor:
     threads: int
     compile: Compile
     limit: int | None = None
+    rates: Callable[[], Rates] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,9 @@ from weft.records import dataclass
 SMALL_WORK = 1 << 21
 """Scalar operations that are not worth spreading."""
 
+OPERATIONS, BYTES = 2e10, 1e10
+"""That a core does, and moves, in a second, roughly."""
+
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
 _USUAL_PARTS = 32  # for each device, that boxes are as small as while its rate is unknown
 _AT_ONCE = 0.5  # of its part that a device takes, if it is to take boxes after that
@@ -32,7 +35,6 @@ _WORTH = 32  # times as long as what a box does anew of what all boxes do, at le
 _PACKED = 4e9  # bytes that a core packs in a second: what a library call does anew
 _CALLED = 6e10  # operations that a core does in a second in library calls
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
-_OPERATIONS, _BYTES = 2e10, 1e10  # that a core does, and moves, in a second; for `explain` alone
 HALVED = 4  # times, at most, where a device has less memory than it seemed
 _LEAST_OF_LEAN = 4  # boxes are no shorter than this part of how far they lean
 _STAGED_SLOTS = 2  # one box is read or written while another is computed
@@ -260,7 +262,7 @@ class _Sharing:
         base = self.first.with_depth(boxes, 1, 1)
         self.first.check(boxes)
         moved = base.bytes_read + base.bytes_written
-        serial = max(self.work / _OPERATIONS, moved / _BYTES)
+        serial = max(self.work / OPERATIONS, moved / BYTES)
         shares = list(map(self._share, self.members))
         return replace(
             spread_over(base, shares, self.first.resident, serial),

@@ -99,16 +99,19 @@ class Analysis:
         self, program: fun.Program, sizes: Mapping[str, int], staged: Collection[str] = (),
         leaning: Collection[str] = (), ends: Mapping[str, str] | None = None,
         pointers: Mapping[str, Pointers] | None = None,
+        begins: Mapping[str, tuple[fun.Var, ...]] | None = None,
     ) -> None:  # fmt: skip
         """What is known of a program besides its text.
 
         `staged`: the parameters that are read box by box. `leaning`: results of loops. `ends`:
         arrays that are made in full, not again by each that reads them, and a phrase for each.
         `pointers`: parameters whose elements are known.
+        `begins`: what tiles of scans begin with, where it is known (`weft.plan.begun`).
         """
         self.program = program
         self.pointers = pointers or {}
         self.ends = ends or {}
+        self.begins = begins or {}
         self.staged = staged
         self.leaning = leaning
         self.names = Names.of(program)
@@ -176,6 +179,10 @@ class Analysis:
         """Whether many stages may differ in names alone: blocks of rounds, passes of stencils."""
         loops = sum(isinstance(s.let.expr, fun.Loop) for s in self.statements)
         return bool(self.ends) or loops > 1
+
+    def begun(self, statement: Statement) -> tuple[fun.Var, ...]:
+        """What tiles of a scan begin with, if that is known before the first of them."""
+        return self.begins.get(statement.results[0], ()) if statement.results else ()
 
     @cached_property
     def params(self) -> frozenset[str]:

@@ -23,6 +23,7 @@ from weft.fun.leaning import turns_of
 from weft.ops.dtypes import DType
 from weft.ops.runs import MERGES
 from weft.plan import carry
+from weft.plan import draft as drafts
 from weft.plan.calls import cut_call, terms_of_block
 from weft.plan.clusters import clusters
 from weft.plan.draft import Draft, ReadKey
@@ -474,12 +475,15 @@ class _Windower:
                 expr = fun.Call("add_product", (into, *expr.arguments), options)
                 self.statements.append(fun.Let(pattern, expr, place))
                 self.results.append((pattern[0], Output(pattern[0].name, carry=into.name)))
+            case fun.Scan(), fun.Scan() if self.analysis.begun(statement):
+                expr = replace(expr, initial=self._begun(statement))
+                self.statements.append(fun.Let(pattern, expr, place))
             case fun.Scan(_, _, _, initial), fun.Scan():
                 types = [fun.Scalar(var.type.dtype) for var in pattern]
                 carries = tuple(map(self._carry, initial, types))
                 expr = replace(expr, initial=carries)
                 self.statements.append(fun.Let(pattern, expr, place))
-                if carry.rounds(expr, pattern):
+                if carry.order(expr) == "streams":
                     tiles = self._box(f"{pattern[0].name}_tiles")
                     self.tiles[tiles] = self.ranges[statement.position]
                     folded, out = carry.fold_totals(expr, carries, Poly.var(tiles), self.names)
@@ -492,3 +496,16 @@ class _Windower:
             case _:
                 raise AssertionError(f"{statement.results} is not carried")
         return expr
+
+    def _begun(self, statement: Statement) -> tuple[fun.Var, ...]:
+        """What the first tile of a box begins with."""
+        lower = Poly.var(self.ranges[statement.position][0])
+        tile = self._derive("floordiv", lower, as_poly(drafts.SCAN_TILE), "tile")
+        builder = Builder(self.names)
+        found = tuple(
+            builder.let(fun.Index(self.whole[array.name], (tile,)),
+                        fun.Scalar(array.type.dtype), "carry")
+            for array in self.analysis.begun(statement)
+        )  # fmt: skip
+        self.statements += builder.statements
+        return found
