@@ -135,3 +135,38 @@ def test_tiles_of_a_device_that_fails_are_done_by_another(
     ):  # fmt: skip
         found = program(*arguments)
     assert_equal_bits([found], [whole])
+
+
+def bytes_of_tiles(stage: Any) -> int:
+    """What all tiles read, each by itself, of arrays that are cut along one axis."""
+    total = 0
+    for window, largest in zip(stage.stage.windows, stage.input_bytes, strict=True):
+        ((_, lower, upper),) = window.cuts
+        extents = stage.boxes.values[upper] - stage.boxes.values[lower]
+        total += largest // extents.max() * extents.sum()
+    return int(total)
+
+
+@pytest.mark.parametrize("names", [PAIR, ["cpu:0", PAIR[1]]])
+def test_devices_keep_what_the_next_tile_reads_again(
+    names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of tiles reads the same rows of the first matrix, or columns of the second."""
+    devices, program = pair(monkeypatch), products()
+    arguments = shapes((497, 161), (161, 513))
+    given = limits(arguments, 12)
+    with small_shares(), wf.config(devices=names, memory_limit=given):
+        stage = planned(program, arguments, names)
+        assert stage.boxes.count > 16
+        anew = bytes_of_tiles(stage)
+        assert any(parts is not None for parts in stage.tiles.parts)
+        assert sum(a.nbytes for a in arguments) < stage.tiles.bytes_in < anew / 3
+        assert stage.bytes_read == stage.tiles.bytes_in
+        text = str(program.explain(*map(wf.asarray, arguments)))
+        assert "each of which keeps its part of " in text
+        for device in devices:
+            device.statistics.bytes_in = 0
+        found = program(*arguments)
+    moved = sum(device.statistics.bytes_in for device in devices)
+    np.testing.assert_allclose(found, arguments[0] @ arguments[1], rtol=1e-12)
+    assert moved < anew / 2

@@ -258,3 +258,21 @@ def test_a_call_that_packs_much_is_made_once_by_each_device() -> None:
         assert [halves.take(k) for k in (0, 1)] == [(0, 2000), (2000, 4000)]
     many = Left(two(), [(0, 40_000)], 1, 2048, at_once=1.0)
     assert many.take(0) == (0, 20_000)  # 9 of the least, and what is worth no box
+
+
+def test_a_device_helps_with_tiles_that_read_what_it_holds() -> None:
+    """Else with the last one of those of whom most are left."""
+    left = Left([share(f"device:{k}", largest=1) for k in range(3)], [(0, 90)], 1, 1)
+    near: set[int] = set()
+    left.devices[2].holds = lambda at: len(near & {at})
+    for _ in range(30):
+        start, stop = left.take(2)  # type: ignore[misc]
+        assert stop - start == 1
+        assert start >= 60
+    left.take(0)
+    assert left.take(2) == (59, 60)
+    near |= {1, 40}
+    assert left.take(2) == (1, 2)
+    assert left.take(2) == (58, 59)  # 40 is in the middle of what another has
+    assert left.take(0) == (2, 3)
+    assert [device.left for device in left.devices] == [[(3, 30)], [(30, 58)], []]

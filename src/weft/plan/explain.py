@@ -186,7 +186,12 @@ def _boxes(stage: PlannedStage) -> str:
         return f"one box; {moved}"
     if stage.tiles is not None and stage.shares:
         shape = " x ".join(map(str, stage.tiles.shape))
-        return f"{boxes.count} tiles of {shape}, spread over {len(stage.shares)} devices; {moved}"
+        pairs = zip(stage.stage.windows, stage.tiles.parts, strict=True)
+        kept = [window.name for window, parts in pairs if parts is not None]
+        text = f"{boxes.count} tiles of {shape}, spread over {len(stage.shares)} devices"
+        if kept:
+            text += f", each of which keeps its part of {', '.join(kept)} for tiles that follow"
+        return f"{text}; {moved}"
     if stage.tiles is not None:
         return f"{_tiles(stage, stage.tiles)}; {moved}"
     flight = f"{stage.depth} in flight" if stage.depth > 1 else "one after another"

@@ -268,6 +268,9 @@ class Tiles:
         Copied to the device, by all tiles.
     slabs : int or None
         The bytes that boxes cut along one axis would move; None where none fit.
+    parts : tuple of (ndarray of int, or None)
+        For each window, which part of the array each box has, where several have the same. Known
+        for boxes that devices share: each keeps what the next of its boxes reads again.
     """
 
     shape: tuple[int, ...]
@@ -276,6 +279,7 @@ class Tiles:
     buffers: tuple[int, ...]
     bytes_in: int = 0
     slabs: int | None = None
+    parts: tuple[npt.NDArray[np.int64] | None, ...] = ()
 
 
 @dataclass(slots=True)

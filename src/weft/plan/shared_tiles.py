@@ -1,9 +1,10 @@
 """Tiles of a stage spread over several devices: where boxes along one axis do not fit them.
 
 All have the shape that suits the device with the least memory, or a half of it, and so on, where
-others need more room for what they pack. What a tile reads is copied to its device for it alone,
-since which device takes the next one is decided while the stage runs: that is worth it where
-computing takes longer than copying, as in products of matrices.
+others need more room for what they pack. They come in an order in which neighbours read the same
+parts of arrays. Each device takes its own run of them, and keeps such a part for the next of its
+tiles (`weft.runtime.parts`). It is worth it where computing takes longer than copying, as in
+products of matrices.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
 
 from weft.plan.device_boxes import operations_of
 from weft.plan.nodes import Boxes, PlannedStage, Share
@@ -66,20 +70,52 @@ def _spread(
         return None
     first = made[0][1]
     base = first.with_depth(boxes, 1, 1)
+    parts, kept = _parts(first, boxes), tiles.tiles
+    read, copied = _read(first, boxes, parts, shares)
+    base = replace(base, read={name: read[name] for name in base.read})
+    kept = replace(kept, parts=parts, stays=(None,) * len(parts), bytes_in=copied)
     found = spread_over(base, shares, first.resident, tiles.seconds)
     if found.peak_bytes > first.setting.limit:
         return None
     first.check(boxes)
-    return replace(found, tiles=tiles.tiles, remarks=(*base.remarks, *remarks))
+    return replace(found, tiles=kept, remarks=(*base.remarks, *remarks))
 
 
 def _computes_longer(alone: Scheduler, tiles: PlannedStage) -> bool:
     """Whether a device computes tiles for longer than what each of them reads is copied."""
     assert alone.code.device is not None
-    rates, windows = alone.code.device.rates, tiles.stage.windows
-    read = sum(int(alone.window_bytes(window, tiles.boxes).sum()) for window in windows)
-    copying = read / rates.copy_in + tiles.bytes_written / rates.copy_out
+    assert tiles.tiles is not None
+    rates = alone.code.device.rates
+    copying = tiles.tiles.bytes_in / rates.copy_in + tiles.bytes_written / rates.copy_out
     return copying <= operations_of(alone, rates) / rates.operations
+
+
+def _parts(scheduler: Scheduler, boxes: Boxes) -> tuple[npt.NDArray[np.int64] | None, ...]:
+    """Of windows that several tiles share, the part that each has."""
+    found: list[npt.NDArray[np.int64] | None] = []
+    for window in scheduler.stage.windows:
+        ends = [boxes.values[name] for _, *names in window.cuts for name in names]
+        parts = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1) if ends else None
+        several = parts is not None and parts.max(initial=-1) + 1 < boxes.count
+        found.append(parts if several else None)
+    return tuple(found)
+
+
+def _read(
+    scheduler: Scheduler, boxes: Boxes, parts: tuple[npt.NDArray[np.int64] | None, ...],
+    shares: Sequence[Share],
+) -> tuple[dict[str, int], int]:  # fmt: skip
+    """Bytes that are read of each array, and all of them, if devices take as many tiles each."""
+    read: dict[str, int] = {}
+    each = -(-boxes.count // len(shares))
+    for window, part in zip(scheduler.stage.windows, parts, strict=True):
+        size = scheduler.window_bytes(window, boxes)
+        brought = np.full(boxes.count, bool(window.cuts))
+        if part is not None:
+            brought[1:] = part[1:] != part[:-1]
+        brought[::each] = True  # the first of each device
+        read[window.array] = read.get(window.array, 0) + int(size[brought].sum())
+    return read, sum(read.values())
 
 
 def _share(processor: Processor, scheduler: Scheduler, boxes: Boxes) -> Share | None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -36,6 +37,7 @@ from weft.records import dataclass
 from weft.runtime import blas, profile, workers
 from weft.runtime.devices.cpu import cores_of
 from weft.runtime.memory import Pool
+from weft.runtime.parts import Parts
 from weft.runtime.shares import Interval, Left
 from weft.runtime.threads import CancelFlag
 
@@ -104,6 +106,8 @@ class SharedStage:
         given = planned.unit, planned.least, planned.at_once, planned.usual
         left = Left(planned.shares, parts, *given)
         devices = [_Device(self, k, share, left) for k, share in enumerate(planned.shares)]
+        for device, known in zip(devices, left.devices, strict=True):
+            known.holds = None if planned.tiles is None else device.bytes_there
         at_work: list[workers.Job] = []
         with blas.at_most(min(share.threads for share in planned.shares)):
             try:
@@ -149,6 +153,8 @@ class _Device:
         self.token = threading.Lock()
         self._held: Held | None = None
         self._holding = threading.Lock()
+        on_device = share.code.device is not None and stage.planned.tiles is not None
+        self.parts = Parts(stage.planned, share.slots) if on_device else None
 
     @property
     def cores(self) -> tuple[int, ...]:
@@ -177,7 +183,7 @@ class _Device:
                 if buffer.size < needed:
                     buffer = np.empty(0, np.uint8)  # the old one goes first
                     buffer = self.stage.pool.empty((needed,), np.uint8)
-                _Box(self, planned, buffer).run()
+                _Box(self, box[0], planned, buffer).run()
             except MemoryLimitError as error:
                 if not self.left.give_back(self.number, box, smaller=True):
                     self.left.retire(self.number, error)
@@ -199,6 +205,10 @@ class _Device:
                 self._held = device.hold(arrays(), (), self.share.device_bytes)
             return self._held
 
+    def bytes_there(self, start: int) -> int:
+        """How much of what a tile reads is in its memory."""
+        return 0 if self.parts is None else self.parts.bytes_there(start)
+
     def release(self) -> None:
         """Give the memory back, once no thread needs it."""
         if self._held is not None:
@@ -209,8 +219,9 @@ class _Device:
 class _Box:
     """One box on a device: its arguments, in a buffer."""
 
-    def __init__(self, device: _Device, planned: OneBox, buffer: Array) -> None:
+    def __init__(self, device: _Device, start: int, planned: OneBox, buffer: Array) -> None:
         self.device = device
+        self.start = start
         self.name = device.share.device
         self.planned = planned
         self.stage = device.stage
@@ -273,11 +284,19 @@ class _Box:
         held = self.device.hold(
             lambda: {k: inputs[k] for k, window in enumerate(self.windows) if window.axis is None}
         )
-        pending = code.device.start(integers, inputs, outputs, held)
+        begin = partial(code.device.start, integers, inputs, outputs, held)
+        parts, done = self.device.parts, False
+        if parts is None:
+            pending = begin()
+        else:
+            pending = parts.start(self.start, held, lambda after: begin(after=after))
         try:
             pending.wait()
+            done = True
         finally:
             pending.abandon()
+            if parts is not None:
+                parts.ended(pending, failed=not done)
 
     def _deliver(self, number: int, to: Destination, array: Array) -> None:
         """What belongs to the box, to the array in memory and to sinks."""

@@ -3,9 +3,10 @@
 Each device begins with a part of the coordinate of its own, next to what it has computed
 before: its caches, or its memory, hold what lies there. It takes boxes from the front of that
 part, and once nothing is left of it, from the back of the part of which most is left (affinity
-scheduling, Markatos and LeBlanc 1994). Boxes are large at first and smaller towards the end: of
-its own part a device takes the same ones in each run, which are planned already. Among devices
-of different kinds each is as large as the measured throughput of its device asks.
+scheduling, Markatos and LeBlanc 1994); tiles, from an end of a part that reads what it holds. Boxes
+are large at first and smaller towards the end: of its own part a device takes the same ones in each
+run, which are planned already. Among devices of different kinds each is as large as the measured
+throughput of its device asks.
 
 What a device gives back, because it failed, is left for the others.
 """
@@ -13,7 +14,7 @@ What a device gives back, because it failed, is left for the others.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from time import perf_counter
 
@@ -43,6 +44,7 @@ class _Device:
     rate: float = 0.0  # coordinates in a second, as measured when the last box was done
     preparing: float = 0.0  # seconds for a box, the last one's with most weight
     failure: BaseException | None = None
+    holds: Callable[[int], int] | None = None  # bytes there of what a tile reads, of tiles alone
 
     @property
     def waiting(self) -> int:
@@ -187,6 +189,8 @@ class Left:
                 device.left.insert(0, (middle, stop))
             return start, middle
         richest = max(self.devices, key=lambda other: other.waiting)
+        if device.holds is not None:
+            return self._near(device.holds, richest)
         start, stop = richest.left.pop()
         middle = max(start, (stop - extent) // self.unit * self.unit)
         middle = max(start, min(middle, stop - 1))
@@ -195,6 +199,23 @@ class Left:
         if middle > start:
             richest.left.append((start, middle))
         return middle, stop
+
+    def _near(self, holds: Callable[[int], int], richest: _Device) -> Interval:
+        """The tile at an end of what is left of a part, of which a device has most in its memory.
+
+        As a rule that is none: then the back of the part of which most is left.
+        """
+        best, found = -1, (richest, -1, 0)
+        for other in sorted(self.devices, key=lambda other: other is not richest):
+            for number, (start, stop) in enumerate(other.left):
+                for at in (stop - 1, start):
+                    if (there := holds(at)) > best:
+                        best, found = there, (other, number, at)
+        other, number, at = found
+        start, stop = other.left.pop(number)
+        rest = (start, at), (at + 1, stop)
+        other.left[number:number] = [part for part in rest if part[0] < part[1]]
+        return at, at + 1
 
     # ------------------------------------------------------------ what became of boxes
 
