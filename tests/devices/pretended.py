@@ -70,6 +70,12 @@ class PretendedCode:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._code, name)
 
+    def launches(self, values: Mapping[str, Any]) -> int:
+        return 1
+
+    def idle(self, values: Mapping[str, Any]) -> float:
+        return 1.0
+
     def memory(self, values: Mapping[str, Any]) -> Any:
         return self._code.workspace.evaluate(values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from weft.launch.computation import Computation, Ready
 from weft.launch.device import CPU, host_threads
 from weft.plan.at_once import AtOnce
 from weft.plan.nodes import Value
+from weft.plan.times import BEGUN_BY_C, host_seconds, whole_work
 from weft.runtime.incore import InCore, Launch, derive
 
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -35,9 +37,13 @@ def at_once(
     named = zip(computation.names, inputs, computation.is_read, strict=True)
     read = [Value(n, a.dtype, a.shape) for n, a, is_read in named if is_read and a.ndim]
     places = _places(computation, ready, inputs, out)
-    return AtOnce(
+    found = AtOnce(
         computation.program.name, threads, read, places, kernels, remarks, peak, current.limit
     )
+    asked = whole_work(
+        computation.program, sizes, found.bytes_moved, ready.steps.peak(straight), len(kernels)
+    )
+    return replace(found, seconds=host_seconds(asked, threads, False, BEGUN_BY_C))
 
 
 def _told(steps: InCore) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -280,7 +280,7 @@ def _plan_key(
 
 def _input_key(value: Any) -> Any:
     if not is_source(value):
-        return getattr(value, "strides", None), value is None, None, 0
+        return getattr(value, "strides", None), value is None, None, None
     array = value.direct()
     decoding = value.decoding if isinstance(value, DecodingSource) else 0
     return getattr(array, "strides", None), array is None, value.chunks, decoding

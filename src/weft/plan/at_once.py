@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from weft.plan.nodes import Value, size_text
+from weft.plan.nodes import Value, duration_text, size_text
 from weft.records import dataclass
 
 
@@ -20,6 +20,8 @@ class AtOnce:
         What it gives, and where that goes.
     peak_bytes : int
         What it allocates at most.
+    seconds : float
+        How long it takes, predicted.
     """
 
     name: str
@@ -30,6 +32,7 @@ class AtOnce:
     remarks: tuple[str, ...]
     peak_bytes: int
     limit: int
+    seconds: float = 0.0
 
     @property
     def bytes_read(self) -> int:
@@ -57,6 +60,7 @@ class AtOnce:
             f"moves {size_text(self.bytes_moved)}: reads {size_text(self.bytes_read)}, "
             f"writes {size_text(self.bytes_written)}"
         )
+        yield 1, f"takes roughly {duration_text(self.seconds)}"
         yield 1, "inputs"
         for value in self.inputs:
             yield 2, f"{value}, memory; read where it lies"

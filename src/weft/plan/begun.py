@@ -21,7 +21,8 @@ from weft.fun import walk
 from weft.fun.builder import Builder, Names, derive
 from weft.plan import carry, draft
 from weft.plan.setting import Processor, Setting, form_in_memory
-from weft.plan.sharing import BYTES, OPERATIONS, SMALL_WORK
+from weft.plan.sharing import SMALL_WORK
+from weft.plan.times import HOST, together
 from weft.plan.work import work
 from weft.records import dataclass
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly
@@ -126,8 +127,8 @@ def is_worth_sharing(
         for arrays in (read, let.pattern)
     )  # fmt: skip
     times = [_seconds(p, operations, taken, given) for p in setting.processors]
-    together = 1 / sum(1 / max(alone + totals, 1e-12) for alone, totals in times)
-    return operations >= SMALL_WORK and together <= times[0][0]
+    shared = together([alone + totals for alone, totals in times])
+    return operations >= SMALL_WORK and shared <= times[0][0]
 
 
 def _read(let: fun.Let, program: fun.Program) -> list[fun.Var]:
@@ -142,7 +143,8 @@ def _read(let: fun.Let, program: fun.Program) -> list[fun.Var]:
 def _seconds(on: Processor, operations: float, read: int, written: int) -> tuple[float, float]:
     """How long a scan takes a device alone, and how long totals that come besides."""
     if on.rates is None:  # it has totals of its own as well, of what is then in its cache
-        bytes_, operations = BYTES * on.threads, operations / (OPERATIONS * on.threads)
+        bytes_ = HOST.memory * on.threads
+        operations /= HOST.operations * on.threads
         return max((read + written) / bytes_, 2 * operations), max(read / bytes_, operations)
     rates = on.rates()
     operations /= rates.operations

@@ -109,8 +109,8 @@ class _Search:
     def tries(self, count: int) -> float:
         """Try so many boxes; how long they take, so many in flight as is tried last."""
         scheduler, rates = self.scheduler, self.device.rates
-        boxes = scheduler.boxes(extent_of(self.total, self.unit, count, self._in_lines()))
-        work = self._work(boxes)
+        boxes = scheduler.boxes(extent_of(self.total, self.unit, count, _in_lines(scheduler)))
+        work = work_of(scheduler, self.device, boxes)
         # What one box carries to the next, no two can have; flanks the device hands on.
         asked = 1 if scheduler.stage.carries else self.wanted
         tried = slots_to_try(asked, boxes.count, rates.beside)
@@ -136,24 +136,6 @@ class _Search:
         """Numbers of boxes that are somewhat fewer than the best, but no fewer than `least`."""
         count = 1 if self.best is None else self.best.boxes.count
         return range(max(-(-count * 2 // 3), least), count, max(count // _FINE, 1))
-
-    def _in_lines(self) -> bool:
-        """Whether the device does whole lines of what is cut, and the rest of a last one too."""
-        return self.scheduler.cuts_rows() or self.scheduler.contracts()
-
-    def _work(self, boxes: Boxes) -> Work:
-        scheduler, device = self.scheduler, self.device
-        values = scheduler.values(boxes)
-        operations = operations_of(scheduler, device.rates) * overlap(scheduler, boxes.extent)
-        if self._in_lines():
-            operations *= boxes.count * lines(boxes.extent) / lines(self.total)
-        taken = boxes.count * _TAKEN * scheduler.flank_bytes
-        copies = sum(window.axis is not None for window in scheduler.stage.windows)
-        held = _held(scheduler, boxes) if boxes.count > 1 else 0
-        return Work(
-            boxes.count, *copied(scheduler, boxes), device.launches(values), operations, taken,
-            copies, device.idle(values), held,
-        )  # fmt: skip
 
 
 def _in_slots(scheduler: Scheduler, boxes: Boxes, slots: int) -> PlannedStage:
@@ -263,6 +245,28 @@ class Work:
     copies: int = 0
     idle: float = 1.0
     held: int = 0
+
+
+def work_of(scheduler: Scheduler, device: DeviceCode, boxes: Boxes) -> Work:
+    """What the boxes of a stage ask of a device."""
+    values = scheduler.values(boxes)
+    operations = operations_of(scheduler, device.rates)
+    if not any(output.more for output in scheduler.stage.outputs):  # tiles compute nothing twice
+        operations *= overlap(scheduler, boxes.extent)
+        if _in_lines(scheduler):
+            operations *= boxes.count * lines(boxes.extent) / lines(boxes.total)
+    taken = boxes.count * _TAKEN * scheduler.flank_bytes
+    copies = sum(window.axis is not None for window in scheduler.stage.windows)
+    held = _held(scheduler, boxes) if boxes.count > 1 else 0
+    return Work(
+        boxes.count, *copied(scheduler, boxes), device.launches(values), operations, taken,
+        copies, device.idle(values), held,
+    )  # fmt: skip
+
+
+def _in_lines(scheduler: Scheduler) -> bool:
+    """Whether the device does whole lines of what is cut, and the rest of a last one too."""
+    return scheduler.cuts_rows() or scheduler.contracts()
 
 
 def seconds(work: Work, rates: Rates, slots: int) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.plan.at_once import AtOnce
 from weft.plan.code import DeviceCode
-from weft.plan.nodes import Plan, PlannedStage, Tiles, memory_sink, size_text
+from weft.plan.nodes import Plan, PlannedStage, Tiles, duration_text, memory_sink, size_text
 from weft.plan.protocols import Sink, Source, held_by_reads, is_source
 from weft.records import dataclass
 
@@ -39,6 +39,8 @@ class Explanation:
         An upper bound of what running it allocates.
     bytes_moved : int
         Read from inputs and written to results.
+    seconds : float
+        How long it takes, predicted: a matter of factors, without what compilers take.
     kernels : tuple of str
         Every compiled kernel, one line each, in the order in which they run.
     passes : dict of str to float
@@ -54,6 +56,10 @@ class Explanation:
     @property
     def bytes_moved(self) -> int:
         return self.plan.bytes_moved
+
+    @property
+    def seconds(self) -> float:
+        return self.plan.seconds
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -131,6 +137,8 @@ def _heading(plan: Plan) -> Iterator[Line]:
         f"moves {size_text(plan.bytes_moved)}: reads {size_text(plan.bytes_read)}, "
         f"writes {size_text(plan.bytes_written)}",
     )
+    if count > 1 and all(stage.seconds for stage in plan.stages):
+        yield Line(1, f"takes roughly {duration_text(plan.seconds)} in all")
     for line in plan.transfers:
         yield Line(1, line)
 
@@ -246,6 +254,8 @@ def _shares(stage: PlannedStage) -> Iterator[Line]:
         )
         if share.device_bytes:
             text += f", {size_text(share.device_bytes)} there for all"
+        if share.seconds:
+            text += f"; does about {stage.seconds / share.seconds:.0%} of it"
         yield Line(2, text)
 
 
@@ -253,21 +263,16 @@ def _prediction(stage: PlannedStage) -> Iterator[Line]:
     """How long the stage should take, and what of it is done beside something else."""
     if not stage.seconds:
         return
-    text = f"takes roughly {_duration(stage.seconds)}"
-    if stage.serial_seconds > stage.seconds:
+    text = f"takes roughly {duration_text(stage.seconds)}"
+    if stage.shares:
+        text += f"; {duration_text(stage.serial_seconds)} on {stage.shares[0].device} alone"
+    elif stage.serial_seconds > stage.seconds:
         saved = 1 - stage.seconds / stage.serial_seconds
         text += (
-            f"; {_duration(stage.serial_seconds)} one box after another, of which "
+            f"; {duration_text(stage.serial_seconds)} one box after another, of which "
             f"{saved:.0%} is done beside other boxes"
         )
     yield Line(2, text)
-
-
-def _duration(seconds: float) -> str:
-    for factor, unit in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"
 
 
 def _windows(plan: Plan, stage: PlannedStage) -> Iterator[Line]:

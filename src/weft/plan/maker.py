@@ -22,6 +22,7 @@ from weft.plan.sharing import compiled_for, in_smaller_boxes, share
 from weft.plan.side_by_side import side_by_side
 from weft.plan.statements import Analysis, Statement
 from weft.plan.tiled import in_tiles
+from weft.plan.times import HOST, on_host
 from weft.plan.window import Windowed, window, window_uncut
 
 _SPILLED = 1 << 20  # bytes of an array that is worth a scratch file
@@ -100,6 +101,9 @@ class Maker:
                 stage = self._scheduled(group, windowed, kept, resident)
             except MemoryLimitError as error:
                 raise DoesNotFit(group, error) from None
+            if loads and stage.code.device is None:
+                seconds = stage.seconds + sum(loads.values()) / HOST.files
+                stage = replace(stage, seconds=seconds)
             alive.update(loads)
             alive.update((name, size) for name, size in sizes.items() if self._is_ours(name))
             for output in windowed.stage.outputs:
@@ -162,6 +166,8 @@ class Maker:
                 alone = scheduler(replace(self.setting, compile=self.setting.apart(error)))
                 stage = alone.schedule()
         assert stage is not None
+        if stage.code.device is None:
+            stage = on_host(alone, stage)
         return replace(
             stage, remarks=(*stage.remarks, *remarks), smaller=in_smaller_boxes(alone, stage)
         )

@@ -233,6 +233,8 @@ class Share:
         The most that a box of it takes of the host's memory, and of its own.
     plan : callable
         (start, stop) -> that box.
+    seconds : float
+        How long it would take for all boxes, predicted.
     measured : Measured
         What it did when the stage last ran.
     """
@@ -246,6 +248,7 @@ class Share:
     host_bytes: int
     device_bytes: int
     plan: Callable[[int, int], OneBox]
+    seconds: float = 0.0
     measured: Measured = field(default_factory=lambda: Measured(), compare=False)
 
 
@@ -311,9 +314,9 @@ class PlannedStage:
     copied : (int, int)
         Bytes that boxes along one axis copy to a device, and from it.
     seconds : float
-        How long it takes on a device, or several, predicted.
+        How long it takes, predicted.
     serial_seconds : float
-        How long with one box after another.
+        How long with one box after another; of several devices, on the first of them alone.
     peak_bytes : int
         All that is allocated while this stage runs, resident arrays included.
     bytes_written : int
@@ -457,6 +460,11 @@ class Plan:
         return sum(stage.bytes_written for stage in self.stages)
 
     @property
+    def seconds(self) -> float:
+        """How long running the plan takes, predicted."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
     def bytes_moved(self) -> int:
         """Bytes read from inputs and written to results, over all stages."""
         return self.bytes_read + self.bytes_written
@@ -491,3 +499,11 @@ def size_text(count: float) -> str:
             break
         count /= 1024
     return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
+
+
+def duration_text(seconds: float) -> str:
+    """A time for people."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"

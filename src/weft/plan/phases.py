@@ -18,14 +18,12 @@ from weft.fun.stencils import Stencil
 from weft.plan.code import Rates
 from weft.plan.loops import CutLoop, cut_loop, in_passes, is_counted, lean_of, rows_that_fit
 from weft.plan.nodes import size_text
+from weft.plan.times import HOST
 from weft.records import dataclass
 
 _TOGETHER = (128, 6)  # rounds of a launch of a GPU, by rank, where boxes overlap
 _PIECES = 0.75  # of the time along the first axis, that one along another has to take less than
 _MARGINS = 4  # a box is so many times as long as its margins, or longer
-_OPERATIONS = 2e10  # that a core does in a second,
-_COPIED = 1e10  # and bytes that are copied in memory,
-_MOVED = 1e9  # and to or from files; to compare ways alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,8 @@ class Machine:
 def machine_of(threads: int, rates: Rates | None) -> Machine:
     """The host, of so many threads; or a device, by its rates."""
     if rates is None:
-        moved = 1 / _MOVED + 2 / _COPIED  # into buffers, or out of them
-        return Machine(1 / (_OPERATIONS * threads), 1 / _COPIED, moved, 0.0, 2)
+        moved = 1 / HOST.files + 2 / HOST.memory  # into buffers, or out of them
+        return Machine(1 / (HOST.operations * threads), 1 / HOST.memory, moved, 0.0, 2)
     moved = (1 / rates.copy_in + 1 / rates.copy_out) / 2
     touched = 1 / rates.memory if rates.beside else 0.0  # processors do rounds in trapezoids
     return Machine(1 / rates.operations, 1 / rates.memory, moved, touched, 1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,10 @@ from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor
 from weft.plan.sharing import can_be_spread, compiled_for, spread_over
 from weft.plan.tiled import in_tiles
+from weft.plan.times import alone_seconds
 from weft.plan.window import Windowed
+
+Parts: TypeAlias = tuple[npt.NDArray[np.int64] | None, ...]
 
 _SLOTS = (2, 1)
 """Tiles that a device has under way: one is copied while another is computed, where both fit."""
@@ -65,16 +69,18 @@ def _spread(
         spans=tuple((number, number + 1) for number in range(tiles.boxes.count)),
     )  # fmt: skip
     made, remarks = compiled_for(processors, lambda p: make(p, Windowed(tiles.stage, {}, {})))
-    shares = [share for p, scheduler in made if (share := _share(p, scheduler, boxes)) is not None]
+    parts = _parts(made[0][1], boxes) if made else ()
+    shares = [
+        share for p, on in made if (share := _share(p, on, boxes, len(made), parts)) is not None
+    ]
     if len(shares) < 2:
         return None
     first = made[0][1]
     base = first.with_depth(boxes, 1, 1)
-    parts, kept = _parts(first, boxes), tiles.tiles
-    read, copied = _read(first, boxes, parts, shares)
+    read, copied = _read(first, boxes, parts, len(shares))
     base = replace(base, read={name: read[name] for name in base.read})
-    kept = replace(kept, parts=parts, stays=(None,) * len(parts), bytes_in=copied)
-    found = spread_over(base, shares, first.resident, tiles.seconds)
+    kept = replace(tiles.tiles, parts=parts, stays=(None,) * len(parts), bytes_in=copied)
+    found = spread_over(base, shares, first.resident)
     if found.peak_bytes > first.setting.limit:
         return None
     first.check(boxes)
@@ -90,7 +96,7 @@ def _computes_longer(alone: Scheduler, tiles: PlannedStage) -> bool:
     return copying <= operations_of(alone, rates) / rates.operations
 
 
-def _parts(scheduler: Scheduler, boxes: Boxes) -> tuple[npt.NDArray[np.int64] | None, ...]:
+def _parts(scheduler: Scheduler, boxes: Boxes) -> Parts:
     """Of windows that several tiles share, the part that each has."""
     found: list[npt.NDArray[np.int64] | None] = []
     for window in scheduler.stage.windows:
@@ -102,12 +108,11 @@ def _parts(scheduler: Scheduler, boxes: Boxes) -> tuple[npt.NDArray[np.int64] | 
 
 
 def _read(
-    scheduler: Scheduler, boxes: Boxes, parts: tuple[npt.NDArray[np.int64] | None, ...],
-    shares: Sequence[Share],
-) -> tuple[dict[str, int], int]:  # fmt: skip
+    scheduler: Scheduler, boxes: Boxes, parts: Parts, devices: int
+) -> tuple[dict[str, int], int]:
     """Bytes that are read of each array, and all of them, if devices take as many tiles each."""
     read: dict[str, int] = {}
-    each = -(-boxes.count // len(shares))
+    each = -(-boxes.count // devices)
     for window, part in zip(scheduler.stage.windows, parts, strict=True):
         size = scheduler.window_bytes(window, boxes)
         brought = np.full(boxes.count, bool(window.cuts))
@@ -118,7 +123,9 @@ def _read(
     return read, sum(read.values())
 
 
-def _share(processor: Processor, scheduler: Scheduler, boxes: Boxes) -> Share | None:
+def _share(
+    processor: Processor, scheduler: Scheduler, boxes: Boxes, devices: int, parts: Parts
+) -> Share | None:
     """What a device takes: one tile at a time of each thread; None where none fits."""
     device = scheduler.code.device
     for slots in _SLOTS:
@@ -130,5 +137,6 @@ def _share(processor: Processor, scheduler: Scheduler, boxes: Boxes) -> Share | 
                 processor.device, scheduler.code, processor.kind, processor.threads, slots, 1,
                 host_bytes, planned.device_bytes,
                 lru_cache(None)(lambda start, _: scheduler.picked(boxes, start)),
+                alone_seconds(scheduler, boxes, slots, _read(scheduler, boxes, parts, devices)[1]),
             )  # fmt: skip
     return None

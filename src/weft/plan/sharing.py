@@ -20,20 +20,17 @@ from weft.plan.extents import useful_extent
 from weft.plan.nodes import Boxes, PlannedStage, Share, guided
 from weft.plan.schedule import Scheduler
 from weft.plan.setting import Processor
+from weft.plan.times import HOST, alone_seconds, together
 from weft.records import dataclass
 
 SMALL_WORK = 1 << 21
 """Scalar operations that are not worth spreading."""
-
-OPERATIONS, BYTES = 2e10, 1e10
-"""That a core does, and moves, in a second, roughly."""
 
 _LEAST_WORK = 1 << 18  # scalar operations of a box that is worth taking
 _USUAL_PARTS = 32  # for each device, that boxes are as small as while its rate is unknown
 _AT_ONCE = 0.5  # of its part that a device takes, if it is to take boxes after that
 _WORTH = 32  # times as long as what a box does anew of what all boxes do, at least
 _PACKED = 4e9  # bytes that a core packs in a second: what a library call does anew
-_CALLED = 6e10  # operations that a core does in a second in library calls
 _KNOWN_BOXES = 256  # whose numbers are kept for the next run of the same plan
 HALVED = 4  # times, at most, where a device has less memory than it seemed
 _LEAST_OF_LEAN = 4  # boxes are no shorter than this part of how far they lean
@@ -108,7 +105,7 @@ def compiled_for(
 
 
 def spread_over(
-    base: PlannedStage, shares: Sequence[Share], resident: int, serial: float
+    base: PlannedStage, shares: Sequence[Share], resident: int
 ) -> PlannedStage:
     """A stage planned for one device, done by several.
 
@@ -118,8 +115,6 @@ def spread_over(
     shares : sequence of Share
     resident : int
         Bytes of the host for what all boxes have in common.
-    serial : float
-        Seconds that one of the devices would take, one box after another.
     """
     kernels = [
         f"{kernel.removesuffix(f' on {share.device}')} on {share.device}"
@@ -134,8 +129,8 @@ def spread_over(
         kept_rows=(None,) * len(base.kept_rows),
         kernels=tuple(kernels),
         shares=tuple(shares),
-        seconds=serial / len(shares),
-        serial_seconds=serial,
+        seconds=together([share.seconds for share in shares]),
+        serial_seconds=shares[0].seconds,
     )
 
 
@@ -220,7 +215,7 @@ class _Sharing:
         whole = scheduler.boxes(self.total)
         windows = (w for w in scheduler.stage.windows if w.axis is None)
         packed = sum(int(scheduler.window_bytes(w, whole).max(initial=0)) for w in windows)
-        return packed / _PACKED * _CALLED / self.work
+        return packed / _PACKED * HOST.called / self.work
 
     def fits(self) -> bool:
         """Choose extents and slots; False where fewer than two devices can take part."""
@@ -261,11 +256,9 @@ class _Sharing:
         boxes = self._expected()
         base = self.first.with_depth(boxes, 1, 1)
         self.first.check(boxes)
-        moved = base.bytes_read + base.bytes_written
-        serial = max(self.work / OPERATIONS, moved / BYTES)
         shares = list(map(self._share, self.members))
         return replace(
-            spread_over(base, shares, self.first.resident, serial),
+            spread_over(base, shares, self.first.resident),
             unit=self.unit,
             least=self.least,
             usual=self.usual,
@@ -290,4 +283,5 @@ class _Sharing:
             member.processor.device, member.scheduler.code, member.processor.kind,
             member.processor.threads, member.slots, member.extent, member.host_bytes,
             member.device_bytes, plan,
+            alone_seconds(member.scheduler, member.scheduler.boxes(member.extent), member.slots),
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from operator import add, mul, sub
+from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -20,9 +21,19 @@ _OF_INTEGERS: Mapping[str, Callable[..., int]] = {
 _SHORT = 64  # elements of a row of which a reduction does not take a vector's worth at a time
 
 
-def work(let: fun.Let, sizes: Mapping[str, int]) -> float:
-    """The scalar operations of a statement; extents that depend on indices count halfway."""
-    return _expr(let.expr, dict(sizes))
+Weigh: TypeAlias = Callable[[str], float]
+
+
+def _alike(operation: str) -> float:
+    return 1.0
+
+
+def work(let: fun.Let, sizes: Mapping[str, int], weigh: Weigh = _alike) -> float:
+    """The scalar operations of a statement; extents that depend on indices count halfway.
+
+    `weigh`: as how many an operation of the table counts.
+    """
+    return _expr(let.expr, dict(sizes), weigh)
 
 
 def is_contraction(let: fun.Let) -> bool:
@@ -45,7 +56,7 @@ def has_short_rows(body: fun.Body, sizes: Mapping[str, int]) -> bool:
     return False
 
 
-def _expr(expr: fun.Expr, known: dict[str, int]) -> float:
+def _expr(expr: fun.Expr, known: dict[str, int], weigh: Weigh) -> float:
     match expr:
         case fun.Kernel(space, body) if (found := contraction(expr)) is not None:
             # What a row or a column gives is computed once for many elements.
@@ -62,18 +73,20 @@ def _expr(expr: fun.Expr, known: dict[str, int]) -> float:
         case fun.Loop():
             times = _ROUNDS
         case fun.If():  # as if it were always the longer branch
-            return 1 + max(_body(body, known) for body in walk.bodies(expr))
+            return 1 + max(_body(body, known, weigh) for body in walk.bodies(expr))
         case fun.Call(routine, arguments):
             return _call(routine, arguments, known)
+        case fun.Apply(operation):
+            return weigh(operation)
         case _:
             times = 1
-    return times * sum((_body(body, known) for body in walk.bodies(expr)), 1.0)
+    return times * sum((_body(body, known, weigh) for body in walk.bodies(expr)), 1.0)
 
 
-def _body(body: fun.Body, known: dict[str, int]) -> float:
+def _body(body: fun.Body, known: dict[str, int], weigh: Weigh) -> float:
     total = 0.0
     for let in body.statements:
-        total += _expr(let.expr, known)
+        total += _expr(let.expr, known, weigh)
         value = _integer(let.expr, known)
         if value is not None:
             known[let.pattern[0].name] = value
