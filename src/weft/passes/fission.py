@@ -30,7 +30,7 @@ pass stands after fusion: a fused kernel is split whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.errors import InternalError
@@ -78,7 +78,7 @@ def splits(program: fun.Program) -> tuple[Split, ...]:
         if isinstance(param.type, fun.Array) and param.name in whole
         for axis, extent in enumerate(param.type.shape)
     ]
-    for let in _sequential(program.body):
+    for let in walk.sequential(program.body):
         found += [Split(let.pattern[0].name, axis, e) for axis, e in _axes(let)]
     return tuple(s for s in found if not (s.extent.is_constant and s.extent.constant < 2))
 
@@ -102,15 +102,6 @@ def fission(program: fun.Program, split: Split, at: Size | None = None) -> fun.P
         Where no rule applies at the place.
     """
     return _Fission(program, split, at).program
-
-
-def _sequential(body: fun.Body) -> Iterator[fun.Let]:
-    """The statements that run one after another, at any depth."""
-    for let in body.statements:
-        yield let
-        if isinstance(let.expr, fun.If | fun.Loop):
-            for inner in walk.bodies(let.expr):
-                yield from _sequential(inner)
 
 
 def _used_whole(body: fun.Body) -> set[str]:
