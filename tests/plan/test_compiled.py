@@ -13,6 +13,7 @@ from weft.fun.interpret import interpret
 from weft.launch import have_compiler
 from weft.launch.stage import stage_code
 from weft.passes.split_reductions import always, split_reductions
+from weft.plan.draft import SCAN_TILE
 from weft.plan.planner import plan_program
 from weft.runtime.executor import execute
 
@@ -122,3 +123,35 @@ def test_bits_of_contractions_do_not_depend_on_boxes(triangle: bool) -> None:
     np.testing.assert_allclose(found[0][1], expected, rtol=1e-9, atol=1e-9)
     for _, result in found[1:]:
         assert result.tobytes() == found[0][1].tobytes()
+
+
+TOGETHER = """program together(x: f64[n]) sizes n {
+  let s: f64[n], g: f64[n] = scan (i < n) from 0.0, LEAST { let a: f64 = x[i] in a, a } with (
+    p: f64, q: f64, u: f64, v: f64
+  ) {
+    let t: f64 = add(p, u)
+    let w: f64 = OPERATION(q, v)
+    in t, w
+  }
+  in s, g }"""
+
+
+@pytest.mark.parametrize(("operation", "least", "sign"), [
+    ("maximum", "-inf", -1), ("minimum", "+inf", 1), ("fmax", "-inf", -1), ("multiply", "1.0", 1),
+])  # fmt: skip
+def test_a_box_begins_with_all_that_the_ones_before_come_to(
+    operation: str, least: str, sign: int
+) -> None:
+    """Of components that are combined in different ways: nothing is neutral for all of them."""
+    program = read(TOGETHER.replace("OPERATION", operation).replace("LEAST", least))
+    x = sign * (1 + 1e-6 * np.abs(np.random.default_rng(3).normal(size=5 * SCAN_TILE + 7)))
+    found = []
+    for box_bytes in (1 << 40, 1 << 20):
+        plan = plan_program(
+            program, {"n": x.size}, {"x": x}, [None, None], 1 << 40, 2, stage_code,
+            allowance=0, box_bytes=box_bytes, small=0,
+        )  # fmt: skip
+        found.append((plan.stages[0].boxes.count, execute(plan)))
+    assert found[0][0] == 1 < found[1][0]
+    for whole, boxes in zip(found[0][1], found[1][1], strict=True):
+        assert whole.tobytes() == boxes.tobytes()
