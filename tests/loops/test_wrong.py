@@ -329,6 +329,32 @@ def test_results_of_the_type_that_is_said(function: Callable[..., Any], signatur
         np.testing.assert_array_equal(one, other)
 
 
+@wf.kernel
+def halved(x: wf.f64) -> wf.f64:
+    return x / 2
+
+
+@wf.kernel
+def doubled(x: wf.f64[:]) -> wf.f64:
+    return 2 * x  # type: ignore[return-value]
+
+
+def test_results_of_kernels_in_kernels() -> None:
+    def each(a: Any) -> None:
+        for i in range(a.shape[0]):
+            a[i] = halved(a[i])
+
+    a = FLOATS.copy()
+    wf.kernel(each)(a)
+    np.testing.assert_array_equal(a, FLOATS / 2)
+    with pytest.raises(errors.DTypeError, match=r"doubled returns f64\[:\]\n.*\n.*return 2 \* x"):
+        wf.kernel(whole_doubled)(a)
+
+
+def whole_doubled(a: Any) -> Any:
+    return doubled(a)
+
+
 def test_results_of_other_annotations_are_not_compared() -> None:
     def total(a: Any) -> float:
         return a.shape[0]  # type: ignore[no-any-return]

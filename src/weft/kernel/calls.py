@@ -94,7 +94,9 @@ def call(
         inner = function
     if inner is not None:
         _require_bound(frame, node, inner, arguments, named)
-        return frame.trace.call(frame.trace, inner, arguments, named)
+        result = frame.trace.call(frame.trace, inner, arguments, named)
+        checked = getattr(function, "checked_result", None)  # of a kernel
+        return result if checked is None else checked(result)
     name = getattr(function, "__name__", repr(function))
     with _told(frame, node, name), asked(frame, node, name):
         return _of_library(frame, node, function, arguments, named)

@@ -129,6 +129,12 @@ class KernelFunction(Jitted):
         except Exception:  # annotations may be any expressions, of names that are not there
             return getattr(self.function, "__annotations__", {})
 
+    def checked_result(self, result: Any) -> Any:
+        """What interpreting the function gave, which is of the type that the signature says."""
+        if self.result_type is not UNCHECKED:
+            result_types.require(self.function, result, self.result_type)
+        return result
+
     def _place(self) -> Place:
         return self.source.place(self.source.tree)
 
@@ -366,9 +372,7 @@ class KernelFunction(Jitted):
             values.append(leaf)
         before = {number: reference.read()._node for number, reference in cells.items()}
         args, kwargs = unflatten(structure, iter(values))
-        result = call_function(trace, self.function, args, kwargs)
-        if self.result_type is not UNCHECKED:
-            result_types.require(self.function, result, self.result_type)
+        result = self.checked_result(call_function(trace, self.function, args, kwargs))
         self._parallel = trace.parallel
         written = [n for n, r in cells.items() if r.read()._node is not before[n]]
         owners = {id(reference.cell): (n, reference) for n, reference in given.items()}
