@@ -304,9 +304,19 @@ def lower_by_columns(a: Any, c: Any) -> None:
                 c[i, j] += a[i, k] * a[j, k]
 
 
+def scaled_by_rows(a: Any, c: Any) -> None:
+    for i in range(c.shape[0]):
+        for j in range(i + 1):
+            c[i, j] *= 0.5
+        for k in range(a.shape[1]):
+            for j in range(i + 1):
+                c[i, j] += 1.5 * a[i, k] * a[j, k]
+
+
 @pytest.mark.parametrize("optimise", ["", "no-blas"])
 @pytest.mark.parametrize(
-    "function", [lower_in_order, lower_by_rows, upper_by_terms, lower_by_columns]
+    "function",
+    [lower_in_order, lower_by_rows, upper_by_terms, lower_by_columns, scaled_by_rows],
 )
 def test_triangles_in_any_order(function: Any, optimise: str) -> None:
     a, c = RANDOM.random((9, 20)), RANDOM.random((9, 9))

@@ -180,3 +180,78 @@ def test_loops_take_their_places_along() -> None:
     moved = [found for found in walk.statements(sum_inwards(program).body)
              if isinstance(found.expr, fun.Loop)]  # fmt: skip
     assert [found.place == let.place for found in moved] == [False, False, True]
+
+
+# ---------------------------------------------------------------- what stands before
+
+
+def after(
+    first: str = "multiply(h, 2_f64)", read: str = "z2[i, w]", written: str = "z2[i, w]",
+    bound: str = "0 to m", use: str = "", sums: str = "0 to m", result: str = "y1",
+) -> str:  # fmt: skip
+    """Rows that are scaled before products are added to them."""
+    inner = nest("ikj", j=sums).partition("{\n")[2].partition("{\n")[2].rpartition("\n}")[0]
+    inner = inner.replace("= c1)", "= z1)")
+    return f"""program p({ARRAYS}) sizes n, m, l, q {{
+      let y1: f64[n, m] = loop (c1: f64[n, m] = c) for i from 0 to n {{
+        let z1: f64[n, m] = loop (z2: f64[n, m] = c1) for w from {bound} {{
+          let h: f64 = {read}
+          let r: f64 = {first}
+          let v: f64[n, m] = update {written} = r
+          in v }}
+        {use}
+        {inner}
+      }}
+      in {result} }}"""
+
+
+def test_golden_with_what_stands_before(golden: Callable[[str], None]) -> None:
+    golden(before_after(after(), sum_inwards))
+
+
+BEGUN = {
+    "scaled": after(),
+    "of another array": after(read="d[0, i, w]"),
+    "by its index": after(first="f64(w)"),
+    "a triangle": after(bound="0 to i", sums="0 to i"),
+    "scalars between": after(use="let g0: f64 = a[i, 0]"),
+}
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_elements_that_are_scaled_before(name: str) -> None:
+    before = parse(BEGUN[name])
+    check(before)
+    made = sum_inwards(before)
+    check(made)
+    assert indices(made) == "ijk"
+    np.testing.assert_array_equal(ran(made), ran(before))
+
+
+APART = {
+    "other rounds": after(bound="1 to m"),
+    "fewer rounds": after(bound="0 to 2"),
+    "other elements": after(written="z2[0, w]", read="z2[0, w]"),
+    "neighbours are read": after(read="z2[i, m - 1 - w]"),
+    "it is seen": after(use="let g0: f64 = z1[0, 0]"),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_stays_before(name: str) -> None:
+    before = parse(APART[name])
+    check(before)
+    made = sum_inwards(before)
+    check(made)
+    assert indices(made) == "iwjk"
+    np.testing.assert_array_equal(ran(made), ran(before))
+
+
+def test_an_element_that_is_scaled_before_its_sum() -> None:
+    """The sum's loop is alone there, and stays as it is."""
+    text = nest("ijk").replace("let y3:", "let z0: f64 = c2[i, j]\nlet z1: f64 = add(z0, z0)\n"
+                               "let z: f64[n, m] = update c2[i, j] = z1\nlet y3:")
+    program = parse(text.replace("= c2) for k", "= z) for k"))
+    check(program)
+    assert sum_inwards(program) is program
+

@@ -7,10 +7,11 @@
         update c[i, j] = u } } }                   update c[i, j] = u } } }
 
 What adds to an element in all rounds of one loop is then a reduction (`parallelise`), in whatever
-order the loops were written.
+order the loops were written. A nest before it, of the other loops, that scales the same elements
+or fills them, is done in the same rounds.
 
-Removes: loops around those whose indices say which element is added to.
-Adds: the same loop, innermost.
+Removes: loops around those whose indices say which element is added to, and such nests.
+Adds: the same loop, innermost; what each round did to its element before.
 Requires: a checked program, simplified. Each loop holds the next one and scalars; the innermost
     adds to one element, at an index of its own for each of the other loops, of an array that is
     read nowhere else; one loop has no index there; and what is added is an element of a
@@ -21,7 +22,8 @@ Ensures: the same bits, since each element is added to in the same order. A read
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from weft.errors import Place
@@ -86,7 +88,9 @@ class _Nest:
             loops.append(let)
             scalars += before
             let = last
-        return _Nest(tuple(loops), (*scalars, let)) if isinstance(let.expr, fun.Update) else None
+        if not loops or not isinstance(let.expr, fun.Update):
+            return None
+        return _Nest(tuple(loops), (*scalars, let))
 
     def forms(self) -> list[fun.For]:
         loops = [let.expr for let in self.loops]
@@ -104,13 +108,19 @@ class _Moves:
     ) -> fun.Body:
         """A body in loops with these indices, and what they bind otherwise."""
         statements = [self.let(let, around, bound) for let in body.statements]
+        for let in [*statements]:
+            nest = _Nest.of(let)
+            if nest is not None and self.ordered(nest, around, bound) == [*nest.loops]:
+                _begin_within(nest, statements, Counter(walk.uses(body)))
         return walk.with_statements(body, statements)
 
     def let(self, let: fun.Let, around: tuple[fun.Var, ...], bound: frozenset[str]) -> fun.Let:
         nest = _Nest.of(let)
-        moved = None if nest is None else self.moved(nest, around, bound)
-        if moved is not None or not isinstance(let.expr, fun.Loop | fun.If):
-            return moved or let
+        order = None if nest is None else self.ordered(nest, around, bound)
+        if nest is not None and order is not None:
+            return let if order == [*nest.loops] else _nested(nest, order)
+        if not isinstance(let.expr, fun.Loop | fun.If):
+            return let
         form = let.expr.form if isinstance(let.expr, fun.Loop) else None
         inside = (*around, form.index) if isinstance(form, fun.For) else around
 
@@ -120,10 +130,10 @@ class _Moves:
 
         return walk.map_let(let, within)
 
-    def moved(
+    def ordered(
         self, nest: _Nest, around: tuple[fun.Var, ...], bound: frozenset[str]
-    ) -> fun.Let | None:
-        """The nest with the loop that adds innermost; None where it is, or there is none."""
+    ) -> list[fun.Let] | None:
+        """The loops of such a nest with the one that adds innermost; None of other nests."""
         update = nest.scalars[-1].expr
         assert isinstance(update, fun.Update)
         forms = nest.forms()
@@ -140,9 +150,7 @@ class _Moves:
             return None
         order = [own[name] for name in (*kept, adding[0].name)]
         (sum_,) = (form for form in forms if form.index == adding[0])
-        if order == list(nest.loops) or not self.contracts(nest, indices, sum_):
-            return None
-        return _nested(nest, order)
+        return order if self.contracts(nest, indices, sum_) else None
 
     def contracts(self, nest: _Nest, indices: Sequence[fun.Var], form: fun.For) -> bool:
         """Whether what is added to an element is a row's values times a column's, summed."""
@@ -203,3 +211,61 @@ def _nested(nest: _Nest, order: Sequence[fun.Let]) -> fun.Let:
         loop = replace(at.expr, form=header.expr.form, body=body)
         inner = (replace(at, expr=loop, place=header.place),)
     return inner[0]
+
+
+# ---------------------------------------------------------------- what stands before
+
+
+def _begin_within(nest: _Nest, statements: list[fun.Let], uses: Mapping[str, int]) -> None:
+    """Let the nest do what another one does to the same elements before it, if there is one."""
+    (whole, *_), last = nest.loops, nest.loops[-1]
+    assert isinstance(whole.expr, fun.Loop)
+    assert isinstance(last.expr, fun.Loop)
+    (start,) = whole.expr.initial
+    named = [let for let in statements if isinstance(start, fun.Var) and start in let.pattern]
+    first = _Nest.of(named[0]) if named and uses[named[0].pattern[0].name] == 1 else None
+    made = None if first is None else _renamed(first, nest)
+    if first is None or made is None:
+        return
+    sum_ = replace(
+        last.expr, initial=made[-1].pattern, body=fun.Body(nest.scalars, nest.scalars[-1].pattern)
+    )
+    inner: tuple[fun.Let, ...] = (*made, replace(last, expr=sum_))
+    for at in reversed(nest.loops[:-1]):
+        assert isinstance(at.expr, fun.Loop)
+        loop = replace(at.expr, body=fun.Body(inner, inner[-1].pattern))
+        inner = (replace(at, expr=loop),)
+    (merged,) = inner
+    begin = first.loops[0].expr
+    assert isinstance(begin, fun.Loop)
+    assert isinstance(merged.expr, fun.Loop)
+    merged = replace(merged, expr=replace(merged.expr, initial=begin.initial))
+    statements[:] = [merged if s is whole else s for s in statements if s is not named[0]]
+
+
+def _renamed(first: _Nest, nest: _Nest) -> list[fun.Let] | None:
+    """What a nest does in a round, in the other's terms; None where rounds are not the same."""
+    own, others = first.forms(), nest.forms()[:-1]
+    if not others or len(own) != len(others):
+        return None
+    made = walk.Substitution()
+    for form, other in zip(own, others, strict=True):
+        if (made.size(form.lower), made.size(form.upper)) != (other.lower, other.upper):
+            return None
+        made.bind(form.index.name, other.index)
+    innermost = nest.loops[-2].expr
+    assert isinstance(innermost, fun.Loop)
+    ours, theirs = first.scalars[-1].expr, nest.scalars[-1].expr
+    assert isinstance(ours, fun.Update)
+    assert isinstance(theirs, fun.Update)
+    arrays = {let.expr.params[0].name for let in first.loops if isinstance(let.expr, fun.Loop)}
+    for let in first.scalars[:-1]:
+        is_own = let.expr == fun.Index(ours.array, ours.dims)  # type: ignore[arg-type]
+        if arrays & walk.used_names(let.expr) and not is_own:
+            return None
+    made.bind(ours.array.name, innermost.params[0])
+    lets = [made.let(let) for let in first.scalars]
+    last = lets[-1].expr
+    assert isinstance(last, fun.Update)
+    return lets if last.dims == theirs.dims else None
+
