@@ -291,7 +291,7 @@ def few_rounds(bounds: tuple[Any, Any, Any]) -> Extent | None:
     Where arrays have other lengths in each round, that no round knows of another.
     """
     start, stop, step = map(bound, bounds)
-    if start.symbols or stop.symbols or step.symbols or step.value == 0:
+    if any(size.is_undecided for size in (start, stop, step)) or step.value == 0:
         return None
     count = _count(start, stop, int(step))
     return count if count.value <= _FEW else None
