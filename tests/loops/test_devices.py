@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from devices.harness import device
+from devices.harness import DIALECT, device
 from loops.agree import agrees
 from loops.programs import algebra, dense, elements, grids, irregular, science, stencils
 
@@ -54,7 +54,43 @@ def test_on_a_device(function: Callable[..., Any]) -> None:
         check(function, 13)
 
 
-TILED = [grids.five_point, dense.rank_k, irregular.sum_2d, stencils.jacobi_2d]
+TILED = [grids.five_point, dense.rank_k, irregular.sum_2d, stencils.jacobi_2d, grids.red_black,
+         science.sparse_matrix_vector]  # fmt: skip
+
+SIZES = {
+    irregular.sum_2d: 150, irregular.extremes: 20_000, elements.monte_carlo_pi: 3000,
+    elements.n_body_step: 40, grids.pathfinder: 40, science.sparse_matrix_vector: 100,
+    irregular.sparse_rows: 100,
+}  # fmt: skip
+"""Of arguments of which half holds a box, where that takes more than 13: a reduction's tile."""
+
+NEEDS = r"runs on the cpu: \w+ needs \d[\d.]* \w+ at once on {}: it cannot be cut into boxes"
+IN_ORDER = NEEDS + ", since the rounds of a loop run one after another"
+COMPLEX = "runs on the cpu: complex128 on a GPU"
+ON_THE_CPU = {
+    # Loops of which the rounds are not known to touch nothing of each other.
+    grids.gauss_seidel: IN_ORDER,
+    grids.red_black: IN_ORDER,
+    irregular.bubble_sort: IN_ORDER,
+    irregular.count_bytes: IN_ORDER,
+    irregular.scatter: IN_ORDER,
+    irregular.compacted: IN_ORDER,
+    irregular.breadth_first: IN_ORDER,
+    elements.classes: IN_ORDER,
+    # Of a loop by a condition nothing says how far it goes.
+    irregular.sparse_rows: NEEDS + ", since each may need all of value_0, column_0, x_0",
+    # The last rounds read all of an array of which half fits.
+    elements.pair_energy: NEEDS,
+    # The local arrays of one row for each of the items that run together are more than there is.
+    dense.tridiagonal: NEEDS,
+    elements.mandelbrot: COMPLEX,
+    science.mandelbrot: COMPLEX,
+    science.contour_integral: COMPLEX,
+}
+"""Kernels of which the CPU does all, or all but what becomes of a result; what `explain` says."""
+
+if DIALECT == "opencl":  # of which products are NumPy's
+    ON_THE_CPU[dense.matrix_product] = r"kernel call \w+ \(by NumPy\)"
 
 
 @pytest.mark.parametrize(
@@ -65,17 +101,65 @@ TILED = [grids.five_point, dense.rank_k, irregular.sum_2d, stencils.jacobi_2d]
 def test_tiled_on_a_device(
     function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under a cap of half of what the arguments take: no more is ever in use there."""
+    """Under a cap of half of what the arguments take: it computes there, in no more than that."""
     without_allowance = partial(planner.plan_program, allowance=0)
     monkeypatch.setattr(planner, "plan_program", without_allowance)
     on = device()
-    arguments = EVERY[function](13)
+    size = SIZES.get(function, 13)
+    arguments = EVERY[function](size)
     cap = max(sum(a.nbytes for a in arguments if isinstance(a, np.ndarray)) // 2, 512)
     on.trim()
     on.statistics.peak_bytes = 0
-    with wf.config(devices=on.name, memory_limit={on.name: cap}):
-        check(function, 13)
+    before = on.statistics.launches
+    with wf.config(devices=on.name, memory_limit={on.name: cap}, interpret_below=0):
+        check(function, size)
+        if function in ON_THE_CPU:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                said = str(wf.explain(wf.kernel(function), *arguments))
+            assert re.search(ON_THE_CPU[function].format(re.escape(on.name)), said), said
+        else:
+            assert on.statistics.launches > before
     assert on.statistics.peak_bytes <= cap
+
+
+def test_local_arrays_under_a_cap() -> None:
+    """Short rows, of which a box has as many as run together with arrays of their own."""
+    on = device()
+    random = np.random.default_rng(4)
+    lower, diagonal, upper = random.random(6), 2 + random.random(6), random.random(6)
+    right = random.random((500, 6))
+    cap = right.nbytes  # and as much for what is made of it
+    before = on.statistics.launches
+    with wf.config(devices=on.name, memory_limit={on.name: cap}):
+        agrees(dense.tridiagonal, lower, diagonal, upper, right, np.zeros((500, 6)))
+    assert on.statistics.launches - before > 1
+
+
+COUNTED = np.random.default_rng(8).integers(0, 64, 20_000)
+WEIGHTS = np.round(64 * np.random.default_rng(9).random(20_000))
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        lambda: wf.bincount(wf.asarray(COUNTED), minlength=64),
+        lambda: wf.bincount(wf.asarray(COUNTED), wf.asarray(WEIGHTS), minlength=64),
+        lambda: wf.zeros(64).at[wf.asarray(COUNTED)].add(wf.asarray(WEIGHTS)),
+    ],
+    ids=["counts", "weights", "added"],
+)
+def test_histograms_under_a_cap(count: Callable[[], Any]) -> None:
+    """Boxes of what is counted, each of which takes on what there is."""
+    on = device()
+    with wf.config(devices="cpu"):
+        expected = np.asarray(count())
+    before = on.statistics.launches
+    with wf.config(devices=on.name, memory_limit={on.name: 100_000}, interpret_below=0):
+        counted = count()
+        assert re.search(r"[2-9] boxes of \d+ along", str(wf.explain(counted)))
+        np.testing.assert_array_equal(np.asarray(counted), expected)
+    assert on.statistics.launches - before > 2
 
 
 def eliminate(a: Any) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from weft.errors import MemoryLimitError, Place
+from weft.fun import nodes as fun
 from weft.plan.nodes import PlannedStage, size_text
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ def refusal(scheduler: Scheduler, planned: PlannedStage) -> MemoryLimitError:
     from_stage = planned.peak_bytes - scheduler.resident
     name, place = _largest(scheduler)
     chunked = _chunked(scheduler)
-    cut = "it cannot be cut into boxes" if scheduler.draft is None else (
+    cut = f"it cannot be cut into boxes{_why_whole(scheduler)}" if scheduler.draft is None else (
         f"its smallest boxes, {planned.boxes.extent} of {planned.boxes.total} along "
         f"{planned.boxes.unit}{chunked and f' (whole chunks of {chunked})'}, still do"
     )  # fmt: skip
@@ -87,3 +90,27 @@ def _largest(scheduler: Scheduler) -> tuple[str, Place | None]:
             if size > best[0]:
                 best = size, var.name, let.place
     return best[1], best[2]
+
+
+def _why_whole(scheduler: Scheduler) -> str:
+    """Why what runs whole does: it is a loop, or each box reads more arrays whole than fit."""
+    analysis = scheduler.analysis
+    made = {v.name for let in scheduler.stage.program.body.statements for v in let.pattern}
+    own = [s for s in analysis.statements if made & set(s.results)]
+    if any(isinstance(s.let.expr, fun.Loop) for s in own):
+        return ", since the rounds of a loop run one after another"
+    nothing = np.zeros(1, np.int64)
+    needed = {
+        access.array: None
+        for s in own for dim in s.cuttable[:1]
+        for access, bounds in analysis.footprints(s, dim, nothing, nothing + 1)
+        if access.array in analysis.params and all(
+            upper - lower == extent
+            for (lower, upper), extent in zip(bounds, analysis.shapes[access.array], strict=True)
+        )
+    }  # fmt: skip
+    device = scheduler.code.device
+    limit = scheduler.setting.limit if device is None else device.limit
+    if sum(map(analysis.bytes, needed)) <= limit:
+        return ""
+    return f", since each may need all of {', '.join(needed)}"
