@@ -209,6 +209,12 @@ def the_papers_overlap(a, out):
             out[i, j] = a[16 * i + 5 * j] + a[16 * i + 5 * j + 1]
 
 
+def checkerboard(a, c):
+    for i in prange(1, c.shape[0] - 1):
+        for j in range(1 + i % 2, c.shape[1] - 1, 2):
+            c[i, j] = a[i, j - 1] + a[i, j + 1]
+
+
 def below_what_data_say(a, c):
     for i in prange(c.shape[0]):
         for j in prange(c.shape[1]):
@@ -287,6 +293,8 @@ MORE: list[tuple[Callable[..., None], tuple[Any, ...], int, int]] = [
     (sums_of_a_triangle, (np.round(8 * SQUARE), np.zeros(48)), 48 * 47 // 2, 0),
     # A band is no trapezoid: all of what is written comes back, and what it keeps went there.
     (band, (SQUARE, SQUARE.copy()), 2 * 48 * 48 - 142, 48 * 48 - 142),
+    # Of every second element of a row, which rows begin with in turn, all rows.
+    (checkerboard, (SQUARE, SQUARE.copy()), 2 * 48 * 48 - 1104, 46 * 48 - 1058),
     (below_what_data_say, (SQUARE, SQUARE.copy()), 48 * 48, int((SQUARE <= 0).sum())),
 ]
 

@@ -91,3 +91,25 @@ def test_triangles_under_a_cap(
         back, there = after.bytes_out - before.bytes_out, after.bytes_in - before.bytes_in
         assert 820 * 8 <= back <= 820 * 8 + 4 * FAILURES
         assert 2 * 820 * 8 <= there <= 2 * 820 * 8 + 4 * FAILURES
+
+
+def red_or_black(a, b, colour):
+    """A colour of a checkerboard, of which rows begin in turn with the first element."""
+    for i in prange(1, a.shape[0] - 1):
+        for j in range(1 + (i + colour) % 2, a.shape[1] - 1, 2):
+            b[i, j] = 0.25 * (a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1])
+
+
+def test_a_checkerboard_under_a_cap() -> None:
+    on = device()
+    a = np.random.default_rng(6).normal(size=(60, 61))
+    expected, found = a.copy(), a.copy()
+    red_or_black(a, expected, 1)
+    before = copy.copy(on.statistics)
+    with wf.config(devices=on.name, memory_limit={on.name: a.nbytes}):
+        wf.kernel(red_or_black)(a, found, 1)
+    np.testing.assert_array_equal(found, expected)
+    after = on.statistics
+    assert after.launches - before.launches > 1
+    there = after.bytes_in - before.bytes_in
+    assert there < 2 * a.nbytes + 8 * 2 * 61 * 8  # two rows more for each of a few boxes
