@@ -91,6 +91,37 @@ def test_footprints() -> None:
     assert [(int(low[0]), int(high[0])) for low, high in bounds] == [(0, 12)]
 
 
+SLICES = """program p(start: i64[m], value: f64[k]) sizes m, k {
+  let y: f64[m - 1] = kernel (i < m - 1) {
+    let a: i64 = start[i]
+    let b: i64 = start[i + 1]
+    let d: i64 = size b - a
+    let n: i64 = maximum(d, 0)
+    let s: f64 = reduce (; j < n) from 0.0 {
+      let v: f64 = value[j + a]
+      in v
+    } with (p: f64, q: f64) { let r: f64 = add(p, q) in r }
+    in s
+  }
+  in y
+}"""
+
+
+def test_a_slice_ends_where_it_does() -> None:
+    """Not as far after the last of several beginnings as all are long together."""
+    pointers = {"start": Pointers(np.array([0, 3, 3, 7, 12]))}
+    analysis = Analysis(parse(SLICES), {"m": 5, "k": 99}, pointers=pointers)
+    (statement,) = analysis.statements
+    found = [
+        (low.tolist(), high.tolist())
+        for access, ((low, high),) in analysis.footprints(
+            statement, 0, np.array([0, 1, 2]), np.array([2, 2, 4])
+        )
+        if access.array == "value"
+    ]
+    assert found == [([0, 3, 3], [3, 3, 12])]
+
+
 def test_plans_of_other_pointers_are_others() -> None:
     a = {"start": np.array([0, 3, 3])}
     assert digest(a) == digest({"start": np.array([0, 3, 3])})

@@ -70,6 +70,7 @@ class Reads:
         self._seen: set[tuple[str, object]] = set()
         self._resolved: dict[Size, Size] = {}
         self._dependent: dict[str, Collection[str]] = {}
+        self._lasts: dict[str, Size | None] = {}
         self._let(let)
 
     # ------------------------------------------------------------ collecting
@@ -166,6 +167,22 @@ class Reads:
             case _:
                 return None
 
+    def last(self, name: str) -> Size | None:
+        """The last value of a loop's index, where the statement computes that."""
+        if name not in self._lasts:
+            self._lasts[name] = self._last(name)
+        return self._lasts[name]
+
+    def _last(self, name: str) -> Size | None:
+        definition = self.definitions.get(name)
+        if not isinstance(definition, IndexRange):
+            return None
+        upper = self.resolve(definition.upper)
+        match self.definitions.get(upper.variable or ""):
+            case fun.Apply("maximum", (argument, fun.Const(0))):  # or it has no rounds
+                upper = self.resolve(_as_size(argument))
+        return upper - 1 if upper.variables() & self.definitions.keys() else None
+
     def depends(self, size: Size, index: str) -> bool:
         """Whether a polynomial's value may depend on an index variable."""
         return any(index in self._variables(name) for name in size.variables())
@@ -246,13 +263,37 @@ class Intervals:
         self.reads = reads
         self.sizes = sizes
         self.pointers = pointers or {}
+        self.fixed = fixed
         self.known: dict[str, Interval | None] = dict(fixed)
 
     def size(self, size: Size) -> Interval | None:
         """The least and the greatest value of a polynomial (None: not known)."""
+        resolved = self.reads.resolve(size)
+        found = self._sum(resolved)
+        if found is None:
+            return None
+        low, high = found
+        for name in resolved.variables():
+            # What a loop over a slice reads ends where that does, wherever it begins.
+            last = None if name in self.fixed else self.reads.last(name)
+            if last is None or resolved.degree(name) != 1:
+                continue
+            factor = resolved.coefficient(name)
+            if not factor.is_constant:
+                continue
+            at_last = self._sum(resolved.substitute({name: last}))
+            if at_last is None:
+                continue
+            if factor.constant > 0:
+                high = np.minimum(high, at_last[1])
+            else:
+                low = np.maximum(low, at_last[0])
+        return low, high
+
+    def _sum(self, size: Size) -> Interval | None:
         low: Numbers = 0
         high: Numbers = 0
-        for monomial, factor in self.reads.resolve(size).terms.items():
+        for monomial, factor in size.terms.items():
             term: Interval = (factor, factor)
             for name in monomial:
                 other = self.variable(name)
