@@ -420,6 +420,16 @@ def above_the_diagonal(c: Any, x: Any) -> None:
             c[j, i] = x[i]
 
 
+def covariances(c: Any, x: Any) -> None:
+    for i in wf.prange(c.shape[0]):
+        for j in range(i, c.shape[0]):
+            total = 0.0
+            for k in range(x.shape[0]):
+                total += x[k, i] * x[k, j]
+            c[i, j] = total
+            c[j, i] = total
+
+
 def free_of_races(function: Any, *given: Any) -> None:
     found, wanted = copy.deepcopy(given), copy.deepcopy(given)
     function(*wanted)
@@ -463,5 +473,101 @@ def test_mirror_images() -> None:
     for function in (below_the_diagonal, above_the_diagonal):
         explained = str(wf.explain(wf.kernel(function), random.random((7, 7)), random.random(9)))
         assert "map over (n0)" in explained or "map over (n0, n0)" in explained
+    x = random.random((9, 7))
+    explained = str(wf.explain(wf.kernel(covariances), np.zeros((7, 7)), x))
+    assert "call square" in explained  # of which a library computes one half
+    found, wanted = np.zeros((7, 7)), np.zeros((7, 7))
+    wf.kernel(covariances)(found, x)
+    covariances(wanted, x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
     with pytest.raises(RaceError, match=r"c\[i, j\] = v.*c\[j, i\] = v"):
         wf.kernel(mirrored)(np.zeros((8, 8)), random.random(9), 6, 2)
+
+
+def last_number(x: Any, out: Any) -> Any:
+    t = -1.0
+    for i in wf.prange(x.shape[0]):
+        t = x[i, 0] * 2
+        out[i] = x[i] + t
+    return t
+
+
+def last_in_each(x: Any, out: Any) -> Any:
+    for k in range(3):
+        for i in wf.prange(x.shape[0]):
+            t = x[i, 0] * k
+            for j in wf.prange(x.shape[1]):
+                s = x[i, j] - t
+                out[i, j] = s
+            x[i, 0] = s
+    return t, s
+
+
+@pytest.mark.parametrize("function", [last_number, last_in_each])
+def test_what_the_last_round_leaves(function: Any) -> None:
+    for shape in ((5, 4), (1, 3), (0, 2)):
+        if 0 in shape and function is last_in_each:
+            continue
+        x = np.random.default_rng(5).random(shape)
+        out = np.zeros(shape)
+        found, wanted = (x.copy(), out.copy()), (x.copy(), out.copy())
+        expected = function(*wanted)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = wf.kernel(function)(*found)
+        np.testing.assert_array_equal(result, expected)
+        for own, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-14)
+
+
+def what_an_earlier_round_leaves(x: Any, out: Any) -> Any:
+    t = -1.0
+    for i in wf.prange(x.shape[0]):
+        out[i] = 2 * x[i]
+        if x[i] < 0.5:
+            t = x[i]
+    return t
+
+
+def test_what_some_round_leaves_has_an_order() -> None:
+    x = np.random.default_rng(6).random(9)
+    with pytest.warns(RaceWarning, match="t is needed by the next round"):
+        found = wf.kernel(what_an_earlier_round_leaves)(x, np.zeros(9))
+    assert found == what_an_earlier_round_leaves(x, np.zeros(9))
+
+
+def two_levels(a: Any, b: Any) -> None:
+    for i in wf.prange(a.shape[0]):
+        for j in wf.prange(a.shape[1]):
+            a[i, j] = a[b[i], b[j]] + 1
+
+
+def in_copies(a: Any, b: Any) -> None:
+    for k in range(3):
+        for i in wf.prange(a.shape[0]):
+            a[b[i]] = k
+
+
+def side_by_side(a: Any, b: Any) -> None:
+    for i in wf.prange(a.shape[0]):
+        a[b[i]] = i
+    for i in wf.prange(a.shape[0]):
+        a[b[i], 0] = i
+
+
+@pytest.mark.parametrize(
+    ("function", "accesses"),
+    [
+        (two_levels, ["a[i, j] = a[b[i], b[j]] + 1"] * 2), (in_copies, ["a[b[i]] = k"] * 2),
+        (side_by_side, ["a[b[i]] = i"] * 2 + ["a[b[i], 0] = i"] * 2),
+    ],
+)  # fmt: skip
+def test_one_warning_for_a_nest_that_names_two_accesses(
+    function: Any, accesses: list[str]
+) -> None:
+    with pytest.warns(RaceWarning) as caught:
+        wf.kernel(function)(np.zeros((4, 4)), np.array([0, 1, 1, 3]))
+    lines = [line for one in caught for line in str(one.message).splitlines()]
+    found = [line.split(": ")[-1] for line in lines if line.startswith(("  written", "  read"))]
+    assert found == accesses
+    assert len(caught) == len(accesses) // 2

@@ -426,8 +426,9 @@ class KernelFunction(Jitted):
         program = simplify(traced.program)
         direct = write_through(program)
         program = remove_dead(program if direct is program else simplify(direct))
+        library = "no-blas" not in _words().split()
         program = sum_inwards(program, self._parallel)
-        result = parallelise(program, values, self._parallel)
+        result = parallelise(program, values, self._parallel, library)
         for remark in result.remarks if values is not None else ():
             tell(remark, self._parallel[remark.place], self.function.__name__)
         program = remove_dead(simplify(result.program))
@@ -437,9 +438,13 @@ class KernelFunction(Jitted):
             again = parallelise(simplify(inwards), values)
             program = remove_dead(simplify(again.program))
             assumed |= dict.fromkeys(again.assumed)
-        if "no-blas" not in _words().split():
+        if library:
             program, squares = products(program, values)
             assumed |= dict.fromkeys(squares)
+        if result.postponed:
+            again = parallelise(program, values, self._parallel)
+            program = remove_dead(simplify(again.program))
+            assumed |= dict.fromkeys(again.assumed)
         return distribute(program), tuple(assumed)
 
 

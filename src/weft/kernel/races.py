@@ -6,8 +6,8 @@ import warnings
 
 from weft.errors import RaceError, RaceWarning
 from weft.passes.dependence import Access
-from weft.passes.independent import Remark
 from weft.passes.other_uses import Otherwise
+from weft.passes.remarks import Remark
 
 _ADVICE = "one operator for all updates of an array, and another array for what else rounds do"
 

@@ -28,40 +28,18 @@ from weft.passes.dependence import (
     spared_round,
 )  # fmt: skip
 from weft.passes.knowledge import Knowledge
+from weft.passes.last_round import is_of_last_round, last_values
 from weft.passes.lines_written import Lines, lines
 from weft.passes.meetings import called, first_write, whole_values, why_in_order
 from weft.passes.other_uses import Otherwise
 from weft.passes.places_written import Aggregate, aggregate, filled, row_of
 from weft.passes.races import Race, around, keeps, meeting, names_used
+from weft.passes.remarks import Remark
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
 from weft.records import dataclass
 from weft.sizes import ZERO, Fact, Poly, Size
 
 _I64 = fun.Scalar(DType.I64)
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """Why a loop that the user calls parallel is not: two accesses, or a variable.
-
-    Attributes
-    ----------
-    place : Place
-        Of the loop.
-    reason : str
-    left, right : Access or None
-    race : Race or None
-        Two rounds that access one element, where that is certain.
-    otherwise : Otherwise or None
-        Why rounds do not combine something with an array, where they seem to.
-    """
-
-    place: Place
-    reason: str
-    left: Access | None = None
-    right: Access | None = None
-    race: Race | None = None
-    otherwise: Otherwise | None = None
 
 
 @dataclass(slots=True)
@@ -80,6 +58,10 @@ class Around:
         How many of the loops around, and this one, are said to be parallel.
     unsure : int
         How many branches, and loops by conditions, are around.
+    library : bool
+        Whether a library computes products of matrices, of which triangles may be filled.
+    postponed : bool
+        Whether there are such triangles.
     """
 
     names: Names
@@ -88,6 +70,8 @@ class Around:
     remarks: list[Remark] = field(default_factory=list)
     marked: int = 0
     unsure: int = 0
+    library: bool = False
+    postponed: bool = False
 
 
 class Independent:
@@ -95,15 +79,18 @@ class Independent:
 
     def __init__(
         self, outer: Around, let: fun.Let, known: Knowledge, silent: bool = False,
-        combining: bool = False,
+        combining: bool = False, in_part: bool = False,
     ) -> None:  # fmt: skip
         assert isinstance(let.expr, fun.Loop)
         assert isinstance(let.expr.form, fun.For)
         self.outer = outer
         self.silent = silent
         self.combining = combining  # whether rounds may combine something with arrays
+        self.in_part = in_part  # its numbers may be elements of arrays
         self.otherwise: Otherwise | None = None
         self.free = False  # of races
+        self.postponed = False
+        self.lasts: list[int] = []  # variables that the last round leaves as they are after it
         self.names = outer.names
         self.let = let
         self.loop = let.expr
@@ -138,6 +125,8 @@ class Independent:
             found = accumulation.of_scalar(param, result, self.loop.body, unordered)
             if found is not None:
                 sums[number] = found
+            elif self._leaves_last() and is_of_last_round(param, result, self.loop.body):
+                self.lasts.append(number)
             elif not self._combines(number):
                 if self._is_asked():
                     body = self.loop.body
@@ -162,11 +151,14 @@ class Independent:
         self.free = True
         if not countable:
             return None
-        if not chains and not self.combined:
+        if chains or self.combined or self.lasts:
+            done = self._kernel(chains, sums)
+        else:
             done = self._accumulated(self.body, sums) if sums else []
-            several = [one for one in kept if one.numbers[0] not in sums]
-            return done + [let for one in several for let in self._selected(self.body, one)]
-        return self._kernel(chains, sums)
+        if done is None:
+            return None
+        several = [one for one in kept if one.numbers[0] not in sums]
+        return done + [let for one in several for let in self._selected(self.body, one)]
 
     def _combines(self, number: int) -> bool:
         """Whether rounds combine something with an array, and that is to be found."""
@@ -194,7 +186,13 @@ class Independent:
             self.outer.remarks.append(Remark(self.let.place, reason, left, right, race))
 
     def _is_asked(self) -> bool:
-        return self.let.place in self.outer.parallel and not self.silent
+        return self._is_marked() and not self.silent
+
+    def _leaves_last(self) -> bool:
+        return self._is_marked() and not self.in_part
+
+    def _is_marked(self) -> bool:
+        return self.let.place in self.outer.parallel
 
     # ------------------------------------------------------------ independence
 
@@ -230,7 +228,7 @@ class Independent:
         For a loop that the user calls parallel: others stay, since they write no more than they
         have to, in place.
         """
-        if self.let.place not in self.outer.parallel or not isinstance(write.value, fun.Var):
+        if not self._is_marked() or not isinstance(write.value, fun.Var):
             return None
         if write.pairs:
             return None
@@ -266,7 +264,10 @@ class Independent:
         inside = self.known.within(self.form.index.name, self.form.lower, self.form.upper - 1)
         resolver = Resolver(written, inside, self.names)
         base = Without(list(self.combined.values())).body(
-            fun.Body(self.body.statements, tuple(self.loop.body.results[n] for n in chains))
+            fun.Body(
+                self.body.statements,
+                tuple(self.loop.body.results[n] for n in (*self.lasts, *chains)),
+            )
         )
         body = resolver.body(base)
         if body is None:
@@ -280,10 +281,21 @@ class Independent:
             if placed is None:
                 name = called(self.loop.params[number])
                 reason = f"rounds write parts of {name} that are put together in no way known"
-                self.refused(reason, first_write(chain))
+                if not self.postponed:
+                    self.refused(reason, first_write(chain))
                 return None
             writes += [(number, *write) for write in placed]
         done: list[fun.Let] = []
+        if self.lasts:
+            last = tuple(map(resolver.atom, body.results[: len(self.lasts)]))
+            if any(isinstance(atom, fun.Var) and atom.name in resolver.updates for atom in last):
+                return None
+            done += last_values(
+                *self.shifted(fun.Body(body.statements, last)),
+                [self.loop.initial[number] for number in self.lasts],
+                [self.let.pattern[number] for number in self.lasts],
+                self.let.place, self.known, self.names,
+            )  # fmt: skip
         arrays: dict[int, fun.Atom] = {n: self.loop.initial[n] for n in chains}
         if writes:
             results = tuple(value for _, _, value, _ in writes)
@@ -292,10 +304,10 @@ class Independent:
             left = Counter(number for number, *_ in writes)
             for (number, at, _, place), var in zip(writes, variables, strict=True):
                 left[number] -= 1
-                last = self.let.pattern[number] if left[number] == 0 else None
+                end = self.let.pattern[number] if left[number] == 0 else None
                 array = arrays[number]
                 assert isinstance(array, fun.Var)
-                steps, arrays[number] = place.update(array, var, last, self.names, at)
+                steps, arrays[number] = place.update(array, var, end, self.names, at)
                 done += steps
         if sums:
             found = {number: one.replaced(resolver.atom) for number, one in sums.items()}
@@ -331,7 +343,7 @@ class Independent:
 
         Others stay, since they write no more than they have to.
         """
-        if self.let.place not in self.outer.parallel or any(w.pairs for w in chain.writes):
+        if not self._is_marked() or any(w.pairs for w in chain.writes):
             return None
         inside = self.known.within(self.form.index.name, self.form.lower, self.form.upper - 1)
         dims = row_of(param, [write.dims for write in chain.writes], {*self.bound})
@@ -358,7 +370,10 @@ class Independent:
     ) -> list[tuple[Place | None, fun.Atom, Lines]] | None:
         """The same as parts of rows and of columns, for a loop that the user calls parallel."""
         found = [lines(write.dims, self.rounds) for write in chain.writes]
-        if self.let.place not in self.outer.parallel or None in found:
+        if not self._is_marked() or None in found:
+            return None
+        if self.outer.library and not (self.known.ranges or self.outer.unsure):
+            self.postponed = self.outer.postponed = True
             return None
         written: list[tuple[Place | None, fun.Atom, Lines]] = []
         for write, place in zip(chain.writes, found, strict=True):
@@ -382,13 +397,17 @@ class Independent:
     def _over_space(self, body: fun.Body) -> tuple[list[fun.Let], list[fun.Var]]:
         """The body for all rounds, as a kernel: its statement and results."""
         space, body = self.shifted(body)
-        variables = []
-        for result in body.results:
-            shape = result.type.shape if isinstance(result.type, fun.Array) else ()
-            type_ = fun.Array(result.type.dtype, (self.extent, *shape))
-            variables.append(fun.Var(self.names.fresh("t"), type_))
-        expr = filled((space,), body) or fun.Kernel((space,), body)
-        return [fun.Let(tuple(variables), expr, self.let.place)], variables
+        variables: dict[fun.Atom, fun.Var] = {}
+        results = body.results
+        for result in results:
+            if result not in variables:
+                shape = result.type.shape if isinstance(result.type, fun.Array) else ()
+                type_ = fun.Array(result.type.dtype, (self.extent, *shape))
+                variables[result] = fun.Var(self.names.fresh("t"), type_)
+        body = fun.Body(body.statements, tuple(variables))
+        made = filled((space,), body) or fun.Kernel((space,), body)
+        let = fun.Let(tuple(variables.values()), made, self.let.place)
+        return [let], [variables[result] for result in results]
 
     def shifted(self, body: fun.Body) -> tuple[fun.Range, fun.Body]:
         """The body as one of an index that begins at 0, its parameters those before the loop."""

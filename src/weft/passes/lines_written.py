@@ -13,6 +13,7 @@ from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder, Names
 from weft.ops.dtypes import DType
+from weft.passes.accumulation import neutral
 from weft.passes.dependence import Dims, Rounds
 from weft.records import dataclass
 from weft.sizes import ONE, Poly, Size
@@ -51,7 +52,7 @@ class Lines:
         if isinstance(value, fun.Var) and isinstance(value.type, fun.Array):
             own = builder.inner()
             body = own.body([own.let(fun.Index(value, (here - self.span.start,)), scalar)])
-        none = fun.Body((), (_zero(value.type.dtype),))
+        none = fun.Body((), (neutral("add", value.type.dtype),))
         chosen = builder.let(fun.If(inside, body, none), scalar)
         assert isinstance(array.type, fun.Array)
         extent = array.type.shape[1 - self.axis]
@@ -117,8 +118,3 @@ def _inside(builder: Builder, index: Size, lower: Size, upper: Size) -> fun.Var:
         for operation, operands in (("less_equal", first), ("less", last))
     ]
     return builder.let(fun.Apply("logical_and", (ends[0], ends[1])), _BOOL)
-
-
-def _zero(dtype: DType) -> fun.Const:
-    kinds = {"b": False, "f": 0.0, "c": 0j}
-    return fun.Const(kinds.get(dtype.kind, 0), dtype)

@@ -52,7 +52,9 @@ def why_in_order(
     others = [*uses.reads(body, (), False), *writes]
     if isinstance(param.type, fun.Scalar):
         last, other = (*writes[-1:], None)[0], (*others, None)[0]
-        return f"{called(param)} is needed by the next round", last, other, None
+        needed = f"{called(param)} is needed by the next round"
+        left = f"what {called(param)} is in the last round is needed after the loop"
+        return needed if param.name in _used(body) else left, last, other, None
     perhaps: tuple[Access, Access] | None = None
     for number, write in enumerate(writes):
         for other in (*writes[number:], *others[: len(others) - len(writes)]):
@@ -67,6 +69,10 @@ def why_in_order(
         return "two rounds may access one element", *perhaps, None
     reason = f"{called(param)} is written in a way that is not understood"
     return reason, (*writes, None)[0], None, None
+
+
+def _used(body: fun.Body) -> set[str]:
+    return {*walk.free_names(body), *walk.uses(body)}
 
 
 @dataclass(slots=True)

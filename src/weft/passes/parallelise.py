@@ -32,9 +32,10 @@ from weft.passes import accumulation
 from weft.passes.blocks import joined_blocks
 from weft.passes.branch_writes import branch_writes
 from weft.passes.dependence import integers_of
-from weft.passes.independent import Around, Independent, Remark
+from weft.passes.independent import Around, Independent
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
+from weft.passes.remarks import Remark, of_nest, once_each
 from weft.passes.share import share_scalars
 from weft.passes.square import contracts, square
 from weft.passes.write_wholly import write_wholly
@@ -49,12 +50,14 @@ class Result:
     program: fun.Program
     assumed: tuple[Fact, ...]
     remarks: list[Remark]
+    postponed: bool  # whether there are triangles that are left to `products`
 
 
 def parallelise(
     program: fun.Program,
     values: Mapping[str, int] | None = None,
     parallel: Collection[Place] = (),
+    library: bool = False,
 ) -> Result:
     """The program with its independent loops as kernels.
 
@@ -64,15 +67,20 @@ def parallelise(
         The sizes of a call: what is not proved for all sizes is decided by them.
     parallel : collection of Place
         Where the loops are that the user calls parallel.
+    library : bool
+        Whether `products` follow, so that loops that fill triangles are left to them.
     """
     if parallel:
         program = share_scalars(program)
     known = Knowledge.of(program, values)
-    pass_ = _Parallelise(Names.of(program), frozenset(parallel), integers_of(program))
+    pass_ = _Parallelise(
+        Names.of(program), frozenset(parallel), integers_of(program), library=library
+    )
     body = write_wholly(pass_.body(program.body, known))
     assumed = tuple(known.assumed)
     facts = tuple(dict.fromkeys((*program.facts, *assumed)))
-    return Result(replace(program, body=body, facts=facts), assumed, pass_.remarks)
+    made = replace(program, body=body, facts=facts)
+    return Result(made, assumed, once_each(pass_.remarks), pass_.postponed)
 
 
 class _Parallelise(Around):
@@ -93,8 +101,10 @@ class _Parallelise(Around):
                 self.marked += marked
                 found = self._otherwise(let, known)
                 if found is None:
+                    remarks = len(self.remarks)
                     expr = replace(expr, body=self.body(body, inside))
                     found = self.loop(replace(let, expr=expr), known)
+                    self.remarks[remarks:] = of_nest(self.remarks[remarks:], let.place)
                 self.marked -= marked
                 return found
             case fun.Kernel(space) | fun.Reduce(space) | fun.Scan(space) | fun.Scatter(_, space):
@@ -151,7 +161,7 @@ class _Parallelise(Around):
         part = localise(let, self.names, known, wholly=True)
         if part is not None:
             before, inner, after = part
-            found = Independent(self, inner, known, silent=True).converted()
+            found = Independent(self, inner, known, silent=True, in_part=True).converted()
             if found is not None:
                 return [before, *found, after]
             if not marked:
@@ -178,7 +188,9 @@ class _Parallelise(Around):
         part = localise(let, self.names, known, wholly=False)
         if part is not None and found is not None:
             before, inner, after = part
-            own = Independent(self, inner, known, silent=True, combining=True).converted()
+            own = Independent(
+                self, inner, known, silent=True, combining=True, in_part=True
+            ).converted()
             found = found if own is None else [before, *own, after]
         return found
 
