@@ -272,6 +272,17 @@ def test_histograms_of_few_elements_and_of_many(size: int) -> None:
     np.testing.assert_array_equal(found, np.bincount(b % size, minlength=size))
 
 
+def test_many_rounds_into_more_elements_than_scatters_copy() -> None:
+    size, rounds = 9000, 600_000
+    b = np.random.default_rng(3).integers(0, size, rounds)
+    found = np.zeros(size, np.int64)
+    kernel = wf.kernel(histogram)
+    kernel(found, b)
+    np.testing.assert_array_equal(found, np.bincount(b, minlength=size))
+    assert "map over (16)" in str(wf.explain(kernel, found, b))
+    assert "scatter over" in str(wf.explain(kernel, found, b[: rounds // 2]))
+
+
 def test_no_rounds_and_no_elements() -> None:
     for rounds, size in ((0, 3), (0, 0), (3, 0)):
         h = np.ones(size)

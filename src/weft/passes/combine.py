@@ -14,8 +14,7 @@
                                                      let y = kernel (j < m) { h0[j] + r[j] }
 
 The first is for elements that all rounds combine something with, the second for elements that
-each round chooses, and the last for rounds that are more than a space of scalars: by parts, where
-copies of the array are few elements beside the rounds.
+each round chooses, and the last (`by_parts`) for rounds that are more than a space of scalars.
 """
 
 from __future__ import annotations
@@ -35,12 +34,7 @@ from weft.passes.dependence import Dims
 from weft.passes.knowledge import Knowledge
 from weft.passes.versions import bound_in
 from weft.records import dataclass
-from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
-
-PARTS = 16
-"""Into how many parts rounds are cut, that have a copy of an array each."""
-WORTH = 4
-"""How many rounds an element of those copies is worth."""
+from weft.sizes import ZERO, Poly, Size, as_poly, product
 
 _I64 = fun.Scalar(DType.I64)
 _SHAPES = (fun.Slice, fun.LmadSlice, fun.Permute, fun.Reshape)
@@ -112,7 +106,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class Step:
     """An update for each point of a space inside of a round: indices and a value."""
 
     space: tuple[fun.Range, ...]
@@ -155,7 +149,7 @@ class Combine:
 
     def steps(
         self, body: fun.Body, resolved: Callable[[fun.Body], fun.Body | None]
-    ) -> list[_Step] | None:
+    ) -> list[Step] | None:
         """What rounds combine, update by update; None where that are no spaces of scalars."""
         found = []
         for path in self.combined.updates:
@@ -169,7 +163,7 @@ class Combine:
             found.append(replace(step, body=own))
         return found
 
-    def step(self, body: fun.Body, path: Path, without: Without) -> _Step:
+    def step(self, body: fun.Body, path: Path, without: Without) -> Step:
         (let, number), *more = path
         count = body.statements.index(let)
         before = without.statements(body.statements[:count])
@@ -195,7 +189,7 @@ class Combine:
                 range_, first = self.range_of(form, without)
                 step = self.step(inner, tuple(more), without)
                 statements = (*before, *first, *step.body.statements)
-                return _Step((range_, *step.space), fun.Body(statements, step.body.results))
+                return Step((range_, *step.space), fun.Body(statements, step.body.results))
             case fun.If(condition, then, otherwise):
                 side = (then, otherwise)[number]
                 step = self.step(side, tuple(more), without)
@@ -220,13 +214,13 @@ class Combine:
     def made(
         self, space: tuple[fun.Range, ...], statements: tuple[fun.Let, ...],
         indices: Sequence[Size], value: fun.Atom, without: Without,
-    ) -> _Step:  # fmt: skip
+    ) -> Step:  # fmt: skip
         at = [self.fresh("at", _I64) for _ in indices]
         sizes = [
             fun.Let((var,), fun.SizeValue(without.size(index)), self.rest.place)
             for var, index in zip(at, indices, strict=True)
         ]
-        return _Step(space, fun.Body((*statements, *sizes), (*at, value)))
+        return Step(space, fun.Body((*statements, *sizes), (*at, value)))
 
     def own_space(
         self, space: tuple[fun.Range, ...], without: Without
@@ -263,8 +257,8 @@ class Combine:
             raise _NoSpace
 
     def chosen(
-        self, before: tuple[fun.Let, ...], condition: fun.Atom, side: int, step: _Step
-    ) -> _Step:
+        self, before: tuple[fun.Let, ...], condition: fun.Atom, side: int, step: Step
+    ) -> Step:
         """A step of a branch: where it is not taken, the neutral element for the first one."""
         assert isinstance(self.combined.param.type, fun.Array)
         if not all(self.rest.known.nonnegative(n - 1) for n in self.combined.param.type.shape):
@@ -276,11 +270,17 @@ class Combine:
         results.append(self.fresh("e", fun.Scalar(self.dtype)))
         branch = fun.If(condition, sides[0], sides[1])
         let = fun.Let(tuple(results), branch, self.rest.place)
-        return _Step(step.space, fun.Body((*before, let), tuple(results)))
+        return Step(step.space, fun.Body((*before, let), tuple(results)))
 
     # ------------------------------------------------------------ reductions and scatters
 
-    def all_of(self, array: fun.Var, step: _Step, last: fun.Var) -> list[fun.Let]:
+    def is_of_all(self, step: Step, array: fun.Var) -> bool:
+        """Whether all rounds combine something with the same elements."""
+        own, body = self.rest.shifted(step.body)
+        dims, _ = self.same_elements(own, step.space, body)
+        return dims is not None and is_inside(dims, array, self.rest.known)
+
+    def all_of(self, array: fun.Var, step: Step, last: fun.Var) -> list[fun.Let]:
         """An array combined with what a step gives in all rounds, as `last`."""
         own, body = self.rest.shifted(step.body)
         ahead, body = self.ahead(own, step.space, body)
@@ -323,6 +323,11 @@ class Combine:
         )
         before = [fun.Let(tuple(made), kernel, self.rest.place)]
         return before, fun.Body((*reads, *then), body.results)
+
+    def work(self, step: Step) -> Size:
+        """How often a step is done in all rounds."""
+        form = self.rest.form
+        return product(r.extent for r in step.space) * (form.upper - form.lower)
 
     def same_elements(
         self, own: fun.Range, space: tuple[fun.Range, ...], body: fun.Body
@@ -417,65 +422,6 @@ class Combine:
         scatter = fun.Scatter((apart,), space, body, operator)
         done += [fun.Let((apart,), filled, place), fun.Let((total,), scatter, place)]
         return [*done, *self.joined(array, dims, total, last)]
-
-
-# ---------------------------------------------------------------- by parts
-
-
-def by_parts(
-    combines: Sequence[Combine], arrays: Sequence[fun.Var], loop: fun.Loop, lasts: Sequence[fun.Var]
-) -> list[fun.Let]:
-    """Arrays combined with what rounds do, which `loop` does and nothing else; as `lasts`.
-
-    In order, where copies of the arrays are too much for the rounds.
-    """
-    rest = combines[0].rest
-    form, known, names, place = rest.form, rest.known, rest.names, rest.place
-    rounds = form.upper - form.lower
-    elements = sum(
-        (product(a.type.shape) for a in arrays if isinstance(a.type, fun.Array)), start=ZERO
-    )
-    gain = rounds - elements * (PARTS * WORTH)
-    if not known.values or not known.nonnegative(gain):
-        return [fun.Let(tuple(lasts), walk.Substitution(fresh=names.fresh).expr(loop), place)]
-    part = fun.Var(names.fresh("c"), _I64)
-    statements: list[fun.Let] = []
-    bounds = []
-    for at in (Poly.var(part.name), Poly.var(part.name) + ONE):
-        scaled, cut = (fun.Var(names.fresh("s"), _I64) for _ in range(2))
-        statements.append(fun.Let((scaled,), fun.SizeValue(at * rounds), place))
-        parts = fun.Const(PARTS, DType.I64)
-        statements.append(fun.Let((cut,), fun.Apply("floor_divide", (scaled, parts)), place))
-        bounds.append(form.lower + Poly.var(cut.name))
-    begin = [fun.Var(names.fresh("h"), array.type) for array in arrays]
-    for var, one in zip(begin, combines, strict=True):
-        assert isinstance(var.type, fun.Array)
-        filled = fun.Broadcast(one.combined.neutral, var.type.shape)
-        statements.append(fun.Let((var,), filled, place))
-    own = tuple(fun.Var(names.fresh("h"), array.type) for array in arrays)
-    some = replace(loop, initial=tuple(begin), form=fun.For(form.index, bounds[0], bounds[1]))
-    some_copy = walk.Substitution(fresh=names.fresh).expr(some)
-    statements.append(fun.Let(own, some_copy, place))
-    kernel = fun.Kernel(
-        (fun.Range(part, as_poly(PARTS)),), fun.Body(tuple(statements), own)
-    )
-    copies = []
-    for array in arrays:
-        assert isinstance(array.type, fun.Array)
-        type_ = fun.Array(array.type.dtype, (as_poly(PARTS), *array.type.shape))
-        copies.append(fun.Var(names.fresh("t"), type_))
-    done = [fun.Let(tuple(copies), kernel, place)]
-    for one, array, copy, last in zip(combines, arrays, copies, lasts, strict=True):
-        assert isinstance(array.type, fun.Array)
-        kept = tuple(fun.Range(one.fresh("q", _I64), extent) for extent in array.type.shape)
-        over = fun.Range(one.fresh("c", _I64), as_poly(PARTS))
-        indices = tuple(Poly.var(r.index.name) for r in (over, *kept))
-        element = one.fresh("e", fun.Scalar(one.dtype))
-        read = fun.Let((element,), fun.Index(copy, indices), place)
-        total, summed = one.reduced((*kept, over), len(kept), fun.Body((read,), (element,)))
-        dims = tuple(fun.Span(ZERO, extent) for extent in array.type.shape)
-        done += [total, *one.joined(array, dims, summed, last)]
-    return done
 
 
 def is_flat(body: fun.Body) -> bool:

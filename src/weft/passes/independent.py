@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes import accumulation, extremes
+from weft.passes.around import Around
 from weft.passes.branch_writes import is_inside, read_of, slice_type
+from weft.passes.by_parts import by_parts, is_better
 from weft.passes.combinations import Combination, combination
-from weft.passes.combine import Combine, Rest, Without, by_parts
+from weft.passes.combine import Combine, Rest, Step, Without
 from weft.passes.dependence import (
     Access,
     Rounds,
@@ -36,42 +37,9 @@ from weft.passes.places_written import Aggregate, aggregate, filled, row_of
 from weft.passes.races import Race, around, keeps, meeting, names_used
 from weft.passes.remarks import Remark
 from weft.passes.versions import Chain, Resolver, Write, bound_in, chain_to
-from weft.records import dataclass
 from weft.sizes import ZERO, Fact, Poly, Size
 
 _I64 = fun.Scalar(DType.I64)
-
-
-@dataclass(slots=True)
-class Around:
-    """What is around a loop.
-
-    Attributes
-    ----------
-    names : Names
-    parallel : frozenset of Place
-        Where the loops are that the user calls parallel.
-    sizes : mapping of str to Size
-        What integers are.
-    remarks : list of Remark
-    marked : int
-        How many of the loops around, and this one, are said to be parallel.
-    unsure : int
-        How many branches, and loops by conditions, are around.
-    library : bool
-        Whether a library computes products of matrices, of which triangles may be filled.
-    postponed : bool
-        Whether there are such triangles.
-    """
-
-    names: Names
-    parallel: frozenset[Place]
-    sizes: Mapping[str, Size]
-    remarks: list[Remark] = field(default_factory=list)
-    marked: int = 0
-    unsure: int = 0
-    library: bool = False
-    postponed: bool = False
 
 
 class Independent:
@@ -474,6 +442,13 @@ class Independent:
             )
         return done
 
+    def _in_parts(self, combine: Combine, steps: Sequence[Step], array: fun.Var) -> bool:
+        """Whether rounds are better done in parts than by a scatter."""
+        chooses = [step for step in steps if not combine.is_of_all(step, array)]
+        return bool(chooses) and is_better(
+            combine.work(chooses[0]), self.extent, array, self.known
+        )
+
     def _combined(self, written: Sequence[Chain]) -> list[fun.Let] | None:
         """What rounds combine with arrays; by parts, or in order, what is no space of scalars."""
         rest = Rest(
@@ -486,14 +461,16 @@ class Independent:
             inside = self.known.within(index, lower, upper - 1)
             return Resolver(written, inside, self.names).body(body)
 
-        left: list[int] = []
+        left, many = list[int](), True
         for number, one in self.combined.items():
             combine = Combine(rest, one, others)
             steps = combine.steps(self.body, resolved)
-            if steps is None:
-                left.append(number)
-                continue
             array = self.loop.initial[number]
+            assert isinstance(array, fun.Var)
+            if steps is None or (self.outer.library and self._in_parts(combine, steps, array)):
+                left.append(number)
+                many = many and steps is not None
+                continue
             if not steps:
                 done += self._renamed_results([], {number: array})
             for position, step in enumerate(steps):
@@ -517,5 +494,5 @@ class Independent:
         return done + by_parts(
             [Combine(rest, self.combined[number], others) for number in left],
             [array for array in before if isinstance(array, fun.Var)], loop,
-            [self.let.pattern[number] for number in left],
+            [self.let.pattern[number] for number in left], many,
         )  # fmt: skip

@@ -29,10 +29,11 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
 from weft.passes import accumulation
+from weft.passes.around import Around
 from weft.passes.blocks import joined_blocks
 from weft.passes.branch_writes import branch_writes
 from weft.passes.dependence import integers_of
-from weft.passes.independent import Around, Independent
+from weft.passes.independent import Independent
 from weft.passes.knowledge import Knowledge
 from weft.passes.localise import localise
 from weft.passes.remarks import Remark, of_nest, once_each
