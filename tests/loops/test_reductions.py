@@ -112,6 +112,20 @@ def in_rows(g: Any, a: Any, c: Any) -> None:
             g[i, c[i, j]] += a[i, j]
 
 
+def columns(g: Any, a: Any) -> None:
+    for i in wf.prange(a.shape[0]):
+        for j in wf.prange(g.shape[1]):
+            g[1:, j] += a[i, j]
+
+
+def of_parts(h: Any, a: Any, c: Any) -> None:
+    part = h[1:]
+    for i in wf.prange(a.shape[0]):
+        part += a[i, 1:]
+        h[::2] += a[i, ::2]
+        h[c[i, 0] % 4 : c[i, 0] % 4 + 2] += 1
+
+
 def outer_products(g: Any, a: Any) -> None:
     for k in wf.prange(a.shape[0]):
         for i in wf.prange(g.shape[0]):
@@ -175,7 +189,8 @@ M = 7
 FUNCTIONS = [
     whole, elements, part_of_a_local, largest, histogram, least_by_index, largest_by_numpy,
     products, bits, truths, pairs, rows, from_the_end, twice, on_a_condition, nested, in_rows,
-    outer_products, diagonals, triangle, of_sums, while_loops, several, forces, added_at,
+    columns, of_parts, outer_products, diagonals, triangle, of_sums, while_loops, several, forces,
+    added_at,
 ]  # fmt: skip
 
 

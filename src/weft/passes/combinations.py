@@ -18,7 +18,7 @@ from typing import NoReturn, TypeAlias
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.passes.accumulation import OPERATIONS, neutral
-from weft.passes.dependence import Access, Dims, whole
+from weft.passes.dependence import Access, Dims, composed, inside, whole
 from weft.passes.meetings import called
 from weft.passes.other_uses import SHOWN, Otherwise, seeming_update
 from weft.passes.versions import bound_in
@@ -44,6 +44,8 @@ class Combination:
         What stands for it, or for a part of it, in the round.
     views : mapping of str to Dims
         What part each version is.
+    axes : mapping of str to tuple of int
+        For kernels that give parts, the order of these parts' dimensions in their spaces.
     updates : tuple of Path
         Where it is combined with something, in order.
     """
@@ -52,6 +54,7 @@ class Combination:
     param: fun.Var
     versions: frozenset[str]
     views: Mapping[str, Dims]
+    axes: Mapping[str, tuple[int, ...]]
     updates: tuple[Path, ...]
 
     @property
@@ -73,7 +76,8 @@ def combination(
     if not one or found.chain(result, body) != param.name:
         return None
     versions, operation = frozenset(found.views.keys() | found.pending.keys()), found.operation
-    return Combination(operation or "add", param, versions, found.views, tuple(found.updates))
+    updates = tuple(found.updates)
+    return Combination(operation or "add", param, versions, found.views, found.axes, updates)
 
 
 class _None(Exception):  # noqa: N818 - an answer, not an error
@@ -115,12 +119,20 @@ class _Pending:
     paths : tuple of Path
     makers : tuple of str
         What the kernels bind.
+    axes : tuple of int
+        The order of the space's dimensions in what they give, once that is permuted.
     """
 
     link: _Link
     space: tuple[fun.Range, ...]
     paths: tuple[Path, ...]
     makers: tuple[str, ...]
+    axes: tuple[int, ...] = ()
+
+    def own(self) -> list[Size]:
+        """The indices of an element, in order."""
+        indices: list[Size] = [Poly.var(r.index.name) for r in self.space]
+        return [indices[axis] for axis in self.axes] if self.axes else indices
 
 
 @dataclass(slots=True)
@@ -137,6 +149,7 @@ class _Following:
     links: dict[str, _Link] = field(default_factory=dict)
     tests: set[str] = field(default_factory=set)  # comparisons for extremes
     pending: dict[str, _Pending] = field(default_factory=dict)
+    axes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     updates: list[Path] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -173,6 +186,11 @@ class _Following:
             case fun.Cast(dtype, argument) if (link := self.of(argument)) is not None:
                 kinds = link.kinds | {dtype.kind}
                 self.links[name] = replace(link, kinds=kinds, converted=True)
+            case fun.Permute(array, axes) if self.is_pending(array):
+                pending = self.pending[array.name]
+                before = pending.axes or tuple(range(len(axes)))
+                order = tuple(before[axis] for axis in axes)
+                self.pending[name] = replace(pending, axes=order)
             case fun.Apply():
                 self.apply(let, expr, bound)
             case fun.If():
@@ -280,6 +298,9 @@ class _Following:
 
     # ------------------------------------------------------------ arrays
 
+    def is_pending(self, array: fun.Var) -> bool:
+        return array.name in self.pending and array.name not in self.views
+
     def is_version(self, atom: fun.Atom) -> bool:
         """Whether it stands for the array; also what a kernel gives for all elements of it."""
         if not isinstance(atom, fun.Var):
@@ -288,7 +309,7 @@ class _Following:
         if pending is None or atom.name in self.views:
             return atom.name in self.views
         array = fun.Var(pending.link.array, atom.type)
-        own = tuple(Poly.var(r.index.name) for r in pending.space)
+        own = tuple(pending.own())
         view = self.views[array.name]
         extents = tuple(dim.extent for dim in view if isinstance(dim, fun.Span))
         assert isinstance(atom.type, fun.Array)
@@ -301,6 +322,7 @@ class _Following:
     def add(self, pending: _Pending, view: Dims) -> None:
         """Take in what kernels combine with the elements of a part."""
         self.views |= dict.fromkeys(pending.makers, view)
+        self.axes |= dict.fromkeys(pending.makers, pending.axes)
         self.updates += pending.paths
 
     def made(self, name: str, view: Dims, *before: str) -> None:
@@ -321,7 +343,7 @@ class _Following:
             inner = self.pending.get(result.name) if isinstance(result, fun.Var) else None
             if link is not None:
                 self.pending[var.name] = _Pending(link, expr.space, (here,), (var.name,))
-            elif inner is not None and len(inner.paths) == 1:
+            elif inner is not None and len(inner.paths) == 1 and not inner.axes:
                 space, further = (*expr.space, *inner.space), inner.paths[0][len(path) :]
                 paths = ((*here, *further),)
                 self.pending[var.name] = _Pending(inner.link, space, paths, (var.name,))
@@ -342,7 +364,7 @@ class _Following:
             self.updates.append((*path, (let, 0)))
         elif pending is not None and pending.link.array == array.name:
             assert isinstance(value, fun.Var)
-            indices = inside(dims, [Poly.var(r.index.name) for r in pending.space])
+            indices = inside(dims, pending.own())
             if value.name in self.views or not self.is_for(pending.link, array, indices):
                 self.fail(let)
             self.made(value.name, part)
@@ -406,7 +428,9 @@ class _Following:
         if not found or len(found) + sum(n in self.parts for n in names) < len(results):
             return None
         first = found[0]
-        own = [Poly.var(r.index.name) for r in first.space]
+        own = first.own()
+        if any(one.axes for one in found):
+            return None
         for name in names:
             if name in self.parts:
                 same = self.parts[name], inside(self.slices[name], own)
@@ -473,27 +497,3 @@ class _Following:
         while name not in self.parts and self.before.get(name):
             name = self.before[name][0]
         return self.parts.get(name, "")
-
-
-def inside(dims: Dims, indices: Sequence[Size]) -> tuple[Size, ...]:
-    """Where in an array an element of a part of it is."""
-    rest = iter(indices)
-    return tuple(
-        dim.start + next(rest) * dim.step if isinstance(dim, fun.Span) else dim for dim in dims
-    )
-
-
-def composed(view: Dims, dims: Dims) -> Dims:
-    """What part of an array a part of a part of it is."""
-    rest, found = iter(dims), list[fun.Span | Size]()
-    for own in view:
-        if not isinstance(own, fun.Span):
-            found.append(own)
-            continue
-        dim = next(rest)
-        if not isinstance(dim, fun.Span):
-            found.append(own.start + dim * own.step)
-        else:
-            start = own.start + dim.start * own.step
-            found.append(fun.Span(start, dim.extent, dim.step * own.step))
-    return tuple(found)

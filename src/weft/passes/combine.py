@@ -29,8 +29,8 @@ from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes import accumulation
 from weft.passes.branch_writes import is_inside, read_of, slice_type
-from weft.passes.combinations import Combination, Path, inside
-from weft.passes.dependence import Dims
+from weft.passes.combinations import Combination, Path
+from weft.passes.dependence import Dims, inside
 from weft.passes.knowledge import Knowledge
 from weft.passes.versions import bound_in
 from weft.records import dataclass
@@ -174,8 +174,10 @@ class Combine:
                 return self.made((), before, indices, without.atom(value), without)
             case fun.Kernel():
                 space, inner = self.kernel(path, without)
-                view = self.combined.views[let.pattern[number].name]
-                indices = inside(view, [Poly.var(r.index.name) for r in space])
+                name = let.pattern[number].name
+                axes = self.combined.axes.get(name) or range(len(space))
+                own = [Poly.var(space[axis].index.name) for axis in axes]
+                indices = inside(self.combined.views[name], own)
                 statements = (*before, *inner.statements)
                 return self.made(space, statements, indices, inner.results[0], without)
             case fun.Scatter((array,), space, inner):

@@ -60,6 +60,30 @@ def whole(var: fun.Var) -> Dims:
     return tuple(fun.Span(ZERO, extent) for extent in var.type.shape)
 
 
+def inside(dims: Dims, indices: Sequence[Size]) -> tuple[Size, ...]:
+    """Where in an array an element of a part of it is."""
+    rest = iter(indices)
+    return tuple(
+        dim.start + next(rest) * dim.step if isinstance(dim, fun.Span) else dim for dim in dims
+    )
+
+
+def composed(view: Dims, dims: Dims) -> Dims:
+    """What part of an array a part of a part of it is."""
+    rest, found = iter(dims), list[fun.Span | Size]()
+    for own in view:
+        if not isinstance(own, fun.Span):
+            found.append(own)
+            continue
+        dim = next(rest)
+        if not isinstance(dim, fun.Span):
+            found.append(own.start + dim * own.step)
+        else:
+            start = own.start + dim.start * own.step
+            found.append(fun.Span(start, dim.extent, dim.step * own.step))
+    return tuple(found)
+
+
 def reads(
     body: fun.Body, arrays: Collection[str], but: Collection[str], inner: tuple[Inner, ...] = ()
 ) -> Iterator[Access]:
