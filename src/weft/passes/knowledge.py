@@ -18,6 +18,8 @@ class Knowledge:
     Attributes
     ----------
     prover : Prover
+    sizes : frozenset of str
+        The program's own, and those that are computed from them.
     values : mapping of str to int
         The sizes of the call for which the program is made; empty where it is for all.
     assumed : dict of Fact
@@ -27,6 +29,7 @@ class Knowledge:
     """
 
     prover: Prover
+    sizes: frozenset[str] = frozenset()
     values: Mapping[str, int] = field(default_factory=dict)
     assumed: dict[Fact, None] = field(default_factory=dict)
     ranges: Mapping[str, tuple[Size, Size]] = field(default_factory=dict)
@@ -38,7 +41,8 @@ class Knowledge:
             if entry.left.variables() | entry.right.variables() <= known.keys():
                 known[entry.name] = entry.evaluate(known)
         prover = Prover(program.facts, sizes=program.sizes, derived=program.derived)
-        return Knowledge(prover, known)
+        sizes = frozenset((*program.sizes, *(entry.name for entry in program.derived)))
+        return Knowledge(prover, sizes, known)
 
     def within(self, name: str, lower: Size, upper: Size) -> Knowledge:
         """Where also lower <= name <= upper."""
@@ -49,6 +53,10 @@ class Knowledge:
         return self.within(name, as_poly(0), extent - 1)
 
     # ------------------------------------------------------------ questions
+
+    def is_size(self, poly: Size) -> bool:
+        """Whether it is known before the program runs."""
+        return poly.variables() <= self.sizes
 
     def nonnegative(self, poly: Size) -> bool:
         """Whether poly >= 0 for all indices in scope."""

@@ -125,6 +125,8 @@ def _products(let: fun.Let, names: Names, known: Knowledge) -> list[fun.Let] | N
     found = contraction(kernel) if len(kernel.space) == 2 else None
     if found is None or not _is_sum(found) or not _is_whole(found, known):
         return None
+    if not all(known.is_size(r.extent) for r in (*kernel.space, *found.reduce.space)):
+        return None  # the library takes arrays whose lengths are known before the program runs
     reads = {
         inner.pattern[0].name
         for inner in found.reduce.body.statements
