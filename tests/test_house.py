@@ -53,7 +53,7 @@ WINDOWS: dict[tuple[str, str], set[str]] = {
     # hold them may evaluate the sizes in them.
     ("runtime", "plan"): {
         "plan.segment", "plan.launches", "plan.launch_counts", "plan.protocols", "plan.nodes",
-        "plan.code",
+        "plan.code", "plan.rounds",
     },
     ("lower", "plan"): {"plan.segment", "plan.launches"},
     ("io", "plan"): {"plan.protocols"},

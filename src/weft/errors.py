@@ -221,6 +221,8 @@ class MemoryLimitError(WeftError, MemoryError):
     """A program that does not fit the memory limit however it is cut."""
 
     needed = 0  # bytes, by which the planner compares what did not fit
+    has_written = False  # results may be in the arrays given for them, which nothing there reads
+    has_begun = False  # arguments that are read may have been updated: no call can be made again
 
 
 class SourceError(WeftError, OSError):

@@ -32,9 +32,9 @@ from weft.frontend.guards import tracing
 from weft.frontend.key import Walk, graph_key
 from weft.frontend.trace import trace
 from weft.launch import CPU, INTERPRETER, Computation, host_threads, target
-from weft.launch.boxes import addressable, plan_of, run_in_boxes, run_on, sinks_for
+from weft.launch.boxes import addressable, plan_into, plan_of, run_in_boxes, run_on
 from weft.launch.results import brought
-from weft.launch.several import by_any, by_one
+from weft.launch.several import by_any, by_one, in_less_memory
 from weft.ops.dtypes import from_numpy
 from weft.plan.protocols import Sink, Source
 
@@ -144,7 +144,7 @@ def run(
     if len(current.devices) == 1:
         return _run(computation, sizes, inputs, out)
     try:  # what is read stays as it is until the results are there: others may have to begin anew
-        results = by_any(lambda: _run(computation, sizes, inputs, None))
+        results = by_any(lambda: _run(computation, sizes, inputs, None, out))
     except MemoryLimitError as error:
         if out is None:
             raise
@@ -175,19 +175,23 @@ def _run(
     sizes: Mapping[str, int],
     inputs: Sequence[Any],
     out: Sequence[NDArray | None] | None,
+    late: Sequence[NDArray | None] | None = None,
 ) -> list[Value]:
+    """`late`: where results are brought that are taken without `out`."""
     current = settings()
     arrays = addressable(computation, inputs)
     where = target(current)
     if arrays is not None and where != INTERPRETER and len(current.devices) == 1:
         try:
             return run_on(computation, sizes, arrays, out, current, where)
-        except MemoryLimitError:
-            pass  # what does not fit in core is cut into boxes
+        except MemoryLimitError as error:
+            if error.has_begun:
+                raise
+            # What does not fit in core is cut into boxes.
         except SourceError:
             _check_sources(inputs)
             raise
-    return run_in_boxes(computation, sizes, inputs, out, current)
+    return run_in_boxes(computation, sizes, inputs, out, current, late)
 
 
 def _check_sources(inputs: Sequence[Any]) -> None:
@@ -251,8 +255,7 @@ def _plan_call(
                 made, packed.sizes, packed.inputs(arrays), [None] * len(made.results), current
             )
             return replace(plan, transfers=tuple(packed.lines()))
-    sinks = sinks_for(computation, inputs, out, current)
-    return plan_of(computation, sizes, inputs, sinks, current)
+    return plan_into(computation, sizes, inputs, out, current)
 
 
 def persist(outputs: Sequence[Node]) -> list[Node]:
@@ -286,8 +289,10 @@ def store(
     direct = [None if sink in late else sink for sink in sinks]
 
     def attempt() -> list[Value]:
-        plan = _plan_around(late, computation, walk.values, inputs, direct)
-        return computed(plan, progress=progress)
+        return in_less_memory(
+            lambda: _plan_around(late, computation, walk.values, inputs, direct),
+            lambda plan: computed(plan, progress=progress),
+        )
 
     with finished(late):
         places = _Places(computation, outputs, walk)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices.faults import failing, full
 from devices.harness import device
 
 import weft as wf
+from weft.errors import MemoryLimitError
 
 N, M = 401, 409
 CAP = 1 << 20
@@ -79,3 +81,41 @@ def test_under_the_cap_of_a_device(
     assert any(stage.code.device is not None and stage.boxes.count > 1 for stage in stages)
     assert 0 < on.statistics.peak_bytes <= CAP < a.nbytes
     np.testing.assert_allclose(result, in_numpy(a, pivoting), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["memory", "copy", "launch"])
+def test_pivots_for_which_memory_is_too_small_are_fewer(kind: str, tmp_path: Path) -> None:
+    """They are in no boxes: another plan has blocks of fewer rounds."""
+    on = device()
+    a = np.random.default_rng(2).standard_normal((N, M)) + N * np.eye(N, M)
+    np.save(tmp_path / "a.npy", a)
+    function = wf.jit(eliminate)
+    with wf.config(devices=[on.name], memory_limit={on.name: CAP}):
+        function(a)
+        for at in (2, 4, 17):
+            on.trim()
+            with failing(on, kind, at, full(on)) as faulty:
+                result = function(a)
+            np.testing.assert_allclose(result, in_numpy(a, False), rtol=1e-9, atol=1e-12)
+            assert faulty.calls > at
+        on.trim()
+        with failing(on, kind, 4, full(on)):
+            wf.store(function(wf.open(tmp_path / "a.npy")), tmp_path / "b.npy")
+    np.testing.assert_allclose(
+        np.load(tmp_path / "b.npy"), in_numpy(a, False), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_a_device_without_memory_is_named() -> None:
+    """However little a plan takes: a call is made again a few times, not for ever."""
+    on = device()
+    a = np.random.default_rng(2).standard_normal((N, M)) + N * np.eye(N, M)
+    function = wf.jit(eliminate)
+    with wf.config(devices=[on.name], memory_limit={on.name: CAP}):
+        function(a)
+        on.trim()
+        with failing(on, "launch", 1, full(on)) as faulty:
+            faulty.every = True
+            with pytest.raises(MemoryLimitError, match=on.name):
+                function(a)
+        np.testing.assert_allclose(function(a), in_numpy(a, False), rtol=1e-9, atol=1e-12)

@@ -255,8 +255,8 @@ def test_what_the_host_runs_is_named() -> None:
         warnings.simplefilter("ignore")
         rounds = str(wf.explain(wf.kernel(dense.lu_in_place), *EVERY[dense.lu_in_place](14)))
         on_cpu = str(wf.explain(wf.kernel(grids.gauss_seidel), *EVERY[grids.gauss_seidel](14)))
-    assert re.search(r"kernel loop t_\d+, by the host: each round on a device", rounds)
-    assert re.search(rf"rounds one after another: t_\d+ needs \d.* at once on {on.name}", rounds)
+    assert re.search(r"the rounds of t_\d+, one by one: each needs", rounds)
+    assert re.search(rf"round, stage \d: .*\n.* at once on {on.name}", rounds)
     assert re.search(rf"runs on the cpu: t_\d+ needs \d.* at once on {on.name}", on_cpu)
 
 

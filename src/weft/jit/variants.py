@@ -207,14 +207,18 @@ def launch(
     if built.any_built() and not have_compiler() and current.devices == (CPU,):
         try:
             return computation.run_in_core(sizes, inputs, out, current, CPU)
-        except (CompileError, MemoryLimitError):
-            pass  # it was not built
+        except (CompileError, MemoryLimitError) as error:
+            if isinstance(error, MemoryLimitError) and error.has_begun:
+                raise
+            # It was not built.
     where = target(current)
     if where != INTERPRETER and len(current.devices) == 1:
         try:
             return run_on(computation, sizes, inputs, out, current, where)
-        except MemoryLimitError:
-            pass  # in boxes then
+        except MemoryLimitError as error:
+            if error.has_begun:
+                raise
+            # In boxes then.
     return execute.run(computation, sizes, inputs, out)
 
 

@@ -21,10 +21,12 @@ from weft.errors import MemoryLimitError
 from weft.launch.computation import Computation
 from weft.launch.device import CPU, device_limit, find, host_threads, target
 from weft.launch.results import brought
+from weft.launch.several import in_less_memory
 from weft.ops.dtypes import DType
 from weft.plan.nodes import ArrayForm, SeveralStages
 from weft.plan.pointers import digest
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
+from weft.plan.rounds import Buffer
 from weft.runtime.garbage import few_collections
 from weft.runtime.memory import host_pool
 
@@ -141,23 +143,73 @@ def _in_one_stage(
 def run_in_boxes(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
     out: Sequence[NDArray | None] | None, current: Settings,
+    late: Sequence[NDArray | None] | None = None,
 ) -> list[Value]:  # fmt: skip
-    """Run a computation in boxes."""
+    """Run a computation in boxes.
+
+    `late`: where the caller brings results that it takes without `out`.
+    """
     from weft.runtime.executor import execute
+    from weft.runtime.scratch import scratch_array
 
     arrays = addressable(computation, inputs)
-    sinks = sinks_for(computation, inputs, out, current)
-    plan = plan_of(computation, sizes, inputs, sinks, current)
-    on_device = any(
-        stage.code.device is not None or (stage.shares and arrays is not None)
-        for stage in plan.stages
+
+    def run(plan: Plan) -> list[Value]:
+        waiting = {
+            k: scratch_array(sink.shape, sink.dtype)
+            for k, sink in enumerate(plan.sinks) if isinstance(sink, _Waiting)
+        }  # fmt: skip
+        sinks = [_Waiting(waiting[k]) if k in waiting else s for k, s in enumerate(plan.sinks)]
+        on_device = any(
+            stage.on_device and (not stage.shares or arrays is not None) for stage in plan.stages
+        )
+        pool = host_pool() if on_device else None  # results come from where they do in core
+        plan = replace(plan, sinks=tuple(sinks))
+        results: list[Value] = [np.asarray(value) for value in execute(plan, pool=pool)]
+        for k, sink in enumerate(sinks):
+            if k in waiting:
+                results[k] = waiting[k]
+            elif sink is not None and out is not None:
+                results[k] = out[k]  # boxes have written it
+        return results
+
+    places = out if late is None else late
+    results = in_less_memory(
+        lambda: plan_into(computation, sizes, inputs, places, settings()), run
     )
-    pool = host_pool() if on_device else None  # results come from where they do in core
-    results: list[Value] = [np.asarray(value) for value in execute(plan, pool=pool)]
-    for k, given in enumerate(out or ()):
-        if sinks[k] is not None:
-            results[k] = given  # boxes have written it
     return brought(results, out, host_threads(current))
+
+
+class _Waiting(Buffer):
+    """A scratch file for the new values of an argument that is read until the end."""
+
+    def describe(self) -> str:
+        return "a scratch file, and then to its argument"
+
+
+def plan_into(
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    out: Sequence[NDArray | None] | None, current: Settings,
+) -> Plan:  # fmt: skip
+    """How a computation is streamed whose results go to arrays that may be read until the end.
+
+    Those wait in memory; where that is too small, in scratch files.
+    """
+    sinks = sinks_for(computation, inputs, out, current)
+    try:
+        return plan_of(computation, sizes, inputs, sinks, current)
+    except MemoryLimitError as error:
+        if out is None or all(given is None for given in out):
+            raise
+        waiting = [
+            sink if sink is not None or given is None
+            else _Waiting.like(given.shape, given.dtype.newbyteorder("="))
+            for sink, given in zip(sinks, out, strict=True)
+        ]  # fmt: skip
+        try:
+            return plan_of(computation, sizes, inputs, waiting, current)
+        except MemoryLimitError:
+            raise error from None
 
 
 def sinks_for(
@@ -186,8 +238,13 @@ def _run_part(
     current = settings()
     try:
         return run_on(computation, sizes, inputs, out, current, target(current))
-    except MemoryLimitError:
-        return run_in_boxes(computation, sizes, inputs, out, current)
+    except MemoryLimitError as error:
+        try:
+            return run_in_boxes(computation, sizes, inputs, out, current)
+        except MemoryLimitError as failure:
+            # Results may be in their places, which the part does not read, but the whole does.
+            failure.has_begun = error.has_written
+            raise
 
 
 def plan_of(
@@ -337,7 +394,7 @@ def _planned(
     on_cpu = partial(stage_code, current=current, where=CPU, threads=threads)
     return plan_program(
         program, sizes, named, sinks, current.limit, threads, code, device_limit=on_device,
-        rates=rates, apart=partial(compile_apart, run=_run_part, on_cpu=on_cpu),
+        rates=rates, apart=partial(compile_apart, on_cpu=on_cpu),
         in_one_stage=in_one_stage,
     )  # fmt: skip
 

@@ -232,7 +232,11 @@ class Computation:
             if ready.plain:
                 return values
             return self._results(ready, values, held)
-        values = steps.call(held, host_pool(), threads, targets or None)
+        try:
+            values = steps.call(held, host_pool(), threads, targets or None)
+        except MemoryLimitError as error:
+            error.has_begun, error.has_written = bool(donated), bool(targets)
+            raise
         return brought(self._results(ready, values, held), out, threads)
 
     def ready(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from weft.fun import nodes as fun
@@ -140,6 +141,9 @@ class PackedCall:
                 view = target[(*result.parts[0], ...)]
                 if view.ndim == _rank(self.computation.results[result.values[0]]):
                     places[result.values[0]] = view
+        # Parts that are updated are copied, not seen where they lie: a run may fail when some of
+        # its results are there, and another begins from what there was.
+        inputs = [_apart_from(array, places) for array in inputs]
         values = run(self.computation, self.sizes, inputs, places)
         found: list[Any] = []
         for number, result in enumerate(self.results):
@@ -180,6 +184,17 @@ class PackedCall:
             if isinstance(result, _Updated):
                 found.append(f"copies back {_parts(result)} alone of an argument")
         return found
+
+
+def _apart_from(array: NDArray, places: Sequence[NDArray | None]) -> NDArray:
+    """A packed argument, or a copy of it where results are written to what it is a view of."""
+    if array.flags.writeable or not any(
+        place is not None and np.may_share_memory(array, place) for place in places
+    ):
+        return array
+    copy = host_pool().empty(array.shape, array.dtype)
+    np.copyto(copy, array)
+    return copy
 
 
 def _rank(atom: fun.Atom) -> int:

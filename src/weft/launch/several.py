@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from weft.config import Settings, settings, within
 from weft.errors import (
@@ -21,10 +21,16 @@ from weft.errors import (
     WeftError,
     warn,
 )
-from weft.launch.device import CPU
+from weft.launch.device import CPU, device_limit
 from weft.runtime.devices.cpu import cores_of, is_cpu
 
+if TYPE_CHECKING:
+    from weft.plan.nodes import Plan
+
 T = TypeVar("T")
+
+_HALVED = 3
+"""Times that a device's memory is taken to be half of what it seemed."""
 
 
 def by_any(attempt: Callable[[], T]) -> T:
@@ -78,9 +84,41 @@ def by_one(attempt: Callable[[], T], refusal: MemoryLimitError) -> T:
             with within(devices=(device,)):
                 return attempt()
         except MemoryLimitError as error:
-            if _is_failure(error):
+            if error.has_begun or _is_failure(error):
                 raise
     raise refusal
+
+
+def in_less_memory(plan: Callable[[], Plan], run: Callable[[Plan], T], times: int = _HALVED) -> T:
+    """What a plan gives; of one for half the memory, where a device that is alone has too little.
+
+    Boxes are halved while a stage runs. What is no box, as the pivots of a block of rounds, is
+    smaller in another plan alone.
+
+    Parameters
+    ----------
+    plan : callable
+        Plans the call under the settings in force.
+    run : callable
+        Runs a plan, and changes nothing that it reads.
+    """
+    made = plan()
+    try:
+        return run(made)
+    except MemoryLimitError as error:
+        current = settings()
+        device, *others = current.devices
+        limit = device_limit(device, current)
+        if limit is None or others or not times:
+            raise
+        _let_go(error)
+        limits = {**dict(current.device_limits), device: limit // 2}
+        with within(device_limits=tuple(limits.items())):
+            try:
+                plan()
+            except MemoryLimitError:
+                raise error from error.__cause__
+            return in_less_memory(plan, run, times - 1)
 
 
 def orders(current: Settings) -> Iterator[tuple[str, ...]]:

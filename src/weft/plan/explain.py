@@ -11,6 +11,7 @@ from weft.plan.at_once import AtOnce
 from weft.plan.code import DeviceCode
 from weft.plan.nodes import Plan, PlannedStage, Tiles, duration_text, memory_sink, size_text
 from weft.plan.protocols import Sink, Source, held_by_reads, is_source
+from weft.plan.rounds import Rounds
 from weft.records import dataclass
 
 _WHERE = {
@@ -113,7 +114,8 @@ def passes(plan: Plan) -> dict[str, float]:
     read = dict.fromkeys(plan.inputs, 0)
     for stage in plan.stages:
         for name, count in stage.read.items():
-            read[name] += count
+            if name in read:  # else rounds carry it
+                read[name] += count
     return {
         name: count / plan.values[name].bytes
         for name, count in read.items()
@@ -163,8 +165,12 @@ def _times(count: float) -> str:
 
 def _stages(plan: Plan) -> Iterator[Line]:
     for number, stage in enumerate(plan.stages, start=1):
-        workspace = stage.workspace * max(stage.abreast, 1)
         yield Line(1, f"stage {number}: {stage.stage.reason}")
+        if stage.rounds is not None:
+            yield from _rounds(stage, stage.rounds)
+            yield from _given(plan, stage)
+            continue
+        workspace = stage.workspace * max(stage.abreast, 1)
         yield Line(2, _boxes(stage))
         yield from _shares(stage)
         yield from _prediction(stage)
@@ -181,10 +187,41 @@ def _stages(plan: Plan) -> Iterator[Line]:
             yield Line(2, f"kernel {kernel}")
         for remark in stage.remarks:
             yield Line(2, remark)
-        for name in stage.kept:
-            if plan.values[name].shape:
-                where = "a scratch file" if name in stage.spilled else "memory"
-                yield Line(2, f"gives {name} in {where}: {size_text(plan.values[name].bytes)}")
+        yield from _given(plan, stage)
+
+
+def _given(plan: Plan, stage: PlannedStage) -> Iterator[Line]:
+    """What a stage leaves to others."""
+    for name in stage.kept:
+        if plan.values[name].shape:
+            where = "a scratch file" if name in stage.spilled else "memory"
+            yield Line(2, f"gives {name} in {where}: {size_text(plan.values[name].bytes)}")
+
+
+def _rounds(stage: PlannedStage, rounds: Rounds) -> Iterator[Line]:
+    """Rounds that are done one by one: how many, what they carry, and the stages of one."""
+    stages = rounds.round.stages
+    times = "as many as its condition says" if rounds.bounds is None else "as many as data say"
+    if rounds.count is not None:
+        times = f"{rounds.count} rounds"
+    read = size_text(sum(made.bytes_read for made in stages))
+    written = size_text(sum(made.bytes_written for made in stages))
+    alike = "" if rounds.round.replan is None else "; the first, others are planned as they come"
+    yield Line(2, f"{times}, each reads {read}, writes {written}{alike}")
+    carried = [
+        size_text(one.bytes) + (" in scratch files" if one.spilled else " in memory")
+        for one in rounds.carried if one.shape
+    ]  # fmt: skip
+    yield Line(
+        2,
+        f"peak {size_text(stage.peak_bytes)}: whole arrays {size_text(stage.held)}"
+        + (f"; carries {', '.join(carried)}, by arrays that take turns" if carried else ""),
+    )
+    for what, part in (("before", rounds.begin), ("condition", rounds.condition),
+                       ("round", rounds.round)):  # fmt: skip
+        if part is not None and part.plan is not None:
+            for line in _stages(part.plan):
+                yield Line(line.depth + 1, f"{what}, {line.text}" if line.depth == 1 else line.text)
 
 
 def _boxes(stage: PlannedStage) -> str:

@@ -13,6 +13,8 @@ from weft.ops.runs import MERGES
 from weft.plan.device_boxes import in_fewer_slots
 from weft.plan.loops import cut_loop
 from weft.plan.nodes import PlannedStage, Value, memory_sink
+from weft.plan.one_by_one import Planned as PlannedRounds
+from weft.plan.one_by_one import is_driven
 from weft.plan.partition import Group
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.schedule import Scheduler
@@ -81,6 +83,9 @@ class Maker:
         planned: list[PlannedStage] = []
         alive: dict[str, int] = {}  # bytes of whole arrays in memory that Weft allocated
         for number, group in enumerate(self.groups):
+            if group.one_by_one:
+                planned.append(self._one_by_one(number, group, alive))
+                continue
             needed = self._needed(number, group)
             windowed = self._windowed(group, needed)
             self.constants |= windowed.constants
@@ -109,13 +114,7 @@ class Maker:
             for output in windowed.stage.outputs:
                 if output.carry and output.array and self._carry_bytes(output.array):
                     alive[output.array] = self._carry_bytes(output.array)
-            freed = tuple(
-                name
-                for name in alive
-                if self.last_use.get(name, -1) <= number and not self._is_memory_result(name)
-            )
-            for name in freed:
-                del alive[name]
+            freed = self._freed(number, alive)
             planned.append(
                 replace(
                     stage,
@@ -126,6 +125,58 @@ class Maker:
                 )
             )
         return planned
+
+    def _freed(self, number: int, alive: dict[str, int]) -> tuple[str, ...]:
+        """The arrays in memory that no stage needs after one; they are not alive any more."""
+        freed = tuple(
+            name
+            for name in alive
+            if self.last_use.get(name, -1) <= number and not self._is_memory_result(name)
+        )
+        for name in freed:
+            del alive[name]
+        return freed
+
+    def _one_by_one(self, number: int, group: Group, alive: dict[str, int]) -> PlannedStage:
+        """A loop whose rounds are planned alone."""
+        needed = self._needed(number, group)
+        held = sum(alive.values())
+        donated = [
+            name for name in alive
+            if self.last_use.get(name, -1) <= number and name not in self.setting.sinks
+        ]  # fmt: skip
+        assert self.setting.plan_part is not None
+        try:
+            planned = PlannedRounds(
+                self.analysis, group.resident, self.setting.inputs, self.setting.plan_part, held,
+                donated, lambda size: self.spill and size > _SPILLED,
+            )  # fmt: skip
+        except MemoryLimitError as error:
+            raise DoesNotFit(group, error) from None
+        rounds = planned.rounds
+        kept = {
+            name for name in needed
+            if self.last_use.get(name, -1) > number or self._is_memory_result(name)
+            or memory_sink(self.setting.sinks.get(name, ())) is not None
+        }  # fmt: skip
+        spilled = {
+            one.result for one in rounds.carried
+            if one.result in kept and one.spilled and not self._is_memory_result(one.result)
+            and self._is_ours(one.result)
+        }  # fmt: skip
+        sizes = {
+            name: 0 if name in spilled or not self._is_ours(name) else self.analysis.bytes(name)
+            for name in kept & self.analysis.arrays.keys()
+        }
+        alive.update(sizes)
+        peak = max(planned.resident + rounds.peak, sum(alive.values()))
+        if peak > self.setting.limit:
+            raise DoesNotFit(group, planned.refusal(peak, self.setting))
+        if rounds.round.replan is not None:  # no round passes the limit, whatever it is like
+            peak = max(peak, self.setting.limit)
+        sinks = {name: self.setting.sinks.get(name, ()) for name in needed}
+        stage = planned.stage(peak, sinks, kept, spilled)
+        return replace(stage, freed=self._freed(number, alive))
 
     def _scheduled(
         self, group: Group, windowed: Windowed, kept: frozenset[str], resident: int
@@ -163,6 +214,8 @@ class Maker:
             except MemoryLimitError as error:
                 if self.setting.apart is None or group.draft is not None:
                     raise
+                if any(is_driven(self.analysis.statements[p].original) for p in group.resident):
+                    raise  # its rounds may go there one by one
                 alone = scheduler(replace(self.setting, compile=self.setting.apart(error)))
                 stage = alone.schedule()
         assert stage is not None

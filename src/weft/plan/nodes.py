@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ import numpy.typing as npt
 from weft.plan.code import FlankPlace, StageCode
 from weft.plan.protocols import Sink, Source
 from weft.records import dataclass
+
+if TYPE_CHECKING:
+    from weft.plan.rounds import Rounds
 
 Numbers: TypeAlias = npt.NDArray[np.int64]  # one element for each box
 Where: TypeAlias = Literal["direct", "staged", "resident"]
@@ -354,6 +357,8 @@ class PlannedStage:
         The stage with boxes half as large, for a device that has less memory than it seemed.
     tiles : Tiles, optional
         How boxes are cut along several axes; None where they are cut along one.
+    rounds : Rounds, optional
+        A loop whose rounds are done one by one, each by stages of its own; the boxes are theirs.
     """
 
     stage: Stage
@@ -389,10 +394,18 @@ class PlannedStage:
     abreast: int = 0
     smaller: PlannedStage | None = None
     tiles: Tiles | None = None
+    rounds: Rounds | None = None
 
     @property
     def bytes_read(self) -> int:
         return sum(self.read.values())
+
+    @property
+    def on_device(self) -> bool:
+        """Whether a device computes boxes of it, or several take them."""
+        if self.rounds is not None:
+            return any(stage.on_device for stage in self.rounds.stages)
+        return self.code.device is not None or bool(self.shares)
 
 
 @dataclass(frozen=True, slots=True)

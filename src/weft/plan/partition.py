@@ -32,11 +32,15 @@ Choice = tuple[int, int]  # a statement and the dimension along which it is cut
 
 @dataclass
 class Group:
-    """Statements of one stage: a draft, or resident ones that run whole."""
+    """Statements of one stage: a draft, or resident ones that run whole.
+
+    `one_by_one`: a loop, with what it reads that costs nothing, whose rounds are planned alone.
+    """
 
     phase: int
     draft: Draft | None = None
     resident: list[int] = field(default_factory=list)
+    one_by_one: bool = False
 
     @property
     def targets(self) -> list[int]:
@@ -65,6 +69,8 @@ class Preferences:
         The chunks of a parameter that is decoded by whole chunks; None for others.
     on_device : bool
         Whether boxes are computed there: what one stage makes for another moves there and back.
+    one_by_one : set of int
+        Loops whose rounds are planned alone.
     """
 
     small: int
@@ -75,6 +81,7 @@ class Preferences:
     whole: Collection[int] = ()
     decoded: Callable[[str], tuple[int, ...] | None] = lambda name: None
     on_device: bool = False
+    one_by_one: Collection[int] = ()
 
 
 def partition(analysis: Analysis, preferences: Preferences) -> list[Group]:
@@ -99,7 +106,11 @@ class _Partition:
         phases: dict[int, int] = {}
         groups: dict[int, list[Group]] = {}
         for position in sorted(demanded):
-            if position in self.resident:
+            if position in self.preferences.one_by_one:
+                closure, reads = self._with_free(position)
+                phase = max((self._after(p, 1, phases) for p in reads), default=1)
+                groups.setdefault(phase, []).append(Group(phase, None, sorted(closure), True))
+            elif position in self.resident:
                 closure, reads = self._with_free(position)
                 phase = max((self._after(p, 0, phases) for p in reads), default=0)
                 group = groups.setdefault(phase, [Group(phase)])[0]

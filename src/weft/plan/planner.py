@@ -19,6 +19,7 @@ from weft.plan.footprint import pointer_params
 from weft.plan.lengthen import lengthen
 from weft.plan.maker import DoesNotFit, Maker
 from weft.plan.nodes import Input, Plan, PlannedStage, SeveralStages
+from weft.plan.one_by_one import PlanPart, is_driven
 from weft.plan.partition import Choice, Group, Preferences, partition
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
@@ -108,6 +109,13 @@ def plan_program(
     SeveralStages
         Where one is not enough, though it was asked for.
     """
+    plan_part: PlanPart | None = None
+    if not in_one_stage:
+        plan_part = partial(_plan_part, partial(
+            plan_program, threads=threads, compile=compile, allowance=allowance,
+            box_bytes=box_bytes, small=small, device_limit=device_limit, rates=rates,
+            processors=processors, apart=apart,
+        ), limit)  # fmt: skip
     reads = held_by_reads(filter(is_source, inputs.values()), limit)
     allowance += reads
     least = limit - allowance if device_limit is None else min(limit - allowance, device_limit)
@@ -130,7 +138,7 @@ def plan_program(
         small = min(_SMALL, max(least, 0) // 8)
     setting = Setting(
         inputs, destinations, limit - allowance, threads, compile, box_bytes, allowance,
-        tuple(processors), apart, rates, reads,
+        tuple(processors), apart, rates, reads, plan_part,
     )  # fmt: skip
     alone = device_limit is None and not processors
     known = ((name, inputs[name]) for name in pointer_params(program))
@@ -144,7 +152,9 @@ def plan_program(
         try:
             found = make(Blocked(program, dict(sizes)), leaning=not processors)
         except MemoryLimitError as error:
-            found = _make_other_forms(program, sizes, least, alone, make, error)
+            found = _make_other_forms(
+                program, sizes, least, alone, make, error, plan_part is not None
+            )
     made, stages = found
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
     return Plan(
@@ -177,8 +187,12 @@ def _make_other_forms(
     alone: bool,
     make: Callable[..., Made],
     error: MemoryLimitError,
+    one_by_one: bool,
 ) -> Made:
-    """The stages of a program that does not fit, as `error` says, of some other form of it."""
+    """The stages of a program that does not fit, as `error` says, of some other form of it.
+
+    `one_by_one`: rounds of loops may be planned alone, where nothing else fits.
+    """
     room = max(least, 0)
     runs = (sorted_runs(program, dict(sizes), least, share) for share in _RUNS if alone)
     rounds = (
@@ -196,7 +210,23 @@ def _make_other_forms(
             except MemoryLimitError as failure:
                 last = _with_reasons(failure, form)
         error = last
+    if one_by_one:
+        try:
+            return make(Blocked(program, dict(sizes)), leaning=alone, one_by_one=True)
+        except MemoryLimitError as failure:
+            if failure.found != error.found:  # there are such loops
+                reason, *_ = failure.found.split(";")
+                found = f"{error.found}; nor do rounds alone fit: {reason}"
+                error = MemoryLimitError(found, error.expected, error.advice, error.place)
     raise error from None
+
+
+def _plan_part(
+    plan: Callable[..., Plan], limit: int, program: fun.Program, sizes: Mapping[str, int],
+    inputs: Mapping[str, Input], sinks: Sequence[Sink | None], taken: int,
+) -> Plan:  # fmt: skip
+    """The plan of a part of a program, where so many bytes of the limit are taken."""
+    return plan(program, sizes, inputs, sinks, limit - taken)
 
 
 def _with_reasons(error: MemoryLimitError, blocked: Blocked) -> MemoryLimitError:
@@ -218,12 +248,13 @@ def _make(
     in_one_stage: bool,
     pointers: Mapping[str, Pointers],
     begins: Mapping[str, tuple[fun.Var, ...]] | None = None,
+    one_by_one: bool = False,
 ) -> Made:
     """The stages, by the best cuts that fit.
 
     `alone`: no device takes part. `leaning`: boxes of iterated stencils may lean.
     `in_one_stage`: several are of no use. `pointers`: parameters whose elements are known.
-    `begins`: of tiles of scans.
+    `begins`: of tiles of scans. `one_by_one`: rounds of loops may be planned alone.
     """
     sizes = blocked.sizes
     machine = machine_of(setting.threads, setting.rates)
@@ -247,6 +278,7 @@ def _make(
     refused: set[Choice] = set(along_rows)
     apart: set[int] = set()
     whole: set[int] = set()
+    alone_in_rounds: set[int] = set()
     # Each block of rounds gives the next a whole array: two, which do not fit, or there were none.
     spill = alone and bool(blocked.ends)
     ends = dict(blocked.ends)
@@ -255,8 +287,9 @@ def _make(
         analysis = Analysis(program, sizes, staged, leans, ends, pointers, begins)
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
-            small, addressable, refused, apart, small_work, whole, decoded, on_device
-        )
+            small, addressable, refused, apart, small_work, whole, decoded, on_device,
+            alone_in_rounds,
+        )  # fmt: skip
         groups = partition(analysis, preferences)
         if in_one_stage and len(groups) > 1:
             raise SeveralStages
@@ -265,12 +298,18 @@ def _make(
             return made, made.stages()
         except DoesNotFit as failure:
             error = _cheapest(failure, cheapest)
+            if one_by_one or setting.apart is not None:
+                loops = _loops(analysis, failure.group) - alone_in_rounds
+                alone_in_rounds |= loops
+                if loops:
+                    continue
             if _another_way(analysis, groups, failure.group, refused, apart, phases):
                 continue
             if leans and (spill or not alone):  # what files do not help needs no flanks
                 return _make(
-                    blocked, setting, small, constants, least, alone, False, in_one_stage, pointers
-                )
+                    blocked, setting, small, constants, least, alone, False, in_one_stage,
+                    pointers, one_by_one=one_by_one,
+                )  # fmt: skip
             if setting.apart is not None and failure.group.draft is not None:
                 whole.update(failure.group.targets)
                 continue
@@ -282,6 +321,13 @@ def _make(
             spill = True  # with every cut possible again, now that memory is not what it costs
             refused = set(along_rows)
             apart.clear()
+
+
+def _loops(analysis: Analysis, group: Group) -> set[int]:
+    """The loops of a stage that runs whole whose rounds are worth stages of their own."""
+    if group.draft is not None:
+        return set()
+    return {p for p in group.resident if is_driven(analysis.statements[p].original)}
 
 
 def _cheapest(failure: DoesNotFit, known: dict[int, MemoryLimitError]) -> MemoryLimitError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from weft.plan.nodes import ArrayForm, Input
 from weft.plan.protocols import Sink, is_source
 from weft.plan.segment import Layout
 from weft.records import dataclass
+
+if TYPE_CHECKING:
+    from weft.plan.one_by_one import PlanPart
 
 BOX_BYTES = 32 << 20
 """The data of one box: long enough that its overheads vanish, short enough to interrupt."""
@@ -89,6 +92,8 @@ class Setting:
         Of the device that computes boxes, if it is not the host.
     reads : int
         What of the `allowance` sources need to decode chunks.
+    plan_part : PlanPart, optional
+        How a round of a loop is planned.
     """
 
     inputs: Mapping[str, Input]
@@ -102,6 +107,7 @@ class Setting:
     apart: Callable[[MemoryLimitError], Compile] | None = None
     rates: Rates | None = None
     reads: int = 0
+    plan_part: PlanPart | None = None
 
 
 def form_in_memory(value: Input) -> ArrayForm | None:

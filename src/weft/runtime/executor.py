@@ -13,10 +13,12 @@ import numpy.typing as npt
 from weft.errors import MemoryLimitError, SourceError
 from weft.plan.nodes import Output, Plan, PlannedStage, memory_sink
 from weft.plan.protocols import Sink, Source, is_source
+from weft.plan.rounds import Rounds
 from weft.runtime import profile
 from weft.runtime.boxes import SideBySide
 from weft.runtime.memory import Pool
 from weft.runtime.pipeline import Pipeline
+from weft.runtime.rounds import run_rounds
 from weft.runtime.scheduler import Destination, SharedStage, owned_of
 from weft.runtime.scratch import scratch_array
 from weft.runtime.shares import Interval
@@ -131,7 +133,9 @@ class Running:
         for name in planned.loads:
             if name not in self.inputs:
                 self.memory[name] = self._loaded(name)
-        if planned.shares:
+        if planned.rounds is not None:
+            self._rounds(planned, planned.rounds)
+        elif planned.shares:
             self._shared(planned)
         else:
             self._alone(planned)
@@ -173,6 +177,23 @@ class Running:
                 self.progress(self.moved, self.plan.bytes_moved)
 
         SharedStage(planned, inputs, to, self.pool).run(_left(planned, to), report)
+
+    def _rounds(self, planned: PlannedStage, rounds: Rounds) -> None:
+        """A loop whose rounds are plans of their own."""
+
+        def compute(plan: Plan) -> list[Any]:
+            before = self.moved
+
+            def report(moved: int, _: int) -> None:
+                self.moved = before + moved
+                if self.progress is not None:
+                    self.progress(self.moved, max(self.plan.bytes_moved, self.moved))
+
+            results = computed(plan, progress=report, pool=self.pool)
+            self.moved = before + plan.bytes_moved
+            return results
+
+        run_rounds(self, planned, rounds, compute)
 
     def destination(self, planned: PlannedStage, output: Output) -> Destination:
         """Where a result that is not carried goes; its array in memory is made."""

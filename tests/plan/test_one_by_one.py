@@ -1,0 +1,414 @@
+"""Rounds that need a result of all data: one by one, each in boxes, with the same bits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from devices.harness import device
+from plan.stages import InterpretedStage, ListedSink, ListedSource
+
+import weft as wf
+from weft.errors import MemoryLimitError
+from weft.fun import nodes as fun
+from weft.fun.interpret import interpret
+from weft.fun.parse import parse
+from weft.passes.split_reductions import always, split_reductions
+from weft.plan import maker
+from weft.plan.explain import explain
+from weft.plan.nodes import Plan
+from weft.plan.planner import plan_program
+from weft.runtime import rounds as running
+from weft.runtime.executor import execute
+
+SUM = "with (p: f64, q: f64) { let r: f64 = add(p, q) in r }"
+SCALED = f"""program scaled(x: f64[n]) sizes n, t {{
+  let y: f64[n] = loop (v: f64[n] = x) for k from 0 to t {{
+    let s: f64 = reduce (; i < n) from -0.0 {{ let a: f64 = v[i] in a }} {SUM}
+    let w: f64[n] = kernel (j < n) {{
+      let b: f64 = v[j]
+      let c: f64 = divide(b, s)
+      let d: f64 = add(c, 0.25)
+      in d }}
+    in w }}
+  in y }}"""
+"""A round divides by the sum of all."""
+
+TURNS = f"""program turns(x: f64[n]) sizes n, t {{
+  let y: f64[n], z: f64[n], h: f64 = loop (u: f64[n] = x, v: f64[n] = x, g: f64 = 1.0)
+      for k from 0 to t {{
+    let s: f64 = reduce (; i < n) from -0.0 {{ let a: f64 = v[i] in a }} {SUM}
+    let f: f64 = f64(k)
+    let w: f64[n] = kernel (j < n) {{
+      let b: f64 = v[j]
+      let c: f64 = divide(b, s)
+      let o: f64 = u[j]
+      let d: f64 = multiply(o, g)
+      let e: f64 = add(c, d)
+      let l: f64 = add(e, f)
+      in l }}
+    in v, w, s }}
+  in y, z, h }}"""
+"""Two arrays take turns: one is what the other was. The number of a round is a value."""
+
+UNTIL = f"""program until(x: f64[n]) sizes n, t {{
+  let s0: f64 = reduce (; i < n) from -0.0 {{ let a: f64 = x[i] in a }} {SUM}
+  let y: f64[n], h: f64 = loop (v: f64[n] = x, g: f64 = s0) while {{
+    let l: bool = greater(g, 3.0)
+    in l }} {{
+    let w: f64[n] = kernel (j < n) {{
+      let b: f64 = v[j]
+      let c: f64 = divide(b, g)
+      let d: f64 = multiply(c, 2.9)
+      in d }}
+    let s: f64 = reduce (; i1 < n) from -0.0 {{ let a1: f64 = w[i1] in a1 }} {SUM}
+    in w, s }}
+  in y, h }}"""
+"""As long as a sum of all is large; so often is known from no size."""
+
+VIEWED = f"""program viewed(x: f64[m, n]) sizes n, m, t {{
+  let x1: f64[m * n] = reshape x (m * n)
+  let y: f64[m * n] = loop (v: f64[m * n] = x1) for k from 0 to t {{
+    let s: f64 = reduce (; i < m * n) from -0.0 {{ let a: f64 = v[i] in a }} {SUM}
+    let w: f64[m * n] = kernel (j < m * n) {{
+      let b: f64 = v[j]
+      let c: f64 = divide(b, s)
+      let e: f64 = x1[j]
+      let d: f64 = add(c, e)
+      in d }}
+    in w }}
+  in y }}"""
+"""What it begins with is a view, which rounds read, too."""
+
+MADE = f"""program made(x: f64[n]) sizes n, t {{
+  let x1: f64[n] = kernel (j1 < n) {{ let a1: f64 = x[j1] let b1: f64 = sqrt(a1) in b1 }}
+  let x2: f64[n] = kernel (j2 < n) {{ let a2: f64 = x[j2] let b2: f64 = add(a2, 1.0) in b2 }}
+  let y: f64[n], z: f64[n] = loop (v: f64[n] = x1, u: f64[n] = x2) for k from 0 to t {{
+    let s: f64 = reduce (; i < n) from -0.0 {{ let a: f64 = v[i] in a }} {SUM}
+    let w: f64[n] = kernel (j < n) {{
+      let b: f64 = u[j]
+      let c: f64 = divide(b, s)
+      let e: f64 = x1[j]
+      let d: f64 = add(c, e)
+      in d }}
+    in w, v }}
+  in y, z }}"""
+"""Two arrays are made before; rounds read one of them, too, and may write the other."""
+
+TAKEN = f"""program taken(x: f64[n]) sizes n, t {{
+  let y: f64[n] = loop (v: f64[n] = x) for k from 1 to t {{
+    let s: f64 = reduce (; i < n) from -0.0 {{ let a: f64 = v[i] in a }} {SUM}
+    let o: f64 = v[k]
+    let w: f64[n] = kernel (j < n) {{
+      let b: f64 = v[j]
+      let c: f64 = divide(b, s)
+      let d: f64 = add(c, o)
+      in d }}
+    in w }}
+  in y }}"""
+"""A round takes an element by its number."""
+
+PROGRAMS = {
+    "scaled": SCALED, "turns": TURNS, "until": UNTIL, "viewed": VIEWED, "taken": TAKEN,
+    "made": MADE,
+}  # fmt: skip
+
+
+@pytest.fixture
+def _small_spills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays of a few pages are worth a scratch file."""
+    monkeypatch.setattr(maker, "_SPILLED", 1 << 12)
+
+
+def prepared(text: str) -> fun.Program:
+    return split_reductions(parse(text), always, 64)
+
+
+def given(program: fun.Program, sizes: dict[str, int]) -> Any:
+    (param,) = program.params
+    shape = [int(extent.evaluate(sizes)) for extent in param.type.shape]
+    return np.random.default_rng(7).random(shape)
+
+
+def planned(
+    program: fun.Program, sizes: dict[str, int], x: Any, sinks: list[Any] | None, limit: int
+) -> Plan:
+    return plan_program(
+        program, sizes, {program.params[0].name: x},
+        sinks or [None] * len(program.body.results), limit, 2, InterpretedStage, allowance=0,
+        small=64,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("_small_spills")
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("t", [0, 1, 2, 5])
+@pytest.mark.parametrize("read", [False, True], ids=["memory", "file"])
+def test_rounds_give_the_same_bits(name: str, t: int, read: bool) -> None:
+    """From memory and from what is read in boxes; into arrays and into files."""
+    program, sizes = prepared(PROGRAMS[name]), {"n": 40_000, "m": 5, "t": t}
+    if name == "viewed":
+        sizes["n"] = 8_000
+    sizes = {size: sizes[size] for size in program.sizes}
+    x = given(program, sizes)
+    expected = interpret(program, [x], sizes)
+    sinks: list[Any] = [
+        ListedSink(np.shape(value), np.asarray(value).dtype) if read else None
+        for value in expected
+    ]
+    arrays = sum(isinstance(atom.type, fun.Array) for atom in program.body.results)
+    limit = x.nbytes // 2 if read else x.nbytes * arrays + x.nbytes // 2
+    plan = planned(program, sizes, ListedSource(x) if read else x, sinks, limit)
+    assert any(stage.rounds is not None for stage in plan.stages)
+    assert plan.peak_bytes <= limit
+    found = execute(plan)
+    for value, result, sink in zip(expected, found, sinks, strict=True):
+        np.testing.assert_array_equal(result if sink is None else sink.array, value)
+        if sink is not None:
+            assert sink.state == "finished"
+
+
+@pytest.mark.usefixtures("_small_spills")
+def test_bytes_are_those_of_the_plan() -> None:
+    """What is read goes once to the first round: it lies in scratch files from then on."""
+    program, sizes = prepared(SCALED), {"n": 40_000, "t": 6}
+    x = given(program, sizes)
+    source, sink = ListedSource(x), ListedSink(x.shape, x.dtype)
+    plan = planned(program, sizes, source, [sink], x.nbytes // 2)
+    (stage,) = plan.stages
+    assert stage.rounds is not None
+    assert [one.spilled for one in stage.rounds.carried] == [True]
+    execute(plan)
+    each = stage.rounds.round.plan
+    assert each.bytes_read == 2 * x.nbytes  # for the sum, and for what is made of it
+    assert each.bytes_written == x.nbytes
+    assert plan.stages[0].read["x"] == source.bytes == x.nbytes
+    assert plan.bytes_read == source.bytes + 6 * each.bytes_read
+    assert plan.bytes_written == 7 * x.nbytes + sink.bytes
+
+
+@pytest.mark.usefixtures("_small_spills")
+def test_arrays_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rounds there are, they need one array more than they carry."""
+    made: list[int] = []
+    scratch = running.scratch_array
+
+    def count(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        made.append(1)
+        return scratch(shape, dtype)
+
+    monkeypatch.setattr(running, "scratch_array", count)
+    for text, arrays in ((SCALED, 2), (TURNS, 3)):
+        made.clear()
+        program, sizes = prepared(text), {"n": 40_000, "t": 9}
+        x = given(program, sizes)
+        sinks = [
+            ListedSink(x.shape if isinstance(atom.type, fun.Array) else (), x.dtype)
+            for atom in program.body.results
+        ]
+        execute(planned(program, sizes, x, sinks, x.nbytes // 2))
+        assert len(made) == arrays
+
+
+@pytest.mark.usefixtures("_small_spills")
+def test_a_round_that_takes_an_element_by_its_number_is_planned_anew() -> None:
+    for text, halves, anew in ((TAKEN, 3, True), (TURNS, 5, False)):
+        program, sizes = prepared(text), {"n": 40_000, "t": 4}
+        x = given(program, sizes)
+        plan = planned(program, sizes, x, None, x.nbytes * halves // 2)
+        (stage,) = (stage for stage in plan.stages if stage.rounds is not None)
+        assert stage.rounds is not None
+        assert (stage.rounds.round.replan is not None) is anew
+
+
+@pytest.mark.usefixtures("_small_spills")
+def test_why_rounds_go_one_by_one_is_said() -> None:
+    program, sizes = prepared(SCALED), {"n": 40_000, "t": 6}
+    x = given(program, sizes)
+    sink = ListedSink(x.shape, x.dtype)
+    text = str(explain(planned(program, sizes, ListedSource(x), [sink], x.nbytes // 2)))
+    assert "the rounds of y, one by one: each needs s, of all that it begins with" in text
+    assert "6 rounds, each reads 625 KiB, writes 312 KiB" in text
+    assert re.search(r"carries 312 KiB in scratch files, by arrays that take turns", text)
+    assert re.search(r"round, stage 3: cut w along axis 0; after all of s\n +\d+ boxes", text)
+    program = prepared(UNTIL)
+    x = given(program, sizes)
+    sinks = [ListedSink(x.shape, x.dtype), ListedSink((), x.dtype)]
+    text = str(explain(planned(program, sizes, ListedSource(x), sinks, x.nbytes // 2)))
+    assert "as many as its condition says, each reads" in text
+    assert re.search(r"carries .*\n +before, stage 1(.*\n)+ +condition, stage 1", text)
+
+
+def test_what_fits_at_once_is_done_at_once() -> None:
+    program, sizes = prepared(SCALED), {"n": 40_000, "t": 6}
+    x = given(program, sizes)
+    plan = planned(program, sizes, x, None, 20 * x.nbytes)
+    assert all(stage.rounds is None for stage in plan.stages)
+
+
+def test_rounds_that_do_not_fit_are_refused() -> None:
+    """A round that sorts needs more than there is."""
+    program = parse(f"""program mixed(x: f64[n]) sizes n, t {{
+      let y: f64[n] = loop (v: f64[n] = x) for k from 0 to t {{
+        let w: f64[n] = call sort(v, axis=0)
+        let s: f64 = reduce (; i < n) from -0.0 {{ let a: f64 = v[i] in a }} {SUM}
+        let z: f64[n] = kernel (j < n) {{
+          let b: f64 = w[j]
+          let c: f64 = divide(b, s)
+          in c }}
+        in z }}
+      in y }}""")
+    sizes = {"n": 40_000, "t": 6}
+    x = given(program, sizes)
+    with pytest.raises(MemoryLimitError, match="it cannot be cut into boxes"):
+        planned(program, sizes, x, [ListedSink(x.shape, x.dtype)], 4096)
+
+
+# ---------------------------------------------------------------- compiled
+
+MIB = 1 << 20
+ALLOWANCE = 24 * MIB
+
+
+def normalised(v: Any) -> Any:
+    def step(v: Any) -> Any:
+        p = wf.pad(v, 1, mode="edge")
+        w = p[:-2, 1:-1] + p[2:, 1:-1] + v
+        return w / w.max()
+
+    return wf.iterate(step, v, 5)
+
+
+def conjugate(b: Any) -> Any:
+    def body(state: Any) -> Any:
+        x, r, p, before = state
+        q = 8 * p
+        q = q - wf.pad(p, 1)[:-2, 1:-1] - wf.pad(p, 1)[2:, 1:-1]
+        a = before / (p * q).sum()
+        x, r = x + a * p, r - a * q
+        now = (r * r).sum()
+        return x, r, r + now / before * p, now
+
+    start = wf.zeros_like(b), b, b, (b * b).sum()
+    return wf.while_loop(lambda state: state[3] > 1e-3, body, start)[0]
+
+
+def powers(a: Any) -> Any:
+    def step(v: Any) -> Any:
+        w = a @ v
+        return w / wf.sqrt((w * w).sum())
+
+    return wf.iterate(step, wf.ones(a.shape[1]), 4)
+
+
+def means(x: Any) -> Any:
+    def step(c: Any) -> Any:
+        near = wf.argmin(((x[:, None, :] - c[None]) ** 2).sum(axis=2), axis=1)
+        own = (near[:, None] == wf.arange(4)[None]).astype(x.dtype)
+        return (own.T @ x) / wf.maximum(own.sum(axis=0), 1)[:, None]
+
+    return wf.iterate(step, x[:4], 3)
+
+
+TRACED: dict[str, tuple[Callable[[Any], Any], tuple[int, int]]] = {
+    "normalised": (normalised, (1100, 1024)), "conjugate": (conjugate, (1100, 1024)),
+    "powers": (powers, (1024, 1024)), "means": (means, (1_200_000, 4)),
+}  # fmt: skip
+WAYS: dict[str, dict[str, Any]] = {
+    "cpu": {}, "two parts of the cpu": {"devices": ["cpu:0", "cpu:1"]}, "device": {},
+}  # fmt: skip
+
+
+def settings_of(way: str, name: str = "") -> dict[str, Any]:
+    if way != "device":
+        room = 28 if name == "means" else 4  # a tile of sums of columns is large
+        return {**WAYS[way], "memory_limit": ALLOWANCE + room * MIB}
+    name = device().name
+    return {"devices": [name], "memory_limit": {name: MIB}}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TRACED)
+def test_from_files_to_files(name: str, way: str, tmp_path: Path) -> None:
+    function, shape = TRACED[name]
+    x = np.random.default_rng(3).random(shape)
+    np.save(tmp_path / "x.npy", x)
+    expected = wf.jit(function)(x)
+    with wf.config(**settings_of(way, name)):
+        lazy = wf.jit(function)(wf.open(tmp_path / "x.npy"))
+        wf.store(lazy, tmp_path / "y.npy")
+        told = str(wf.explain(wf.store, lazy, tmp_path / "y.zarr"))
+        wf.store(lazy, tmp_path / "y.zarr")
+    if way == "device":
+        check = np.testing.assert_allclose
+        assert f"on {device().name}" in told
+    else:
+        check = np.testing.assert_array_equal
+    if name != "powers" or way == "device":
+        assert "one by one: each needs" in told
+    check(np.load(tmp_path / "y.npy"), expected)
+    check(np.asarray(wf.open(tmp_path / "y.zarr")), expected)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_arrays_under_a_cap_of_a_device(name: str) -> None:
+    on = device()
+    function, shape = TRACED[name]
+    x = np.random.default_rng(3).random(shape)
+    expected = wf.jit(function)(x)
+    on.trim()
+    on.statistics.peak_bytes = 0
+    with wf.config(devices=on.name, memory_limit={on.name: MIB}):
+        np.testing.assert_allclose(wf.jit(function)(x), expected)
+    assert 0 < on.statistics.peak_bytes <= MIB
+
+
+def relax(v: Any, w: Any, rounds: int) -> float:
+    last = 0.0
+    for _ in range(rounds):
+        total = 0.0
+        for i in range(v.shape[0]):
+            for j in range(v.shape[1]):
+                total += v[i, j]
+        for i in range(v.shape[0]):
+            for j in range(v.shape[1]):
+                w[i, j] = v[i, j] / total + v[v.shape[0] - 1 - i, j]
+        for i in range(v.shape[0]):
+            for j in range(v.shape[1]):
+                v[i, j] = w[i, j]
+        last = total
+    return last
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mapped", [False, True], ids=["memory", "mapped"])
+def test_kernels_in_place(way: str, mapped: bool, tmp_path: Path) -> None:
+    """Arguments that are read and written: their new values wait in scratch files."""
+    v = np.random.default_rng(3).random((2200, 1024))
+    w = np.zeros_like(v)
+    expected, other = v.copy(), w.copy()
+    total = wf.kernel(relax)(expected, other, 3)
+    if mapped:
+        given = np.lib.format.open_memmap(tmp_path / "v.npy", "w+", v.dtype, v.shape)
+        given[...] = v
+        v = given
+    with wf.config(**settings_of(way)):
+        found = wf.kernel(relax)(v, w, 3)
+    check = np.testing.assert_allclose if way == "device" else np.testing.assert_array_equal
+    check(v, expected)
+    check(w, other)
+    check(found, total)
+
+
+def test_new_values_of_arguments_wait_in_scratch_files_where_memory_is_small() -> None:
+    v = np.random.default_rng(3).random((2200, 1024))
+    with wf.config(memory_limit=ALLOWANCE + 4 * MIB):
+        told = str(wf.explain(wf.kernel(relax), v, np.zeros_like(v), 3))
+    assert "to a scratch file, and then to its argument" in told
+    with wf.config(memory_limit=ALLOWANCE + 80 * MIB):
+        told = str(wf.explain(wf.kernel(relax), v, np.zeros_like(v), 3))
+    assert "a scratch file" not in told
