@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_HALVED = 3
-"""Times that a device's memory is taken to be half of what it seemed."""
+_HALVED = 1
+"""Times that the memory of a device is taken to be half of what it seemed."""
 
 
 def by_any(attempt: Callable[[], T]) -> T:
