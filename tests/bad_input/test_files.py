@@ -434,12 +434,11 @@ def test_a_result_larger_than_the_limit(large: Any) -> None:
 
 
 def test_what_cannot_be_cut(large: Any, tmp_path: Path) -> None:
-    y = wf.fori_loop(0, 3, lambda k, x: wf.flip(x, axis=0) + x[:, ::-1], large)
+    y = wf.linalg.qr(large)[0]
     with wf.config(memory_limit="48 MiB"):
         error = refused(
-            lambda: wf.store(y, tmp_path / "out.npy"), MemoryLimitError, MemoryError,
-            "wf.fori_loop",
-        )  # fmt: skip
+            lambda: wf.store(y, tmp_path / "out.npy"), MemoryLimitError, MemoryError, "qr"
+        )
     assert "MiB" in str(error) or "bytes" in str(error)
     assert leftovers(tmp_path) == []
 
@@ -453,20 +452,16 @@ def test_a_limit_that_leaves_no_room(data: Path, tmp_path: Path) -> None:
     assert leftovers(tmp_path, "data.npy") == []
 
 
-@pytest.mark.parametrize(("limit", "found"), [("10 MiB", "the program itself"), (
-    "24.05 MiB", "1280 passes over all rows",
-)])  # fmt: skip
-def test_a_loop_that_has_room_for_few_rounds_is_refused_at_once(
-    limit: str, found: str, tmp_path: Path
-) -> None:
+def test_a_loop_that_has_room_for_few_rounds_is_refused_at_once(tmp_path: Path) -> None:
     """Each block of rounds is a stage: thousands of them would be planned for minutes."""
     np.save(tmp_path / "x.npy", np.zeros((20480, 100)))
     x = wf.open(tmp_path / "x.npy")
     _, sums = wf.scan(lambda most, row: (wf.maximum(most, row), most + row), x[0], x)
     before = time.perf_counter()
-    with wf.config(memory_limit=limit):
+    with wf.config(memory_limit="10 MiB"):
         refused(
-            lambda: wf.store(sums, tmp_path / "y.npy"), MemoryLimitError, MemoryError, found=found
-        )
+            lambda: wf.store(sums, tmp_path / "y.npy"), MemoryLimitError, MemoryError,
+            found="the program itself",
+        )  # fmt: skip
     assert time.perf_counter() - before < 30
     assert leftovers(tmp_path) == ["x.npy"]
