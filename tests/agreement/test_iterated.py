@@ -107,7 +107,9 @@ def test_of_every_other_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
 
 
-@pytest.mark.parametrize(("rounds", "leans"), [(300, True), (1500, True), (310, False)])
+@pytest.mark.parametrize(("rounds", "leans"), [
+    (300, True), pytest.param(1500, True, marks=pytest.mark.slow), (310, False),
+])  # fmt: skip
 def test_more_rounds_than_a_margin_allows(
     rounds: int, leans: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

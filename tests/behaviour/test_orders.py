@@ -45,7 +45,10 @@ def arrays(rank: int, dtype: Any = np.float64) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("name", "rank"), [*((name, 2) for name in PROGRAMS), ("sums", 3), ("both ways", 3)]
+    ("name", "rank"), [
+        *((name, 2) for name in PROGRAMS), ("both ways", 3),
+        pytest.param("sums", 3, marks=pytest.mark.slow),
+    ],
 )
 def test_whichever_order(name: str, rank: int) -> None:
     program, compiled = PROGRAMS[name], wf.jit(PROGRAMS[name])

@@ -247,7 +247,9 @@ def test_after_a_wrong_address_all_calls_fail(on: CudaDevice, at: int, limit: st
         np.testing.assert_allclose(function(x), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("count", [1, 2, 13, 4099])
+@pytest.mark.parametrize(
+    "count", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4099)), 13]
+)
 def test_what_kernels_load_and_store_is_aligned(on: CudaDevice, count: int) -> None:
     """Scalars of eight bytes lie behind arrays of so many single bytes."""
     x = np.arange(count, dtype=np.uint8)

@@ -181,7 +181,9 @@ def transpose(a: Any) -> None:
             a[j, i] = t
 
 
-@pytest.mark.parametrize("function", [eliminate, transpose])
+@pytest.mark.parametrize(
+    "function", [pytest.param(eliminate, marks=pytest.mark.slow), transpose]
+)
 def test_triangles_in_place_under_a_limit(function: Callable[..., Any]) -> None:
     a = np.random.default_rng(1).random((40, 40)) + 100 * np.eye(40)
     expected = a.copy()

@@ -146,7 +146,7 @@ def planned(
 
 @pytest.mark.usefixtures("_small_spills")
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("t", [0, 1, 2, 5])
+@pytest.mark.parametrize("t", [0, 1, 2, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("read", [False, True], ids=["memory", "file"])
 def test_rounds_give_the_same_bits(name: str, t: int, read: bool) -> None:
     """From memory and from what is read in boxes; into arrays and into files."""
