@@ -16,6 +16,7 @@ import pytest
 from agreement.ways import small_boxes
 from applications.case import Case
 from applications.costs import costs_of, table
+from slow import some_slow
 
 import weft as wf
 from weft.frontend.containers import flatten
@@ -109,9 +110,13 @@ def test_called_on_numpy_arrays(case: Case) -> None:
         np.testing.assert_array_equal(argument, copy)
 
 
-@cases(lambda case: case.counts)
-def test_golden_costs(case: Case, golden: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("name", some_slow(
+    [name for name, case in CASES.items() if case.counts],
+    ["lud-larger", "nw-larger", "option_pricing-barrier"],
+))  # fmt: skip
+def test_golden_costs(name: str, golden: Callable[[str], None]) -> None:
     """What short-circuiting saves: it never costs anything."""
+    case = CASES[name]
     results = lazily(case, case.arguments)
     short, plain = costs_of(results), costs_of(results, "no-short-circuit")
     assert short.copies <= plain.copies

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from devices import pretended_cuda
 from devices.test_faults import attempt
+from slow import some_slow
 
 import weft as wf
 from weft.errors import CompileError, DeviceError
@@ -204,7 +205,7 @@ def test_what_is_launched_together_is_compiled_side_by_side(on: CudaDevice) -> N
 
 
 @pytest.mark.parametrize("limit", ["1 GiB", "1 MiB"], ids=["in core", "in boxes"])
-@pytest.mark.parametrize("at", [1, 2, 5])
+@pytest.mark.parametrize("at", some_slow([1, 2, 5], [2]))
 def test_after_a_wrong_address_all_calls_fail(on: CudaDevice, at: int, limit: str) -> None:
     """The error says what to do about it, again and again; beside the CPU, that does the rest."""
     x = np.linspace(0, 9, 400_000)
@@ -247,9 +248,7 @@ def test_after_a_wrong_address_all_calls_fail(on: CudaDevice, at: int, limit: st
         np.testing.assert_allclose(function(x), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "count", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4099)), 13]
-)
+@pytest.mark.parametrize("count", some_slow([1, 2, 13, 4099], [1, 2, 4099]))
 def test_what_kernels_load_and_store_is_aligned(on: CudaDevice, count: int) -> None:
     """Scalars of eight bytes lie behind arrays of so many single bytes."""
     x = np.arange(count, dtype=np.uint8)

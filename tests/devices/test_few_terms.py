@@ -10,6 +10,7 @@ from devices import pretended_cuda
 from devices.harness import device
 from plan.test_short_extents import PAIRS, of_pairs
 from printers.nvrtc import compile_text
+from slow import some_slow
 
 import weft as wf
 
@@ -31,7 +32,7 @@ def test_distances_of_pairs(name: str) -> None:
             close(program(POINTS), expected)
 
 
-@pytest.mark.parametrize("name", ["nearest", "least", "mean"])
+@pytest.mark.parametrize("name", some_slow(["nearest", "least", "mean"], ["least", "mean"]))
 def test_distances_of_pairs_are_nowhere_on_a_gpu(
     name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,7 +45,7 @@ def test_distances_of_pairs_are_nowhere_on_a_gpu(
     assert compile_text(plan.stages[0].code.segment.source)
 
 
-@pytest.mark.parametrize("columns", [3, 30])
+@pytest.mark.parametrize("columns", some_slow([3, 30], [30]))
 def test_distances_of_many_terms_are_products_on_a_gpu(
     columns: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

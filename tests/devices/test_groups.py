@@ -10,6 +10,7 @@ import pytest
 from agreement.ways import assert_equal_bits
 from devices.harness import AS_PROCESSOR, compiled, device, launched, run
 from printers.nvrtc import compile_text
+from slow import some_slow
 
 import weft as wf
 from weft.fun.parse import parse
@@ -54,7 +55,9 @@ def by_items(on: Any, program: Any, x: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", list(programs()))
+@pytest.mark.parametrize(
+    "name", some_slow(programs(), ["all", "composed", "mean of squares"])
+)
 def test_groups_and_items_give_the_same_bits(name: str) -> None:
     """Several rows a group, a row a group, and several groups a row."""
     on = device()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from devices.harness import device
+from slow import some_slow
 
 import weft as wf
 from weft.runtime.devices.protocol import FAILURE_BYTES
@@ -67,7 +68,7 @@ def results_of(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple) else [found]
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", some_slow(WRITTEN, ["added", "parts", "stencil"]))
 def test_on_a_device_all_is_moved_once(name: str) -> None:
     on = device()
     function, count = WRITTEN[name]

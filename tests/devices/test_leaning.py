@@ -16,6 +16,7 @@ from devices.faults import failing, full, lost
 from devices.harness import NAME, device
 from devices.test_faults import attempt
 from plan.test_leaning import PROGRAMS, computed, given, leaning
+from slow import some_slow
 
 import weft as wf
 from weft.config import settings
@@ -78,7 +79,7 @@ def ran(on: Any, plan: Plan) -> list[np.ndarray]:
     return execute(plan)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", some_slow(PROGRAMS, ["fields", "wave"]))
 def test_every_size_agrees_and_nothing_is_computed_twice(on: Any, name: str, leaning: None) -> None:
     program, kernels = PROGRAMS[name]
     for rows, rounds, slots in ((1, 2, 1), (2, 5, 1), (13, 1, 2), (97, 5, None), (101, 7, 3)):
@@ -142,7 +143,7 @@ def test_a_longer_first_and_last_box(on: Any, leaning: None) -> None:
     assert min(counts) > 3
 
 
-@pytest.mark.parametrize("leans", [True, False])
+@pytest.mark.parametrize("leans", some_slow([True, False], [True]))
 def test_a_pass_copies_parts_of_what_the_pass_before_it_gave(
     on: Any, leans: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from devices import pretended_cuda
 from devices.harness import DIALECT, compiled, device, run
 from lower.test_register_tiles import TRIANGLE, contraction, inputs, sizes
 from printers.nvrtc import compile_text
+from slow import some_slow
 
 from weft.compiler import compile_segment
 from weft.fun.contractions import BLOCK
@@ -268,7 +269,7 @@ def test_kernels_as_opencl(golden: Any) -> None:
     golden(segment.source)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
+@pytest.mark.parametrize("dtype", some_slow(["f32", "f64", "i64"], ["i64"]))
 def test_kernels_as_cuda(dtype: str) -> None:
     neutral = "-0.0" if dtype in FLOATS else "0"
     for text in (contraction(dtype, neutral=neutral), TRIANGLE.replace("FIRST", "i").replace(

@@ -11,6 +11,7 @@ import pytest
 from agreement.ways import assert_equal_bits
 from devices import pretended_cuda
 from devices.harness import compiled, device, launched
+from slow import some_slow
 
 import weft as wf
 from weft.lower.gpu import batched, row_parts
@@ -109,7 +110,7 @@ def test_whole_tiles_are_loaded_in_batches(gpu: CudaDevice, dtype: Any) -> None:
         np.testing.assert_array_equal(on_gpu(place, x)[1], x.argmax(axis=1))
 
 
-@pytest.mark.parametrize("columns", [1, 33, 5003])
+@pytest.mark.parametrize("columns", some_slow([1, 33, 5003], [5003]))
 def test_columns_are_loaded_in_batches(gpu: CudaDevice, columns: int) -> None:
     total = wf.jit(lambda x: x.sum(axis=0))
     rng = np.random.default_rng(7)

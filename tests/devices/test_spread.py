@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 import time
@@ -319,8 +320,8 @@ def test_the_plan_says_who_does_what() -> None:
     assert "smaller towards the end, spread over 2 devices" in text
     for name in TWO:
         assert f"on {name}: boxes of at most 175, one at a time; each has up to" in text
-    assert "50% is done beside other boxes" in text
-    assert "takes roughly" in text
+    assert text.count("; does about 50% of it") == 2
+    assert re.search(r"takes roughly .*; .* on cpu:0 alone", text)
 
 
 def test_a_profile_has_a_row_for_each_device(tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ def test_a_profile_has_a_row_for_each_device(tmp_path: Path) -> None:
 
 @given(case=programs(large=True))
 @settings(
-    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
+    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate),
 )  # fmt: skip
 def test_random_programs_have_the_same_bits(case: UserProgram) -> None:

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from slow import some_slow
 
 import weft as wf
 from weft.errors import MemoryLimitError, SinkError, SourceError, WeftError
@@ -291,7 +292,7 @@ def test_killed(suffix: str, tmp_path: Path, data: np.ndarray) -> None:
     assert names(tmp_path) == {f"out.{suffix}"}
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", some_slow([signal.SIGINT, signal.SIGKILL], [signal.SIGINT]))
 def test_resumed(how: signal.Signals, tmp_path: Path) -> None:
     target = f"{tmp_path}/out.zarr"
     process = start(target, "True")

@@ -15,6 +15,7 @@ import pytest
 from devices.harness import DIALECT, device
 from loops.agree import agrees
 from loops.programs import algebra, dense, elements, grids, irregular, science, stencils
+from slow import some_slow
 
 import weft as wf
 from weft.errors import MemoryLimitError
@@ -181,9 +182,7 @@ def transpose(a: Any) -> None:
             a[j, i] = t
 
 
-@pytest.mark.parametrize(
-    "function", [pytest.param(eliminate, marks=pytest.mark.slow), transpose]
-)
+@pytest.mark.parametrize("function", some_slow([eliminate, transpose], [eliminate]))
 def test_triangles_in_place_under_a_limit(function: Callable[..., Any]) -> None:
     a = np.random.default_rng(1).random((40, 40)) + 100 * np.eye(40)
     expected = a.copy()

@@ -106,7 +106,10 @@ def signs(a: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("size", "on"), [(1, "compiled"), (3, "interpreted"), (4, "device"), (9, "core")]
+    ("size", "on"), [
+        (1, "compiled"), (3, "interpreted"), (4, "device"),
+        pytest.param(9, "core", marks=pytest.mark.slow),
+    ],
 )
 def test_triangles_and_logarithms_of_determinants(size: int, on: str) -> None:
     settings: dict[str, Any] = {"interpreted": {}, "device": {"devices": [device().name]}}.get(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from devices.harness import device
 from plan.stages import InterpretedStage, ListedSink, ListedSource
+from slow import some_slow
 
 import weft as wf
 from weft.errors import MemoryLimitError
@@ -146,7 +147,7 @@ def planned(
 
 @pytest.mark.usefixtures("_small_spills")
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("t", [0, 1, 2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("t", some_slow([0, 1, 2, 5], [1, 5]))
 @pytest.mark.parametrize("read", [False, True], ids=["memory", "file"])
 def test_rounds_give_the_same_bits(name: str, t: int, read: bool) -> None:
     """From memory and from what is read in boxes; into arrays and into files."""

@@ -20,7 +20,7 @@ COMMON = settings(
     deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate),
 )  # fmt: skip
-QUICK, MANY = 6, 400
+QUICK, MANY = 4, 400
 LONG = ("elementwise", "reduce", "scan", "scatter", "argument", "rows", "loop")
 
 

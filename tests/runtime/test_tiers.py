@@ -19,6 +19,7 @@ from agreement.test_bits import PROGRAMS
 from agreement.ways import assert_equal_bits, compiled
 from loops.programs import algebra, elements, science, stencils
 from runtime import segments
+from slow import some_slow
 
 import weft as wf
 from weft import execute
@@ -344,7 +345,7 @@ def test_nests_have_the_same_bits(
     assert_equal_bits(less, full)
 
 
-@pytest.mark.parametrize("length", [1, 67, 1087, pytest.param(2049, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", some_slow([1, 67, 1087, 2049], [2049]))
 @pytest.mark.parametrize("name", ["exponentials", "largest", "several", "columns"])
 def test_reductions_of_any_length_have_the_same_bits(
     compiled_with: list[str], monkeypatch: pytest.MonkeyPatch, name: str, length: int
