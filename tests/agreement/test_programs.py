@@ -22,7 +22,7 @@ COMMON: dict[str, Any] = {
 
 
 @given(case=programs(), box=st.sampled_from([1, 200, 1 << 20]), small=st.sampled_from([0, 100]))
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=25, **COMMON)
 def test_small_arrays(case: UserProgram, box: int, small: int) -> None:
     with np.errstate(all="ignore"):
         expected = interpreted(case, case.inputs)
@@ -33,7 +33,7 @@ def test_small_arrays(case: UserProgram, box: int, small: int) -> None:
 
 
 @given(case=programs(large=True), box=st.sampled_from([1000, 77_777, 1 << 20]))
-@settings(max_examples=20, **COMMON)
+@settings(max_examples=12, **COMMON)
 def test_larger_arrays(case: UserProgram, box: int) -> None:
     """Arrays of several grains and vectors; bits do not depend on threads."""
     with np.errstate(all="ignore"):

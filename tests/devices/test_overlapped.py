@@ -15,6 +15,7 @@ from devices.harness import compiled, device, run
 from lower.harness import sizes_of
 from lower.test_time_tiles import loop, repeated, tiled, waves
 from printers.nvrtc import compile_text
+from slow import some_slow
 
 import weft as wf
 from weft.compiler import compile_segment
@@ -68,7 +69,9 @@ SHAPES: dict[int, list[tuple[int, ...]]] = {
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("rule", ["keep", "edge", "reflect", "symmetric", "wrap", 2.5])
-@pytest.mark.parametrize(("rank", "radius"), [(1, 1), (1, 2), (1, 3), (2, 1)])
+@pytest.mark.parametrize(("rank", "radius"), some_slow(
+    [(1, 1), (1, 2), (1, 3), (2, 1)], [(1, 2), (1, 3)], several=True
+))
 def test_all_rules(rule: Any, rank: int, radius: int) -> None:
     program = tiled(repeated(rank, radius, rule), np.zeros((9,) * rank), 4)
     segment = in_tiles(program)

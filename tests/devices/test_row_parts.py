@@ -11,7 +11,7 @@ import pytest
 from agreement.ways import assert_equal_bits
 from devices import pretended_cuda
 from devices.harness import compiled, device, launched
-from slow import some_slow
+from slow import every_second, some_slow
 
 import weft as wf
 from weft.lower.gpu import batched, row_parts
@@ -54,7 +54,7 @@ PROGRAMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", list(PROGRAMS))
+@pytest.mark.parametrize("name", every_second(PROGRAMS))
 def test_parts_and_whole_rows_give_the_same_bits(name: str) -> None:
     on = device()
     rng = np.random.default_rng(3)

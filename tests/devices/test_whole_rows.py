@@ -12,6 +12,7 @@ from agreement.ways import assert_equal_bits
 from devices import pretended_cuda
 from devices.harness import AS_PROCESSOR, compiled, device, launched, run
 from printers.nvrtc import compile_text
+from slow import some_slow
 
 import weft as wf
 from weft.lower.gpu import whole_rows
@@ -90,7 +91,7 @@ def pieces(function: Any, x: Any) -> tuple[Any, Any, Any]:
         return program, made, compiled(program)
 
 
-@pytest.mark.parametrize(("name", "dtype"), IN_TYPES)
+@pytest.mark.parametrize(("name", "dtype"), some_slow(IN_TYPES, IN_TYPES[1::2], several=True))
 def test_one_launch_gives_the_bits_of_many(name: str, dtype: Any) -> None:
     on = device()
     rng = np.random.default_rng(4)

@@ -18,6 +18,7 @@ from applications.test_applications import computed, every_case
 from mem.programs import CASES
 from mem.test_introduce import sizes_of
 from programs.library import EXAMPLES, SIZES
+from slow import every_second
 
 from weft.compiler import compile_segment, with_memory
 from weft.fun import nodes as fun
@@ -102,7 +103,9 @@ def _all_from_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incore, "SMALL", 0)
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith("call_")])
+@pytest.mark.parametrize(
+    "name", every_second(name for name in EXAMPLES if not name.startswith("call_"))
+)
 def test_library(name: str) -> None:
     example = EXAMPLES[name]
     program, arguments = optimise(example.program), example.arguments()
