@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,38 @@ def _set_rates() -> None:
         return Rates(8e9, 8e9, 16e9 * units, 2.5e-5, 2e-4, units, False, 1e10 * units)
 
     opencl.measure = rates
+
+
+_QUICKLY = frozenset((
+    "applications", "bad_input", "behaviour", "frontend", "io", "loops", "mem", "passes", "plan",
+    "transfer",
+))  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile as for first calls where this is not what is tested; `make test-all` never does.
+
+    Texts and bits are the same (`runtime/test_tiers.py`), in half of the compiler's time.
+    """
+    from weft.runtime import toolchain
+
+    within = request.path.relative_to(Path(__file__).parent).parts[0]
+    if within not in _QUICKLY or request.config.option.markexpr != "not slow":
+        yield
+        return
+    find = toolchain._find
+
+    def found(chosen: str, path: str) -> toolchain.Compiler | None:
+        compiler = find(chosen, path)
+        quick = None if compiler is None else toolchain.first_tier(compiler)
+        return quick or compiler
+
+    toolchain._find = found  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        toolchain._find = find
 
 
 def pytest_configure() -> None:
