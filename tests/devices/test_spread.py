@@ -214,11 +214,14 @@ def test_beside_a_device_with_memory_of_its_own(name: str) -> None:
     assert other.boxes
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["pairs", "elements"])
-def test_what_a_device_fails_at_another_does(name: str, kind: str) -> None:
-    with wf.config(devices=["cpu:0"]):
-        expected = computed(name)
+def beside_faults(
+    kind: str, run: Callable[[], Any]
+) -> Iterator[tuple[bool, Exception, Any, bool]]:
+    """Runs beside a device that fails at a call of a kind, with each error at several calls.
+
+    Gives whether the call was made, the error, what `run` gives, and whether a warning says that
+    the device was left out.
+    """
     for error in (DeviceError("pretended:0 is lost"), MemoryLimitError("pretended:0 is full")):
         for at in (1, 2, 5):
             other = PretendedDevice()
@@ -230,14 +233,22 @@ def test_what_a_device_fails_at_another_does(name: str, kind: str) -> None:
                 warnings.catch_warnings(record=True) as caught,
             ):  # fmt: skip
                 warnings.simplefilter("always")
-                found = computed(name)
-            assert_same(found, expected, exact=False)
-            met = other.calls.get(kind, 0) >= at
+                found = run()
             told = any("was left out" in str(w.message) for w in caught)
-            if not met or kind == "compile":
-                assert not told
-            elif isinstance(error, DeviceError):
-                assert told  # one that is full may go on with smaller boxes
+            yield other.calls.get(kind, 0) >= at, error, found, told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["pairs", "elements"])
+def test_what_a_device_fails_at_another_does(name: str, kind: str) -> None:
+    with wf.config(devices=["cpu:0"]):
+        expected = computed(name)
+    for met, error, found, told in beside_faults(kind, lambda: computed(name)):
+        assert_same(found, expected, exact=False)
+        if not met or kind == "compile":
+            assert not told
+        elif isinstance(error, DeviceError):
+            assert told  # one that is full may go on with smaller boxes
 
 
 def test_boxes_are_halved_until_they_fit() -> None:

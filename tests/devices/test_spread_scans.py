@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
 from devices.faults import failing, lost
-from devices.pretended import PretendedDevice, spread_over
 from devices.test_several import ready, two
-from devices.test_spread import KINDS, TWO, all_begin, small_shares
+from devices.test_spread import KINDS, TWO, all_begin, beside_faults, small_shares
 
 import weft as wf
-from weft.errors import CompileError, DeviceError, MemoryLimitError
+from weft.errors import DeviceError
 from weft.fun.parse import parse
 from weft.plan import begun
 from weft.plan.code import Rates
@@ -140,21 +139,10 @@ def test_tiles_that_are_full_or_not(n: int) -> None:
 @pytest.mark.parametrize("name", ["sums", "greatest so far"])
 def test_what_a_device_fails_at_another_does(name: str, kind: str) -> None:
     right = expected(name)
-    for error in (DeviceError("pretended:0 is lost"), MemoryLimitError("pretended:0 is full")):
-        for at in (1, 2, 5):
-            other = PretendedDevice()
-            other.fault = kind, at, error
-            if kind == "compile":
-                other.fault = kind, at, CompileError("pretended:0 refuses this")
-            with (
-                wf.config(devices=TWO), spread_over("cpu:0", other),
-                warnings.catch_warnings(record=True) as caught,
-            ):  # fmt: skip
-                warnings.simplefilter("always")
-                assert_equal_bits(computed(name), right)
-            told = any("was left out" in str(w.message) for w in caught)
-            if kind != "compile" and isinstance(error, DeviceError):
-                assert told == (other.calls.get(kind, 0) >= at)
+    for met, error, found, told in beside_faults(kind, lambda: computed(name)):
+        assert_equal_bits(found, right)
+        if kind != "compile" and isinstance(error, DeviceError):
+            assert told == met
 
 
 def test_one_of_two_opencl_devices_is_lost() -> None:

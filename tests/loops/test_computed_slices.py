@@ -165,15 +165,10 @@ def test_rows_that_end_where_the_array_does(rows: int, width: int) -> None:
 
     def moved(a: Any, first: Any, y: Any) -> None:
         k = first[0]
-        y[:, :] = a[:, k : k + WIDTH] + a[:, :WIDTH]
+        y[:, :] = a[:, k : k + width] + a[:, :width]
 
-    global WIDTH
-    WIDTH = width
     a = np.random.default_rng(7).random((rows, width + 3))
     y = np.zeros((rows, width))
     kernel = agrees(moved, a, np.array([3]), y)
     with pytest.raises(OutOfBoundsError, match="outside axis 1 of a"):
         kernel(a, np.array([4]), y)
-
-
-WIDTH = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from weft.errors import Place
 from weft.fun import nodes as fun
@@ -58,6 +58,20 @@ def derive(
     name = names.fresh(base)
     derived.append(Derived(name, operation, left, right))
     return Poly.var(name)
+
+
+def polynomial(expr: fun.Expr, size: Callable[[fun.Atom], Size]) -> Size | None:
+    """An integer as a polynomial of what `size` gives for its operands; None where it is none."""
+    match expr:
+        case fun.SizeValue(value):
+            return value
+        case fun.Apply("add", (left, right)):
+            return size(left) + size(right)
+        case fun.Apply("subtract", (left, right)):
+            return size(left) - size(right)
+        case fun.Apply("multiply", (left, right)):
+            return size(left) * size(right)
+    return None
 
 
 class Builder:
@@ -117,16 +131,6 @@ class Builder:
     def _polynomial(self, expr: fun.Expr, type_: fun.Type) -> Size | None:
         if not (isinstance(type_, fun.Scalar) and type_.dtype is DType.I64):
             return None
-        match expr:
-            case fun.SizeValue(size):
-                return size
-            case fun.Apply("add", (left, right)):
-                return self.size(left) + self.size(right)
-            case fun.Apply("subtract", (left, right)):
-                return self.size(left) - self.size(right)
-            case fun.Apply("multiply", (left, right)):
-                return self.size(left) * self.size(right)
-            case fun.Apply("negative", (argument,)):
-                return -self.size(argument)
-            case _:
-                return None
+        if isinstance(expr, fun.Apply) and expr.operation == "negative":
+            return -self.size(expr.arguments[0])
+        return polynomial(expr, self.size)

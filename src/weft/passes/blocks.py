@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from weft.fun import nodes as fun
 from weft.fun import walk
-from weft.fun.builder import Names
+from weft.fun.builder import Names, polynomial
 from weft.ops.dtypes import DType
 from weft.passes.knowledge import Knowledge
 from weft.passes.versions import bound_in
@@ -110,13 +110,5 @@ class _Integers:
         if isinstance(atom, fun.Const):
             return as_poly(int(atom.value.real))
         let = self.bound.get(atom.name)
-        match let.expr if let is not None else None:
-            case fun.SizeValue(size):
-                return size
-            case fun.Apply("add", (left, right)):
-                return self.size(left) + self.size(right)
-            case fun.Apply("subtract", (left, right)):
-                return self.size(left) - self.size(right)
-            case fun.Apply("multiply", (left, right)):
-                return self.size(left) * self.size(right)
-        return self.sizes.get(atom.name, Poly.var(atom.name))
+        found = None if let is None else polynomial(let.expr, self.size)
+        return self.sizes.get(atom.name, Poly.var(atom.name)) if found is None else found

@@ -32,7 +32,6 @@ _PARALLEL = (fun.Kernel, fun.Reduce, fun.Scan, fun.Scatter, fun.Call)
 _NEED_ALL = (fun.Reduce, fun.Scan, fun.Scatter, fun.Call)
 
 
-
 def is_driven(let: fun.Let) -> bool:
     """Whether a statement is a loop whose rounds are worth a launch each."""
     if not isinstance(let.expr, fun.Loop):
