@@ -168,7 +168,8 @@ def close(function: Any, *given: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_nests(dtype: Any) -> None:
-    a, b, c = (RANDOM.random(shape).astype(dtype) for shape in ((9, 5), (5, 9), (9, 9)))
+    random = np.random.default_rng(1)  # whose sums are not nearly 0, whichever tests ran before
+    a, b, c = (random.random(shape).astype(dtype) for shape in ((9, 5), (5, 9), (9, 9)))
     close(rank_k, a, c, dtype(1.5), dtype(0.5))
     close(add_product, a, b, c)
     close(add_product, a.T.copy().T, b, c)
