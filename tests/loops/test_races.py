@@ -503,10 +503,62 @@ def last_in_each(x: Any, out: Any) -> Any:
     return t, s
 
 
-@pytest.mark.parametrize("function", [last_number, last_in_each])
+def last_row(x: Any, out: Any) -> Any:
+    t = np.ones(x.shape[1])
+    for i in wf.prange(x.shape[0]):
+        t = x[i] * 2
+        t[0] += 5.0
+        out[i] = t + 1
+    return t, out
+
+
+def last_rows(x: Any, out: Any) -> Any:
+    t = np.ones(x.shape[1])
+    for i in wf.prange(x.shape[0]):
+        for j in wf.prange(3):
+            t = x[i] * j
+            out[i, j] = t.sum()
+    return t, out
+
+
+def last_of_its_own(x: Any, out: Any) -> Any:
+    t, s = np.ones(3), 0.0
+    for i in wf.prange(x.shape[0]):
+        u = np.empty(3)
+        for j in range(3):
+            u[j] = x[i, j] * j
+        t = u
+        s += u[1]
+        out[i, :3] = t
+    return t, s
+
+
+def last_view(x: Any, out: Any) -> Any:
+    t = out[0]
+    for i in wf.prange(x.shape[0]):
+        t = x[i]
+        t[0] = i
+    return t
+
+
+def bound_after_it_was_written(x: Any, out: Any) -> Any:
+    out[0] = 1
+    for i in wf.prange(x.shape[0]):
+        out = x * x[i, 0]
+    out[0] += 3
+    return out
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        last_number, last_in_each, last_row, last_rows, last_of_its_own, last_view,
+        bound_after_it_was_written,
+    ],
+)  # fmt: skip
 def test_what_the_last_round_leaves(function: Any) -> None:
     for shape in ((5, 4), (1, 3), (0, 2)):
-        if 0 in shape and function is last_in_each:
+        if 0 in shape and function in (last_in_each, last_view, bound_after_it_was_written):
             continue
         x = np.random.default_rng(5).random(shape)
         out = np.zeros(shape)
@@ -515,9 +567,13 @@ def test_what_the_last_round_leaves(function: Any) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             result = wf.kernel(function)(*found)
-        np.testing.assert_array_equal(result, expected)
-        for own, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(own, other, rtol=1e-14)
+        for own, other in zip((*found, result), (*wanted, expected), strict=True):
+            for a, b in zip(*map(_parts, (own, other)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def what_an_earlier_round_leaves(x: Any, out: Any) -> Any:
@@ -529,11 +585,23 @@ def what_an_earlier_round_leaves(x: Any, out: Any) -> Any:
     return t
 
 
-def test_what_some_round_leaves_has_an_order() -> None:
+def which_row_an_earlier_round_leaves(x: Any, out: Any) -> Any:
+    t = np.ones(3)
+    for i in wf.prange(x.shape[0]):
+        out[i] = 2 * x[i]
+        if x[i] < 0.5:
+            t = np.full(3, x[i])
+    return t
+
+
+@pytest.mark.parametrize(
+    "function", [what_an_earlier_round_leaves, which_row_an_earlier_round_leaves]
+)
+def test_what_some_round_leaves_has_an_order(function: Any) -> None:
     x = np.random.default_rng(6).random(9)
     with pytest.warns(RaceWarning, match="t is needed by the next round"):
-        found = wf.kernel(what_an_earlier_round_leaves)(x, np.zeros(9))
-    assert found == what_an_earlier_round_leaves(x, np.zeros(9))
+        found = wf.kernel(function)(x, np.zeros(9))
+    np.testing.assert_array_equal(found, function(x, np.zeros(9)))
 
 
 def two_levels(a: Any, b: Any) -> None:

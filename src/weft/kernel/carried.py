@@ -116,6 +116,10 @@ class Loop:
     def types(self) -> tuple[tuple[Shape, DType], ...]:
         return carried_values.types(self.scalars, self.wholes, self.cells)
 
+    def rebound(self) -> frozenset[str]:
+        """The arrays whose names rounds bind anew, and that no round writes to."""
+        return frozenset(self.wholes) - {cell.name for cell in self.cells}
+
     # ------------------------------------------------------------ the body
 
     def trace(

@@ -71,6 +71,8 @@ class Trace:
     memory : Memory
     parallel : dict of Place to str
         Where the `prange` loops stand, and what they count.
+    rebound : dict of Place to frozenset of str
+        The arrays whose names the rounds of such a loop bind anew.
     constants : dict
         Arrays of closures, by id.
     cuts : dict
@@ -99,6 +101,7 @@ class Trace:
     call: Callable[..., Any]
     enter: Callable[..., Any]
     parallel: dict[Place, str] = field(default_factory=dict)
+    rebound: dict[Place, frozenset[str]] = field(default_factory=dict)
     constants: dict[int, Reference] = field(default_factory=dict)
     cuts: dict[Any, list[tuple[Extent, slice]]] = field(default_factory=dict)
     scalars: dict[Any, Node] = field(default_factory=dict)

@@ -74,6 +74,7 @@ class KernelFunction(Jitted):
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
         super().__init__(function, ())
         self._parallel: dict[Place, str] = {}
+        self._rebound: dict[Place, frozenset[str]] = {}
         self._room = _ROOM
         self.source = source_of(function)
         self.interpreted = function
@@ -374,6 +375,7 @@ class KernelFunction(Jitted):
         args, kwargs = unflatten(structure, iter(values))
         result = self.checked_result(call_function(trace, self.function, args, kwargs))
         self._parallel = trace.parallel
+        self._rebound = trace.rebound
         written = [n for n, r in cells.items() if r.read()._node is not before[n]]
         owners = {id(reference.cell): (n, reference) for n, reference in given.items()}
         returned = marked(result, owners)
@@ -428,7 +430,7 @@ class KernelFunction(Jitted):
         program = remove_dead(program if direct is program else simplify(direct))
         library = "no-blas" not in _words().split()
         program = sum_inwards(program, self._parallel)
-        result = parallelise(program, values, self._parallel, library)
+        result = parallelise(program, values, self._parallel, library, self._rebound)
         for remark in result.remarks if values is not None else ():
             tell(remark, self._parallel[remark.place], self.function.__name__)
         program = remove_dead(simplify(result.program))
@@ -442,7 +444,7 @@ class KernelFunction(Jitted):
             program, squares = products(program, values)
             assumed |= dict.fromkeys(squares)
         if result.postponed:
-            again = parallelise(program, values, self._parallel)
+            again = parallelise(program, values, self._parallel, rebound=self._rebound)
             program = remove_dead(simplify(again.program))
             assumed |= dict.fromkeys(again.assumed)
         return distribute(program), tuple(assumed)

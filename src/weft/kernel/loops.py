@@ -81,7 +81,9 @@ def for_range(
         made = make(operations.For(), inputs, (), None, lambdas=(function,), types=types)
         loop.finish([graph.pick(made, k) for k in range(len(types))], rounds)
         if parallel:
-            frame.trace.parallel[frame.place(node)] = name
+            place, rebound = frame.place(node), frame.trace.rebound
+            frame.trace.parallel[place] = name
+            rebound[place] = rebound.get(place, frozenset()) | loop.rebound()
     else:
         loop.finish([], rounds)
     if by_range and index in live(node) and index not in loop.names:

@@ -21,6 +21,8 @@ class Around:
     names : Names
     parallel : frozenset of Place
         Where the loops are that the user calls parallel.
+    rebound : mapping of Place to frozenset of str
+        Of these, what the user calls arrays that each round makes anew.
     sizes : mapping of str to Size
         What integers are.
     remarks : list of Remark
@@ -37,6 +39,7 @@ class Around:
 
     names: Names
     parallel: frozenset[Place]
+    rebound: Mapping[Place, frozenset[str]]
     sizes: Mapping[str, Size]
     remarks: list[Remark] = field(default_factory=list)
     marked: int = 0

@@ -93,12 +93,15 @@ class Independent:
             found = accumulation.of_scalar(param, result, self.loop.body, unordered)
             if found is not None:
                 sums[number] = found
-            elif self._leaves_last() and is_of_last_round(param, result, self.loop.body):
+            elif self._leaves_last() and self._is_rebound(param) and is_of_last_round(
+                param, result, self.loop.body
+            ):
                 self.lasts.append(number)
             elif not self._combines(number):
                 if self._is_asked():
-                    body = self.loop.body
-                    self.refused(*why_in_order(param, result, body, self.rounds, self.known))
+                    body, rebound = self.loop.body, self._is_rebound(param)
+                    why = why_in_order(param, result, body, self.rounds, self.known, rebound)
+                    self.refused(*why)
                 return None
         countable = self.known.nonnegative(self.extent)
         if not countable and not self.combining:
@@ -158,6 +161,12 @@ class Independent:
 
     def _leaves_last(self) -> bool:
         return self._is_marked() and not self.in_part
+
+    def _is_rebound(self, param: fun.Var) -> bool:
+        """Whether it is a number, or an array that rounds make anew, so that none writes to it."""
+        place = self.let.place
+        arrays = frozenset[str]() if place is None else self.outer.rebound.get(place, frozenset())
+        return isinstance(param.type, fun.Scalar) or called(param) in arrays
 
     def _is_marked(self) -> bool:
         return self.let.place in self.outer.parallel

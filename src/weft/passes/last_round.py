@@ -1,4 +1,4 @@
-"""What the last round of a loop leaves in numbers that no other round looks at.
+"""What the last round of a loop leaves in variables that no other round looks at.
 
     let t = loop (t1 = t0) for i from 0 to n {     let t = if 0 < n {
       let v = f(a[i])                          =>    let v = f(a[n - 1])
@@ -18,13 +18,12 @@ from weft.fun.builder import Names
 from weft.ops.dtypes import DType
 from weft.passes.accumulation import neutral
 from weft.passes.knowledge import Knowledge
+from weft.passes.meetings import called
 from weft.sizes import ONE
 
 
 def is_of_last_round(param: fun.Var, result: fun.Atom, body: fun.Body) -> bool:
-    """Whether rounds bind a number anew, and none looks at what another one has bound."""
-    if not isinstance(param.type, fun.Scalar):
-        return False  # it may be written in place: a race
+    """Whether rounds bind a variable anew, and none looks at what another one has bound."""
     of_round = {var.name for let in body.statements for var in let.pattern}
     used = walk.free_names(body) | set(walk.uses(body))
     is_new = isinstance(result, fun.Const) or result.name in of_round
@@ -45,11 +44,22 @@ def last_values(
     last = fun.Body((number, *moved.statements), moved.results)
     count, some = fun.Var(names.fresh("s"), i64), fun.Var(names.fresh("c"), fun.Scalar(DType.BOOL))
     test = fun.Apply("less", (fun.Const(0, DType.I64), count))
+    none: list[fun.Let] = []
     if known.prover.positive(range_.extent):  # then nothing is said of what was there before
-        initial = [neutral("add", var.type.dtype) for var in pattern]
-    chosen = fun.If(some, last, fun.Body((), tuple(initial)))
+        initial = [_some(var, none, names) for var in pattern]
+    chosen = fun.If(some, last, fun.Body(tuple(none), tuple(initial)))
     return [
         fun.Let((count,), fun.SizeValue(range_.extent), place),
         fun.Let((some,), test, place),
         fun.Let(tuple(pattern), chosen, place),
     ]
+
+
+def _some(var: fun.Var, statements: list[fun.Let], names: Names) -> fun.Atom:
+    """Something of a variable's type."""
+    zero = neutral("add", var.type.dtype)
+    if isinstance(var.type, fun.Scalar):
+        return zero
+    made = fun.Var(names.fresh(called(var)), var.type)
+    statements.append(fun.Let((made,), fun.Broadcast(zero, var.type.shape)))
+    return made

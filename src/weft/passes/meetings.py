@@ -43,14 +43,18 @@ def first_write(chain: Chain) -> Access | None:
 
 
 def why_in_order(
-    param: fun.Var, result: fun.Atom, body: fun.Body, rounds: Rounds, known: Knowledge
-) -> Why:
-    """Why rounds have an order, by what they make of one parameter of their loop."""
+    param: fun.Var, result: fun.Atom, body: fun.Body, rounds: Rounds, known: Knowledge,
+    rebound: bool,
+) -> Why:  # fmt: skip
+    """Why rounds have an order, by what they make of one parameter of their loop.
+
+    `rebound`: it is a number, or an array that rounds bind anew, so that none writes to it.
+    """
     uses = _Uses(param, {param.name})
     uses.follow(result, bound_in(body), (), False)
     writes = uses.writes[::-1]
     others = [*uses.reads(body, (), False), *writes]
-    if isinstance(param.type, fun.Scalar):
+    if rebound:
         last, other = (*writes[-1:], None)[0], (*others, None)[0]
         needed = f"{called(param)} is needed by the next round"
         left = f"what {called(param)} is in the last round is needed after the loop"

@@ -59,6 +59,7 @@ def parallelise(
     values: Mapping[str, int] | None = None,
     parallel: Collection[Place] = (),
     library: bool = False,
+    rebound: Mapping[Place, frozenset[str]] | None = None,
 ) -> Result:
     """The program with its independent loops as kernels.
 
@@ -70,13 +71,17 @@ def parallelise(
         Where the loops are that the user calls parallel.
     library : bool
         Whether `products` follow, so that loops that fill triangles are left to them.
+    rebound : mapping of Place to frozenset of str, optional
+        What the user calls arrays that each round of such a loop makes anew: they are written
+        nowhere, and what the last round makes is left.
     """
     if parallel:
         program = share_scalars(program)
     known = Knowledge.of(program, values)
     pass_ = _Parallelise(
-        Names.of(program), frozenset(parallel), integers_of(program), library=library
-    )
+        Names.of(program), frozenset(parallel), rebound or {}, integers_of(program),
+        library=library,
+    )  # fmt: skip
     body = write_wholly(pass_.body(program.body, known))
     assumed = tuple(known.assumed)
     facts = tuple(dict.fromkeys((*program.facts, *assumed)))
