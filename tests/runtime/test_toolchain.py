@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -107,12 +108,44 @@ def test_damaged_contents_do_not(tmp_path: Path, damage: str) -> None:
 
 
 def test_clean_removes_what_was_used_longest_ago(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, limit=2500)
+    cache = Cache(tmp_path)
     for age, key in enumerate("dcba"):
         path = cache.save(key, "", bytes(1000))
         os.utime(path, (1e9 - age, 1e9 - age))
-    cache.clean()
+    Cache(tmp_path, limit=2500).clean()
     assert [key for key in "abcd" if cache.load(key, "") is not None] == ["c", "d"]
+
+
+def test_all_files_are_looked_at_once_an_hour_and_for_each_part_of_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look takes as long as there are files."""
+    looks: list[Path] = []
+    clean = Cache.clean
+    monkeypatch.setattr(Cache, "clean", lambda self: (looks.append(self.directory), clean(self)))
+
+    def looked(*sizes: int) -> int:
+        """By a process that stores files of these sizes."""
+        looks.clear()
+        cache = Cache(tmp_path, limit=16_000)
+        for number, size in enumerate(sizes):
+            cache.save(str(number), "", bytes(size))
+        return len(looks)
+
+    assert looked(10, 10, 10) == 1  # by the first process
+    assert looked(10, 10, 10) == 0
+    assert looked(10, 600, 600, 10, 900, 200) == 2
+    an_hour_ago = time.time() - 4000
+    os.utime(tmp_path / ".cleaned", (an_hour_ago, an_hour_ago))
+    assert looked(10, 10) == 1
+    assert looked(10, 10) == 0
+
+
+def test_what_passes_the_limit_goes(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=16_000)
+    for number in range(100):
+        cache.save(str(number), "", bytes(1000))
+    assert cache.info().bytes < 18_500
 
 
 def test_keys_keep_parts_apart() -> None:
@@ -210,7 +243,7 @@ def test_processes_race_for_one_library(directory: Path) -> None:
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert outputs == ["[0, 1, 2, 3, 4]\n"] * 6
     assert len(list(directory.glob("*.so"))) == 5
-    assert not [path for path in directory.iterdir() if path.name.startswith(".")]
+    assert not [path for path in directory.iterdir() if path.name.startswith((".new-", ".build-"))]
 
 
 @needs_compiler

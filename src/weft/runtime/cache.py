@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from pathlib import Path
 
 from weft.errors import warn
@@ -23,6 +24,12 @@ _TRAILER = b"weft:end"
 """Marks the end of a cached file; the SHA-256 of what precedes it comes before."""
 
 _TRAILER_BYTES = 32 + len(_TRAILER)
+
+_STAMP = ".cleaned"
+"""The file whose time tells when some process looked for what to remove."""
+
+_SECONDS = 3600.0  # after which it is looked again
+_PART = 16  # or once a process has stored such a part of the limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,13 @@ class Cache:
     directory : Path
         Made with mode 0700 if it is missing.
     limit : int
-        Bytes above which `clean` removes the files used longest ago.
+        Bytes above which `clean` removes the files used longest ago; it may be passed for a while.
     """
 
     def __init__(self, directory: Path, limit: int = 1 << 30) -> None:
         self.directory = directory
         self.limit = limit
+        self._stored: int | None = None  # bytes, since it was looked for what to remove
 
     def path(self, key: str, suffix: str) -> Path:
         """Where the file of a key is, whether or not it exists."""
@@ -83,7 +91,19 @@ class Cache:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+        if self._is_to_be_cleaned(len(contents)):
+            self.clean()
         return path
+
+    def _is_to_be_cleaned(self, stored: int) -> bool:
+        """Whether it is time to look at all files, which takes a second where they are many."""
+        before, self._stored = self._stored, (self._stored or 0) + stored
+        if before is not None:
+            return self._stored > self.limit // _PART
+        try:
+            return time.time() - os.stat(self.directory / _STAMP).st_mtime > _SECONDS
+        except OSError:
+            return True
 
     def workspace(self) -> Path:
         """A new directory, for its maker to remove (`clear` does where that was killed)."""
@@ -114,6 +134,9 @@ class Cache:
 
     def clean(self) -> None:
         """Remove the files used longest ago until the rest fits the limit."""
+        self._stored = 0
+        with contextlib.suppress(OSError):
+            (self.directory / _STAMP).touch(mode=0o600)
         files = sorted(file for file in self._files() if not file[2].name.startswith("."))
         total = sum(size for _, size, _ in files)
         for _, size, path in files:
@@ -128,7 +151,7 @@ class Cache:
         with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    if entry.is_file(follow_symlinks=False):
+                    if entry.is_file(follow_symlinks=False) and entry.name != _STAMP:
                         status = entry.stat()
                         used = max(status.st_atime, status.st_mtime)
                         found.append((used, status.st_size, Path(entry.path)))

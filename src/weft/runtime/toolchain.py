@@ -274,7 +274,6 @@ def load_library(
     try:
         cache.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = _compile(source, compiler, cache, key, idle)
-        cache.clean()
     except OSError as error:
         raise CompileError(
             f"the compile cache {cache.directory} cannot be written: {error.strerror}",
