@@ -42,23 +42,28 @@ def _set_rates() -> None:
 
 
 _QUICKLY = frozenset((
-    "applications", "bad_input", "behaviour", "frontend", "io", "loops", "mem", "passes", "plan",
-    "transfer",
+    "applications", "bad_input", "behaviour", "devices", "frontend", "io", "loops", "mem",
+    "passes", "plan", "transfer",
 ))  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def _compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+def _compiled_quickly(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Compile as for first calls where this is not what is tested; `make test-all` never does.
 
-    Texts and bits are the same (`runtime/test_tiers.py`), in half of the compiler's time.
+    Texts and bits are the same (`runtime/test_tiers.py`), in half of the compiler's time. PoCL
+    does not optimise, in three quarters of its time.
     """
     from weft.runtime import toolchain
+    from weft.runtime.devices import opencl
 
     within = request.path.relative_to(Path(__file__).parent).parts[0]
     if within not in _QUICKLY or request.config.option.markexpr != "not slow":
         yield
         return
+    monkeypatch.setattr(opencl, "OPTIONS", (*opencl.OPTIONS, "-cl-opt-disable"))
     find = toolchain._find
 
     def found(chosen: str, path: str) -> toolchain.Compiler | None:

@@ -24,6 +24,9 @@ from weft.runtime.devices.opencl_runs import OpenClSegment, Slot
 from weft.runtime.devices.protocol import NDArray, rows_of
 from weft.runtime.memory import format_bytes
 
+OPTIONS = ("-cl-std=CL1.2", "-w")
+"""With which all programs are compiled."""
+
 _POCL = "Portable Computing Language"  # the name of PoCL's platform
 _LONG_ATOMICS = ("cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
 _LEAST_ROW = {"CPU": 64, "GPU": 512}  # bytes of rows that are worth a copy each
@@ -138,7 +141,7 @@ class OpenClDevice(Memory):
                 "float32",
                 'compute it on the CPU: wf.config(devices=["cpu"])',
             )
-        options = ["-cl-std=CL1.2", "-w"]
+        options = [*OPTIONS]
         if self.has_long_atomics:
             options.append("-DWEFT_LONG_ATOMICS")  # see `weft.printers.opencl`
         rounding = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
