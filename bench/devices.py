@@ -35,10 +35,10 @@ def accelerations(x: Any, y: Any, z: Any, m: Any) -> Any:
 
 
 def megapar(x: Any) -> Any:
-    """A map of a long scalar loop."""
+    """A map of a long scalar loop, over 2 Mi elements as in Svensson et al., section 6.1."""
 
     def one(value: Any) -> Any:
-        return wf.fori_loop(0, 100, lambda _, y: y * np.float32(0.999) + np.float32(0.5), value)
+        return wf.fori_loop(0, 10000, lambda _, y: y * np.float32(0.999) + np.float32(0.5), value)
 
     return wf.map(one, x)
 
@@ -70,7 +70,7 @@ def program(name: str, scale: float) -> tuple[Callable[..., Any], tuple[Any, ...
         n = int(4000 * scale ** (1 / 3))
         return wf.jit(lambda a, b: a @ b), tuple(rng.normal(size=(2, n, n)).astype(np.float32))
     if name == "megapar":
-        n = int((2 << 20) * 16 * scale)
+        n = int((2 << 20) * scale)
         return wf.jit(megapar), (rng.random(n, np.float32),)
     n = int(8000 * scale**0.5)
     half = np.float32(3.067 / 2)
