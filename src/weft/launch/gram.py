@@ -20,7 +20,7 @@ _GRAM = struct.Struct("2P7q2P")  # a `gram` in products.c
 _FEW = 2**26
 """Multiplications that the library's own threads do as soon."""
 
-_PART = 192
+_PART = 96
 """Rows of a part, or up to twice as many: smaller ones read the factor more often."""
 
 
