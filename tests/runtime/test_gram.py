@@ -77,7 +77,7 @@ def test_bits_are_the_same_whatever_the_threads(monkeypatch: Any, dtype: Any) ->
         np.testing.assert_array_equal(target, found[0])
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(1, 2), (384, 2), (385, 4), (10_000, 64)])
+@pytest.mark.parametrize(("rows", "parts"), [(1, 2), (384, 2), (385, 4), (1537, 8), (10_000, 32)])
 def test_parts(rows: int, parts: int) -> None:
     assert module._parts(rows) == parts
 

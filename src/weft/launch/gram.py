@@ -20,8 +20,12 @@ _GRAM = struct.Struct("2P7q2P")  # a `gram` in products.c
 _FEW = 2**26
 """Multiplications that the library's own threads do as soon."""
 
-_PART = 96
+_PART = 192
 """Rows of a part, or up to twice as many: smaller ones read the factor more often."""
+
+_FEW_ROWS = 384
+"""Of which there are two parts; else four, since blocks on the diagonal take longer than they
+should, and fewer cannot be shared out evenly."""
 
 
 def gram(left: NDArray, right: NDArray, target: NDArray, count: int) -> bool:
@@ -77,7 +81,7 @@ def gram_words(left: NDArray, right: NDArray, target: NDArray) -> tuple[int, ...
 
 def _parts(rows: int) -> int:
     """How many parts of both axes, whatever the threads: rounding depends on it."""
-    parts = 2
+    parts = 2 if rows <= _FEW_ROWS else 4
     while rows > 2 * parts * _PART:
         parts *= 2
     return parts
