@@ -6,24 +6,14 @@ an option (`wide`: no more rows than columns), since a rule knows extents as pol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import InternalError, LinearAlgebraError
 from weft.ops.dtypes import DType
-
-if TYPE_CHECKING:
-    from weft.ops.routines import ArrayType, Options
-
-NDArray: TypeAlias = npt.NDArray[Any]
-Rule: TypeAlias = Callable[
-    [tuple["ArrayType", ...], "Options"], tuple["ArrayType", ...]
-]
-Factorisation: TypeAlias = tuple[Rule, Callable[..., None], Mapping[str, Any]]
-"""The rule, what computes it, and the options with their defaults."""
+from weft.ops.rules import ArrayType, Described, NDArray, Options, Rule, broadcast
 
 
 def _same(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
@@ -59,8 +49,6 @@ def _first(rule: Rule) -> Rule:
 
 
 def _solved(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
-    from weft.ops.routines import broadcast
-
     (dtype, left), (_, right) = arguments
     return ((dtype, (*broadcast(left[:-2], right[:-2]), *right[-2:])),)
 
@@ -131,7 +119,7 @@ def _run(name: str, compute: Callable[..., Any]) -> Callable[..., None]:
 _linalg = np.linalg
 _WIDE = {"wide": False}
 
-FACTORISATIONS: dict[str, Factorisation] = {
+FACTORISATIONS: dict[str, Described] = {
     name: (rule, _run(name, compute), defaults)
     for name, rule, compute, defaults in (
         ("cholesky", _same, _linalg.cholesky, {"upper": False}),

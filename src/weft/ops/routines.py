@@ -6,25 +6,19 @@ it serves polynomials and integers alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import DTypeError, InternalError, LinearAlgebraError, Place, ShapeError
 from weft.ops import blas
 from weft.ops.dtypes import DType, from_numpy
 from weft.ops.factorisations import FACTORISATIONS
+from weft.ops.rules import ArrayType, NDArray, Options, Rule, broadcast, text
 from weft.ops.runs import SORTING_IN_RUNS, order_shows
 from weft.ops.transforms import TRANSFORMS
 from weft.records import dataclass
-
-ArrayType: TypeAlias = tuple[DType, tuple[Any, ...]]
-"""A dtype and a shape; extents are of any type with `==` (also to integers)."""
-
-Options: TypeAlias = Mapping[str, Any]
-NDArray: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class Routine:
     """
 
     name: str
-    rule: Callable[[tuple[ArrayType, ...], Options], tuple[ArrayType, ...]]
+    rule: Rule
     execute: Callable[..., None]
     defaults: Options
     updates: bool = False
@@ -128,26 +122,11 @@ def _matmul_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[Ar
     inner, columns = (right[-2], right[-1:]) if len(right) > 1 else (right[0], ())
     if left[-1] != inner:
         raise ShapeError(
-            f"matmul of shapes {_text(left)} and {_text(right)}",
+            f"matmul of shapes {text(left)} and {text(right)}",
             f"as many rows on the right as columns on the left ({left[-1]}, not {inner})",
         )
     batch = broadcast(left[:-2], right[:-2])
     return ((dtype, (*batch, *rows, *columns)),)
-
-
-def broadcast(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The shape of batches of two shapes."""
-    rank = max(len(left), len(right))
-    left = (1,) * (rank - len(left)) + left
-    right = (1,) * (rank - len(right)) + right
-    for a, b in zip(left, right, strict=True):
-        if a != b and a != 1 and b != 1:
-            raise ShapeError(f"batches of shapes {_text(left)} and {_text(right)}")
-    return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
-
-
-def _text(shape: tuple[Any, ...]) -> str:
-    return f"({', '.join(map(str, shape))})"
 
 
 def _matmul(left: NDArray, right: NDArray, *, out: tuple[NDArray, ...]) -> None:
@@ -189,8 +168,8 @@ def _update_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[Ar
     ((dtype, shape),) = _matmul_rule((left, right), options)
     if len(shape) != 2 or old != (dtype, shape):
         raise ShapeError(
-            f"an update of {old[0].numpy} {_text(old[1])} by a product of {dtype.numpy} "
-            f"{_text(shape)}", "one type and shape, of two dimensions",
+            f"an update of {old[0].numpy} {text(old[1])} by a product of {dtype.numpy} "
+            f"{text(shape)}", "one type and shape, of two dimensions",
         )  # fmt: skip
     if any(scalar != (dtype, ()) for scalar in scalars) or len(scalars) not in (1, 2):
         raise DTypeError("factors of an update that are not one or two scalars of its dtype", "")
@@ -243,7 +222,7 @@ def _add_product_rule(
     ((dtype, shape),) = _matmul_rule((left, right), options)
     if old != (dtype, shape):
         raise ShapeError(
-            f"a product of {dtype.numpy} {_text(shape)} added to {old[0].numpy} {_text(old[1])}",
+            f"a product of {dtype.numpy} {text(shape)} added to {old[0].numpy} {text(old[1])}",
             "one type and shape",
         )
     return (old,)
@@ -319,7 +298,7 @@ def _argsort(
 def _partition_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
     (dtype, shape), (_, places) = arguments
     if not shape or len(places) != 1:
-        raise ShapeError(f"partition of shape {_text(shape)} at places of shape {_text(places)}")
+        raise ShapeError(f"partition of shape {text(shape)} at places of shape {text(places)}")
     return ((dtype, shape),)
 
 
@@ -339,7 +318,7 @@ def _search_rule(arguments: tuple[ArrayType, ...], options: Options) -> tuple[Ar
     if dtype is not other:
         raise DTypeError(f"searchsorted of {other.numpy} in {dtype.numpy}", "one dtype")
     if len(ordered) != 1:
-        raise ShapeError(f"searchsorted in an array of shape {_text(ordered)}", "one dimension")
+        raise ShapeError(f"searchsorted in an array of shape {text(ordered)}", "one dimension")
     return ((DType.I64, values),)
 
 

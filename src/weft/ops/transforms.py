@@ -8,14 +8,11 @@ real numbers, all of whose elements are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from weft.ops.factorisations import Factorisation, NDArray
-
-if TYPE_CHECKING:
-    from weft.ops.routines import ArrayType, Options
+from weft.ops.rules import ArrayType, Described, NDArray, Options
 
 
 def _to_complex(arguments: tuple[ArrayType, ...], options: Options) -> tuple[ArrayType, ...]:
@@ -42,7 +39,7 @@ def _run(compute: Callable[..., Any], of_reals: bool = False) -> Callable[..., N
 
 _NORM = {"norm": "backward"}
 
-TRANSFORMS: dict[str, Factorisation] = {
+TRANSFORMS: dict[str, Described] = {
     "fft": (_to_complex, _run(np.fft.fft), _NORM),
     "ifft": (_to_complex, _run(np.fft.ifft), _NORM),
     "rfft": (_to_complex, _run(np.fft.rfft, True), _NORM),
