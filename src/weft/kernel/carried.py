@@ -74,6 +74,7 @@ class Loop:
         self.varying: dict[str, Unbound] = {}  # no value of the program is what they are
         self.fixed: set[str] = set()  # numbers that no round changes: they stay what they are
         self.most: Extent | None = None  # rounds, as far as extents tell
+        self.rounds: Extent | None = None  # those that there are, where that is known
         self._path = frame.memory.visit()
         self._granted: set[Any] = set()
         self.lists: dict[str, rebound.Carried] = {}  # that rounds bind anew
@@ -240,6 +241,8 @@ class Loop:
             if made.name not in self.packs:
                 made.take_apart(variables, self._initial(made.name))
                 variables[made.name] = self._part(variables[made.name])
+        if turns.COUNT in self.scalars:
+            variables[turns.COUNT] = self.began[turns.COUNT] + 1
         found: list[Any] = []
         for name in self.scalars:
             value = variables.get(name, Unbound(self.frame.place(self.node)))
@@ -318,7 +321,8 @@ class Loop:
                         name, held.read(), held, self._sources(name, held, self.before),
                         self._sources(name, new, after),
                     )  # fmt: skip
-                    self.cells.pop(held.cell, None)
+                    for cell in cells(held):
+                        self.cells.pop(cell, None)
                     found = True
                 continue
             if is_result(name) and not isinstance(value, Number | Reference):
@@ -337,7 +341,17 @@ class Loop:
             elif is_pack(new) and (name in self.locals or Pack.of(name, new).fits(held)):
                 self._add_pack(name, new, after)
                 found = True
-        return found
+        return self._count_turns() or found
+
+    def _count_turns(self) -> bool:
+        """Count the rounds from now on, where only their number tells which array is whose."""
+        is_known = self.rounds is not None and not self.rounds.symbols
+        if not self.turned or is_known or turns.COUNT in self.scalars:
+            return False
+        if turns.are_own(self.turned, self.wholes):
+            return False
+        self.scalars[turns.COUNT] = turns.counter()
+        return True
 
     def _is_users(self, name: str) -> bool:
         """Whether what is carried is an array that a variable of the user's always holds."""
@@ -479,9 +493,9 @@ class Loop:
 
     # ------------------------------------------------------------ afterwards
 
-    def finish(self, results: list[Node], rounds: Extent | None) -> None:
+    def finish(self, results: list[Node]) -> None:
         """Bind what the loop gives."""
-        frame = self.frame
+        frame, rounds = self.frame, self.rounds
         values = iter(results)
         for scalar in self.scalars.values():
             node = next(values)
@@ -493,16 +507,19 @@ class Loop:
         for cell, array in cells.items():
             frame.memory.write(cell, array)
         turned = self.turned or {}
-        if turned:
-            turns.turn_back(frame, self.node, turned, self.wholes, arrays, rounds)
+        own = turns.are_own(turned, self.wholes)
+        if not own:
+            count = frame.variables.pop(turns.COUNT, rounds)
+            turns.turn_back(frame, self.node, turned, self.wholes, arrays, count)
         for name, array in arrays.items():
             whole = self.wholes[name]
             has_none = rounds is not None and rounds <= 0
-            if name in turned or (has_none and whole.before is not None):
+            if (name in turned and not own) or (has_none and whole.before is not None):
                 if not self._is_users(name):
                     frame.variables[name] = whole.before
                 continue
             sources = [*whole.bound, *(whole.began if rounds is None else ())]
+            sources = [] if name in turned else sources
             frame.variables[name] = frame.copied(array, sources, "loop", self.node)
         for made in self.maybes.values():
             if made.name not in self.packs:

@@ -67,7 +67,7 @@ def for_range(
             return
     # After a range the target is computed, unless the body assigns it
     loop = Loop(frame, node, run, [] if by_range else [node.target])
-    loop.most = upper - lower
+    loop.most, loop.rounds = upper - lower, rounds
 
     def first_parameters(scope: Scope) -> list[Node]:
         param = traced.index_parameter(scope, name, lower, upper)
@@ -79,13 +79,13 @@ def for_range(
     types = loop.types()
     if types:
         made = make(operations.For(), inputs, (), None, lambdas=(function,), types=types)
-        loop.finish([graph.pick(made, k) for k in range(len(types))], rounds)
+        loop.finish([graph.pick(made, k) for k in range(len(types))])
         if parallel:
             place, rebound = frame.place(node), frame.trace.rebound
             frame.trace.parallel[place] = name
             rebound[place] = rebound.get(place, frozenset()) | loop.rebound()
     else:
-        loop.finish([], rounds)
+        loop.finish([])
     if by_range and index in live(node) and index not in loop.names:
         _assign_last(frame, node, index, _count(begin, end, step), begin, step)
 
@@ -281,7 +281,7 @@ def _while(frame: Frame, loop: Loop, function: Lambda, condition: Callable[[], A
     made = make(
         operations.While(), tuple(loop.initial()), (), None, lambdas=(test, function), types=types
     )
-    loop.finish([graph.pick(made, k) for k in range(len(types))], None)
+    loop.finish([graph.pick(made, k) for k in range(len(types))])
 
 
 # ---------------------------------------------------------------- rounds one by one

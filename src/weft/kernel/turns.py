@@ -8,9 +8,16 @@ from typing import Any
 
 from weft.array import Array
 from weft.frontend.extent import Extent
-from weft.kernel.carried_values import Whole
+from weft.frontend.graph import scalar_constant
+from weft.functions import where
+from weft.kernel import one_of
+from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame
-from weft.kernel.values import Reference, replaced
+from weft.kernel.values import OneOf, Reference, replaced
+from weft.ops.dtypes import DType
+
+COUNT = ".turns"
+"""The number that counts the rounds of a loop, where that is not known while compiling."""
 
 
 def noted(
@@ -23,40 +30,59 @@ def noted(
     return turned if turned and sorted(turned.values()) == sorted(turned) else None
 
 
+def are_own(turned: Iterable[str], wholes: Mapping[str, Whole]) -> bool:
+    """Whether nobody else sees these arrays: then which is which does not matter."""
+    return not any(wholes[name].began for name in turned)
+
+
+def counter() -> Scalar:
+    """What counts the rounds."""
+    return Scalar(COUNT, scalar_constant(0, DType.I64), DType.I64, False)
+
+
 def turn_back(
     frame: Frame, node: ast.AST, turned: dict[str, str], wholes: Mapping[str, Whole],
-    arrays: Mapping[str, Array], rounds: Extent | None,
+    arrays: Mapping[str, Array], rounds: Extent | Array,
 ) -> None:  # fmt: skip
     """After a loop, let variables have what they do: which has which is the count's.
 
     After r rounds the array that `name` began with is where `turned` leads, r times.
     """
-    order = _order(turned)
-    if rounds is None or rounds.symbols:
-        frame.refuse(
-            node, f"{' and '.join(turned)} exchange their arrays in a loop whose number "
-            "of rounds is not known", "range of a size or an argument",
-            "copy the values: a[...] = b",
-        )  # fmt: skip
-    over = rounds % order
-    steps = next(k for k in range(order) if k == order - 1 or over == k)
-    before = {name: wholes[name].before for name in turned}
-    for name, array in arrays.items():
-        if name not in turned:
-            continue
-        own = name
-        for _ in range(steps):
-            own = turned[own]
-        target = before[own]
-        assert target is not None
-        frame.variables[name] = target
-        frame.memory.write(target.cell, replaced(target.cell.array, target.views, array))
+    ways = _ways(turned)
+    over = rounds % len(ways)
+    before: dict[str, Any] = {name: wholes[name].before for name in turned}
+    if isinstance(over, Array):
+        for name in turned:
+            found = arrays[name]
+            for k, way in enumerate(ways[1:], 1):
+                has_it = next(own for own, end in way.items() if end == name)
+                found = where(over == k, arrays[has_it], found)
+            _write(frame, node, before[name], found)
+        for name in turned:
+            held = [before[way[name]] for way in ways]
+            frame.variables[name] = one_of.of(frame, node, held, over)
+        return
+    *others, last = ways
+    way = next((way for k, way in enumerate(others) if over == k), last)
+    for name, end in way.items():
+        frame.variables[name] = before[end]
+        _write(frame, node, before[end], arrays[name])
 
 
-def _order(turned: dict[str, str]) -> int:
-    """After how many rounds all variables have the arrays that they began with."""
-    now, count = {name: turned[name] for name in turned}, 1
-    while any(name != own for name, own in now.items()):
-        now = {name: turned[own] for name, own in now.items()}
-        count += 1
-    return count
+def _write(frame: Frame, node: ast.AST, target: Reference, array: Array) -> None:
+    """Let an array hold another's elements."""
+    if isinstance(target, OneOf):
+        one_of.write(frame, node, target, lambda own: _write(frame, node, own, array))
+        return
+    cell = target.cell
+    frame.memory.write(cell, replaced(cell.array, target.views, array))
+
+
+def _ways(turned: dict[str, str]) -> list[dict[str, str]]:
+    """Whose array each variable has after 0, 1, 2 ... rounds, until all have their own again."""
+    ways = [{name: name for name in turned}]
+    while True:
+        after = {name: turned[own] for name, own in ways[-1].items()}
+        if after == ways[0]:
+            return ways
+        ways.append(after)
