@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -77,6 +79,45 @@ def test_path_that_is_a_file_is_refused(directory: Path) -> None:
     directory.write_text("")
     with pytest.warns(UserWarning, match="is not used"):
         assert open_cache().directory != directory
+
+
+def full(cache: Cache) -> Any:
+    """A cache as on a full disk."""
+    return mock.patch.object(
+        cache, "_unique", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    )
+
+
+@needs_compiler
+def test_directory_on_a_full_disk_is_replaced(directory: Path) -> None:
+    refused = open_cache()
+    with full(refused):
+        with pytest.warns(UserWarning, match="it cannot be written .No space left"):
+            assert toolchain.load_library("int f(void) { return 61; }").f() == 61
+        elsewhere = open_cache()
+        assert elsewhere.directory != directory
+        assert cache_module.go_elsewhere(refused, OSError()) is elsewhere  # another thread's
+        assert toolchain.load_library("int f(void) { return 62; }").f() == 62
+    assert not list(directory.glob("*.so"))
+    with (
+        full(elsewhere),
+        pytest.raises(CompileError, match="cannot be written"),
+    ):
+        toolchain.load_library("int f(void) { return 63; }")
+
+
+@needs_compiler
+def test_compilers_that_find_a_full_disk(directory: Path) -> None:
+    """The text is at no fault."""
+    full_once = [[f"(status 1):\nfatal error: {os.strerror(errno.ENOSPC)}"]]
+    build = toolchain._build
+    with (
+        mock.patch.object(
+            toolchain, "_build", lambda *given: full_once.pop() if full_once else build(*given)
+        ),
+        pytest.warns(UserWarning, match="is not used"),
+    ):
+        assert toolchain.load_library("int f(void) { return 64; }").f() == 64
 
 
 # ---------------------------------------------------------------- contents

@@ -202,6 +202,21 @@ def open_cache() -> Cache:
         return _opened[directory]
 
 
+def go_elsewhere(unwritten: Cache, error: OSError) -> Cache | None:
+    """A private directory in place of the process's cache, which cannot be written to.
+
+    None where it was one already.
+    """
+    directory = unwritten.directory
+    with _opening:
+        if directory not in _opened:
+            return None
+        if _opened[directory] is unwritten:  # no other thread has found it out
+            reason = f"it cannot be written ({error.strerror})"
+            _opened[directory] = Cache(_private(directory, reason))
+        return _opened[directory]
+
+
 def _after_fork() -> None:
     global _opening
     _opening = threading.Lock()  # another thread may have held it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
 import platform
@@ -20,7 +21,7 @@ from weft.errors import CompileError
 from weft.records import dataclass
 from weft.runtime import ahead
 from weft.runtime.ahead import kill, launch
-from weft.runtime.cache import Cache, key_of, open_cache
+from weft.runtime.cache import Cache, go_elsewhere, key_of, open_cache
 from weft.runtime.units import units
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ def _describe(command: tuple[str, ...]) -> Compiler | None:
         found = _probe(command)
         stored = "\n".join(found).encode()
         if found[0] == "works":  # a compiler that fails may be mended without changing
-            cache.save(key, ".txt", stored)
+            with suppress(OSError):  # a full disk costs time, not results
+                cache.save(key, ".txt", stored)
     state, flags, libraries, vector_math, kind = stored.decode().split("\n")
     if state != "works":
         return None
@@ -271,14 +273,7 @@ def load_library(
             return ctypes.CDLL(str(path))
         except OSError:  # whole, but not loadable here: made on another system
             cache.remove(key, ".so")
-    try:
-        cache.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = _compile(source, compiler, cache, key, idle)
-    except OSError as error:
-        raise CompileError(
-            f"the compile cache {cache.directory} cannot be written: {error.strerror}",
-            advice="set WEFT_CACHE_DIR to a directory with some space",
-        ) from None
+    path = _compile_somewhere(source, compiler, cache, key, idle)
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -327,6 +322,26 @@ def _run(commands: list[list[str]], directory: Path, idle: bool) -> list[str]:
     ]
 
 
+def _compile_somewhere(
+    source: str, compiler: Compiler, cache: Cache, key: str, idle: bool
+) -> Path:
+    """Compile into the cache; where that cannot be written, into a private directory."""
+    try:
+        cache.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _compile(source, compiler, cache, key, idle)
+    except OSError as error:
+        try:
+            elsewhere = go_elsewhere(cache, error)
+            if elsewhere is not None:
+                return _compile(source, compiler, elsewhere, key, idle)
+        except OSError:
+            pass  # nowhere is any room
+        raise CompileError(
+            f"the compile cache {cache.directory} cannot be written: {error.strerror}",
+            advice="set WEFT_CACHE_DIR to a directory with some space",
+        ) from None
+
+
 def _compile(source: str, compiler: Compiler, cache: Cache, key: str, idle: bool) -> Path:
     parts = units(source, 1 if idle else _processors())
     if len(parts) == 1 and not idle:
@@ -342,6 +357,8 @@ def _compile(source: str, compiler: Compiler, cache: Cache, key: str, idle: bool
             return cache.save(key, ".so", library.read_bytes())
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+    if any(os.strerror(errno.ENOSPC) in text for text in failures):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if idle:  # nobody asked for it, and it may have been ended
         raise CompileError(f"the C compiler {compiler.describe()} was ended or failed")
     kept = cache.directory / f"failed-{key[:16]}.c"
