@@ -123,6 +123,8 @@ def run(
     sizes: Mapping[str, int],
     inputs: Sequence[Any],
     out: Sequence[NDArray | None] | None = None,
+    *,
+    interpretable: bool = True,
 ) -> list[Value]:
     """Run a computation in the way that suits its data and the settings.
 
@@ -134,10 +136,12 @@ def run(
     inputs : sequence of ndarray, scalar or Source
         One for each parameter.
     out : sequence of ndarray or None, optional
+    interpretable : bool
+        Whether tiny data may be interpreted, which rounds sums in another order.
     """
     current = settings()
     inputs = [_native(value) for value in inputs]
-    if out is None:
+    if out is None and interpretable:
         found = _interpreted(computation, sizes, inputs, current)
         if found is not None:
             return found

@@ -127,6 +127,18 @@ def all_begin(count: int) -> Iterator[None]:
         yield
 
 
+def test_tiny_data_has_the_bits_that_one_device_gives() -> None:
+    """Jitted code is compiled, however small its data: an interpreter adds in another order."""
+    x = np.random.default_rng(5).normal(size=(40, 8))
+    sums = wf.jit(lambda a: (a * a).sum(axis=0))
+    with wf.config(devices=["cpu:0"]):
+        expected = sums(x)
+    with wf.config(devices=TWO):
+        np.testing.assert_array_equal(sums(x), expected)
+        lazy = wf.sum(wf.asarray(x) ** 2, axis=0).numpy()  # may be interpreted
+    np.testing.assert_allclose(lazy, expected)
+
+
 def test_arguments_are_not_copied() -> None:
     name = "elements"
     seen: list[Any] = []

@@ -219,7 +219,8 @@ def launch(
             if error.has_begun:
                 raise
             # In boxes then.
-    return execute.run(computation, sizes, inputs, out)
+    interpreted = where == INTERPRETER
+    return execute.run(computation, sizes, inputs, out, interpretable=interpreted)
 
 
 def output_of(value: Any, nodes: list[Node]) -> Any:
