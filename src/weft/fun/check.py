@@ -372,7 +372,12 @@ class Checker:
                 return tuple(_arrays(types, extents[: len(extents) - reduced]))
             case fun.Scan(_, _, operator, initial):
                 self.operator(operator, types)
-                self.expect("initial values", tuple(map(self.atom, initial)), types)
+                begins = tuple(map(self.atom, initial))
+                wanted = tuple(
+                    fun.Array(type_.dtype, extents[:-1]) if isinstance(begin, fun.Array) else type_
+                    for begin, type_ in zip(begins, types, strict=False)
+                )
+                self.expect("initial values", begins, wanted or types)
                 return tuple(_arrays(types, extents))
             case fun.Scatter(destinations, _, _, combine):
                 targets = [self.array(destination) for destination in destinations]

@@ -1,6 +1,7 @@
-"""Along which index neighbours in memory lie, by the reads of a reduction's body.
+"""Along which index neighbours in memory lie, by the reads of a reduction's or a scan's body.
 
-The tree of a reduction depends on it, so that passes and lowering ask the same question.
+The order in which they combine depends on it, so that passes, plans and lowering ask the same
+question.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ def reads_columns(body: fun.Body, lane: str, reduced: Collection[str]) -> bool:
     if lane not in last:
         return False
     return last.isdisjoint(reduced) or all(_slides(read, lane) for read in reads)
+
+
+def scans_columns(scan: fun.Scan) -> bool:
+    """Whether neighbours in memory belong to different scans, which then go on row by row."""
+    if len(scan.space) < 2:
+        return False
+    lane, along = (dimension.index.name for dimension in scan.space[-2:])
+    return reads_columns(scan.body, lane, (along,))
 
 
 def _slides(read: fun.Index, lane: str) -> bool:

@@ -243,7 +243,8 @@ class Scan:
     """Running combinations along the last dimension of the space.
 
     Body, operator as in `Reduce`; `initial` is combined in first (it need not be
-    neutral). Inclusive: result[i] = initial . b[0] . ... . b[i]; exclusive: without b[i].
+    neutral): a scalar, or an array that has one for each index of the other dimensions.
+    Inclusive: result[i] = initial . b[0] . ... . b[i]; exclusive: without b[i].
     """
 
     space: tuple[Range, ...]

@@ -270,7 +270,11 @@ class ParallelForms(Nest):
         self.mask = outer
         axis = first + len(extents) - 1
         one = (1,) * self.rank
-        initial = [np.asarray(v).reshape(np.shape(v) or one) for v in map(self.atom, expr.initial)]
+        initial = [
+            np.asarray(v).reshape((*np.shape(v), 1) if isinstance(a.type, fun.Array)
+                                  else np.shape(v) or one)
+            for a, v in zip(expr.initial, map(self.atom, expr.initial), strict=True)
+        ]  # fmt: skip
         ufuncs = combine.as_ufuncs(expr.operator)
         if ufuncs is not None and not expr.exclusive:
             return [

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.columns import scans_columns
 from weft.fun.vector_math import has_vector_math
 from weft.imp import nodes as imp
 from weft.imp.nodes import machine
@@ -28,7 +29,7 @@ from weft.lower.emitter import Emitter, frozen
 from weft.lower.rows import lower_row, simd
 from weft.lower.unit import memory
 from weft.ops.dtypes import DType
-from weft.sizes import ONE, ZERO, Poly, Size, product
+from weft.sizes import ZERO, Poly, Size, product
 
 TILE = 65536
 STREAMS = 8
@@ -52,7 +53,7 @@ def lower_scan(e: Emitter, let: fun.Let) -> None:
     with ExitStack() as scopes:
         for r in scan.space:
             scopes.enter_context(e.index(r.index.name, imp.ZERO, ZERO, r.extent))
-        if outer and shapes.is_flat(scan.body) and _across(let, scan):
+        if scans_columns(scan) and shapes.is_flat(scan.body):
             _columns(e, let, scan)
         elif e.in_tile or e.serial or not shapes.is_flat(scan.body):
             _serial(e, let, scan, outer, last)
@@ -68,6 +69,16 @@ def _store(e: Emitter, let: fun.Let, scan: fun.Scan, values: Sequence[imp.Expr])
         e.store(memory(var), indices, value)
 
 
+def begins(e: Emitter, scan: fun.Scan) -> list[imp.Expr]:
+    """What the scan begins with, for the outer indices of now."""
+    outer = tuple(Poly.var(r.index.name) for r in scan.space[:-1])
+    return [
+        e.declare(e.load(memory(atom), outer), depth=e.depth)
+        if isinstance(atom, fun.Var) and isinstance(atom.type, fun.Array) else e.atom(atom)
+        for atom in scan.initial
+    ]  # fmt: skip
+
+
 # ---------------------------------------------------------------- along rows
 
 
@@ -75,11 +86,10 @@ def _serial(
     e: Emitter, let: fun.Let, scan: fun.Scan, outer: tuple[fun.Range, ...], last: fun.Range
 ) -> None:
     """Row after row, each from its first tile to its last."""
-    initial = [e.atom(atom) for atom in scan.initial]
 
     def row() -> None:
         extent = e.named(last.extent)
-        carry = [e.mutable(value.dtype, value, "carry") for value in initial]
+        carry = [e.mutable(value.dtype, value, "carry") for value in begins(e, scan)]
         if not shapes.is_flat(scan.body) or _one_stream(e, last.extent):
             serial, e.serial = e.serial, True
             if _computes(scan.body):
@@ -211,7 +221,7 @@ def _handed(
     pointers: Sequence[imp.Pointer],
 ) -> list[imp.Expr]:
     """The carry into a tile: the initial value, or what the tile before it hands on."""
-    carry = [e.mutable(atom.type.dtype, e.atom(atom), "carry") for atom in scan.initial]
+    carry = [e.mutable(value.dtype, value, "carry") for value in begins(e, scan)]
     with e.branch(machine(">", parts, imp.ONE)):
         e.emit(imp.Await(pointers[0], imp.ZERO, number))
         with e.branch(machine(">", part, imp.ZERO)):
@@ -439,21 +449,6 @@ def neutral(operator: fun.Lambda, position: int) -> imp.Expr:
 # ---------------------------------------------------------------- along columns
 
 
-def _across(let: fun.Let, scan: fun.Scan) -> bool:
-    """Whether memory goes along the last outer index, in the results or in what is read."""
-    lane, along = scan.space[-2].index.name, scan.space[-1].index.name
-    indices = tuple(Poly.var(r.index.name) for r in scan.space)
-    written = [memory(var).index.apply(indices) for var in let.pattern]
-    read = [
-        memory(inner.expr.array).index.apply(inner.expr.indices)
-        for inner in walk.statements(scan.body)
-        if isinstance(inner.expr, fun.Index)
-    ]
-    unit = sum(1 if address.coefficient(lane) == ONE else 0 for address in (*written, *read))
-    plain = sum(1 if address.coefficient(along) == ONE else 0 for address in (*written, *read))
-    return unit > plain
-
-
 def _columns(e: Emitter, let: fun.Let, scan: fun.Scan) -> None:
     outer, lane, along = scan.space[:-2], scan.space[-2], scan.space[-1]
 
@@ -475,10 +470,10 @@ def _columns(e: Emitter, let: fun.Let, scan: fun.Scan) -> None:
 def _strip(e: Emitter, let: fun.Let, scan: fun.Scan, base: imp.Expr, count: imp.Expr) -> None:
     lane, along = scan.space[-2], scan.space[-1]
     carry = [e.local(atom.type.dtype, COLUMNS, "carry") for atom in scan.initial]
-    initial = [e.atom(atom) for atom in scan.initial]
     var = e.unit.integer("l")
     with simd(e, var, imp.ZERO, count):
-        for pointer, value in zip(carry, initial, strict=True):
+        e.bind(lane.index.name, e.declare(machine("+", base, var)))
+        for pointer, value in zip(carry, begins(e, scan), strict=True):
             e.emit(imp.Store(pointer, var, value))
     row = e.unit.integer("i")
     with e.loop(row, imp.ZERO, e.named(along.extent)):

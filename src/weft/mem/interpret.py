@@ -303,11 +303,18 @@ class Evaluation(Places):
         running: list[Any] = []
         for index in self.iterations(expr.space):
             if index[-1] == 0:
-                running = [self.atom(atom) for atom in expr.initial]
+                running = [self.begin_of(atom, index[:-1]) for atom in expr.initial]
             before = running
             running = self.apply(expr.operator, [*running, *self.body(expr.body)])
             for value, var in zip(before if expr.exclusive else running, pattern, strict=True):
                 self.heap.write(self.at(var), index, value)
+
+    def begin_of(self, atom: fun.Atom, index: tuple[int, ...]) -> Any:
+        """What a scan begins with: a scalar, or an element of an array of them."""
+        if isinstance(atom.type, fun.Scalar):
+            return self.atom(atom)
+        assert isinstance(atom, fun.Var)
+        return self.heap.read(self.at(atom), index)
 
     def apply(self, function: fun.Lambda, arguments: list[Any]) -> list[Any]:
         for param, value in zip(function.params, arguments, strict=True):

@@ -157,8 +157,10 @@ class Inspection:
                 return self.at_once(let.pattern, arguments)
             case fun.Kernel(space, body):
                 return self.kernel(let.pattern, space, body)
-            case fun.Reduce(space, _, body, operator) | fun.Scan(space, body, operator):
+            case fun.Reduce(space, _, body, operator):
                 return self.gathering(let.pattern, space, (body, operator.body))
+            case fun.Scan(space, body, operator, initial):
+                return self.gathering(let.pattern, space, (body, operator.body), initial)
             case fun.Scatter(_, space, body, combine):
                 bodies = (body,) if combine is None else (body, combine.body)
                 return self.gathering(let.pattern, space, bodies)
@@ -270,8 +272,9 @@ class Inspection:
     # ------------------------------------------------------------ iterations
 
     def gathering(
-        self, pattern: Sequence[fun.Var], space: tuple[fun.Range, ...], bodies: Sequence[fun.Body]
-    ) -> Summary:
+        self, pattern: Sequence[fun.Var], space: tuple[fun.Range, ...],
+        bodies: Sequence[fun.Body], initial: Sequence[fun.Atom] = (),
+    ) -> Summary:  # fmt: skip
         """Reductions, scans and scatters: what they write may be written before any read."""
         ranges = _ranges(space)
         with self.scope.inside(ranges):
@@ -279,6 +282,8 @@ class Inspection:
             for body in bodies:
                 inner.add(self.body(body.statements, {}, Summary()))
             found = self.leaving(inner, _bound(bodies), ranges)
+        for atom in initial:
+            self.read(found, atom)
         for var in pattern:
             self.write(found, var)
         self.check(found.writes, found.uses)

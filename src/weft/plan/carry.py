@@ -8,11 +8,14 @@ box's streams are computed once more and folded:
     let p = kernel (t < tiles, s < 8) { reduce (i < size of stream s) { body(t, s, i) } }
     let carry out = loop (c = carry in) for t, s { c . p[t, s] }
 
-Only full tiles count: no box follows the one that ends in a ragged tile.
+Only full tiles count: no box follows the one that ends in a ragged tile. Of scans side by side,
+boxes along what is scanned carry an array with what each hands on; those of columns are left
+folds, which may be cut anywhere.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -20,6 +23,7 @@ from weft.errors import Place
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Builder, Names
+from weft.fun.columns import scans_columns
 from weft.ops.dtypes import DType
 from weft.plan import draft
 from weft.sizes import ONE, Poly, Size, as_poly
@@ -57,6 +61,8 @@ def order(scan: fun.Scan) -> Order:
     """
     if _is_free(scan):
         return "free"
+    if scans_columns(scan):
+        return "elements"
     for let in walk.statements(scan.body):
         if isinstance(let.expr, _NESTED):
             return "elements"
@@ -86,6 +92,44 @@ def _is_of_components(operator: fun.Lambda) -> bool:
     )
 
 
+def carry_out(
+    scan: fun.Scan, pattern: tuple[fun.Var, ...], carries: tuple[fun.Var, ...], tiles: Size,
+    names: Names, place: Place | None,
+) -> tuple[list[fun.Let], tuple[fun.Var, ...]]:  # fmt: skip
+    """Statements that compute what a box of a scan hands on, and that: scalars, or arrays of them.
+
+    Parameters
+    ----------
+    scan : fun.Scan
+        In window coordinates, from `carries` on.
+    pattern : tuple of Var
+        Its results.
+    tiles : Size
+        How many full tiles the box has.
+    """
+
+    def of_one(carries: tuple[fun.Var, ...]) -> tuple[list[fun.Let], tuple[fun.Var, ...]]:
+        one = replace(scan, initial=carries)
+        if order(scan) == "streams":
+            return fold_totals(one, carries, tiles, names)
+        return last(one, pattern, carries, scan.space[-1].extent, names, place)
+
+    outer = scan.space[:-1]
+    if not outer:
+        return of_one(carries)
+    build = Builder(names)
+    build.place = place
+    inside = build.inner()
+    at = tuple(Poly.var(r.index.name) for r in outer)
+    before = tuple(inside.let(fun.Index(c, at), fun.Scalar(c.type.dtype)) for c in carries)
+    statements, results = of_one(before)
+    inside.statements += statements
+    kernel = fun.Kernel(outer, inside.body(results))
+    copy = walk.Substitution(fresh=names.fresh).expr(kernel)
+    out = build.bind(copy, tuple(carry.type for carry in carries), "carry")
+    return build.statements, out
+
+
 def fold_totals(
     scan: fun.Scan, carries: tuple[fun.Var, ...], tiles: Size, names: Names
 ) -> tuple[list[fun.Let], tuple[fun.Var, ...]]:
@@ -94,7 +138,7 @@ def fold_totals(
     Parameters
     ----------
     scan : fun.Scan
-        Over one dimension, in window coordinates.
+        In window coordinates; outer indices are free in what it gives.
     carries : tuple of Var
         The carry in.
     tiles : Size
@@ -172,7 +216,7 @@ def _total_in_turn(
 
 def _element(scan: fun.Scan, at: Size, names: Names) -> fun.Body:
     """What the scan combines at an index."""
-    old = scan.space[0].index.name
+    old = scan.space[-1].index.name
     index = fun.Var(names.fresh("at"), _I64)
     copy = walk.Substitution({old: index}, {old: at}, names.fresh).body(scan.body)
     if index.name in walk.free_names(copy):
@@ -209,7 +253,11 @@ def last(
     scan: fun.Scan, pattern: tuple[fun.Var, ...], carries: tuple[fun.Var, ...],
     extent: Size, names: Names, place: Place | None,
 ) -> tuple[list[fun.Let], tuple[fun.Var, ...]]:  # fmt: skip
-    """let carry out = if extent > 0 { what follows the last element } else { carry in }."""
+    """let carry out = if extent > 0 { what follows the last element } else { carry in }.
+
+    Outer indices are free in it.
+    """
+    outer = tuple(Poly.var(r.index.name) for r in scan.space[:-1])
     statements: list[fun.Let] = []
     types = tuple(carry.type for carry in carries)
 
@@ -218,13 +266,13 @@ def last(
 
     last = tuple(map(fresh, types))
     lets = [
-        fun.Let((to,), fun.Index(array, (extent - ONE,)))
+        fun.Let((to,), fun.Index(array, (*outer, extent - ONE)))
         for to, array in zip(last, pattern, strict=True)
     ]
     results: tuple[fun.Atom, ...] = last
     if scan.exclusive:
         at = fun.Var(names.fresh("last"), _I64)
-        index = scan.space[0].index.name
+        index = scan.space[-1].index.name
         copy = walk.Substitution({index: at}, {index: extent - ONE}, names.fresh)
         inside = copy.body(scan.body)
         params = [p.name for p in scan.operator.params]

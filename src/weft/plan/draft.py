@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.fun.columns import scans_columns
 from weft.plan.calls import unit_of
 from weft.plan.footprint import Access, Bounds
 from weft.plan.loops import cut_loop
@@ -111,8 +112,9 @@ class Draft:
             unit = math.lcm(unit, int(scale))
         for position, dim in self.members.items():
             statement = self.statement(position)
-            if isinstance(statement.let.expr, fun.Scan) and statement.carried:
-                unit = math.lcm(unit, SCAN_TILE * int(self._scale_of(position)))
+            if isinstance(statement.let.expr, fun.Scan) and statement.carries(dim):
+                whole = 1 if scans_columns(statement.let.expr) else SCAN_TILE
+                unit = math.lcm(unit, whole * int(self._scale_of(position)))
             elif isinstance(statement.let.expr, fun.Call):
                 whole = unit_of(statement.let, dim, self.analysis.sizes)
                 if whole > 1:
@@ -195,7 +197,7 @@ class Draft:
         for name in sorted(walk.used_names(statement.let.expr)):
             if isinstance(analysis.types.get(name), fun.Scalar):
                 self._need_scalar(name, position)
-        if isinstance(statement.let.expr, fun.Scan) and statement.carried:
+        if isinstance(statement.let.expr, fun.Scan) and statement.carries(dim):
             for atom in analysis.begun(statement) or statement.let.expr.initial:
                 if isinstance(atom, fun.Var):  # the carry begins as a value in memory
                     self.whole.setdefault(atom.name, position)
@@ -229,7 +231,7 @@ class Draft:
             if position in exact and identity and producer not in self.members:
                 exact.add(producer)
             elif not (position in exact and identity):
-                if source.carried:  # it must run exactly once on each element
+                if source.carries(axis):  # it must run exactly once on each element
                     self.whole.setdefault(name, position)
                     continue
                 exact.discard(producer)

@@ -118,12 +118,14 @@ class Output:
 class Flank:
     """What boxes that lean leave to the next: a parameter and, updated, a result.
 
-    Before the first box it holds anything.
+    Before the first box it holds anything; or in all elements what `begins` names, where boxes of
+    scans side by side leave what each hands on.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    begins: str = ""
 
     @property
     def bytes(self) -> int:

@@ -284,7 +284,7 @@ def _make(
     ends = dict(blocked.ends)
     cheapest: dict[int, MemoryLimitError] = {}
     while True:
-        analysis = Analysis(program, sizes, staged, leans, ends, pointers, begins)
+        analysis = Analysis(program, sizes, staged, leans, ends, pointers, begins, alone)
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
             small, addressable, refused, apart, small_work, whole, decoded, on_device,

@@ -40,7 +40,7 @@ class Statement:
         Those of `dims` along which boxes can be made: not those on which a loop wraps around.
     carried : bool
         Boxes go one after another: a scan along its only dimension, a scatter, a loop whose
-        boxes lean.
+        boxes lean; see `carries`.
     """
 
     position: int
@@ -56,6 +56,11 @@ class Statement:
     @property
     def leans(self) -> bool:
         return self.carried and isinstance(self.let.expr, fun.Loop)
+
+    def carries(self, dim: int) -> bool:
+        """Whether boxes along a dimension go one after another."""
+        expr = self.let.expr
+        return dim == len(expr.space) - 1 if isinstance(expr, fun.Scan) else self.carried
 
     @property
     def is_scatter(self) -> bool:
@@ -99,7 +104,7 @@ class Analysis:
         self, program: fun.Program, sizes: Mapping[str, int], staged: Collection[str] = (),
         leaning: Collection[str] = (), ends: Mapping[str, str] | None = None,
         pointers: Mapping[str, Pointers] | None = None,
-        begins: Mapping[str, tuple[fun.Var, ...]] | None = None,
+        begins: Mapping[str, tuple[fun.Var, ...]] | None = None, carries_rows: bool = False,
     ) -> None:  # fmt: skip
         """What is known of a program besides its text.
 
@@ -107,7 +112,9 @@ class Analysis:
         arrays that are made in full, not again by each that reads them, and a phrase for each.
         `pointers`: parameters whose elements are known.
         `begins`: what tiles of scans begin with, where it is known (`weft.plan.begun`).
+        `carries_rows`: whether scans side by side may be cut along what they scan.
         """
+        self.carries_rows = carries_rows
         self.program = program
         self.pointers = pointers or {}
         self.ends = ends or {}
@@ -148,7 +155,7 @@ class Analysis:
         is_part = isinstance(let.expr, fun.Slice | fun.Concat)
         cut = unwrap(cut, self.staged, self.sizes, self.names, self._rows, is_part)
         leans = bool(cut.pattern) and cut.pattern[0].name in self.leaning
-        dims, cuttable, carried = _cuts(cut, leans, self.sizes)
+        dims, cuttable, carried = _cuts(cut, leans, self.sizes, self.carries_rows)
         reads = Reads(cut, self.arrays, leans)
         original = reads if cut is let else Reads(let, self.arrays)
         return Statement(
@@ -260,7 +267,7 @@ def _in_one_row(program: fun.Program) -> dict[str, fun.Var]:
 
 
 def _cuts(
-    let: fun.Let, leans: bool, sizes: Mapping[str, int]
+    let: fun.Let, leans: bool, sizes: Mapping[str, int], carries_rows: bool
 ) -> tuple[tuple[tuple[str, Size], ...], tuple[int, ...], bool]:
     """The index variables of a statement with their extents; those along which it can be cut.
 
@@ -276,7 +283,7 @@ def _cuts(
             ranges = space[: len(space) - reduced]
         case fun.Scan(space):
             carried = len(space) == 1
-            ranges = space if carried else space[:-1]
+            ranges = space if carried or carries_rows else space[:-1]
         case fun.Scatter(_, space):
             ranges, carried = space[:1], True
         case fun.Call():

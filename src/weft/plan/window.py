@@ -269,8 +269,8 @@ class _Windower:
         if isinstance(expr, fun.Kernel) and not all(kept):
             pattern = tuple(var for var, keep in zip(pattern, kept, strict=True) if keep)
             expr = pruned(expr, kept)
-        if statement.carried or statement.gives_whole(dim):
-            expr = self._carried(statement, expr, pattern, extent)
+        if statement.carries(dim) or statement.gives_whole(dim):
+            expr = self._carried(statement, expr, pattern)
         else:
             self.statements.append(fun.Let(pattern, expr, statement.let.place))
         if not statement.gives_whole(dim):
@@ -456,8 +456,20 @@ class _Windower:
         self.carries.append((var, name))
         return var
 
+    def _carried_row(self, begin: fun.Atom, type_: fun.Array) -> fun.Var:
+        """What scans side by side hand on to the next box: before the first, all the same."""
+        var = fun.Var(self.names.fresh("carry"), type_)
+        if isinstance(begin, fun.Const):
+            name = self.names.fresh("constant")
+            self.constants[name] = begin.dtype.numpy.type(begin.value)
+        else:
+            name = begin.name
+        shape = tuple(int(n.evaluate(self.analysis.sizes)) for n in type_.shape)
+        self.flanks.append((var, Flank(var.name, shape, type_.dtype.numpy, name)))
+        return var
+
     def _carried(
-        self, statement: Statement, expr: fun.Expr, pattern: tuple[fun.Var, ...], extent: Size
+        self, statement: Statement, expr: fun.Expr, pattern: tuple[fun.Var, ...]
     ) -> fun.Expr:
         place = statement.let.place
         match statement.let.expr, expr:
@@ -479,20 +491,23 @@ class _Windower:
                 expr = replace(expr, initial=self._begun(statement))
                 self.statements.append(fun.Let(pattern, expr, place))
             case fun.Scan(_, _, _, initial), fun.Scan():
-                types = [fun.Scalar(var.type.dtype) for var in pattern]
-                carries = tuple(map(self._carry, initial, types))
+                outer = tuple(r.extent for r in expr.space[:-1])
+                carries = tuple(
+                    self._carried_row(atom, fun.Array(var.type.dtype, outer)) if outer
+                    else self._carry(atom, fun.Scalar(var.type.dtype))
+                    for atom, var in zip(initial, pattern, strict=True)
+                )  # fmt: skip
                 expr = replace(expr, initial=carries)
                 self.statements.append(fun.Let(pattern, expr, place))
+                tiles: Size = ZERO
                 if carry.order(expr) == "streams":
-                    tiles = self._box(f"{pattern[0].name}_tiles")
-                    self.tiles[tiles] = self.ranges[statement.position]
-                    folded, out = carry.fold_totals(expr, carries, Poly.var(tiles), self.names)
-                    self.statements += folded
-                else:
-                    lasts, out = carry.last(expr, pattern, carries, extent, self.names, place)
-                    self.statements += lasts
+                    name = self._box(f"{pattern[0].name}_tiles")
+                    self.tiles[name] = self.ranges[statement.position]
+                    tiles = Poly.var(name)
+                given, out = carry.carry_out(expr, pattern, carries, tiles, self.names, place)
+                self.statements += given
                 for var, into in zip(out, carries, strict=True):
-                    self.results.append((var, Output(var.name, carry=into.name)))
+                    self.results.append((var, Output("" if outer else var.name, carry=into.name)))
             case _:
                 raise AssertionError(f"{statement.results} is not carried")
         return expr

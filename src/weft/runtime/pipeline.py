@@ -152,6 +152,8 @@ class Pipeline:
                 found.append((nothing, nothing, ""))
                 continue
             state = self.pool.empty(flank.shape, flank.dtype)
+            if flank.begins:
+                state[...] = self.run_.array(flank.begins)
             found.append((state, state, ""))  # all of it is read before any of it is written
         return found
 
