@@ -4,23 +4,19 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
 import hashlib
+import sys
 import numpy as np
 import weft as wf
 from weft.runtime import tiers
 
-texts = []
-load = tiers.load_library
-
 def noting(source, *rest):
-    texts.append(source)
-    return load(source, *rest)
+    print(len(source), hashlib.sha256(source.encode()).hexdigest())
+    sys.exit()  # before it is compiled
 
 tiers.load_library = noting
-wf.config(quick_start=False)  # each text once
+wf.config(quick_start=False)
 
 @wf.jit
 def rows(x):
@@ -30,20 +26,17 @@ def rows(x):
     return wf.map(row, x)
 
 rows(np.ones((600, 50), np.float32))
-assert texts
-print(hashlib.sha256("".join(texts).encode()).hexdigest())
 """
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_text_does_not_depend_on_the_order_of_sets(seed, tmp_path):
+def test_text_does_not_depend_on_the_order_of_sets():
     def text(seed: str) -> str:
-        environment = {
-            **os.environ, "PYTHONHASHSEED": seed, "WEFT_CACHE_DIR": str(tmp_path / seed),
-        }  # fmt: skip
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", PROGRAM]
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, check=True
         ).stdout
 
-    assert text(seed) == text("0")
+    texts = [text(seed) for seed in ("0", "1", "2")]
+    assert int(texts[0].split()[0]) > 100_000
+    assert texts[1:] == texts[:1] * 2
