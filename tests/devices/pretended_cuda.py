@@ -31,7 +31,7 @@ import pytest
 from weft.runtime.devices import cuda
 from weft.runtime.devices.cuda import CudaDevice
 
-PRELUDE = Path(__file__).with_name("pretended_cuda.h")
+HERE = Path(__file__).with_suffix("")  # what the C++ texts are called
 COMPILER = (
     "g++", "-O1", "-w", "-fPIC", "-std=c++20", "-ffp-contract=off", "-fsanitize=alignment,bounds"
 )  # fmt: skip
@@ -261,24 +261,39 @@ class Resource:
         return made
 
 
+class Prelude:
+    """What all kernels are compiled after, and what runs them: compiled once."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.header = Path(shutil.copy(HERE.with_suffix(".h"), self.folder.name))
+        self.library = self.header.with_suffix(".so")
+        header = ["-x", "c++-header", str(self.header), "-o", f"{self.header}.gch"]
+        library = ["-shared", str(HERE.with_suffix(".cpp")), "-o", str(self.library)]
+        for command in (header, library):
+            subprocess.run([*COMPILER, *command], check=True)
+        loaded = ctypes.CDLL(str(self.library))
+        self.run_grid = loaded.run_grid
+        self.misaligned, self.outside = (
+            ctypes.c_int.in_dll(loaded, flag) for flag in ("misaligned", "outside")
+        )
+
+
 @functools.cache
-def prelude() -> tempfile.TemporaryDirectory[str]:
-    """Where the compiled form is of what all kernels are compiled after."""
-    folder = tempfile.TemporaryDirectory()
-    header = shutil.copy(PRELUDE, Path(folder.name) / "prelude.h")
-    command = [*COMPILER, "-x", "c++-header", str(header), "-o", f"{header}.gch"]
-    subprocess.run(command, check=True)
-    return folder
+def prelude() -> Prelude:
+    return Prelude()
+
+
+def was_set(flag: ctypes.c_int) -> bool:
+    """Whether a kernel has set a flag, which is taken back."""
+    found, flag.value = bool(flag.value), 0
+    return found
 
 
 class Kernel:
     def __init__(self, library: ctypes.CDLL, name: str, signature: str) -> None:
         self.name = name
         self.function = ctypes.cast(getattr(library, name), ctypes.c_void_p)
-        self.run_grid = library.run_grid
-        self.misaligned, self.outside = (
-            ctypes.c_int.in_dll(library, flag) for flag in ("misaligned", "outside")
-        )
         self.kinds = ["*" in parameter for parameter in signature.split(",")]
         self.handle = number(self)
 
@@ -294,8 +309,8 @@ class ObjectCode:
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
             text.write_text(source)
-            before = ["-include", f"{prelude().name}/prelude.h"]
-            files = [str(text), "-o", str(library)]
+            before = ["-include", str(prelude().header)]
+            files = [str(text), str(prelude().library), "-o", str(library)]
             subprocess.run([*COMPILER, "-shared", *before, *files], check=True)
             self.library = ctypes.CDLL(str(library))
 
@@ -336,10 +351,12 @@ def launch(stream: Any, config: Any, kernel: Kernel, *arguments: Any) -> None:
         assert len(values) <= _MOST_ARGUMENTS
         words = (ctypes.c_longlong * _MOST_ARGUMENTS)(*values)
         with computing:
-            parted = kernel.run_grid(kernel.function, words, config.grid, config.block)
+            host = prelude()
+            parted = host.run_grid(kernel.function, words, config.grid, config.block)
+            outside, misaligned = was_set(host.outside), was_set(host.misaligned)
         assert not parted, f"some threads of {kernel.name} ended where others met at a barrier"
-        assert not kernel.outside.value, f"{kernel.name}: outside of an array of a block's"
-        if kernel.misaligned.value:
+        assert not outside, f"{kernel.name}: outside of an array of a block's"
+        if misaligned:
             Context.lose()
 
     stream.queue(run)
@@ -496,12 +513,18 @@ def only_gpus(
         pytest.skip("no g++")
     monkeypatch.setenv("WEFT_CACHE_DIR", str(cache))
     monkeypatch.setattr(Context, "lost", "")  # which a test may set
-    made = gpus(count)
+    monkeypatch.setattr(cuda, "_TOUCHED", cuda._MEASURED // 16)  # soon measured
+    monkeypatch.setattr(cuda, "_MEASURED", cuda._MEASURED // 16)
+    before, made = len(numbered), gpus(count)
     with mock.patch.object(cuda, "find", return_value=made):
         yield made
     for device in made:
         device.trim()
         assert device.used == 0
+    for thing in numbered[before:]:
+        if isinstance(thing, Stream):
+            thing.waiting.clear()  # which hold memory
+    del numbered[before:]
 
 
 core = SimpleNamespace(
