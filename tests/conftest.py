@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,8 @@ def _compiled_quickly(
     """Compile as for first calls where this is not what is tested; `make test-all` never does.
 
     Texts and bits are the same (`runtime/test_tiers.py`), in half of the compiler's time. PoCL
-    does not optimise, in three quarters of its time.
+    does not optimise, in three quarters of its time. Texts are not parted: other tests have the
+    other processors.
     """
     from weft.runtime import toolchain
     from weft.runtime.devices import opencl
@@ -64,6 +66,7 @@ def _compiled_quickly(
         yield
         return
     monkeypatch.setattr(opencl, "OPTIONS", (*opencl.OPTIONS, "-cl-opt-disable"))
+    monkeypatch.setattr(toolchain, "_processors", lambda: 1)
     find = toolchain._find
 
     def found(chosen: str, path: str) -> toolchain.Compiler | None:
@@ -85,6 +88,12 @@ def pytest_configure() -> None:
     wf.config(quick_start=False)
     if "WEFT_TEST_DEVICE" not in os.environ:
         _set_rates()
+
+
+def pytest_collection_finish() -> None:
+    """Do not look through all tests at each collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
