@@ -23,5 +23,15 @@ def every_second(values: Iterable[Any]) -> list[Any]:
     return [_slow(v, False) if number % 2 else v for number, v in enumerate(values)]
 
 
+def first_quick(values: Iterable[Any], kinds: Iterable[Any]) -> list[Any]:
+    """The values, all but the first of each kind marked as slow."""
+    seen: list[Any] = []
+    found = []
+    for value, kind in zip(values, kinds, strict=True):
+        found.append(_slow(value, False) if kind in seen else value)
+        seen.append(kind)
+    return found
+
+
 def _slow(value: Any, several: bool) -> Any:
     return pytest.param(*(value if several else (value,)), marks=pytest.mark.slow)

@@ -6,7 +6,7 @@ A module of `cases/` gives `case() -> Case`, or several with `cases() -> dict[st
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from agreement.ways import small_boxes
 from applications.case import Case
 from applications.costs import costs_of, table
-from slow import some_slow
+from slow import first_quick, some_slow
 
 import weft as wf
 from weft.frontend.containers import flatten
@@ -39,13 +39,18 @@ def discover() -> dict[str, Case]:
 CASES = discover()
 
 
-def cases(of: Callable[[Case], bool]) -> pytest.MarkDecorator:
-    """A parameter that is each of some cases."""
-    found = {name: case for name, case in CASES.items() if of(case)}
-    return pytest.mark.parametrize("case", found.values(), ids=list(found))
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 
 
-every_case = cases(lambda _: True)
+def first_cases_of(names: Iterable[str]) -> pytest.MarkDecorator:
+    """A parameter that is each case named, all but the first of each function marked as slow."""
+    named = list(names)
+    found = [CASES[name] for name in named]
+    functions = [getattr(case.function, "func", case.function) for case in found]
+    return pytest.mark.parametrize("case", first_quick(found, functions), ids=named)
+
+
+first_cases = first_cases_of(CASES)
 
 
 def arrays(result: Any) -> list[Any]:
@@ -91,7 +96,7 @@ def test_compiled(case: Case) -> None:
     assert_as_reference(case, computed(case, interpret_below=0))
 
 
-@every_case
+@first_cases
 def test_compiled_without_short_circuiting(case: Case) -> None:
     """Bit by bit what short-circuiting gives: it moves memory, never arithmetic."""
     plain = computed(case, interpret_below=0, optimise="no-short-circuit")
@@ -100,7 +105,7 @@ def test_compiled_without_short_circuiting(case: Case) -> None:
         np.testing.assert_array_equal(result, other)
 
 
-@every_case
+@first_cases
 def test_called_on_numpy_arrays(case: Case) -> None:
     """A compiled function, called as a user calls it; the arguments stay as they were."""
     before = [np.copy(a) for a in arrays(case.arguments)]
@@ -112,7 +117,8 @@ def test_called_on_numpy_arrays(case: Case) -> None:
 
 @pytest.mark.parametrize("name", some_slow(
     [name for name, case in CASES.items() if case.counts],
-    ["lud-larger", "nw-larger", "option_pricing-barrier"],
+    ["lud-larger", "nw-larger", "option_pricing-barrier", "locvolcalib-", "lavamd-",
+     "lattice_boltzmann-three_steps", "option_pricing-european"],
 ))  # fmt: skip
 def test_golden_costs(name: str, golden: Callable[[str], None]) -> None:
     """What short-circuiting saves: it never costs anything."""
@@ -125,7 +131,7 @@ def test_golden_costs(name: str, golden: Callable[[str], None]) -> None:
     golden(table({"short-circuited": short, "plain": plain}))
 
 
-@cases(lambda case: case.streams)
+@first_cases_of(name for name, case in CASES.items() if case.streams)
 @pytest.mark.parametrize("box_bytes", [1 << 9, 1 << 16])
 def test_streamed(case: Case, box_bytes: int, tmp_path: Path) -> None:
     """From files, through boxes, to files."""

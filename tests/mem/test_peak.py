@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from applications.case import Case
-from applications.test_applications import computed, every_case
+from applications.test_applications import computed, first_cases
 from mem.programs import CASES
 from mem.test_introduce import sizes_of
 from programs.library import EXAMPLES, SIZES
@@ -123,7 +123,7 @@ def test_hand_built(name: str) -> None:
     assert merged < apart or name != "chain"
 
 
-@every_case
+@first_cases
 def test_applications(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     peaks: list[tuple[int, int]] = []  # predicted, seen
     call = InCore.call
