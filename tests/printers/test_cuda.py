@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from applications.case import Case
-from applications.test_applications import first_cases, lazily
+from applications.test_applications import every_case, lazily
 from loops.test_devices import EVERY
 from printers.nvrtc import compile_text
 from programs.library import EXAMPLES
-from slow import every_second
 
 import weft as wf
 from weft import execute
@@ -28,7 +29,6 @@ COMPILED = [
     for name, example in EXAMPLES.items()
     if not any(isinstance(let.expr, fun.Call) for let in walk.statements(example.program.body))
 ]
-NAMES = [f"{function.__module__}.{function.__name__}" for function in EVERY]
 COMPLEX = {"constants", "complex_multiply", "while_mandelbrot"}
 
 
@@ -38,7 +38,7 @@ def test_nvrtc_refuses_what_is_wrong() -> None:
         compile_text("no C++")
 
 
-@pytest.mark.parametrize("name", every_second(COMPILED))
+@pytest.mark.parametrize("name", COMPILED)
 def test_library(name: str) -> None:
     segment = compile_segment(EXAMPLES[name].program, {}, "", "cuda")
     if name in COMPLEX:
@@ -48,7 +48,7 @@ def test_library(name: str) -> None:
     assert compile_text(segment.source).startswith(b"\x7fELF")
 
 
-@first_cases
+@every_case
 def test_application(case: Case) -> None:
     results = lazily(case, case.arguments)
     computation, _ = execute.computation_of([array._node for array in results])
@@ -64,13 +64,14 @@ def assert_compiled(computation: Computation) -> None:
             assert compile_text(piece.segment.source).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("number", every_second(range(len(EVERY))), ids=NAMES)
-def test_loops(number: int) -> None:
+@pytest.mark.parametrize(
+    "function", [pytest.param(f, id=f"{f.__module__}.{f.__name__}") for f in EVERY]
+)
+def test_loops(function: Callable[..., Any]) -> None:
     """Those that no GPU runs (a few whose loops leave early, or that are BLAS's) are in C."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        function, arguments = list(EVERY.items())[number]
-        lowered = wf.kernel(function).lower(*arguments(13))
+        lowered = wf.kernel(function).lower(*EVERY[function](13))
         assert_compiled(Computation(lowered.program))
 
 
