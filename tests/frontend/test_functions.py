@@ -171,6 +171,15 @@ def test_creation() -> None:
         wf.asarray([[1, 2], [3]])
 
 
+@pytest.mark.parametrize("dtype", [None, np.float32, np.int64, np.complex128])
+def test_ranges_are_rounded_as_numpys(dtype: Any) -> None:
+    random = np.random.default_rng(1)
+    for start, distance in random.normal(size=(20, 2)) * 3:
+        bounds = start, start + distance, distance / 7.3
+        found, wanted = wf.arange(*bounds, dtype=dtype), np.arange(*bounds, dtype=dtype)
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_shapes_that_do_not_fit() -> None:
     x = wf.asarray(X)
     with pytest.raises(ShapeError, match="60 elements"):

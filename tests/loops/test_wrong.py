@@ -88,7 +88,6 @@ PROGRAMS = [
     ),
     Wrong(wrong.broken_off, errors.UnsupportedError, "break in a prange", "range"),
     Wrong(wrong.fractional_range, errors.ArgumentTypeError, "no integer", "x // y"),
-    Wrong(wrong.length_of_result, errors.ShapeError, "not the same every time", "largest shape"),
     Wrong(wrong.array_as_int, errors.UnsupportedError, "one number is asked for", "arguments"),
     Wrong(wrong.array_as_condition, errors.UnsupportedError, "truth of an array", "np.any(x)"),
     Wrong(wrong.wrong_count, errors.UnsupportedError, "1 values for 3 names", "as many"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -20,6 +20,14 @@ from weft.frontend.extent import (
 )
 from weft.frontend.gathering import gathering
 from weft.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Who knows lengths that nothing bounds, and whether the run certainly asks for them."""
+
+    known: Callable[[Extent], Extent]
+    in_any_case: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,7 @@ Asked: TypeAlias = NotEmpty | Equal | NotNegative
 
 _asked: ContextVar[list[Asked] | None] = ContextVar("asked", default=None)
 _bounded: ContextVar[bool] = ContextVar("bounded", default=False)
+_measuring: ContextVar[Measuring | None] = ContextVar("measuring", default=None)
 
 
 def agree(left: Extent, right: Extent) -> bool:
@@ -137,6 +146,19 @@ def bounded() -> Iterator[None]:
         _bounded.reset(token)
 
 
+@contextmanager
+def measuring(known: Callable[[Extent], Extent], in_any_case: bool) -> Iterator[None]:
+    """Inside, lengths of which nothing is known but by the run are those that `known` gives.
+
+    `in_any_case`: the run comes here, so that these are refused at once which are negative.
+    """
+    token = _measuring.set(Measuring(known, in_any_case))
+    try:
+        yield
+    finally:
+        _measuring.reset(token)
+
+
 def require_any(extent: Extent, shape: Sequence[Extent], what: str, numpys: str) -> None:
     """What `what` names, such as a maximum, is asked for of at least one element.
 
@@ -164,15 +186,35 @@ def require_any(extent: Extent, shape: Sequence[Extent], what: str, numpys: str)
 
 def as_length(value: Any, what: str = "a length") -> Extent:
     """A length that the user gave, not negative."""
-    extent = literal(value)
+    given = literal(value)
+    extent = measured(given) if given.symbols else given
     if extent.symbols:
         return _length_of_rounds(extent, what)
+    if given.symbols and _in_vain(extent):
+        return constant(0)
     if extent.value < 0:
         raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
     if extent.value >= 2**63:
         raise ArgumentError(f"{what} is {extent.value}", "less than 2**63", place=user_place())
     at_least(extent, constant(0))
     return extent
+
+
+def measured(extent: Extent) -> Extent:
+    """A length that nothing bounds, as somebody knows it to be."""
+    from weft.frontend.symbolic import at_most
+
+    by = _measuring.get()
+    return extent if by is None or at_most(extent, -1) is not None else by.known(extent)
+
+
+def _in_vain(extent: Extent) -> bool:
+    """Whether a length is negative, of a branch that the run may not take; it is asked then."""
+    by, found = _measuring.get(), _asked.get()
+    if by is None or by.in_any_case or found is None or at_least(extent, constant(0)):
+        return False
+    found.append(NotNegative(extent))
+    return True
 
 
 def _length_of_rounds(extent: Extent, what: str) -> Extent:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from weft.errors import ShapeError, TracingError, user_place
@@ -50,6 +51,8 @@ class Symbol:
         Each is at most (at least) the scalar, in every round.
     either : tuple of Extent
         Of which it is one, in every round.
+    known : Extent or None
+        What it was computed to be before, by another program.
     """
 
     node: Node
@@ -57,6 +60,7 @@ class Symbol:
     lower: tuple[Extent, ...] = ()
     upper: tuple[Extent, ...] = ()
     either: tuple[Extent, ...] = ()
+    known: Extent | None = None
 
     @property
     def number(self) -> int:
@@ -359,8 +363,26 @@ def extent_of(node: Node) -> Extent:
     if node.symbol is None:
         lower, upper = _range(node)
         node.symbol = _symbol(node, "s", lower, upper, _either(node))
-    symbol = node.symbol
+    known = node.symbol.known
+    return alone(node.symbol) if known is None else known
+
+
+def alone(symbol: Symbol) -> Extent:
+    """The extent that is a symbol."""
     return Symbolic(Poly.var(symbol.name), (), (symbol,))
+
+
+def measure(symbol: Symbol, known: Extent) -> None:
+    """Say what a scalar was computed to be: from now on it is that, as an extent."""
+    symbol.node.symbol = replace(symbol, known=known)
+
+
+def with_known(extent: Extent, symbol: Symbol, known: Extent) -> Extent:
+    """An extent, with what a symbol was computed to be in its place."""
+    factor, rest = _apart(extent, symbol)
+    if any(symbol is other for other in factor.symbols):
+        factor = with_known(factor, symbol, known)
+    return factor * known + rest  # type: ignore[no-any-return]
 
 
 def _symbol(

@@ -12,7 +12,7 @@ from weft.array import Array, asarray, node_of, strong
 from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
 from weft.frontend import graph, indexing, layout, lengths, operations
-from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes, scalar_node
+from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes
 from weft.frontend.extent import Extent, constant
 from weft.frontend.graph import Node, make
 from weft.functions.arguments import array_node, as_inexact, check_device, dtype_of, shape_of
@@ -122,7 +122,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     numbers = start, stop, step = extents.traced(start), extents.traced(stop), step
-    if step == 0:
+    if not isinstance(step, Array) and step == 0:
         raise ArgumentError("arange with a step of 0", "any other step", place=user_place())
     whole = all(isinstance(n, builtins.int | np.integer | Extent) for n in numbers)
     if not whole:
@@ -130,17 +130,27 @@ def arange(
     wanted = dtype_of(dtype, DType.I64 if whole else DType.F64)
     count = _arange_count(start, stop, step, whole)
     index = iota((count,), 0)
-    computed = DType.I64 if whole and wanted.kind != "c" else DType.F64
-    first, by = (as_dtype(scalar_node(_plain(n)), computed) for n in (start, step))
-    values = apply(
-        "add", as_dtype(first, computed), apply("multiply", as_dtype(index, computed), by)
-    )
+    computed = _computed_in(wanted, whole)
+    first, second = (as_dtype(node_of(_plain(n)), computed) for n in (start, start + step))
+    by = apply("subtract", second, first)  # as NumPy's, which is rounded, but for the second value
+    values = apply("add", first, apply("multiply", as_dtype(index, computed), by))
+    if not whole:
+        values = apply("where", apply("equal", index, node_of(1)), second, values)
     return Array(as_dtype(values, wanted))
+
+
+def _computed_in(wanted: DType, whole: bool) -> DType:
+    """The dtype in which NumPy adds up steps, as far as that makes a difference."""
+    if wanted is DType.F32:
+        return wanted
+    return DType.I64 if wanted.is_integer or (whole and not wanted.is_complex) else DType.F64
 
 
 def _require_finite(numbers: Any) -> None:
     """Refuse ends and steps between which there is no number of values."""
     for number in numbers:
+        if isinstance(number, Array) and not number.ndim and number.dtype.kind in "iuf":
+            continue  # only the run knows
         try:
             finite = math.isfinite(number)
         except (TypeError, ValueError, OverflowError):
@@ -160,12 +170,17 @@ def _arange_count(start: Any, stop: Any, step: Any, whole: bool) -> Extent:
         step = int(step)
         reach = extents.as_extent(stop) - start if step > 0 else extents.as_extent(start) - stop
         if reach.symbols:
+            reach = lengths.measured(reach)
+        if reach.symbols:
             reach = layout.limited("maximum", reach, constant(0))
         elif not extents.at_least(reach, constant(1)):
             return constant(0)
         if abs(step) == 1:
             return reach  # type: ignore[no-any-return]
         return extents.divide(reach + (abs(step) - 1), constant(abs(step)))
+    if any(isinstance(number, Array) for number in (start, stop, step)):
+        steps = apply("ceil", as_inexact(node_of((stop - start) / step)))
+        return lengths.as_length(Array(apply("maximum", as_dtype(steps, DType.I64), node_of(0))))
     if whole:
         distance = int(stop) - int(start) if step > 0 else int(start) - int(stop)
         count = max(0, -(-distance // abs(int(step))))

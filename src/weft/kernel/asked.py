@@ -17,7 +17,11 @@ from weft.kernel.frame import Frame
 @contextmanager
 def asked(frame: Frame, node: ast.AST, name: str = "") -> Iterator[None]:
     """What a function of a name, or an operator, asks becomes assertions of the run."""
-    with lengths.asking() as of_lengths, elimination.whether_regular() as regular:
+    known, in_any_case = frame.trace.measured.known, not frame.memory.regions
+    with (
+        lengths.asking() as of_lengths, elimination.whether_regular() as regular,
+        lengths.measuring(known, in_any_case),
+    ):  # fmt: skip
         yield
     if not of_lengths and not regular:
         return

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.errors import ArgumentError, TracingError, UnsupportedError, WeftError
+from weft.errors import ArgumentError, WeftError
 from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
@@ -22,6 +22,7 @@ from weft.kernel import (
     aliases,
     built_ins,
     closures,
+    counting,
     grown,
     instances,
     mathematics,
@@ -379,15 +380,7 @@ def _numpy(
         if named == {"return_counts": True}:
             return selection.distinct_and_counts(functions.asarray(arguments[0]))
     if function is np.bincount and is_traced(arguments):
-        least = named.get("minlength", arguments[2] if len(arguments) > 2 else None)
-        if least is not None:
-            weights = named.get("weights", arguments[1] if len(arguments) > 1 else None)
-            return _counts(frame, node, arguments[0], weights, least)
-        raise TracingError(
-            "np.bincount without minlength= in a kernel: only the numbers tell how many counts it "
-            "gives", "a minlength that is more than the largest number",
-            "np.bincount(x, minlength=n)", frame.place(node),
-        )  # fmt: skip
+        return counting.bincount(frame, node, *arguments, **named)
     call = interoperability.translated(function, tuple(arguments), named)
     if call is None:
         frame.refuse(
@@ -395,21 +388,6 @@ def _numpy(
             "arguments that Weft's function takes",
         )  # fmt: skip
     return call()
-
-
-def _counts(frame: Frame, node: ast.Call, x: Any, weights: Any, length: Any) -> Array:
-    """`np.bincount` with a least length, which is the length: a run tells where it is too short."""
-    counted = functions.asarray(x)
-    for held, error in (
-        (functions.all(counted >= 0),
-         ValueError("'list' argument must have no negative elements")),
-        (functions.all(counted < length), UnsupportedError(
-            "np.bincount of numbers that its minlength does not count", "a larger minlength",
-            "np.bincount(x, minlength=n), where n is more than the largest number",
-        )),
-    ):  # fmt: skip
-        frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
-    return functions.bincount(counted, weights, length=length)
 
 
 def _converted(value: Any, function: Any) -> Any:

@@ -17,6 +17,7 @@ from weft.frontend.graph import Node
 from weft.kernel import named
 from weft.kernel.assertions import Assertions
 from weft.kernel.lists import Grown
+from weft.kernel.measured import Measured
 from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
 from weft.kernel.values import Cell, Maybe, Memory, OneOf, Reference, Selection
@@ -91,6 +92,8 @@ class Trace:
         For how many elements of a list that nothing bounds.
     present : set of Node
         Flags that are known to be True, by the branches around.
+    measured : Measured
+        The lengths that other programs have computed.
     call : callable
         Interprets a user's function: `call(trace, function, arguments, by_keyword)`.
     enter : callable
@@ -112,6 +115,7 @@ class Trace:
     growing: dict[Place, bool] = field(default_factory=dict)
     room: int = 0
     present: set[Node] = field(default_factory=set)
+    measured: Measured = field(default_factory=Measured)
     depth: int = 0  # of calls
 
 

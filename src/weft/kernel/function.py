@@ -14,7 +14,6 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array
-from weft.config import settings
 from weft.errors import (
     ArgumentError,
     Place,
@@ -23,11 +22,12 @@ from weft.errors import (
     user_place,
     warn,
 )
-from weft.frontend.containers import flatten, unflatten
+from weft.frontend.containers import count_leaves, flatten, unflatten
+from weft.frontend.graph import Node
 from weft.frontend.trace import Traced
 from weft.fun import nodes as fun
 from weft.io.held import share_memory
-from weft.jit.arguments import Argument, Foreign, as_data, concrete, exact_key
+from weft.jit.arguments import Argument, Placed, concrete, exact_key
 from weft.jit.function import FEW, Jitted
 from weft.jit.variants import MISSED, Ready
 from weft.kernel import most_general, parameters, result_types
@@ -40,15 +40,15 @@ from weft.kernel.annotations import (
     result_annotated,
 )
 from weft.kernel.frame import Trace, plain
+from weft.kernel.given import data_of, require_writable, told_apart, words
 from weft.kernel.lists import MOST_ROOM, Grows, ListFullError
+from weft.kernel.measured import Measured, Unmeasured, refused_ahead
 from weft.kernel.most_general import Found
-from weft.kernel.outputs import Outputs, marked
+from weft.kernel.outputs import Length, Outputs, marked
 from weft.kernel.races import tell
 from weft.kernel.short import ShortWay, short_key, short_way
 from weft.kernel.statements import call_function, enter, source_of
-from weft.kernel.strides import layout_of
 from weft.kernel.values import KeyView, Memory, Reference
-from weft.launch import CPU, is_gpu
 from weft.passes.distribute import distribute
 from weft.passes.interchange import interchange
 from weft.passes.parallelise import parallelise
@@ -57,7 +57,6 @@ from weft.passes.remove_dead import remove_dead
 from weft.passes.simplify import simplify
 from weft.passes.sum_inwards import sum_inwards
 from weft.passes.write_through import write_through
-from weft.runtime.address import is_one
 from weft.sizes import Fact
 
 __all__ = ["KernelFunction"]
@@ -181,7 +180,7 @@ class KernelFunction(Jitted):
             flatten(value, leaves)
             for leaf in leaves:
                 try:
-                    _data_of(leaf)
+                    data_of(leaf)
                 except WeftError:
                     return parameters.refused(name, leaf, error, self.parameter_place(name))
         return error
@@ -209,10 +208,8 @@ class KernelFunction(Jitted):
         if may_fill:
             try:
                 result = self._launch_again(ready, data, leaves)
-            except ListFullError:
-                if self._room >= MOST_ROOM:
-                    raise
-                self._room *= _MORE_ROOM
+            except ListFullError as full:
+                self._make_room(full)
                 return self(*args, **kwargs)
         else:
             result = self._launch(ready, data, leaves)
@@ -223,6 +220,12 @@ class KernelFunction(Jitted):
             if isinstance(leaf, np.ndarray) and not leaf.dtype.isnative:
                 np.copyto(leaf, data[number].reshape(leaf.shape))
         return result
+
+    def _make_room(self, full: ListFullError) -> None:
+        """Have more room for lists than that in which a run did not find enough."""
+        if self._room >= MOST_ROOM:
+            raise full
+        self._room *= _MORE_ROOM
 
     def _in_order(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -243,7 +246,7 @@ class KernelFunction(Jitted):
     ) -> None:  # fmt: skip
         """Calls with arguments of these shapes and types may go a short way from now on."""
         apart = shared[:-1] == tuple(range(len(data)))
-        known = apart and self._is_known_by_key(args)
+        known = apart and len(data) == len(args) and self._is_known_by_key(args)
         short = short_way(ready, args, data, self._floats()) if known else None
         if short is not None:
             if len(self._short) >= FEW:
@@ -253,10 +256,13 @@ class KernelFunction(Jitted):
     def _found(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], list[Any], Ready, tuple[Any, ...]]:
-        """The arguments, their data, the variant for them, and which of them are one array."""
+        """The arguments, their data, the variant for them, and which of them are one array.
+
+        Lengths that other programs compute, which run here, are further arguments (`measured`).
+        """
         leaves, structure = self._arguments(args, kwargs)
         try:
-            data = [_data_of(leaf) for leaf in leaves]
+            data = [data_of(leaf) for leaf in leaves]
         except WeftError as error:
             raise self._refused(args, kwargs, error) from None
         if any(isinstance(leaf, Array) for leaf in data):
@@ -264,11 +270,19 @@ class KernelFunction(Jitted):
                 "a lazy array as an argument of a kernel, which writes in place",
                 "NumPy arrays", "x.numpy(), or a function of wf.jit", place=user_place(),
             )  # fmt: skip
-        shared = _told_apart(leaves, data, self._room)
-        key = (structure, shared, *map(exact_key, data))
-        return leaves, data, self._exact.get(key) or self._remember(
-            key, data, structure, shared
-        ), shared  # fmt: skip
+        while True:
+            shared = told_apart(leaves, data, self._room)
+            key = (structure, shared, *map(exact_key, data))
+            ready = self._exact.get(key) or self._remember(key, data, structure, shared)
+            layout = Outputs.of(ready.variant)
+            if not layout.measures:
+                return leaves, data, ready, shared
+            try:
+                length = layout.result(ready.call(data, None), leaves)
+            except ListFullError as full:
+                self._make_room(full)
+                continue
+            leaves, data = [*leaves, length], [*data, length]
 
     def plan_call(self, *args: Any, **kwargs: Any) -> Any:
         """What a call would do, at once or in boxes; nothing runs."""
@@ -326,7 +340,7 @@ class KernelFunction(Jitted):
         if layout.written:
             out = [data[number] for number in layout.written] + [None] * layout.returned
             for number in layout.written:
-                _require_writable(data[number], self._place())
+                require_writable(data[number], self._place())
         values = ready.call(data, out)
         return layout.result(values, leaves)
 
@@ -355,7 +369,11 @@ class KernelFunction(Jitted):
     ) -> Any:
         """What arguments were written, the function's result, and what assertions give."""
         memory = Memory()
-        trace = Trace(memory, call_function, enter, growing=growing, room=self._room)
+        lengths = leaves[count_leaves(structure) :]
+        trace = Trace(
+            memory, call_function, enter, growing=growing, room=self._room,
+            measured=Measured(lengths),
+        )  # fmt: skip
         cells: dict[int, Reference] = {}
         given: dict[int, Reference] = {}
         _, *layouts = static[-1]
@@ -373,9 +391,12 @@ class KernelFunction(Jitted):
             values.append(leaf)
         before = {number: reference.read()._node for number, reference in cells.items()}
         args, kwargs = unflatten(structure, iter(values))
-        result = self.checked_result(call_function(trace, self.function, args, kwargs))
         self._parallel = trace.parallel
         self._rebound = trace.rebound
+        try:
+            result = self.checked_result(call_function(trace, self.function, args, kwargs))
+        except Unmeasured as signal:
+            return [0], [], (Length(), signal.length), trace.assertions.outcome()
         written = [n for n, r in cells.items() if r.read()._node is not before[n]]
         owners = {id(reference.cell): (n, reference) for n, reference in given.items()}
         returned = marked(result, owners)
@@ -391,13 +412,16 @@ class KernelFunction(Jitted):
 
     def variant(self, leaves: list[Any], structure: Any) -> Found:
         """The program for some arguments, and the values of its size variables."""
-        data = [concrete(_data_of(leaf)) for leaf in leaves]
-        return self._variant(data, structure, _told_apart(leaves, data, self._room))
+        data = [concrete(data_of(leaf)) for leaf in leaves]
+        found = self._variant(data, structure, told_apart(leaves, data, self._room))
+        if Outputs.of(found[0]).measures:
+            raise refused_ahead()
+        return found
 
     def most_general(self, leaves: list[Any], structure: Any, static: Any = None) -> Found:
         """The program for any length, of arguments such as these."""
-        data = [concrete(_data_of(leaf)) for leaf in leaves]
-        static = static or _told_apart(leaves, data, self._room)
+        data = [concrete(data_of(leaf)) for leaf in leaves]
+        static = static or told_apart(leaves, data, self._room)
         return super()._variant(data, structure, static, any_length=True)
 
     def _variant(
@@ -409,6 +433,9 @@ class KernelFunction(Jitted):
             return found
         trace = functools.partial(self.most_general, leaves, structure)
         return most_general.serving(self.function.__name__, found, static, trace)
+
+    def _parameter_names(self, structure: Any, placed: list[Placed]) -> dict[Node, str]:
+        return super()._parameter_names(structure, placed[: count_leaves(structure)])
 
     def _replaced(
         self, program: fun.Program, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
@@ -428,7 +455,7 @@ class KernelFunction(Jitted):
         program = simplify(traced.program)
         direct = write_through(program)
         program = remove_dead(program if direct is program else simplify(direct))
-        library = "no-blas" not in _words().split()
+        library = "no-blas" not in words().split()
         program = sum_inwards(program, self._parallel)
         result = parallelise(program, values, self._parallel, library, self._rebound)
         for remark in result.remarks if values is not None else ():
@@ -448,51 +475,3 @@ class KernelFunction(Jitted):
             program = remove_dead(simplify(again.program))
             assumed |= dict.fromkeys(again.assumed)
         return distribute(program), tuple(assumed)
-
-
-def _words() -> str:
-    """The passes to leave out: a GPU has no use for a library of the host's."""
-    current = settings()
-    on_gpu = current.devices != (CPU,) and any(map(is_gpu, current.devices))
-    return f"{current.optimise} no-blas" if on_gpu else current.optimise
-
-
-def _data_of(leaf: Any) -> Any:
-    """An argument as programs take it: an array without dimensions as one of one element."""
-    data = as_data(leaf)
-    data = data.data if isinstance(data, Foreign) else data
-    return data.reshape(1) if isinstance(leaf, np.ndarray) and not leaf.shape else data
-
-
-def _told_apart(leaves: Sequence[Any], data: Sequence[Any], room: int) -> tuple[Any, ...]:
-    """What of arguments, beside types and shapes, has programs of its own.
-
-    For each the first that is the same array; and which passes there are, the room of lists, and
-    layouts.
-    """
-    return (*same_memory(data), ((_words(), room), *map(layout_of, leaves)))
-
-
-def _require_writable(array: np.ndarray, place: Place) -> None:
-    if not array.flags.writeable:
-        raise ArgumentError(
-            "an argument that the kernel writes is read-only", "a writable array",
-            "a copy: np.array(x)", place=place,
-        )  # fmt: skip
-
-
-def same_memory(data: Sequence[Any]) -> tuple[int, ...]:
-    """For each argument the first that is the same array."""
-    first: list[int] = []
-    arrays: list[tuple[int, np.ndarray]] = []
-    for number, value in enumerate(data):
-        own = number
-        if isinstance(value, np.ndarray) and value.shape:
-            for other, array in arrays:
-                if is_one(array, value):
-                    own = other
-                    break
-            else:
-                arrays.append((number, value))
-        first.append(own)
-    return tuple(first)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array
-from weft.frontend import operations, symbolic
+from weft.frontend import extent as extents
+from weft.frontend import layout, operations, symbolic
 from weft.frontend.containers import flatten, unflatten
-from weft.frontend.graph import size_scalar
+from weft.frontend.graph import Node, scalar_constant, size_scalar
+from weft.functions.creation import filled
 from weft.jit.variants import Result, Variant
 from weft.kernel import named
 from weft.kernel.assertions import Assertions
 from weft.kernel.lists import Grown
-from weft.kernel.values import Maybe, Reference, Selection
+from weft.kernel.values import KeyView, Maybe, Reference, Selection
 
 
 class Own:
@@ -83,7 +86,21 @@ class Cut:
         return array[tuple(key)].copy()
 
 
-_MADE = (OrNone, Selected, Listed, Cut)
+class Shaped:
+    """Begins a tuple of itself, a vector and lengths: its first elements, in an array of these."""
+
+    def made(self, vector: Any, *lengths: Any) -> Any:
+        return vector[: math.prod(map(int, lengths))].reshape(lengths).copy()
+
+
+class Length:
+    """Begins a tuple of itself and a length, which is all that a program computes (`measured`)."""
+
+    def made(self, length: Any) -> Any:
+        return int(length)
+
+
+_MADE = (OrNone, Selected, Listed, Cut, Shaped, Length)
 """What begins a tuple of what a result is made of."""
 
 
@@ -96,7 +113,7 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
     if isinstance(result, Maybe):
         return (OrNone(), result.present, result.number)
     if isinstance(result, Selection):
-        return (Selected(), result.array, result.mask)
+        return (Selected(), _cut(result.array), _cut(result.mask))
     if isinstance(result, Grown):
         arrays = [cell.array for cell in result.parts]
         pythons = tuple(is_weak for _, is_weak in result.kinds)
@@ -115,17 +132,38 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
 
 
 def _cut(array: Array) -> Any:
-    """An array; if only the run tells its shape, and it is a slice, what that is cut from."""
+    """An array; if only the run tells its shape, what that is made of: one that holds more."""
     node = array._node
-    if not symbolic.have_symbols(node) or not isinstance(node.operation, operations.Slice):
+    if not symbolic.have_symbols(node):
         return array
-    steps: list[int | None] = []
-    for dim in node.operation.dims:
-        if not isinstance(dim, operations.Span | operations.Point):
-            return array
-        steps.append(dim.step if isinstance(dim, operations.Span) else None)
+    steps = _steps(node)
+    if steps is None:
+        return _in_room(node)
     numbers = [Array(size_scalar(size)) for size in node.sizes]
-    return (Cut(tuple(steps)), _cut(Array(node.inputs[0])), *numbers)
+    return (Cut(steps), _cut(Array(node.inputs[0])), *numbers)
+
+
+def _steps(node: Node) -> tuple[int | None, ...] | None:
+    """Those of a slice between computed bounds; None of another array."""
+    if not isinstance(node.operation, operations.Slice):
+        return None
+    dims = node.operation.dims
+    if not all(isinstance(dim, operations.Span | operations.Point) for dim in dims):
+        return None
+    return tuple(dim.step if isinstance(dim, operations.Span) else None for dim in dims)
+
+
+def _in_room(node: Node) -> Any:
+    """The elements of an array in a vector that has room for as many as extents tell."""
+    bounds = [symbolic.at_most(extent, -1) for extent in node.shape]
+    known = tuple(extents.not_negative(bound) for bound in bounds if bound is not None)
+    if len(known) < len(bounds):
+        return Array(node)
+    count = extents.product(node.shape)
+    elements = Array(layout.reshape(node, (count,)))
+    vector = Array(filled(scalar_constant(0, node.dtype), (extents.product(known),)))
+    held = KeyView(slice(0, count)).put(vector, elements)
+    return (Shaped(), held, *(Array(size_scalar(extent)) for extent in node.shape))
 
 
 class Outputs:
@@ -143,6 +181,8 @@ class Outputs:
         How many results replace no argument.
     assertions : Assertions or None
         Whose outcome is the last result.
+    measures : bool
+        Whether they are a length alone, which other programs take (`measured`).
     """
 
     def __init__(self, written: tuple[int, ...], structure: Any, rest: tuple[Any, ...]) -> None:
@@ -152,6 +192,7 @@ class Outputs:
         last = rest[-1] if rest else None
         self.assertions = last if isinstance(last, Assertions) else None
         self.rest = rest if self.assertions is None else rest[:-2]
+        self.measures = any(isinstance(part, Length) for part in rest)
 
     @staticmethod
     def of(variant: Variant) -> Outputs:

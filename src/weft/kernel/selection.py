@@ -17,6 +17,7 @@ from weft.array.masks import alike
 from weft.frontend.extent import product
 from weft.frontend.graph import size_scalar
 from weft.functions import masked, statistical
+from weft.functions.creation import iota
 from weft.functions.masked import REDUCTIONS
 from weft.kernel.frame import Frame
 from weft.kernel.numbers import weak
@@ -133,9 +134,7 @@ def positions(array: Array) -> tuple[Selection, ...]:
     mask = functions.astype(array, np.dtype(bool))
     found = []
     for axis in range(array.ndim):
-        apart = [extent if k == axis else 1 for k, extent in enumerate(array.shape)]
-        along = functions.arange(array.shape[axis]).reshape(apart)
-        found.append(Selection(functions.broadcast_to(along, array.shape), mask))
+        found.append(Selection(Array(iota(array._node.shape, axis)), mask))
     return tuple(found)
 
 

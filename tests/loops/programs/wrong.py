@@ -169,15 +169,6 @@ def computed_step(a):
         a[::i] = 0.0  # here: a[::i]
 
 
-def length_of_result(a):
-    count = 0
-    for i in range(a.shape[0]):
-        if a[i] > 0:
-            count += 1
-    b = a.copy()
-    return 2 * b[:count]  # here: 2 *
-
-
 def array_as_int(a):
     return int(a)  # here: int(a)
 
@@ -211,15 +202,17 @@ def factored_in_loop(a):
 
 
 def unbounded_length(a):
-    rows = np.zeros(max(int(a[0]), 0))
-    for i in range(len(rows)):  # here: for
-        rows[i] = i
-    a[0] = rows.sum()
+    while a[0] < 9:
+        rows = np.zeros(max(int(a[0]), 0))
+        for i in range(len(rows)):  # here: for
+            rows[i] = i
+        a[0] += rows.sum()
 
 
 def negative_length(a):
-    rows = np.zeros(int(a[0]))  # here: np.zeros
-    a[0] = rows.sum()
+    for i in range(len(a)):
+        rows = np.zeros(int(a[i]))  # here: np.zeros
+        a[i] = rows.sum()
 
 
 def greatest_of_arrays(a):
