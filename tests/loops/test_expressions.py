@@ -288,13 +288,17 @@ WITH_ARGUMENTS = [
     "b = np.zeros(3); a.sum(axis=0, out=b); return b", "b = a * 0; np.add(a, 1, b); return b",
     "b = np.zeros(3); np.sum(a, axis=0, out=b); return b", "return a.argmax(0, None)",
     "return math.pow(len(a), 2), math.pow(a[0, 1], 2)",
-    "return a.sum(where=a > 1), a.max(initial=9)",
+    "return a.sum(where=a > 1), a.max(initial=9)", "np.put(a, [1, -1], 5.0); np.put(a, 0, v=7)",
+    "a.T.put([1, 2], a[0, :2])", "np.putmask(a, a > 1, 0.0); np.putmask(a, a < 1, values=a + 2)",
+    "return a.item(-1), a.item(1, 2)", "return np.extract(a > 1, a), np.extract(a, a)",
+    "a[np.ix_([1, 0], [0, 2])] *= 2; return a[np.ix_(a[1].argsort()[:1], [1])], a.nonzero()",
 ]  # fmt: skip
 NOT_TAKEN = [
     "np.fill_diagonal(a, 5, wrap=True)", "np.fill_diagonal(a, 5, True)", "a.sort(order='x')",
     "np.zeros_like(a, None, 'K', True, (2,))", "np.zeros_like(a, shape=(2,))", "a.ravel('A')",
     "np.take(a, [0, 5], mode='wrap')", "max(a[0, 0], a[0, 1], key=abs)", "a.fill(value=3)",
-    "round(len(a), -1)", "np.asarray(a, order='F')",
+    "round(len(a), -1)", "np.asarray(a, order='F')", "np.put(a, 9, 1.0, mode='clip')",
+    "np.putmask(a, a > 1, a[0])", "np.ix_([True, False])",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import sys
 from typing import Any
@@ -95,3 +96,24 @@ def test_gamma(interpret_below: int) -> None:
         for wrong in (0.0, -3.0):
             with pytest.raises(ValueError, match="math domain error"):
                 kernel(np.full(len(numbers), wrong), np.zeros(len(numbers)))
+
+
+def test_complex_numbers() -> None:
+    def found(a: Any, x: Any) -> Any:
+        z = a[0]
+        radius, angle = cmath.polar(z)
+        of_reals = cmath.sqrt(x[0]), cmath.log(x[0], 3), cmath.exp(x[1]), cmath.phase(x[0])
+        sum_ = 0j
+        for i in range(len(a)):
+            sum_ += cmath.rect(abs(a[i]), cmath.phase(a[i])) * cmath.sqrt(a[i])
+        return radius, angle, of_reals, sum_, cmath.isnan(z), cmath.tanh(z)
+
+    a = np.array([1 + 2j, -1 + 0j, 3 - 1j], np.complex64)
+    kernel, x = wf.kernel(found), np.array([-2, 3])
+    for one, other in zip(_flat(kernel(a, x)), _flat(found(a, x)), strict=True):
+        assert np.asarray(one).dtype == np.asarray(other).dtype
+        assert cmath.isclose(one, other, rel_tol=1e-12)
+
+
+def _flat(values: Any) -> Any:
+    return [part for v in values for part in (_flat(v) if isinstance(v, tuple) else [v])]

@@ -15,6 +15,7 @@ import numpy as np
 from weft import functions
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, WeftError
+from weft.frontend import lengths
 from weft.frontend.extent import Extent
 from weft.functions import interoperability
 from weft.functions.interoperability import _RENAMED
@@ -22,6 +23,7 @@ from weft.kernel import (
     aliases,
     built_ins,
     closures,
+    complex_numbers,
     counting,
     grown,
     instances,
@@ -232,8 +234,9 @@ def _known(
         return _numpys_own(_ufunc(frame, node, function, arguments, named))
     if module in ("math", "cmath"):
         if named:
-            frame.refuse(node, f"math.{name} with {', '.join(named)}", "positional arguments")
-        return mathematics.call(frame, node, name, arguments)
+            frame.refuse(node, f"{module}.{name} with {', '.join(named)}", "positional arguments")
+        of_module = complex_numbers if module == "cmath" else mathematics
+        return of_module.call(frame, node, name, arguments)
     if module.split(".")[0] == "weft" and callable(function):
         return function(*arguments, **named)
     if module.split(".")[0] == "numpy":
@@ -356,6 +359,10 @@ def _numpy(
             return selection.positions(functions.asarray(arguments[0]))
         if function is np.argwhere:
             return selection.rows_of_positions(functions.asarray(arguments[0]))
+    if function is np.extract and len(arguments) == 2:
+        mask, of = map(functions.asarray, arguments)
+        if lengths.agree_all(mask._node.shape, of._node.shape):
+            return Selection(of, functions.astype(mask, np.dtype(bool)))
     name = getattr(function, "__name__", "")
     name = _RENAMED.get(name, name)
     has = getattr(functions, name, None) is not None or hasattr(Array, name)
@@ -415,6 +422,9 @@ def _method(
         if name == "sort":
             writing.write(frame, node, reference, _sorted(reference.read(), *arguments, **named))
             return None
+        if name == "put":
+            writing.put(frame, node, reference, *arguments, **named)
+            return None
         if name == "partition":
             ordered = functions.partition(reference.read(), *arguments, **named)
             writing.write(frame, node, reference, ordered)
@@ -442,13 +452,23 @@ def _method(
         if "out" in named:
             target = named.pop("out")
             return _into(frame, node, target, lambda: _method(frame, node, method, [], named))
-    if name == "item" and not arguments:
-        scalar = array.reshape(())
+    if name == "nonzero" and not arguments:
+        return selection.positions(array)
+    if name == "item":
+        scalar = _item(array, *arguments)
         kind = {"f": DType.F64, "c": DType.C128}.get(scalar.dtype.kind, DType.I64)
         return weak(scalar, DType.BOOL if scalar.dtype == bool else kind)
     if not hasattr(array, name) or name.startswith("_"):
         frame.refuse(node, f"the method {name} of an array", "one that weft.Array has")
     return getattr(array, name)(*arguments, **plain_named(named))
+
+
+def _item(array: Array, *index: Any) -> Array:
+    """The element of an index; of one number, in row-major order."""
+    if not index:
+        return array.reshape(())
+    found: Array = array[index] if len(index) > 1 else array.reshape(-1)[index[0]]
+    return found
 
 
 _AXIS_AND_MORE = {

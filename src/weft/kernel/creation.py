@@ -82,6 +82,17 @@ def _unfilled(shape: Any, dtype: Any = None, *, buffer: None = None) -> Any:
     return functions.zeros(shape, dtype=_dtype(dtype))
 
 
+def _grid(*indices: Any) -> Any:
+    """`np.ix_`: vectors of indices, each along an axis of its own."""
+    found = []
+    for axis, index in enumerate(map(functions.asarray, indices)):
+        if index.ndim != 1 or index.dtype == bool:
+            raise TypeError("other than vectors of integers")
+        others = tuple(k for k in range(len(indices)) if k != axis)
+        found.append(functions.expand_dims(index, axis=others))
+    return tuple(found)
+
+
 CREATION: dict[str, Callable[..., Any]] = {
     "zeros": _made(functions.zeros, "shape", "dtype", "order"),
     "ones": _made(functions.ones, "shape", "dtype", "order"),
@@ -101,4 +112,5 @@ CREATION: dict[str, Callable[..., Any]] = {
     "asanyarray": _array,
     "ascontiguousarray": _contiguous,
     "copy": _copied,
+    "ix_": _grid,
 }

@@ -9,12 +9,14 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array
+from weft.frontend import lengths
+from weft.frontend.extent import product
 from weft.kernel import numbers, one_of, selection
 from weft.kernel.asked import asked
 from weft.kernel.branches import kind
 from weft.kernel.frame import Frame, plain
 from weft.kernel.keys import is_view
-from weft.kernel.values import KeyView, OneOf, Reference, Selection, replaced
+from weft.kernel.values import KeyView, OneOf, Reference, ReshapedView, Selection, replaced
 
 
 def write(
@@ -62,6 +64,12 @@ def by_function(
     if function is np.fill_diagonal:
         _fill_diagonal(frame, node, *arguments, **named)
         return (None,)
+    if function is np.put:
+        put(frame, node, *arguments, **named)
+        return (None,)
+    if function is np.putmask:
+        _put_mask(frame, node, *arguments, **named)
+        return (None,)
     accumulated = getattr(function, "__self__", None)  # np.add, of np.add.at
     if isinstance(accumulated, np.ufunc) and function.__name__ == "at" and len(arguments) == 3:
         target, key, value = arguments
@@ -84,6 +92,26 @@ def _copy_to(
     if mask is not True:
         new = functions.where(mask, new, plain(dst))
     write(frame, node, dst, new)
+
+
+def put(frame: Frame, node: ast.Call, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """Write to the elements, in row-major order, of some numbers."""
+    if mode != "raise":
+        frame.refuse(node, f"put with mode={mode!r}", "indices that are inside")
+    if not isinstance(a, Reference):
+        frame.refuse(node, f"a write to {kind(a)}", "a write to an array")
+    elements = a.through(ReshapedView((product(a.read()._node.shape),)))
+    write(frame, node, elements, v, plain(ind))
+
+
+def _put_mask(frame: Frame, node: ast.Call, a: Any, mask: Any, values: Any) -> None:
+    given = functions.asarray(plain(values))
+    if given.ndim and not lengths.agree_all(given._node.shape, plain(a)._node.shape):
+        frame.refuse(
+            node, "putmask with fewer or more values than elements", "one value, or as many",
+            "a[mask] = value",
+        )  # fmt: skip
+    _copy_to(frame, node, a, values, where=mask)
 
 
 def _fill_diagonal(frame: Frame, node: ast.Call, a: Any, val: Any, wrap: Any = False) -> None:
