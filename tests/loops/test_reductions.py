@@ -295,7 +295,38 @@ def test_many_rounds_into_more_elements_than_scatters_copy() -> None:
     kernel(found, b)
     np.testing.assert_array_equal(found, np.bincount(b, minlength=size))
     assert "map over (16)" in str(wf.explain(kernel, found, b))
-    assert "scatter over" in str(wf.explain(kernel, found, b[: rounds // 2]))
+    assert "map over (4)" in str(wf.explain(kernel, found, b[: rounds // 2]))
+    assert "scatter over" in str(wf.explain(kernel, found, b[: rounds // 8]))
+
+
+def weighted(h: Any, b: Any, w: Any) -> None:
+    for i in wf.prange(b.shape[0]):
+        h[b[i]] += w[i]
+
+
+def test_how_sums_are_rounded_follows_from_the_sizes_of_a_call_alone() -> None:
+    """Not from what was compiled for fewer rounds: in order, or in 4 parts, or in 16."""
+    size, random = 8200, np.random.default_rng(4)
+    b, w = random.integers(0, size, 600_000), random.random(600_000)
+    kernel, found = wf.kernel(weighted), dict[int, bytes]()
+    for rounds in (50_000, 200_000, 600_000):
+        alone, after = np.zeros(size), np.zeros(size)
+        wf.kernel(weighted)(alone, b[:rounds], w[:rounds])
+        kernel(after, b[:rounds], w[:rounds])
+        assert alone.tobytes() == after.tobytes()
+        found[rounds] = after.tobytes()
+        one_thread = np.zeros(size)
+        with wf.config(threads=1):
+            kernel(one_thread, b[:rounds], w[:rounds])
+        assert one_thread.tobytes() == found[rounds]
+    for rounds, parts in ((600_000, 16), (200_000, 4), (50_000, 1)):
+        ends = [rounds * part // parts for part in range(parts + 1)]
+        copies = [np.zeros(size) for _ in range(parts)]
+        for copy_, begin, end in zip(copies, ends, ends[1:], strict=False):
+            np.add.at(copy_, b[begin:end], w[begin:end])
+        if parts == 1:
+            assert copies[0].tobytes() == found[rounds]
+        np.testing.assert_allclose(np.frombuffer(found[rounds]), sum(copies), rtol=1e-12)
 
 
 def test_no_rounds_and_no_elements() -> None:

@@ -7,6 +7,7 @@ import pytest
 from lower.harness import IndexFailureError, agree, compiled, run
 
 from weft.fun.parse import parse
+from weft.lower import scatters
 
 ADD = """program histogram(d: DT[m], k: i64[n], v: DT[n]) sizes m, n {
   let h: DT[m] = scatter d over (i < n) {
@@ -43,6 +44,22 @@ def test_combined(dtype: str, operation: str) -> None:
         v = rng.integers(-9, 9, n).astype(kind)
         d = rng.integers(0, 9, m).astype(kind)
         agree(program, [d, k, v], segment=segment, m=m, n=n, atol=1e-9)
+
+
+@pytest.mark.parametrize("near", [scatters.NEAR, 1 << 10])
+def test_many_elements_that_are_near_are_written_by_one_thread(
+    near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each far one by the thread in whose range it is, after the same others."""
+    monkeypatch.setattr(scatters, "NEAR", near)
+    program = parse(ADD.replace("DT", "f32").replace("OP", "add"))
+    segment = compiled(program)
+    assert f"> {near // 4})" in segment.source
+    rng, m, n = np.random.default_rng(8), 9000, 70_000
+    d, k, v = rng.random(m, np.float32), rng.integers(0, m, n), rng.random(n, np.float32)
+    (found,) = agree(program, [d, k, v], segment=segment, m=m, n=n)
+    np.add.at(d, k, v)
+    assert found.tobytes() == d.tobytes()
 
 
 def test_the_last_one_wins() -> None:

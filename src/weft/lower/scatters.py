@@ -5,8 +5,9 @@ At the top, a scatter is spread over the pool
 - into few elements, with a commutative operator whose neutral element is known: each tile
   has copies of its own, merged into the destination tile after tile, so that the bits of
   float sums depend on extents alone;
-- into many elements: each thread goes through all indices and writes those in its own
-  range of the destination, which keeps their order.
+- into more elements than caches hold: each thread goes through all indices and writes those in
+  its own range of the destination, which keeps their order. To go through indices takes as long
+  as to write what is near, so into fewer one thread does it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ HALF_CACHE = 2048  # elements: so many copies of a small destination as fit, up 
 UNROLL = 8
 TILE = 1 << 18
 WORTH = 1 << 16  # elements below which one thread does it all
+NEAR = 16 << 20  # bytes of a destination in which one thread writes as quickly as several
 
 
 def lower_scatter(e: Emitter, let: fun.Let) -> None:
@@ -256,7 +258,10 @@ def _row(
 
 
 def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
-    """Each thread writes a range of the first destination's memory, where strides are positive."""
+    """All in order; or each thread writes a range of the first destination's memory, if it is far.
+
+    That is where strides are positive.
+    """
     target = memory(let.pattern[0])
     same = all(memory(var).index == target.index for var in let.pattern)
     cheap = shapes.cost(scatter.body)
@@ -265,20 +270,34 @@ def _ranges(e: Emitter, let: fun.Let, scatter: fun.Scatter) -> None:
     points = e.named(product(r.extent for r in scatter.space))
     outer, last = scatter.space[:-1], scatter.space[-1]
     positive = all(e.unit.nonnegative(stride) for stride in target.index.strides)
-    if not (same and small and positive):
+
+    def in_order() -> None:
         with spaces.parallel(e, imp.ONE, label):
-            spaces.nest(
-                e, outer,
-                lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent)),
-            )  # fmt: skip
+            spaces.nest(e, outer, lambda: _row(e, let, scatter, imp.ZERO, e.named(last.extent)))
+
+    if not (same and small and positive):
+        in_order()
         return
     span = e.named(
         target.index.offset
         + sum(((extent - 1) * stride for extent, stride in target.index.dims), as_poly(1))
     )
-    threads = e.poly(Poly.var("threads"))
-    worth = machine(">=", points, imp.integer(WORTH))
-    tiles = e.declare(imp.Select(worth, threads, imp.ONE))
+    bytes_ = sum(var.type.dtype.itemsize for var in let.pattern)
+    far = machine(">", span, imp.integer(NEAR // bytes_))
+    several = e.declare(machine("&&", machine(">=", points, imp.integer(WORTH)), far))
+    with e.level() as one:
+        in_order()
+    with e.level() as shared:
+        _in_ranges(e, let, scatter, span, label)
+    e.emit(imp.If(several, tuple(shared), tuple(one)))
+
+
+def _in_ranges(
+    e: Emitter, let: fun.Let, scatter: fun.Scatter, span: imp.Expr, label: str
+) -> None:
+    """Each thread writes what is in its range of `span` elements."""
+    outer, last = scatter.space[:-1], scatter.space[-1]
+    tiles = e.poly(Poly.var("threads"))
     with spaces.parallel(e, tiles, label) as tile:
         share = e.declare(machine("+", machine("/", span, tiles), imp.ONE))
         lower = e.declare(machine("*", tile, share))

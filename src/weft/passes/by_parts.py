@@ -16,8 +16,8 @@ from weft.passes.combine import Combine
 from weft.passes.knowledge import Knowledge
 from weft.sizes import ONE, ZERO, Poly, Size, as_poly, product
 
-PARTS = 16
-"""Into how many parts rounds are cut."""
+PARTS = (16, 4)
+"""Into how many parts rounds are cut: into few where copies are large beside what they do."""
 WORTH = 4
 """How many updates an element of the copies is worth."""
 PRIVATE = 8192
@@ -26,21 +26,27 @@ PRIVATE = 8192
 _I64 = fun.Scalar(DType.I64)
 
 
-def is_many(updates: Size, arrays: Sequence[fun.Var], known: Knowledge) -> bool:
-    """Whether updates are many beside the elements of copies, with the sizes of the call."""
-    gain = updates - _elements(arrays) * (PARTS * WORTH)
-    return bool(known.values) and known.nonnegative(gain)
+def parts_of(updates: Size, arrays: Sequence[fun.Var], known: Knowledge) -> int:
+    """Into how many parts so many updates are cut, with the sizes of the call; 0: into none.
+
+    How many follows from these sizes alone, so they are taken for granted also where they are few.
+    """
+    if not known.values:
+        return 0
+    for parts in PARTS:
+        gain = updates - _elements(arrays) * (parts * WORTH)
+        if known.nonnegative(gain):
+            return parts
+        known.negative(gain)
+    return 0
 
 
-def is_better(updates: Size, rounds: Size, array: fun.Var, known: Knowledge) -> bool:
-    """Whether parts are better than a scatter into so many elements that it makes no copies."""
+def parts_instead(updates: Size, rounds: Size, array: fun.Var, known: Knowledge) -> int:
+    """Into how many parts, if that is better than a scatter, which makes no copies so large."""
     large = _elements([array]) - PRIVATE - 1
-    return (
-        bool(known.values)
-        and known.nonnegative(large)
-        and known.nonnegative(rounds - PARTS)
-        and is_many(updates, [array], known)
-    )
+    if not known.values or not known.nonnegative(large):
+        return 0
+    return parts_of(updates, [array], known) if known.nonnegative(rounds - PARTS[0]) else 0
 
 
 def _elements(arrays: Sequence[fun.Var]) -> Size:
@@ -49,16 +55,17 @@ def _elements(arrays: Sequence[fun.Var]) -> Size:
 
 def by_parts(
     combines: Sequence[Combine], arrays: Sequence[fun.Var], loop: fun.Loop,
-    lasts: Sequence[fun.Var], many: bool,
+    lasts: Sequence[fun.Var], count: int,
 ) -> list[fun.Let]:  # fmt: skip
     """Arrays combined with what rounds do, which `loop` does and nothing else; as `lasts`.
 
-    In order, unless rounds are known to be `many` beside the elements of the arrays.
+    In so many parts; 0: in order, unless rounds are many beside the elements of the arrays.
     """
     rest = combines[0].rest
     form, known, names, place = rest.form, rest.known, rest.names, rest.place
     rounds = form.upper - form.lower
-    if not many and not is_many(rounds, arrays, known):
+    count = count or parts_of(rounds, arrays, known)
+    if not count:
         return [fun.Let(tuple(lasts), walk.Substitution(fresh=names.fresh).expr(loop), place)]
     part = fun.Var(names.fresh("c"), _I64)
     statements: list[fun.Let] = []
@@ -66,7 +73,7 @@ def by_parts(
     for at in (Poly.var(part.name), Poly.var(part.name) + ONE):
         scaled, cut = (fun.Var(names.fresh("s"), _I64) for _ in range(2))
         statements.append(fun.Let((scaled,), fun.SizeValue(at * rounds), place))
-        parts = fun.Const(PARTS, DType.I64)
+        parts = fun.Const(count, DType.I64)
         statements.append(fun.Let((cut,), fun.Apply("floor_divide", (scaled, parts)), place))
         bounds.append(form.lower + Poly.var(cut.name))
     begin = [fun.Var(names.fresh("h"), array.type) for array in arrays]
@@ -79,18 +86,18 @@ def by_parts(
     some_copy = walk.Substitution(fresh=names.fresh).expr(some)
     statements.append(fun.Let(own, some_copy, place))
     kernel = fun.Kernel(
-        (fun.Range(part, as_poly(PARTS)),), fun.Body(tuple(statements), own)
+        (fun.Range(part, as_poly(count)),), fun.Body(tuple(statements), own)
     )
     copies = []
     for array in arrays:
         assert isinstance(array.type, fun.Array)
-        type_ = fun.Array(array.type.dtype, (as_poly(PARTS), *array.type.shape))
+        type_ = fun.Array(array.type.dtype, (as_poly(count), *array.type.shape))
         copies.append(fun.Var(names.fresh("t"), type_))
     done = [fun.Let(tuple(copies), kernel, place)]
     for one, array, copy, last in zip(combines, arrays, copies, lasts, strict=True):
         assert isinstance(array.type, fun.Array)
         kept = tuple(fun.Range(one.fresh("q", _I64), extent) for extent in array.type.shape)
-        over = fun.Range(one.fresh("c", _I64), as_poly(PARTS))
+        over = fun.Range(one.fresh("c", _I64), as_poly(count))
         indices = tuple(Poly.var(r.index.name) for r in (over, *kept))
         element = one.fresh("e", fun.Scalar(one.dtype))
         read = fun.Let((element,), fun.Index(copy, indices), place)

@@ -17,7 +17,7 @@ from weft.ops.dtypes import DType
 from weft.passes import accumulation, extremes
 from weft.passes.around import Around
 from weft.passes.branch_writes import is_inside, read_of, slice_type
-from weft.passes.by_parts import by_parts, is_better
+from weft.passes.by_parts import by_parts, parts_instead
 from weft.passes.combinations import Combination, combination
 from weft.passes.combine import Combine, Rest, Step, Without
 from weft.passes.dependence import (
@@ -451,12 +451,12 @@ class Independent:
             )
         return done
 
-    def _in_parts(self, combine: Combine, steps: Sequence[Step], array: fun.Var) -> bool:
-        """Whether rounds are better done in parts than by a scatter."""
+    def _in_parts(self, combine: Combine, steps: Sequence[Step], array: fun.Var) -> int:
+        """In how many parts rounds are better done than by a scatter; 0: they are not."""
         chooses = [step for step in steps if not combine.is_of_all(step, array)]
-        return bool(chooses) and is_better(
-            combine.work(chooses[0]), self.extent, array, self.known
-        )
+        if not chooses or not self.outer.library:
+            return 0
+        return parts_instead(combine.work(chooses[0]), self.extent, array, self.known)
 
     def _combined(self, written: Sequence[Chain]) -> list[fun.Let] | None:
         """What rounds combine with arrays; by parts, or in order, what is no space of scalars."""
@@ -470,15 +470,16 @@ class Independent:
             inside = self.known.within(index, lower, upper - 1)
             return Resolver(written, inside, self.names).body(body)
 
-        left, many = list[int](), True
+        left, parts = list[int](), list[int]()
         for number, one in self.combined.items():
             combine = Combine(rest, one, others)
             steps = combine.steps(self.body, resolved)
             array = self.loop.initial[number]
             assert isinstance(array, fun.Var)
-            if steps is None or (self.outer.library and self._in_parts(combine, steps, array)):
+            count = 0 if steps is None else self._in_parts(combine, steps, array)
+            if steps is None or count:
                 left.append(number)
-                many = many and steps is not None
+                parts.append(count)
                 continue
             if not steps:
                 done += self._renamed_results([], {number: array})
@@ -503,5 +504,5 @@ class Independent:
         return done + by_parts(
             [Combine(rest, self.combined[number], others) for number in left],
             [array for array in before if isinstance(array, fun.Var)], loop,
-            [self.let.pattern[number] for number in left], many,
+            [self.let.pattern[number] for number in left], min(parts),
         )  # fmt: skip
