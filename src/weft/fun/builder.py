@@ -33,6 +33,12 @@ class Names:
             names.taken.update(var.name for var in walk.operands(let.expr)[2])
         return names
 
+    def copy(self) -> Names:
+        """Names that go on from here by themselves."""
+        names = Names(self.taken)
+        names.next = dict(self.next)
+        return names
+
     def fresh(self, base: str) -> str:
         """A new name made of `base` (without its number) and the next free number."""
         base = _SUFFIX.sub("", base)

@@ -74,7 +74,7 @@ def block_rounds(
     found = Blocked(program, dict(sizes))
     builder = Builder(names)
     for let in program.body.statements:
-        if not isinstance(let.expr, fun.Loop) or _bytes(let.expr.params, known) * _LARGE < limit:
+        if not isinstance(let.expr, fun.Loop) or not _is_large(let.expr, known, limit):
             builder.statements.append(let)
             continue
         try:
@@ -89,14 +89,47 @@ def block_rounds(
     return found
 
 
+def numbers_of_blocks(
+    program: fun.Program, sizes: Mapping[str, int], limit: int, room: int
+) -> tuple[tuple[int, ...], ...]:
+    """In how many blocks `block_rounds` does each loop that it blocks, along each axis; 0: not.
+
+    The program that it gives follows from that, and from none of its numbers besides.
+    """
+    names = Names.of(program)
+    known = dict(sizes)
+    for entry in program.derived:
+        known[entry.name] = entry.evaluate(known)
+
+    def along(let: fun.Let, axis: int) -> int:
+        try:
+            return _Blocks(rounds_of(let, axis, names), known, room, Builder(names)).count
+        except Unsuited:
+            return 0
+
+    return tuple(
+        tuple(along(let, axis) for axis in candidate_axes(let.expr))
+        if _is_large(let.expr, known, limit) and _is_counted(let.expr, known) else ()
+        for let in program.body.statements if isinstance(let.expr, fun.Loop)
+    )  # fmt: skip
+
+
+def _is_large(loop: fun.Loop, sizes: Mapping[str, int], limit: int) -> bool:
+    return _bytes(loop.params, sizes) * _LARGE >= limit
+
+
+def _is_counted(loop: fun.Loop, sizes: Mapping[str, int]) -> bool:
+    form = loop.form
+    return not isinstance(form, fun.For) or (form.upper - form.lower).variables() <= sizes.keys()
+
+
 def _in_blocks(
     let: fun.Let, sizes: Mapping[str, int], room: int, names: Names, found: Blocked
 ) -> list[fun.Let]:
     """The blocks of a loop, of rows along the first axis that suits."""
     first: Unsuited | None = None
     assert isinstance(let.expr, fun.Loop)
-    form = let.expr.form
-    if isinstance(form, fun.For) and not (form.upper - form.lower).variables() <= sizes.keys():
+    if not _is_counted(let.expr, sizes):
         raise Unsuited(UNCOUNTED, let.place)
     for axis in candidate_axes(let.expr):
         try:

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.fun import nodes as fun
-from weft.fun import walk
 from weft.fun.columns import scans_columns
 from weft.plan.calls import unit_of
 from weft.plan.footprint import Access, Bounds
@@ -194,7 +193,7 @@ class Draft:
         """Decide for each read of a member whether it is local; the new members."""
         analysis, statement = self.analysis, self.statement(position)
         dim = self.members[position]
-        for name in sorted(walk.used_names(statement.let.expr)):
+        for name in sorted(analysis.used(position)):
             if isinstance(analysis.types.get(name), fun.Scalar):
                 self._need_scalar(name, position)
         if isinstance(statement.let.expr, fun.Scan) and statement.carries(dim):
@@ -248,8 +247,7 @@ class Draft:
             self.whole.setdefault(name, position)
         elif producer not in self.prelude:
             self.prelude.add(producer)
-            expr = self.statement(producer).original.expr
-            for used in sorted(walk.used_names(expr) & self.analysis.types.keys()):
+            for used in sorted(self.analysis.used(producer, True) & self.analysis.types.keys()):
                 self._need_scalar(used, position)
 
     def _joins(self, producer: int, axis: int, reader: Statement) -> bool:

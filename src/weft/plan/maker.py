@@ -8,7 +8,6 @@ from typing import Any
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
-from weft.fun import walk
 from weft.ops.runs import MERGES
 from weft.plan.device_boxes import in_fewer_slots
 from weft.plan.loops import cut_loop
@@ -73,7 +72,7 @@ class Maker:
                 inside: set[str] = set()
                 for position in group.resident:
                     statement = self.analysis.statements[position]
-                    used |= walk.used_names(statement.original.expr) - inside
+                    used |= self.analysis.used(position, True) - inside
                     inside.update(statement.results)
             for name in used:
                 last[name] = number

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.fun import nodes as fun
-from weft.fun import walk
 from weft.plan.draft import Draft
 from weft.plan.statements import Analysis, Statement
 from weft.plan.work import work
@@ -84,20 +83,37 @@ class Preferences:
     one_by_one: Collection[int] = ()
 
 
-def partition(analysis: Analysis, preferences: Preferences) -> list[Group]:
-    """The stages of a program, in order."""
-    return _Partition(analysis, preferences).groups()
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Drafts of single targets, and what they cost: kept from one partition to the next.
+
+    They follow from the statements, and from which of these are resident.
+    """
+
+    drafts: dict[tuple[Choice, frozenset[int]], Draft] = field(default_factory=dict)
+    costs: dict[tuple[Choice, frozenset[int]], float] = field(default_factory=dict)
+
+
+def partition(
+    analysis: Analysis, preferences: Preferences, tried: Tried | None = None
+) -> list[Group]:
+    """The stages of a program, in order.
+
+    `tried`: of other partitions with the same analysis, that preferred the same but for cuts.
+    """
+    return _Partition(analysis, preferences, tried or Tried()).groups()
 
 
 class _Partition:
-    def __init__(self, analysis: Analysis, preferences: Preferences) -> None:
-        self.analysis = analysis
+    def __init__(self, analysis: Analysis, preferences: Preferences, tried: Tried) -> None:
+        self.analysis, self.tried = analysis, tried
         self.preferences = preferences
         self.resident = {
             s.position
             for s in analysis.statements
             if not s.cuttable or s.position in preferences.whole or self._is_small(s)
         }
+        self.others = frozenset(self.resident)
         self.demanded: set[int] = set()
         self.costs: dict[int, float] = {}  # of the best cuts of statements
 
@@ -169,7 +185,7 @@ class _Partition:
         inside, needed, pending = {position}, set[int](), [position]
         while pending:
             statement = self.analysis.statements[pending.pop()]
-            for name in walk.used_names(statement.original.expr):
+            for name in self.analysis.used(statement.position, True):
                 producer = self.analysis.producer.get(name)
                 if producer is None:
                     continue
@@ -191,9 +207,13 @@ class _Partition:
         """One for each dimension along which no cut was refused; for all, where there is none."""
         position, dims = statement.position, statement.cuttable
         tried = [dim for dim in dims if (position, dim) not in self.preferences.refused]
-        return [
-            Draft.of(self.analysis, statement, dim, self.resident) for dim in tried or dims
-        ]
+        return [self._draft(statement, dim) for dim in tried or dims]
+
+    def _draft(self, statement: Statement, dim: int) -> Draft:
+        key = (statement.position, dim), self.others
+        if key not in self.tried.drafts:
+            self.tried.drafts[key] = Draft.of(self.analysis, statement, dim, self.resident)
+        return self.tried.drafts[key]
 
     def _making(self, draft: Draft) -> float:
         """Bytes that move on a device to make what a draft needs of others, and nothing else."""
@@ -207,6 +227,14 @@ class _Partition:
         return sum(self.costs[position] for position in others)
 
     def _cost(self, draft: Draft) -> float:
+        """Bytes that a draft of one target moves."""
+        (target,) = draft.targets
+        key = (target, draft.members[target]), self.others
+        if key not in self.tried.costs:
+            self.tried.costs[key] = self._bytes_moved(draft)
+        return self.tried.costs[key]
+
+    def _bytes_moved(self, draft: Draft) -> float:
         """Bytes moved, were there eight boxes; pieces of rows count twice."""
         analysis, total = self.analysis, draft.total
         edges = np.unique(np.linspace(0, total, 9).astype(np.int64))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,14 +13,14 @@ from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.plan.begun import begin_scans, is_worth_sharing
-from weft.plan.block_rounds import Blocked, block_rounds
+from weft.plan.block_rounds import Blocked, block_rounds, numbers_of_blocks
 from weft.plan.code import Rates
 from weft.plan.footprint import pointer_params
 from weft.plan.lengthen import lengthen
 from weft.plan.maker import DoesNotFit, Maker
 from weft.plan.nodes import Input, Plan, PlannedStage, SeveralStages
 from weft.plan.one_by_one import PlanPart, is_driven
-from weft.plan.partition import Choice, Group, Preferences, partition
+from weft.plan.partition import Choice, Group, Preferences, Tried, partition
 from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
 from weft.plan.pointers import Pointers
@@ -195,11 +195,7 @@ def _make_other_forms(
     """
     room = max(least, 0)
     runs = (sorted_runs(program, dict(sizes), least, share) for share in _RUNS if alone)
-    rounds = (
-        block_rounds(program, sizes, int(whole * room), int(part * room))
-        for whole, part in _ROOM if room
-    )  # fmt: skip
-    for forms in (runs, rounds):
+    for forms in (runs, _in_blocks_of_rounds(program, sizes, room)):
         last = error
         for form in forms:
             if not form.ends:  # as it was when it did not fit
@@ -219,6 +215,19 @@ def _make_other_forms(
                 found = f"{error.found}; nor do rounds alone fit: {reason}"
                 error = MemoryLimitError(found, error.expected, error.advice, error.place)
     raise error from None
+
+
+def _in_blocks_of_rounds(
+    program: fun.Program, sizes: Mapping[str, int], room: int
+) -> Iterator[Blocked]:
+    """The forms with blocks of rounds, each once."""
+    known = set()
+    for whole, part in _ROOM if room else ():
+        most = int(whole * room), int(part * room)
+        numbers = numbers_of_blocks(program, sizes, *most)
+        if numbers not in known:
+            known.add(numbers)
+            yield block_rounds(program, sizes, *most)
 
 
 def _plan_part(
@@ -283,14 +292,20 @@ def _make(
     spill = alone and bool(blocked.ends)
     ends = dict(blocked.ends)
     cheapest: dict[int, MemoryLimitError] = {}
-    while True:
+
+    def analysed() -> tuple[Analysis, Tried]:
         analysis = Analysis(program, sizes, staged, leans, ends, pointers, begins, alone)
+        return analysis, Tried()
+
+    analysis, tried = analysed()
+    while True:
+        analysis.begin_again()
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
             small, addressable, refused, apart, small_work, whole, decoded, on_device,
             alone_in_rounds,
         )  # fmt: skip
-        groups = partition(analysis, preferences)
+        groups = partition(analysis, preferences, tried)
         if in_one_stage and len(groups) > 1:
             raise SeveralStages
         made = Maker(analysis, groups, setting, constants, spill, phases)
@@ -318,6 +333,7 @@ def _make(
                 if not inside:
                     raise error from None
                 ends.update(dict.fromkeys(inside, "for what is cut otherwise"))
+                analysis, tried = analysed()
             spill = True  # with every cut possible again, now that memory is not what it costs
             refused = set(along_rows)
             apart.clear()

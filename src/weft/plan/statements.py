@@ -149,6 +149,21 @@ class Analysis:
         self.producer = {
             name: statement.position for statement in self.statements for name in statement.results
         }
+        self._begin_names = self.names.copy()
+        self._used: dict[tuple[int, bool], frozenset[str]] = {}
+
+    def begin_again(self) -> None:
+        """Give the same names as before: for another plan of the same statements."""
+        self.names = self._begin_names.copy()
+
+    def used(self, position: int, original: bool = False) -> frozenset[str]:
+        """The names that a statement uses, as it is cut, or as the program has it."""
+        key = position, original
+        if key not in self._used:
+            statement = self.statements[position]
+            expr = statement.original.expr if original else statement.let.expr
+            self._used[key] = walk.used_names(expr)
+        return self._used[key]
 
     def _statement(self, position: int, let: fun.Let) -> Statement:
         cut = as_kernel(let, self.names) or let
