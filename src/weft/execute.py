@@ -278,13 +278,14 @@ def store(
 ) -> None:
     """Run nodes into sinks, all in one pass; see `weft.store`."""
     from weft.io.held import overlap
+    from weft.launch.waiting import bring, with_files
     from weft.runtime.executor import computed, finished
 
     computation, walk = computation_of(outputs)
     inputs = [node.value for node in walk.leaves]
     try:
         _refuse_overlaps(sinks)
-        # What is read until the end is not written before: such results wait in memory.
+        # What is read until the end is not written before: such results wait.
         late = [sink for sink in sinks if overlap([sink], inputs)]
     except BaseException:
         for sink in sinks:
@@ -292,10 +293,13 @@ def store(
         raise
     direct = [None if sink in late else sink for sink in sinks]
 
+    def run(plan: Plan) -> list[Value]:
+        plan, waiting = with_files(plan)
+        return [waiting.get(k, value) for k, value in enumerate(computed(plan, progress=progress))]
+
     def attempt() -> list[Value]:
         return in_less_memory(
-            lambda: _plan_around(late, computation, walk.values, inputs, direct),
-            lambda plan: computed(plan, progress=progress),
+            lambda: _plan_around(computation, walk.values, inputs, sinks, late), run
         )
 
     with finished(late):
@@ -304,7 +308,7 @@ def store(
             values = by_any(attempt)
         for sink, value in zip(sinks, values, strict=True):
             if sink in late:
-                sink.write(tuple(slice(0, extent) for extent in value.shape), value)
+                bring(sink, value)
 
 
 def _refuse_overlaps(sinks: Sequence[Sink]) -> None:
@@ -327,22 +331,28 @@ def _refuse_overlaps(sinks: Sequence[Sink]) -> None:
 
 
 def _plan_around(
-    late: Sequence[Sink], computation: Computation, sizes: Mapping[str, int],
-    inputs: Sequence[Any], sinks: Sequence[Sink | None],
+    computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
+    sinks: Sequence[Sink | None], late: Sequence[Sink],
 ) -> Plan:  # fmt: skip
-    """The plan of a program some of whose results are kept until its inputs have been read."""
+    """The plan of a program some of whose results wait until its inputs have been read.
+
+    They wait in memory; where that is too small, in scratch files.
+    """
+    from weft.launch.waiting import Waiting
+
+    direct = [None if sink in late else sink for sink in sinks]
     try:
-        return plan_of(computation, sizes, inputs, sinks, settings())
+        return plan_of(computation, sizes, inputs, direct, settings())
     except MemoryLimitError as error:
         if not late:
             raise
-        raise MemoryLimitError(
-            f"{late[0].describe()} is read and written, so that its new values wait in memory: "
-            f"{error.found}",
-            error.expected,
-            "store into another target, or raise memory_limit",
-            error.place,
-        ) from None
+        waiting = [
+            Waiting.like(s.shape, s.dtype) if s is not None and s in late else s for s in sinks
+        ]
+        try:
+            return plan_of(computation, sizes, inputs, waiting, settings())
+        except MemoryLimitError:
+            raise error from None
 
 
 def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = None) -> Plan:
@@ -368,8 +378,9 @@ def plan_nodes(outputs: Sequence[Node], sinks: Sequence[Sink | None] | None = No
 
     with _Places(computation, outputs, walk):
         if sinks is not None:
-            return into(
-                [None if sink is None or overlap([sink], inputs) else sink for sink in sinks]
+            late = [s for s in sinks if s is not None and overlap([s], inputs)]
+            return by_any(
+                lambda: _plan_around(computation, walk.values, inputs, sinks, late)
             )
         if sum(map(_bytes, outputs)) > settings().limit:
             return into(nowhere)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from weft.errors import ArgumentError, MemoryLimitError
 from weft.io.hdf5 import sink_of_dataset
 from weft.io.held import overlap
 from weft.io.mapped import mapped_part
+from weft.io.memory import MemorySink
 from weft.io.parts import Part
+from weft.launch import waiting
 
 N = 100_000
 LARGE = 6_000_000  # more than 40 MiB
@@ -159,14 +162,42 @@ def test_a_file_over_the_dataset_that_it_holds(tmp_path: Path) -> None:
         np.testing.assert_array_equal(file["x"][:], TURNED)
 
 
-def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    data = np.arange(float(LARGE)).reshape(60, -1)
+@pytest.mark.parametrize("kind", ["npy", "zarr", "memmap"])
+def test_what_does_not_fit_waits_in_a_scratch_file(kind: str, tmp_path: Path) -> None:
+    data = np.arange(600_000.0).reshape(600, -1)  # 4.6 MiB; 24 MiB are for the program
+    path = saved(tmp_path, "npy" if kind == "memmap" else kind, data)
+    target = np.load(path, mmap_mode="r+") if kind == "memmap" else path
+    mode = {} if kind == "memmap" else {"mode": "r+"}
+    result = turned(wf.open(path))
+    with wf.config(memory_limit="27 MiB"):
+        told = str(wf.explain(wf.store, result, target, **mode))
+        assert "a scratch file, and then to its place" in told
+        wf.store(result, target, **mode)
+    np.testing.assert_array_equal(wf.open(path).numpy(), turned(data))
+
+
+def test_what_does_not_fit_even_so_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    data = np.arange(float(N)).reshape(10, -1)
     target = saved(tmp_path, "npy", data)
-    with wf.config(memory_limit="40 MiB"), pytest.raises(MemoryLimitError) as caught:
+    with wf.config(memory_limit="1 MiB"), pytest.raises(MemoryLimitError):
         wf.store(turned(wf.open(target)), target, mode="r+")
-    assert "read and written" in str(caught.value)
-    assert "another target" in str(caught.value)
     np.testing.assert_array_equal(np.load(target), data)
+
+
+@pytest.mark.parametrize("chunks", [None, (3, 2)])
+def test_what_has_waited_is_brought_in_whole_chunks(
+    chunks: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_SLAB", 100)
+    value = np.arange(20.0).reshape(10, 2)
+    sink = MemorySink(np.zeros((10, 2)))
+    sink.chunks = chunks
+    written = []
+    with mock.patch.object(sink, "write", lambda box, data: written.append((box[0], data))):
+        waiting.bring(sink, value)
+    assert np.array_equal(np.concatenate([data for _, data in written]), value)
+    assert [box.start for box, _ in written] == [0, 6]
+    assert sum(box.stop - box.start for box, _ in written) == 10
 
 
 def test_replacing_the_file_that_is_read_needs_no_memory(tmp_path: Path) -> None:

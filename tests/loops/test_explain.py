@@ -76,7 +76,7 @@ def test_boxes_compute_results_in_the_arrays_that_are_given_for_them() -> None:
         kernel(y, a)
         np.testing.assert_allclose(y, np.sort(a, axis=0)[::-1] - a.mean(axis=0))
         told = str(wf.explain(kernel, a, a))  # what is read to the end is not written before
-        assert "to a scratch file, and then to its argument" in told
+        assert "to a scratch file, and then to its place" in told
         kernel(a, a)
         np.testing.assert_array_equal(a, y)
 

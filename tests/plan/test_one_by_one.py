@@ -409,7 +409,7 @@ def test_new_values_of_arguments_wait_in_scratch_files_where_memory_is_small() -
     v = np.random.default_rng(3).random((2200, 1024))
     with wf.config(memory_limit=ALLOWANCE + 4 * MIB):
         told = str(wf.explain(wf.kernel(relax), v, np.zeros_like(v), 3))
-    assert "to a scratch file, and then to its argument" in told
+    assert "to a scratch file, and then to its place" in told
     with wf.config(memory_limit=ALLOWANCE + 80 * MIB):
         told = str(wf.explain(wf.kernel(relax), v, np.zeros_like(v), 3))
     assert "a scratch file" not in told

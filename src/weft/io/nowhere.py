@@ -8,24 +8,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from weft.io.held import held
 from weft.io.memory import RegionSink
 from weft.io.open import open_source
+from weft.io.parts import Held
 from weft.io.sinks import Mode, open_sink, region_box
 from weft.io.zarr_layout import CHUNK_BYTES, default_chunks
 from weft.plan.protocols import Box, Sink
 
 
 class Nowhere:
-    """Stands for a new file that `wf.store` would make, a plain one where it has no chunks."""
+    """Stands for a file that `wf.store` would write, a plain one where it has no chunks."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...] | None = None,
-        label: str = "a target of wf.store",
+        label: str = "a target of wf.store", held: tuple[Held, ...] = (),
     ) -> None:  # fmt: skip
         self.shape = shape
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.chunks = chunks
         self._label = label
+        self.held = held  # of what is there already
 
     def direct(self) -> None:
         return None
@@ -83,5 +86,5 @@ def planned_sink(
     if region is None and mode != "r+":
         return new_file(target, shape, dtype, chunks, chunk_bytes)
     there = open_source(target)
-    whole = Nowhere(there.shape, dtype, there.chunks, there.describe())
+    whole = Nowhere(there.shape, dtype, there.chunks, there.describe(), held(there))
     return whole if region is None else RegionSink(whole, region_box(region, there.shape))

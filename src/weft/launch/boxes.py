@@ -26,7 +26,6 @@ from weft.ops.dtypes import DType
 from weft.plan.nodes import ArrayForm, SeveralStages
 from weft.plan.pointers import digest
 from weft.plan.protocols import DecodingSource, FileSink, Sink, is_source
-from weft.plan.rounds import Buffer
 from weft.runtime.garbage import few_collections
 from weft.runtime.memory import host_pool
 
@@ -149,24 +148,19 @@ def run_in_boxes(
 
     `late`: where the caller brings results that it takes without `out`.
     """
+    from weft.launch.waiting import with_files
     from weft.runtime.executor import execute
-    from weft.runtime.scratch import scratch_array
 
     arrays = addressable(computation, inputs)
 
     def run(plan: Plan) -> list[Value]:
-        waiting = {
-            k: scratch_array(sink.shape, sink.dtype)
-            for k, sink in enumerate(plan.sinks) if isinstance(sink, _Waiting)
-        }  # fmt: skip
-        sinks = [_Waiting(waiting[k]) if k in waiting else s for k, s in enumerate(plan.sinks)]
+        plan, waiting = with_files(plan)
         on_device = any(
             stage.on_device and (not stage.shares or arrays is not None) for stage in plan.stages
         )
         pool = host_pool() if on_device else None  # results come from where they do in core
-        plan = replace(plan, sinks=tuple(sinks))
         results: list[Value] = [np.asarray(value) for value in execute(plan, pool=pool)]
-        for k, sink in enumerate(sinks):
+        for k, sink in enumerate(plan.sinks):
             if k in waiting:
                 results[k] = waiting[k]
             elif sink is not None and out is not None:
@@ -180,13 +174,6 @@ def run_in_boxes(
     return brought(results, out, host_threads(current))
 
 
-class _Waiting(Buffer):
-    """A scratch file for the new values of an argument that is read until the end."""
-
-    def describe(self) -> str:
-        return "a scratch file, and then to its argument"
-
-
 def plan_into(
     computation: Computation, sizes: Mapping[str, int], inputs: Sequence[Any],
     out: Sequence[NDArray | None] | None, current: Settings,
@@ -195,6 +182,8 @@ def plan_into(
 
     Those wait in memory; where that is too small, in scratch files.
     """
+    from weft.launch.waiting import Waiting
+
     sinks = sinks_for(computation, inputs, out, current)
     try:
         return plan_of(computation, sizes, inputs, sinks, current)
@@ -203,7 +192,7 @@ def plan_into(
             raise
         waiting = [
             sink if sink is not None or given is None
-            else _Waiting.like(given.shape, given.dtype.newbyteorder("="))
+            else Waiting.like(given.shape, given.dtype.newbyteorder("="))
             for sink, given in zip(sinks, out, strict=True)
         ]  # fmt: skip
         try:
