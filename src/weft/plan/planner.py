@@ -25,6 +25,7 @@ from weft.plan.phases import Choice as PhaseChoice
 from weft.plan.phases import in_phases, machine_of
 from weft.plan.pointers import Pointers
 from weft.plan.protocols import Sink, decoded_chunks, held_by_reads, is_source
+from weft.plan.read_once import decoded_often, read_once, without_address
 from weft.plan.refusals import refusal_of_results
 from weft.plan.results import bytes_given, place_of_results, with_owned_results
 from weft.plan.setting import ALLOWANCE, Compile, Processor, Setting, form_in_memory
@@ -151,9 +152,11 @@ def plan_program(
     if found is None:
         try:
             found = make(Blocked(program, dict(sizes)), leaning=not processors)
+            if alone and not in_one_stage:
+                found = _reading_once(program, sizes, inputs, make, found)
         except MemoryLimitError as error:
             found = _make_other_forms(
-                program, sizes, least, alone, make, error, plan_part is not None
+                program, sizes, inputs, least, alone, make, error, plan_part is not None
             )
     made, stages = found
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
@@ -180,9 +183,25 @@ def _with_begun_scans(
     return None if alone & begun.begins.keys() else (made, stages)
 
 
+def _reading_once(
+    program: fun.Program, sizes: Mapping[str, int], inputs: Mapping[str, Input],
+    make: Callable[..., Made], found: Made,
+) -> Made:  # fmt: skip
+    """The stages that were found, or those that read once what they decode many times."""
+    often = decoded_often(found[1], inputs)
+    if not often:
+        return found
+    try:
+        other = make(read_once(program, sizes, often), leaning=True)
+    except MemoryLimitError:
+        return found
+    return found if decoded_often(other[1], inputs) else other
+
+
 def _make_other_forms(
     program: fun.Program,
     sizes: Mapping[str, int],
+    inputs: Mapping[str, Input],
     least: int,
     alone: bool,
     make: Callable[..., Made],
@@ -195,7 +214,8 @@ def _make_other_forms(
     """
     room = max(least, 0)
     runs = (sorted_runs(program, dict(sizes), least, share) for share in _RUNS if alone)
-    for forms in (runs, _in_blocks_of_rounds(program, sizes, room)):
+    once = (read_once(program, sizes, names) for names in (without_address(inputs),) if alone)
+    for forms in (runs, _in_blocks_of_rounds(program, sizes, room), once):
         last = error
         for form in forms:
             if not form.ends:  # as it was when it did not fit
