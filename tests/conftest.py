@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import slow
 from golden_files import add_option, golden
 
 __all__ = ["golden"]
@@ -43,8 +44,8 @@ def _set_rates() -> None:
 
 
 _QUICKLY = frozenset((
-    "applications", "bad_input", "behaviour", "devices", "frontend", "io", "loops", "mem",
-    "passes", "plan", "transfer",
+    "agreement/test_programs.py", "applications", "bad_input", "behaviour", "devices", "examples",
+    "frontend", "io", "loops", "mem", "passes", "plan", "test_fft.py", "test_linalg.py", "transfer",
 ))  # fmt: skip
 
 
@@ -61,8 +62,8 @@ def _compiled_quickly(
     from weft.runtime import toolchain
     from weft.runtime.devices import opencl
 
-    within = request.path.relative_to(Path(__file__).parent).parts[0]
-    if within not in _QUICKLY or request.config.option.markexpr != "not slow":
+    path = request.path.relative_to(Path(__file__).parent)
+    if _QUICKLY.isdisjoint((path.parts[0], path.as_posix())) or slow.everything:
         yield
         return
     monkeypatch.setattr(opencl, "OPTIONS", (*opencl.OPTIONS, "-cl-opt-disable"))
@@ -81,9 +82,11 @@ def _compiled_quickly(
         toolchain._find = find
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Compile once what is run once (`runtime/test_tiers.py` has both tiers), in the same boxes."""
     import weft as wf
+
+    slow.everything = config.option.markexpr != "not slow"
 
     wf.config(quick_start=False)
     if "WEFT_TEST_DEVICE" not in os.environ:

@@ -1,4 +1,4 @@
-"""Parameters of which some take long: these run in `make test-all` alone.
+"""Parameters of which some take long, and random programs: all run in `make test-all` alone.
 
 With `several`, each value is a tuple of several parameters.
 """
@@ -21,6 +21,15 @@ def some_slow(values: Iterable[Any], slow: Collection[Any], several: bool = Fals
 def every_second(values: Iterable[Any]) -> list[Any]:
     """The values, every second one marked as slow, where all are much alike."""
     return [_slow(v, False) if number % 2 else v for number, v in enumerate(values)]
+
+
+everything = False
+"""Whether all tests run, which `conftest.py` says before they are found."""
+
+
+def examples(count: int) -> int:
+    """How many random programs a test tries: so many, a third of them where not all tests run."""
+    return count if everything else -(-count // 3)
 
 
 def first_quick(values: Iterable[Any], kinds: Iterable[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from agreement.ways import assert_equal_bits, compiled, interpreted, streamed
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from programs.agree import assert_agree
+from slow import examples
 
 import weft as wf
 
@@ -22,7 +23,7 @@ COMMON: dict[str, Any] = {
 
 
 @given(case=programs(), box=st.sampled_from([1, 200, 1 << 20]), small=st.sampled_from([0, 100]))
-@settings(max_examples=25, **COMMON)
+@settings(max_examples=examples(36), **COMMON)
 def test_small_arrays(case: UserProgram, box: int, small: int) -> None:
     with np.errstate(all="ignore"):
         expected = interpreted(case, case.inputs)
@@ -33,7 +34,7 @@ def test_small_arrays(case: UserProgram, box: int, small: int) -> None:
 
 
 @given(case=programs(large=True), box=st.sampled_from([1000, 77_777, 1 << 20]))
-@settings(max_examples=12, **COMMON)
+@settings(max_examples=examples(18), **COMMON)
 def test_larger_arrays(case: UserProgram, box: int) -> None:
     """Arrays of several grains and vectors; bits do not depend on threads."""
     with np.errstate(all="ignore"):
@@ -47,7 +48,7 @@ def test_larger_arrays(case: UserProgram, box: int) -> None:
 
 
 @given(case=programs(), data=st.data())
-@settings(max_examples=25, **COMMON)
+@settings(max_examples=examples(36), **COMMON)
 def test_a_trace_serves_other_sizes(case: UserProgram, data: st.DataObject) -> None:
     """What tracing decided from sizes is checked when a compiled function is called again."""
     extents = {n for array in case.inputs for n in array.shape}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from programs.library import EXAMPLES
 from programs.naive import evaluate
 from programs.random_programs import Case, assert_agree, programs
+from slow import examples
 
 from weft.fun import parallel
 from weft.fun.check import check
@@ -21,7 +22,7 @@ from weft.ops.dtypes import DType
 slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=slow)
+@settings(max_examples=examples(300), deadline=None, derandomize=True, suppress_health_check=slow)
 @given(programs())
 def test_interpreter_agrees_with_elements_one_by_one(case: Case) -> None:
     check(case.program)
@@ -29,7 +30,7 @@ def test_interpreter_agrees_with_elements_one_by_one(case: Case) -> None:
     assert_agree(interpret(case.program, case.arguments, case.sizes), expected)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=slow)
+@settings(max_examples=examples(100), deadline=None, derandomize=True, suppress_health_check=slow)
 @given(programs(dtypes=(DType.C64, DType.C128, DType.F32, DType.I16)))
 def test_complex_numbers_agree(case: Case) -> None:
     check(case.program)
@@ -37,7 +38,7 @@ def test_complex_numbers_agree(case: Case) -> None:
     assert_agree(interpret(case.program, case.arguments, case.sizes), expected)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=slow)
+@settings(max_examples=examples(100), deadline=None, derandomize=True, suppress_health_check=slow)
 @given(programs(), st.sampled_from([1, 3, 16, 50]))
 def test_nests_evaluated_in_parts_agree(case: Case, part: int) -> None:
     expected = evaluate(case.program, case.arguments, case.sizes)
@@ -54,7 +55,7 @@ def test_examples_evaluated_in_parts(name: str) -> None:
         assert_agree(interpret(example.program, arguments), example.results(arguments))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=slow)
+@settings(max_examples=examples(150), deadline=None, derandomize=True, suppress_health_check=slow)
 @given(programs())
 def test_text_round_trips(case: Case) -> None:
     text = show(case.program)

@@ -19,6 +19,7 @@ from mem.test_introduce import agree, of, placed, sizes_of
 from mem.test_merge_blocks import rows
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, assert_agree, programs
+from slow import examples
 
 from weft.errors import InternalError
 from weft.fun import walk
@@ -79,7 +80,8 @@ def test_library(name: str, layout: Sharing) -> None:
 
 @given(case=programs(), layout=st.sampled_from(LAYOUTS))
 @settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 def test_random_programs(case: Case, layout: Sharing) -> None:
     wanted = by_value(case.program, case.arguments, case.sizes)

@@ -11,6 +11,7 @@ from mem.programs import CASES, M, Maker, N, array, doubled, element, kernel, nu
 from mem.test_introduce import agree, sizes_of
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, assert_agree, programs
+from slow import examples
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -174,7 +175,10 @@ def test_library(name: str) -> None:
 
 
 @given(case=programs())
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(80), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 def test_random_programs(case: Case) -> None:
     wanted = by_value(case.program, case.arguments, case.sizes)
     for source in (case.program, nest(optimise(case.program))):

@@ -17,6 +17,7 @@ from mem.programs import CASES, M, Maker, N, apply, array, element, kernel, mirr
 from mem.test_introduce import of, placed, sizes_of
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, programs
+from slow import examples
 
 from weft.fun import nodes as fun
 from weft.fun.builder import Builder
@@ -111,7 +112,8 @@ def test_library(name: str) -> None:
 
 @given(case=programs())
 @settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(150), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 def test_random_programs(case: Case) -> None:
     sound(placed(case.program), case.arguments, case.sizes)

@@ -15,6 +15,7 @@ from mem.programs import CASES, M, Maker, N, apply, array, element, kernel, mirr
 from mem.test_introduce import agree, of, placed, sizes_of
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, programs
+from slow import examples
 
 import weft as wf
 from weft.fun import nodes as fun
@@ -93,7 +94,8 @@ def test_library_nowhere_worse(name: str) -> None:
 
 @given(case=programs())
 @settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 def test_random_nowhere_worse(case: Case) -> None:
     for source in (case.program, nest(optimise(case.program))):

@@ -18,6 +18,7 @@ from mem.programs import CASES
 from mem.test_introduce import agree, of, placed, sizes_of
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, assert_agree, programs
+from slow import examples
 
 from weft.fun import nodes as fun
 from weft.fun import walk
@@ -253,7 +254,8 @@ def test_library(name: str) -> None:
 
 @given(case=programs())
 @settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 def test_random_programs(case: Case) -> None:
     wanted = by_value(case.program, case.arguments, case.sizes)

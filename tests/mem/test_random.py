@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs.random_programs import Case, assert_agree, programs
+from slow import examples
 
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret as by_value
@@ -22,7 +23,8 @@ from weft.passes.nest import nest
 from weft.passes.pipeline import optimise
 
 SETTINGS = settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(80), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 KINDS = st.sampled_from(["contiguous", "rows", "strided"])
 

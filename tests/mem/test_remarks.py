@@ -54,5 +54,5 @@ def test_library(name: str) -> None:
 
 
 def test_random_programs() -> None:
-    left = [explained(generate(random.Random(seed)).program) for seed in range(80)]
-    assert sum(map(bool, left)) > 20
+    left = [explained(generate(random.Random(seed)).program) for seed in range(30)]
+    assert sum(map(bool, left)) > 7

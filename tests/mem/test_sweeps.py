@@ -9,6 +9,7 @@ import pytest
 from mem.validity import STAGES, fails, forms, is_valid
 from programs.random_data import Case
 from programs.random_sweeps import generate_sweeps
+from slow import examples
 
 from weft.compiler import with_memory
 from weft.fun.parse import parse
@@ -111,7 +112,7 @@ def all_hold(seeds: range) -> None:
 
 
 def test_random_sweeps() -> None:
-    all_hold(range(20))
+    all_hold(range(examples(20)))
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from programs.agree import assert_agree
 from programs.library import EXAMPLES, SIZES
 from programs.random_programs import Case, programs
+from slow import examples
 
 from weft.errors import InternalError, OutOfBoundsError
 from weft.fun import nodes as fun
@@ -240,7 +241,10 @@ def test_a_wrong_rule_is_found() -> None:
 
 
 @given(case=programs(), data=st.data())
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(80), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 def test_random_sequences(case: Case, data: st.DataObject) -> None:
     """Fused programs too, cut anywhere: also before the first element and after the last."""
     program = optimise(case.program) if data.draw(st.booleans()) else case.program

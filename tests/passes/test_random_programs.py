@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from programs.random_programs import Case, assert_agree, programs
+from slow import examples
 
 from weft.fun import nodes as fun
 from weft.fun.check import check
@@ -26,7 +27,8 @@ from weft.passes.share import share
 from weft.passes.simplify import simplify
 
 SETTINGS = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 Pass = Callable[[fun.Program], fun.Program]
 
@@ -53,7 +55,7 @@ def test_one_pass(pass_: Pass, case: Case) -> None:
 
 
 @given(case=programs())
-@settings(SETTINGS, max_examples=150)
+@settings(SETTINGS, max_examples=examples(150))
 def test_fused(case: Case) -> None:
     holds(case, simplify, share, remove_dead, fuse)
 

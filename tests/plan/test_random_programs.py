@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plan.stages import ListedSource, streamed
 from programs.random_programs import Case, assert_agree, programs
+from slow import examples
 
 from weft.fun import nodes as fun
 from weft.fun.interpret import interpret
@@ -36,7 +37,8 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     small=st.sampled_from([0, 100]),
 )
 @settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(300), deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 def test_streamed_equals_whole(
     case: Case, optimised: bool, staged: bool, box_bytes: int, small: int

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from slow import examples
 
 from weft.transfer import unions
 from weft.transfer.accesses import Access, access, restricted
@@ -192,7 +193,7 @@ def of(constant: int, loops: list[tuple[int, int, int]]) -> Access:
     return an_access(constant - min(least, 0), *((c, low, low + more) for c, low, more in loops))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(some.integers(0, 20), LOOPS)
 def test_theorem_1(constant: int, loops: list[tuple[int, int, int]]) -> None:
     """Elements of an RCSLMAD come in the order of its digits, so all are different."""
@@ -204,7 +205,7 @@ def test_theorem_1(constant: int, loops: list[tuple[int, int, int]]) -> None:
         assert union([made]).count == len(made.elements()) == len(met)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(some.data())
 def test_theorem_2(data: Any) -> None:
     """n RCSLMADs of equal strides under conditions 14 and 15 meet n * |D| elements."""
@@ -229,13 +230,13 @@ def test_theorem_2(data: Any) -> None:
     assert found.count >= size
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(some.lists(some.tuples(some.integers(0, 60), LOOPS), min_size=1, max_size=4))
 def test_never_fewer(parts: list[tuple[int, list[tuple[int, int, int]]]]) -> None:
     check([of(constant, loops) for constant, loops in parts])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(some.lists(some.integers(0, 80), min_size=2, max_size=4), some.data())
 def test_equal_strides(bases: list[int], data: Any) -> None:
     """Shifted copies of one pattern, as in a stencil."""
@@ -244,7 +245,7 @@ def test_equal_strides(bases: list[int], data: Any) -> None:
     check([an_access(base, *loops) for base in bases])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     some.tuples(some.integers(1, 3), some.integers(5, 14)),
     some.lists(some.integers(0, 40), min_size=2, max_size=3, unique=True),
