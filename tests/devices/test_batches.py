@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
-from devices.harness import compiled, device, dialect_of, launched
+from devices.harness import compiled, device, dialect_of, launched, opencl_device
 from devices.test_vectors import inputs
 from printers.nvrtc import compile_text, ptx_of
 
@@ -129,6 +129,19 @@ def test_batches_and_items_give_the_same_bits(name: str) -> None:
         assert_equal_bits(found, interpret(program, arguments, sizes))
         if all(sizes.values()):
             assert kinds == {"batches"}
+
+
+def test_segments_of_one_text_share_a_program() -> None:
+    """They differ in what is launched, from when on."""
+    on = opencl_device()
+    segment, by_items = made(SUITED["a row, edge"]), compiled(SUITED["a row, edge"])
+    assert segment != by_items
+    assert segment.source == by_items.source
+    with mock.patch.object(on, "_build", wraps=on._build) as build:
+        found = [on.load(each) for each in (segment, by_items, segment)]
+    assert build.call_count <= 1
+    assert len({id(loaded.program) for loaded in found}) == 1
+    assert [loaded.segment for loaded in found] == [segment, by_items, segment]
 
 
 @pytest.mark.parametrize("name", list(UNSUITED))

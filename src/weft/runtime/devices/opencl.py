@@ -96,6 +96,7 @@ class OpenClDevice(Memory):
         # Seconds from its clock to the host's, as far as is known in a profile: clocks drift.
         self.shift: tuple[Any, float] = (None, math.inf)
         self._loaded: dict[str, OpenClSegment] = {}
+        self._built: dict[str, Any] = {}
         self._context: Any = None
         self._rates: Rates | None = None
 
@@ -132,8 +133,13 @@ class OpenClDevice(Memory):
         return found
 
     def build(self, source: str) -> Any:
-        """A program, through the cache of binaries."""
+        """A program: of this process, which segments share, from the cache of binaries, or new."""
         self.check_process()
+        if source not in self._built:
+            self._built[source] = self._build(source)
+        return self._built[source]
+
+    def _build(self, source: str) -> Any:
         cl, device = self.cl, self.device
         if "double" in source and "cl_khr_fp64" not in device.extensions:
             raise UnsupportedError(
