@@ -73,14 +73,19 @@ def smallest(x: Any, k: int) -> Any:
     return found
 
 
+ORDERED = [
+    *(("compiled", dtype) for dtype in DTYPES), ("interpreted", np.float64),
+    ("interpreted", np.uint8), ("boxes", np.float32), ("device", np.float32), ("device", np.int64),
+]  # fmt: skip
+
+
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("way", "dtype"),
-    [
-        *(("compiled", dtype) for dtype in DTYPES), ("interpreted", np.float64),
-        ("interpreted", np.uint8), ("boxes", np.float32), ("device", np.float32),
-        ("device", np.int64),
-    ],
+    some_slow(
+        ORDERED, [("compiled", np.float32), ("compiled", np.int64), ("interpreted", np.uint8),
+                  ("device", np.int64)], several=True,
+    ),
     indirect=["way"],
 )  # fmt: skip
 def test_rows_and_windows_in_order(dtype: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -332,11 +333,18 @@ def settings_of(way: str, name: str = "") -> dict[str, Any]:
     return {"devices": [name], "memory_limit": {name: MIB}}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", TRACED)
+def data_of(name: str, way: str) -> Any:
+    """On a device boxes are small, of which a part of the rows is enough."""
+    x = np.random.default_rng(3).random(TRACED[name][1])
+    return x[:60_000] if way == "device" else x
+
+
+@pytest.mark.parametrize(("way", "name"), some_slow(
+    product(WAYS, TRACED), [("two parts of the cpu", "powers"), ("two parts of the cpu", "means")],
+    several=True,
+))  # fmt: skip
 def test_from_files_to_files(name: str, way: str, tmp_path: Path) -> None:
-    function, shape = TRACED[name]
-    x = np.random.default_rng(3).random(shape)
+    function, x = TRACED[name][0], data_of(name, way)
     np.save(tmp_path / "x.npy", x)
     expected = wf.jit(function)(x)
     with wf.config(**settings_of(way, name)):
@@ -358,8 +366,7 @@ def test_from_files_to_files(name: str, way: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TRACED)
 def test_arrays_under_a_cap_of_a_device(name: str) -> None:
     on = device()
-    function, shape = TRACED[name]
-    x = np.random.default_rng(3).random(shape)
+    function, x = TRACED[name][0], data_of(name, "device")
     expected = wf.jit(function)(x)
     on.trim()
     on.statistics.peak_bytes = 0
@@ -385,8 +392,9 @@ def relax(v: Any, w: Any, rounds: int) -> float:
     return last
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mapped", [False, True], ids=["memory", "mapped"])
+@pytest.mark.parametrize(("way", "mapped"), some_slow(
+    product(WAYS, (False, True)), [("two parts of the cpu", True), ("device", True)], several=True
+))  # fmt: skip
 def test_kernels_in_place(way: str, mapped: bool, tmp_path: Path) -> None:
     """Arguments that are read and written: their new values wait in scratch files."""
     v = np.random.default_rng(3).random((2200, 1024))
