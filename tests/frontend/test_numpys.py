@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slow import every_second
 
 import weft as wf
 from weft.errors import ArgumentError, WeftError
@@ -351,20 +352,24 @@ def agree(got: Any, expected: Any) -> None:
 @pytest.mark.parametrize("number", range(len(EXPRESSIONS)), ids=EXPRESSIONS)
 @pytest.mark.parametrize("below", [1 << 60, pytest.param(0, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
-def test_in_every_way_as_numpy(functions: ModuleType, number: int, below: int) -> None:
+def test_of_arrays_as_numpy(functions: ModuleType, number: int, below: int) -> None:
     """Interpreted; compiled where there is time."""
+    function: Callable[..., Any] = getattr(functions, f"function_{number}")
     with wf.config(interpret_below=below):
-        _agrees(functions, number)
+        for shape in SHAPES:
+            given = arguments(*shape)
+            agree(function(*map(wf.asarray, given)), function(*given))
 
 
-def _agrees(functions: ModuleType, number: int) -> None:
+@pytest.mark.parametrize("number", every_second(range(len(EXPRESSIONS))), ids=EXPRESSIONS)
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_functions_as_numpy(functions: ModuleType, number: int) -> None:
     function: Callable[..., Any] = getattr(functions, f"function_{number}")
     kernel = wf.kernel(function)
     for shape in SHAPES:
         given = arguments(*shape)
         expected = function(*given)
         agree(kernel(*given), expected)
-        agree(function(*map(wf.asarray, given)), expected)
     agree(wf.jit(function)(*given), expected)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from plan.stages import InterpretedStage, ListedSource
+from slow import some_slow
 
 import weft as wf
 from weft.fun.parse import parse
@@ -72,6 +74,7 @@ PRODUCTS: dict[str, Callable[[Any], Any]] = {
     "few columns": lambda z: z.T @ (z[:, :3] + 1),
     "covariances": lambda z: wf.cov(z, rowvar=False),
 }
+DTYPES = ["float64", "float32", "complex128", "int32"]
 EXPECTED: dict[str, Callable[[Any], Any]] = {
     **PRODUCTS,
     "sums of products": lambda z: z.T @ z,
@@ -79,8 +82,9 @@ EXPECTED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int32"])
+@pytest.mark.parametrize(("dtype", "name"), some_slow(
+    product(DTYPES, PRODUCTS), list(product(DTYPES[1:], list(PRODUCTS)[1:])), several=True
+))  # fmt: skip
 def test_tall_matrices_in_files(name: str, dtype: str, tmp_path: Path) -> None:
     z = (np.random.default_rng(0).standard_normal((9001, 60)) * 4).astype(dtype)
     wf.store(wf.asarray(z), tmp_path / "z.zarr", chunks=(256, 60))
