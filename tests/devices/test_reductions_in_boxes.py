@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits
 from devices.harness import AS_PROCESSOR, device
-from slow import every_second
+from slow import every_second, some_slow
 
 import weft as wf
 from weft.errors import MemoryLimitError
@@ -63,22 +63,24 @@ def test_boxes_are_of_columns(shape: tuple[int, int], name: str, part: float) ->
     assert columns > 1
 
 
-@pytest.mark.parametrize("as_processor", AS_PROCESSOR)
-@pytest.mark.parametrize(
-    ("shape", "axis"),
-    [
-        ((100_003,), 0),
-        ((50_000, 7), 0),
-        ((200_000, 1), 0),
-        ((300, 301), None),
-        ((3, 70_000), 1),  # rows that are split, though they are not long as a rule
-        ((30, 40, 50), (0, 1)),
-        ((300, 40, 5), (0, 1)),
-        ((30, 40, 50), (0, 2)),
-        ((30, 40, 50), None),
-        ((200, 3, 300), 1),
-    ],
-)
+TILED = [
+    ((100_003,), 0),
+    ((50_000, 7), 0),
+    ((200_000, 1), 0),
+    ((300, 301), None),
+    ((3, 70_000), 1),  # rows that are split, though they are not long as a rule
+    ((30, 40, 50), (0, 1)),
+    ((300, 40, 5), (0, 1)),
+    ((30, 40, 50), (0, 2)),
+    ((30, 40, 50), None),
+    ((200, 3, 300), 1),
+]
+TILED_AS = [(*each, as_processor) for each in TILED for as_processor in AS_PROCESSOR]
+
+
+@pytest.mark.parametrize(("shape", "axis", "as_processor"), some_slow(
+    TILED_AS, [each for each in TILED_AS if each[2] and each[:2] in TILED[::2]], several=True
+))  # fmt: skip
 def test_tiles_are_smaller(shape: tuple[int, ...], axis: Any, as_processor: bool) -> None:
     x = RNG.random(shape)
     with mock.patch.object(device(), "is_processor", as_processor):

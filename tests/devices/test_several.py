@@ -228,17 +228,17 @@ def test_what_does_not_fit_one_device_another_does() -> None:
 
 
 def test_rounds_one_after_another_on_one_of_two() -> None:
-    a = RNG.random((101, 109)) + 100 * np.eye(101, 109)
+    a = RNG.random((61, 67)) + 100 * np.eye(61, 67)
     with wf.config(devices=["cpu"]):
         right = in_place(eliminated, a)
-    with two() as both, wf.config(memory_limit=dict.fromkeys(both.names, "64 KiB")):
+    with two() as both, wf.config(memory_limit=dict.fromkeys(both.names, "24 KiB")):
         with wf.config(devices=both.names[:1]):
             np.testing.assert_array_equal(in_place(eliminated, a), right)
         for _ in range(2):  # the second time it is known that they cannot share it
             np.testing.assert_array_equal(in_place(eliminated, a), right)
         assert any("rounds" in line for line in str(wf.explain(eliminated, a)).splitlines())
     on = device()
-    with wf.config(devices=[on.name, "cpu"], memory_limit={on.name: "64 KiB"}):
+    with wf.config(devices=[on.name, "cpu"], memory_limit={on.name: "24 KiB"}):
         np.testing.assert_array_equal(in_place(eliminated, a), right)
 
 

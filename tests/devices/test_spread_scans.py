@@ -17,6 +17,7 @@ from agreement.ways import assert_equal_bits
 from devices.faults import failing, lost
 from devices.test_several import ready, two
 from devices.test_spread import KINDS, TWO, all_begin, beside_faults, small_shares
+from slow import some_slow
 
 import weft as wf
 from weft.errors import DeviceError
@@ -90,7 +91,10 @@ def expected(name: str) -> list[Any]:
         return computed(name)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", some_slow(PROGRAMS, [
+    "sums of 4 bytes", "products of integers", "least so far, from one on", "all so far",
+    "used at once",
+]))  # fmt: skip
 def test_devices_share_it_with_the_same_bits(name: str) -> None:
     right = expected(name)
     boxes: Counter[str] = Counter()
