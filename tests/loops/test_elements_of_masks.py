@@ -10,6 +10,7 @@ import pytest
 from loops.agree import agrees
 
 import weft as wf
+from weft.errors import ShapeError
 
 X = np.random.default_rng(0).random((12, 3))
 
@@ -128,3 +129,47 @@ def test_an_index_beyond_them_is_an_error_of_the_run() -> None:
     for nothing in (X[:, 0] - 1, X[:0, 0]):
         with pytest.raises(IndexError, match="out of bounds"):
             first(nothing)
+
+
+def computed_of_them(x: Any, c: float) -> Any:
+    p, at = x[x > c], np.flatnonzero(x > c)
+    q = p * np.arange(len(p))
+    return p[1:] - p[:-1], np.diff(at), p @ q
+
+
+def of_two_masks(x: Any, c: float) -> Any:
+    low, high = x[x < c], x[x >= c]
+    n = min(len(low), len(high))
+    return np.concatenate((high, low)), low[:n] * high[:n], np.stack([low, low])
+
+
+def within_a_loop(x: Any, c: float) -> Any:
+    total = 0.0
+    for k in range(len(x)):
+        total += x[x > c / (k + 1)][::-1][:2].sum()
+    return (total,)
+
+
+@pytest.mark.parametrize("function", [computed_of_them, of_two_masks, within_a_loop])
+def test_what_masks_select_is_an_array_of_its_own_length(function: Any) -> None:
+    kernel = agrees(function, X[:, 0], 0.3)
+    for c in (-9.0, 9.0):
+        for found, wanted in zip(kernel(X[:, 0], c), function(X[:, 0], c), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_masks_along_some_axes() -> None:
+    def columns(a: Any, mask: Any) -> Any:
+        return a[:, mask], a[1:3, mask].sum(), a[a[:, 0] > 0.5][:, mask]
+
+    agrees(columns, X, np.arange(X.shape[1]) % 2 == 0)
+    agrees(columns, X, np.zeros(X.shape[1], bool))
+
+
+def test_what_is_stacked_has_one_length() -> None:
+    def stacked(x: Any, c: float) -> Any:
+        return np.stack([x[x > c], x[x <= c]])
+
+    kernel = agrees(stacked, np.arange(8.0), 3.0)
+    with pytest.raises(ShapeError, match="are not equal in some round"):
+        kernel(np.arange(8.0), 5.0)

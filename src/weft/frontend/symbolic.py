@@ -264,13 +264,20 @@ def at_most(extent: Extent, depth: int) -> Extent | None:
     factor, rest = _apart(extent, symbol)
     ends: tuple[Extent, ...] = ()
     if _proved(factor):
-        ends = symbol.upper
+        ends = symbol.upper or _most_of(symbol, depth)
     elif _proved(-factor):
         ends = symbol.lower
     found = [at_most(factor * end + rest, depth) for end in ends]
     known = [one for one in found if one is not None]
     fixed = [one for one in known if not one.symbols]
     return min(fixed, key=lambda one: one.value) if fixed else next(iter(known), None)
+
+
+def _most_of(symbol: Symbol, depth: int) -> tuple[Extent, ...]:
+    """What one of several extents is at most: their sum, of those that are positive."""
+    bounds = [at_most(one, depth) for one in symbol.either]
+    known = [extents.not_negative(bound) for bound in bounds if bound is not None]
+    return (sum(known, _ZERO),) if known and len(known) == len(bounds) else ()
 
 
 def _depth_of(symbol: Symbol) -> int:

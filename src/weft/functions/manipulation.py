@@ -15,7 +15,7 @@ from weft.frontend import indexing, layout, lengths, operations
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.elementwise import broadcast_shapes as _shapes
 from weft.frontend.extent import Extent, literal, product
-from weft.frontend.graph import Node, make
+from weft.frontend.graph import Node, leading, make
 from weft.frontend.guards import forget_guards, tracing
 from weft.functions.arguments import array_node, axes_of, one_axis
 from weft.functions.stencils import Rule, shifted
@@ -194,13 +194,19 @@ def stack(arrays: Any, /, *, axis: int = 0) -> Array:
     nodes = _several(arrays)
     dtype = common_dtype(tuple(nodes))
     place = one_axis(axis, len(nodes[0].shape) + 1)
+    shape = nodes[0].shape
     for node in nodes[1:]:
-        if layout.values(node.shape) != layout.values(nodes[0].shape):
+        common = [lengths.one_length(*two) for two in zip(shape, node.shape, strict=False)]
+        found = tuple(length for length in common if length is not None)
+        if not len(found) == len(shape) == len(node.shape):
             raise ShapeError(
                 f"shapes {layout.values(nodes[0].shape)} and {layout.values(node.shape)} stacked",
                 "equal shapes",
                 place=user_place(),
             )
+        shape = found
+    if any(extent.symbols for extent in shape):
+        nodes = [leading(node, shape) for node in nodes]
     return Array(_joined([layout.expand(as_dtype(x, dtype), place) for x in nodes], place))
 
 

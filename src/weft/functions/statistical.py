@@ -386,9 +386,10 @@ def diff(
     operation = "not_equal" if node.dtype is DType.BOOL else "subtract"
     for _ in range(times):
         extent = node.shape[along]
-        if not extents.at_least(extent, layout.ONE):
+        if not extent.symbols and not extents.at_least(extent, layout.ONE):
             break
-        later = layout.take_slice(node, along, layout.ONE, extent - 1)
-        earlier = layout.take_slice(node, along, layout.ZERO, extent - 1)
+        fewer = extents.not_negative(extent - 1) if extent.symbols else extent - 1
+        later = layout.take_slice(node, along, layout.ONE, fewer)
+        earlier = layout.take_slice(node, along, layout.ZERO, fewer)
         node = apply(operation, later, earlier)
     return Array(node)

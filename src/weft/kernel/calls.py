@@ -268,12 +268,14 @@ def _of_selection(
         if isinstance(of, Selection) and not isinstance(share, Selection):
             return selection.quantile(of, share / 100 if function is np.percentile else share)
     axis = _axis_alone(arguments[1:], named)
-    if axis is not _OTHER and isinstance(arguments[0], Selection):
+    is_of_masks = function is builtins.len or selection.is_of_masks(name)
+    if is_of_masks and axis is not _OTHER and isinstance(arguments[0], Selection):
         if function is builtins.sum and arguments[0].array.ndim == arguments[0].mask.ndim:
             return built_ins.total(selection.filled(arguments[0], 0).reshape(-1))
         of_python = gives_element(function)
         return selection.method(frame, node, arguments[0], name, axis, of_python)
-    return selection.refuse(frame, node, f"a call of {name} on elements that a mask selects")
+    given = {key: selection.compacted(value) for key, value in named.items()}
+    return _known(frame, node, function, selection.compacted(arguments), given)
 
 
 _OTHER = object()
@@ -337,6 +339,8 @@ def _ufunc(
         )  # fmt: skip
     if name == "pow" and len(arguments) == 2:
         arguments = [numbers.base(frame, node, *arguments), arguments[1]]
+    if function.signature is not None:  # it is not elementwise
+        arguments = selection.compacted(arguments)
     arguments = numbers.fitted(name, arguments)
     result = selection.lifted(frame, node, own, arguments)
     if dtype is None:
@@ -434,10 +438,10 @@ def _method(
             return shown
     if isinstance(reference, Selection):
         axis = _axis_alone(arguments, named)
-        if axis is _OTHER:
-            selection.refuse(frame, node, f"{name} of elements that a mask selects")
-        return selection.method(frame, node, reference, name, axis)
-    array = plain(reference)
+        if axis is not _OTHER and selection.is_of_masks(name):
+            return selection.method(frame, node, reference, name, axis)
+    array = selection.compacted(plain(reference))
+    arguments = selection.compacted(arguments)
     if name == "copy":
         return Array(array._node)
     if name == "clip" and isinstance(array, Array):

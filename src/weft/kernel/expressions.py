@@ -32,7 +32,7 @@ from weft.kernel.asked import asked
 from weft.kernel.frame import Frame, NoneOperandError, Number, is_traced, plain
 from weft.kernel.lists import Grown
 from weft.kernel.parts import attribute, subscript, unpacked
-from weft.kernel.selection import lifted
+from weft.kernel.selection import compacted, lifted
 from weft.kernel.syntax import is_read
 from weft.kernel.values import Maybe, Selection
 from weft.ops.dtypes import DType
@@ -198,6 +198,8 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
                 return made
             if isinstance(op, ast.Pow):
                 left = numbers.base(frame, node, left, right)
+            if isinstance(op, ast.MatMult):
+                left, right = compacted([left, right])
             operands = numbers.fitted(numbers.name_of(op), (left, right))
             return lifted(frame, node, BINARY[type(op)], operands)
     except TypeError as error:

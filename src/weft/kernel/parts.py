@@ -44,7 +44,7 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
                 made.cell.refusal = "it is a row of what a mask selects; write it to the array"
                 return made
             return found
-        selection.refuse(frame, node, "an index into elements that a mask selects")
+        value = frame.memory.make(selection.compacted(value))
     if not isinstance(value, Reference):
         if isinstance(value, Array | Extent | int | float | complex):
             frame.refuse(node, "an index into a number", "an array")
@@ -66,9 +66,10 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         if isinstance(key, Selection) and key.array.ndim == 1 and key.array.dtype.kind in "iu":
             return Selection(array[where(key.mask, key.array, 0)], key.mask)
         if selection.is_within(key):
-            selection.refuse(frame, node, "an index of elements that a mask selects")
+            key = selection.compacted(key)
         if is_mask(key, array) or selection.is_mask_of_rows(key, array):
             return Selection(array, key)
+        key = selection.by_positions(key)
         is_stepped = has_computed_step(key)
         key = resolved(frame, array, key)
         if not is_view(key):

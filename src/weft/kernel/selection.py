@@ -58,17 +58,15 @@ def lifted(
     masks = [operand.mask for operand in operands if isinstance(operand, Selection)]
     if not masks:
         return function(*operands)
-    if not all(alike(mask._node, masks[0]._node) for mask in masks):
-        refuse(frame, node, "elements that two masks select")
-    arrays = []
     ranks = {operand.array.ndim for operand in operands if isinstance(operand, Selection)}
-    if len(ranks) > 1:
-        refuse(frame, node, "elements that a mask selects, with rows that it does")
-    rest = ranks.pop() - masks[0].ndim  # dimensions that are whole
-    for operand in operands:
-        if isinstance(operand, Array) and operand.ndim > rest:
-            refuse(frame, node, "elements that a mask selects, with an array")
-        arrays.append(operand.array if isinstance(operand, Selection) else operand)
+    rest = min(ranks) - masks[0].ndim  # dimensions that are whole
+    if (
+        len(ranks) > 1
+        or not all(alike(mask._node, masks[0]._node) for mask in masks)
+        or any(isinstance(operand, Array) and operand.ndim > rest for operand in operands)
+    ):
+        return function(*compacted(operands))
+    arrays = [one.array if isinstance(one, Selection) else one for one in operands]
     return Selection(function(*arrays), masks[0])
 
 
@@ -99,6 +97,28 @@ def distinct_and_counts(array: Array) -> tuple[Selection, Selection]:
         ordered.shape[0]
     )
     return found, Selection(counts, found.mask)
+
+
+def by_positions(key: Any) -> Any:
+    """A key with the positions that each mask in it selects, if it is of several parts."""
+    if not isinstance(key, tuple):
+        return key
+    parts: list[Any] = []
+    for part in key:
+        is_one = isinstance(part, Array) and part.ndim and part.dtype == bool
+        parts += compacted(positions(part)) if is_one else (part,)
+    return tuple(parts)
+
+
+def compacted(value: Any) -> Any:
+    """What masks select, in containers too, in arrays of lengths that only the run knows."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(compacted, value))
+    if not isinstance(value, Selection):
+        return value
+    if value.mask.size == 0:
+        return functions.zeros((0, *value.array.shape[value.mask.ndim :]), dtype=value.array.dtype)
+    return one_by_one(value)(functions.arange(count(value)))
 
 
 def element(frame: Frame, node: ast.AST, of: Selection, index: Any) -> Array:
@@ -150,6 +170,11 @@ def count(of: Selection) -> Array:
     return weak(functions.minimum(many, everything), DType.I64)
 
 
+def is_of_masks(name: str) -> bool:
+    """Whether a method, or a function of its name, is computed where a mask selects."""
+    return name in ("copy", "len") or name in REDUCTIONS
+
+
 def method(
     frame: Frame, node: ast.AST, of: Selection, name: str, axis: Any = None,
     of_python: bool = False,
@@ -162,8 +187,6 @@ def method(
         return of
     if name == "len":
         return count(of)
-    if name not in REDUCTIONS:
-        refuse(frame, node, f"the method {name} of elements that a mask selects")
     if name in ("max", "min"):
         _require_any(frame, node, of, name, of_python)
     mask = functions.broadcast_to(_spread(of.array, of.mask), of.array.shape)
