@@ -234,6 +234,32 @@ def test_rows_that_need_others_are_refused(old: str, new: str, reason: str) -> N
     assert reason in caught.value.reason
 
 
+RUNNING = """program running(x: f64[n, m]) sizes n, m fact n - 1 >= 0 {
+  let y: f64[n, m] = loop (v: f64[n, m] = x) for k from 0 to n - 1 {
+    let p: f64[m] = kernel (i < m) {
+      let a: f64 = v[k, i]
+      let b: f64 = v[k + 1, i]
+      let c: f64 = add(a, b)
+      in c }
+    let w: f64[n, m] = update v[k + 1, 0 for m] = p
+    in w }
+  in y }"""
+
+
+def test_rounds_of_single_rows_are_refused() -> None:
+    """Boxes would go through all rows in each round: of a running sum, n * n."""
+    program = parse(RUNNING)
+    (let,) = program.body.statements
+    with pytest.raises(Unsuited, match="makes single rows"):
+        rounds_of(let, 0, Names.of(program))
+    assert rounds_of(let, 1, Names.of(program)).axis == 1
+    array, sizes = RNG.random((9, 5)), {"n": 9, "m": 5}
+    blocked = block_rounds(program, sizes, 1, 900)
+    assert set(blocked.axes.values()) == {1}
+    (result,) = interpret(blocked.program, [array], blocked.sizes)
+    np.testing.assert_array_equal(result, interpret(program, [array], sizes)[0])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

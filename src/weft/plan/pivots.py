@@ -200,6 +200,8 @@ class _Analysis:
             if isinstance(new.expr, _SCALARS) and not (used & self.inside) - local:
                 local.update(var.name for var in new.pattern)
             body.append(new)
+        if not any(map(self._makes_many, body)):
+            self._refuse("a round makes single rows, and boxes would go through all of them for it")
         rounds.body, rounds.local = tuple(body), frozenset(local)
         whole = Along(rounds.axis, ZERO)
         found = set()
@@ -210,6 +212,16 @@ class _Analysis:
             elif along is not None:
                 self._refuse(f"{param.name} has other rows in other rounds")
         return found
+
+    def _makes_many(self, let: fun.Let) -> bool:
+        """Whether a statement of a round makes more rows the more there are."""
+        var = let.pattern[0]
+        if var.name not in self.along:
+            return False
+        if isinstance(let.expr, fun.Update):
+            dim = let.expr.dims[self.along[var.name].axis]
+            return isinstance(dim, fun.Span) and not dim.extent.is_constant
+        return not self._extent(var).is_constant
 
     def _refuse(self, reason: str) -> None:
         raise Unsuited(reason, self.place)
