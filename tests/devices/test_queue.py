@@ -14,7 +14,7 @@ from devices.faults import failing, lost
 from devices.harness import Device, compiled, device, processors_only, run_type
 
 import weft as wf
-from weft.errors import DeviceError
+from weft.errors import DeviceError, MemoryLimitError
 from weft.fun.parse import parse
 from weft.plan.segment import Segment
 from weft.runtime.devices import runs
@@ -79,6 +79,21 @@ def test_every_slot_has_a_box_queued_behind_the_one_it_does(slots: int) -> None:
     assert ahead(events) == 2 * slots
     assert len({id(run.slot) for _, run in events}) == slots
     assert 0 < on.statistics.peak_bytes <= limit
+
+
+def test_chunks_for_which_none_are_chosen_suit_a_capped_device(tmp_path: Path) -> None:
+    """Boxes are whole chunks, of which several are on the device at once."""
+    on, x = device(), np.random.default_rng(2).random((300, 1500))
+    result = wf.asarray(x) * 2
+    with wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}):
+        assert wf.explain(wf.store, result, tmp_path / "y.zarr").bytes_moved == 2 * x.nbytes
+        wf.store(result, tmp_path / "y.zarr")
+    np.testing.assert_array_equal(wf.open(tmp_path / "y.zarr").numpy(), 2 * x)
+    with (
+        wf.config(devices=[on.name], memory_limit={on.name: "1 MiB"}),
+        pytest.raises(MemoryLimitError, match="whole chunks"),
+    ):
+        wf.store(result, tmp_path / "z.zarr", chunks=(300, 1500))
 
 
 def test_one_more_box_than_there_are_slots_has_buffers_of_the_host(tmp_path: Path) -> None:

@@ -139,7 +139,9 @@ def _opened(
     parts = [regions] if one else _matching_regions(regions, len(given))
     arrays = [source if isinstance(source, Array) else asarray(source) for source in given]
     extents = _chunks(chunks, [array.ndim for array in arrays])
-    most = chunk_bytes(settings().limit)
+    current = settings()
+    capped = (room for name, room in current.device_limits if name in current.devices)
+    most = chunk_bytes(current.limit, capped)
     sinks = []
     try:
         for array, target, region in zip(arrays, places, parts, strict=True):

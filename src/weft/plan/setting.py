@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -27,12 +27,13 @@ ALLOWANCE = 24 << 20
 _LEAST_CHUNK = 64 << 10
 
 
-def chunk_bytes(limit: int) -> int:
+def chunk_bytes(limit: int, of_devices: Iterable[int] = ()) -> int:
     """The most bytes of a chunk of a result for which none was chosen.
 
-    Boxes are of whole chunks: with what they are made of, several have to fit the limit at once.
+    Boxes are of whole chunks: with what they are made of, several have to fit the limit, and those
+    of devices, at once.
     """
-    return max((limit - ALLOWANCE) // 16, _LEAST_CHUNK)
+    return max(min((limit - ALLOWANCE, *of_devices)) // 16, _LEAST_CHUNK)
 
 
 class Compile(Protocol):
