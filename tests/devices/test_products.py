@@ -116,12 +116,19 @@ def test_full_tiles_and_their_neighbours_give_the_bits_of_items(dtype: str) -> N
     assert len(found) == 1
 
 
+FROM_MEMORY = [
+    ("large", "f32", "f32", False), ("large", "f64", "f64", True), ("large", "f32", "f64", False),
+    ("middle", "i32", "i32", True), ("middle", "f64", "f64", False),
+]
+MORE_FROM_MEMORY = [
+    ("large", "f32", "f64", True), ("middle", "f32", "f32", False), ("middle", "f64", "f64", True)
+]
+
+
 @pytest.mark.parametrize(
     ("form", "dtype", "sums", "across"),
-    [("large", "f32", "f32", False), ("large", "f64", "f64", True), ("large", "f32", "f64", False),
-     ("large", "f32", "f64", True), ("middle", "f32", "f32", False), ("middle", "i32", "i32", True),
-     ("middle", "f64", "f64", True), ("middle", "f64", "f64", False)],
-)  # fmt: skip
+    some_slow(FROM_MEMORY + MORE_FROM_MEMORY, MORE_FROM_MEMORY, several=True),
+)
 def test_vectors_from_memory(
     form: str, dtype: str, sums: str, across: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,7 +276,7 @@ def test_kernels_as_opencl(golden: Any) -> None:
     golden(segment.source)
 
 
-@pytest.mark.parametrize("dtype", some_slow(["f32", "f64", "i64"], ["i64"]))
+@pytest.mark.parametrize("dtype", some_slow(["f32", "f64", "i64"], ["f64", "i64"]))
 def test_kernels_as_cuda(dtype: str) -> None:
     neutral = "-0.0" if dtype in FLOATS else "0"
     for text in (contraction(dtype, neutral=neutral), TRIANGLE.replace("FIRST", "i").replace(
