@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from agreement.ways import assert_equal_bits, streamed
 from plan.stages import InterpretedStage, ListedSink, ListedSource
+from slow import some_slow
 
 import weft as wf
 from weft.fun import nodes as fun
@@ -222,10 +223,14 @@ def test_what_is_read_elsewhere_waits_for_all_rows(leaning: None) -> None:
         np.testing.assert_array_equal(found, interpret(program, [arrays["x"]], sizes)[0])
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("shape", "rounds", "box_bytes"), [
-    ((61, 7), 5, 500), ((4, 300), 3, 4000), ((97,), 9, 60), ((23, 4, 5), 4, 300),
-])  # fmt: skip
+BOXES = [((61, 7), 5, 500), ((4, 300), 3, 4000), ((97,), 9, 60), ((23, 4, 5), 4, 300)]
+RULED = [(rule, *boxes) for rule in RULES for boxes in BOXES]
+
+
+@pytest.mark.parametrize(
+    ("rule", "shape", "rounds", "box_bytes"),
+    some_slow(RULED, [each for each in RULED if each[1:] in BOXES[1:3]], several=True),
+)
 def test_compiled_boxes(
     rule: Any, shape: tuple[int, ...], rounds: int, box_bytes: int, tmp_path: Path, leaning: None
 ) -> None:

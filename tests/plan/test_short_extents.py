@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slow import some_slow
 
 import weft as wf
 from weft import execute
@@ -154,7 +155,9 @@ def calls(program: Any, *arrays: Any) -> int:
     return sum(isinstance(let.expr, fun.Call) for let in fun_walk.statements(fused.body))
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i2", "i8"])
+@pytest.mark.parametrize(
+    "dtype", some_slow(["f4", "f8", "c8", "c16", "i2", "i8"], ["f4", "c16", "i8"])
+)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_batches_of_small_products(name: str, dtype: str) -> None:
     x, y = (RANDOM.integers(-9, 9, (8000, 3, 3)).astype(dtype) for _ in "xy")
