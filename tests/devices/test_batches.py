@@ -12,6 +12,7 @@ from agreement.ways import assert_equal_bits
 from devices.harness import compiled, device, dialect_of, launched, opencl_device
 from devices.test_vectors import inputs
 from printers.nvrtc import compile_text, ptx_of
+from slow import some_slow
 
 import weft as wf
 from weft.compiler import compile_segment
@@ -115,7 +116,9 @@ def made(program: fun.Program, dialect: str = "opencl") -> Any:
         return compile_segment(program, {}, "", dialect)
 
 
-@pytest.mark.parametrize("name", list(SUITED))
+@pytest.mark.parametrize("name", some_slow(
+    SUITED, [f"rows, {rule}" for rule in ("wrap", "symmetric", "reflect")]
+))  # fmt: skip
 def test_batches_and_items_give_the_same_bits(name: str) -> None:
     on, program = device(), SUITED[name]
     segment, by_items = made(program, dialect_of(on.name)), compiled(program)
