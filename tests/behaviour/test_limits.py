@@ -15,6 +15,7 @@ from devices.harness import NAME
 
 import weft as wf
 from weft.errors import MemoryLimitError, OutOfBoundsError
+from weft.plan import read_once
 
 PROGRAMS: dict[str, tuple[Callable[[wf.Array], wf.Array], Callable[[np.ndarray], np.ndarray]]] = {
     "running sums down columns": (
@@ -182,8 +183,13 @@ def test_what_is_refused_on_a_device_needs_as_much_as_one_box(
 
 
 @pytest.mark.parametrize("name", ["x.zarr", "x.h5"])
-def test_chunks_are_decoded_once_where_another_axis_can_be_cut(name: str, tmp_path: Path) -> None:
-    """A box of columns decodes all chunks: so it is planned, and counted where nothing else is."""
+def test_chunks_are_decoded_once_where_another_axis_can_be_cut(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A box of columns decodes all chunks: so it is planned, and counted where nothing else is.
+
+    Where that is often, a stage before decodes each once.
+    """
     x = np.random.default_rng(5).random((30_000, 100))
     path = str(tmp_path / name)
     if name.endswith("zarr"):
@@ -197,12 +203,18 @@ def test_chunks_are_decoded_once_where_another_axis_can_be_cut(name: str, tmp_pa
         given = wf.open(path)
         assert list(wf.explain(wf.store, given.T + 1, "y.npy").passes.values()) == [1]
         plan = wf.explain(wf.store, wf.sort(given, axis=0), "y.npy")
+        assert plan.plan.stages[-1].boxes.count > 3
+        assert list(plan.passes.values()) == [1]
+        assert "read once, to a scratch file" in str(plan)
+        wf.store(given.T + 1, tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x.T + 1)
+    monkeypatch.setattr(read_once, "_OFTEN", 100)
+    with wf.config(memory_limit="37 MiB"):  # for which there is no plan yet
+        plan = wf.explain(wf.store, wf.sort(given, axis=0), "z.npy")
         boxes = plan.plan.stages[0].boxes.count
         assert boxes > 1
         assert list(plan.passes.values()) == [boxes]
         assert f"read {boxes} times" in str(plan)
-        wf.store(given.T + 1, tmp_path / "y.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x.T + 1)
 
 
 ROUNDS: dict[str, Callable[[wf.Array, wf.Array], wf.Array]] = {

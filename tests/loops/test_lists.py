@@ -44,6 +44,16 @@ def of_tuples(x: np.ndarray) -> Any:
     return total, len(peaks), [peaks[1][0]], peaks
 
 
+def written_in_a_loop(x: np.ndarray) -> Any:
+    first = [1.0, 2.0]
+    counts = [0] * 3
+    for i in range(len(x)):
+        if x[i] > 0.5:
+            first[0] = x[i]
+            counts[1] += 2
+    return first, counts
+
+
 def stack(x: np.ndarray) -> None:
     waiting = [(0, len(x) - 1)]
     while waiting:
@@ -142,8 +152,8 @@ def nothing(x: np.ndarray) -> Any:
 
 
 FUNCTIONS = [
-    kept, begun_with, of_tuples, stack, hull, in_rounds, within_functions, of_two_kinds, known,
-    of_a_branch, nothing,
+    kept, begun_with, written_in_a_loop, of_tuples, stack, hull, in_rounds, within_functions,
+    of_two_kinds, known, of_a_branch, nothing,
 ]  # fmt: skip
 
 

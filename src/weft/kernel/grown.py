@@ -357,7 +357,7 @@ def _reverse(frame: Frame, grown: Grown) -> None:
 def require_known(frame: Frame, held: list[Any], index: Any) -> None:
     """Let a list grow that lacks an element here, in a loop that may append one."""
     if type(index) is int and not -len(held) <= index < len(held):
-        _grow(frame, held)
+        let_grow(frame, held)
 
 
 def require_growing(frame: Frame, node: ast.AST, held: list[Any]) -> None:
@@ -371,8 +371,8 @@ def require_growing(frame: Frame, node: ast.AST, held: list[Any]) -> None:
     )  # fmt: skip
 
 
-def _grow(frame: Frame, held: list[Any]) -> None:
-    """Let a list grow that an expression made outside the loop or branch that is traced."""
+def let_grow(frame: Frame, held: list[Any]) -> None:
+    """Let a list be an array that may grow, which was made outside the loop or branch traced."""
     _, depth = frame.trace.lists.get(id(held), (held, len(frame.memory.regions)))
     made = frame.trace.literals.get(id(held))
     if 0 <= depth < len(frame.memory.regions) and made is not None:
@@ -384,7 +384,7 @@ def of_known(
 ) -> Any:
     """A method of a list that is known while compiling, which a loop or branch may have grow."""
     if name in _CHANGES:
-        _grow(frame, held)
+        let_grow(frame, held)
         frame.require_own(node, held)
     elif name not in ("copy", "index", "count"):
         frame.refuse(node, f"the method {name} of a list", ", ".join(_CHANGES))

@@ -217,6 +217,7 @@ def _write(frame: Frame, node: ast.AST, held: Any, key: Any, value: Any) -> None
     if isinstance(held, list):
         if isinstance(key, Array):
             grown.require_growing(frame, node, held)
+        grown.let_grow(frame, held)
         frame.require_own(node, held)
         held[key] = frame.held(value, node)
         return
