@@ -653,20 +653,32 @@ def test_lists_are_written_where_they_are_made() -> None:
 OUTSIDE = [1.0, 2.0]
 
 
-def test_lists_are_written_nowhere_else() -> None:
-    """What holds in one branch alone, or after so many rounds, is in no list of Python's."""
-
-    def in_branch(a: Any, given: Any) -> Any:
+def test_lists_of_numbers_are_written_in_loops_and_branches_around_which_they_were_made() -> None:
+    def in_branch(a: Any) -> Any:
         held = [1.0, 2.0]
         if a[0, 0] > 9:
             held[0] = 5.0
         return held[0]
 
-    def in_loop(a: Any, given: Any) -> Any:
+    def in_loop(a: Any) -> Any:
         held = [0.0]
         for i in range(a.shape[0]):
             held[0] += a[i, 0]
         return held[0]
+
+    for function in in_branch, in_loop:
+        agrees(function, MATRIX)
+        agrees(function, MATRIX + 10)
+
+
+def test_lists_are_written_nowhere_else() -> None:
+    """What holds in one branch alone, or after so many rounds, is in no list of Python's."""
+
+    def of_words(a: Any, given: Any) -> Any:
+        held = ["a", "b"]
+        if a[0, 0] > 9:
+            held[0] = "c"
+        return a[0, len(held[0])]
 
     def argument(a: Any, given: Any) -> None:
         given[0] = 5.0
@@ -674,11 +686,12 @@ def test_lists_are_written_nowhere_else() -> None:
     def from_module(a: Any, given: Any) -> None:
         OUTSIDE[0] = 5.0
 
-    for function, where in (
-        (in_branch, "a loop or branch"), (in_loop, "a loop or branch"),
-        (argument, "outside the function"), (from_module, "outside the function"),
-    ):  # fmt: skip
-        with pytest.raises(UnsupportedError, match=f"a write to a list .*{where}"):
+    for function, what in (
+        (of_words, "what is no number or array, in a list that a loop or branch changes"),
+        (argument, "a write to a list .*outside the function"),
+        (from_module, "a write to a list .*outside the function"),
+    ):
+        with pytest.raises(UnsupportedError, match=what):
             wf.kernel(function)(MATRIX, [1.0, 2.0])
     assert OUTSIDE == [1.0, 2.0]
 

@@ -242,9 +242,9 @@ def _parts_of(frame: Frame, node: ast.AST, value: Any) -> list[Any]:
     numbers = [plain(n) for n in (value if type(value) is tuple and value else (value,))]
     if not all(isinstance(n, Number) for n in numbers):
         frame.refuse(
-            node, "a list, to which a loop or branch appends what is no number or array",
+            node, "what is no number or array, in a list that a loop or branch changes",
             "numbers or arrays of one shape, or tuples of them",
-            "an array for each part of what is appended, and a count of what is in it",
+            "an array for each part of what it holds, and a count of these",
         )  # fmt: skip
     return numbers
 
