@@ -98,6 +98,57 @@ def test_gamma(interpret_below: int) -> None:
                 kernel(np.full(len(numbers), wrong), np.zeros(len(numbers)))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_floats_of_any_numbers(dtype: Any) -> None:
+    """Python's: their sum is a float, and with an element of an array it has that one's dtype."""
+
+    def found(x: Any, y: Any) -> Any:
+        total, other = 0.0, 0.0
+        for i in range(len(x)):
+            total += math.exp(x[i] / 50) * math.sqrt(x[i])
+            if not math.isnan(x[i]) and math.log(x[i], 3) < 3:
+                other += math.sin(x[i]) + math.hypot(x[i], 3) + math.fabs(x[i])
+            y[i] = x[i] * math.sqrt(x[i])
+        return total, other, x[0] * math.cos(x[1])
+
+    x = (np.arange(500) % 50 + 1).astype(dtype)
+    agrees(found, x, np.zeros(500, np.float32), rtol=1e-13)
+
+
+def test_no_complex_numbers() -> None:
+    def found(z: Any) -> Any:
+        return math.exp(z[0])
+
+    with pytest.raises(wf.errors.UnsupportedError, match="of a complex number") as caught:
+        wf.kernel(found)(np.array([1j]))
+    assert "cmath.exp" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_close_numbers(dtype: Any) -> None:
+    def found(x: Any, y: Any, close: Any) -> None:
+        for i in range(len(x)):
+            close[i, 0] = math.isclose(x[i], y[i])
+            close[i, 1] = math.isclose(x[i], y[i], rel_tol=1e-5)
+            close[i, 2] = math.isclose(x[i], y[i], rel_tol=0.0, abs_tol=0.25)
+            close[i, 3] = cmath.isclose(complex(1, x[i]), complex(1, y[i]))
+            close[i, 4] = cmath.isclose(complex(1, x[i]), complex(1, y[i]), abs_tol=1.0)
+
+    x = np.array([1, 1, 1, 0, 0, math.inf, math.inf, math.inf, math.nan, 100, 5], dtype)
+    y = np.array([1, 1 + 1e-6, 1.2, 0, 1e-7, math.inf, -math.inf, 3, math.nan, 101, 5.5], dtype)
+    agrees(found, x, y, np.zeros((len(x), 5), bool))
+
+
+def test_complex_numbers_of_parts() -> None:
+    def found(x: Any, z: Any) -> Any:
+        for i in range(len(x)):
+            z[i] = complex(x[i], x[-1 - i])
+        return complex(x[0]) * 0.1, complex(z[1]) * 0.1
+
+    x = np.array([math.inf, 1, 0.1, -0.0, -math.inf], np.float32)
+    agrees(found, x, np.zeros(5, np.complex64), rtol=0)
+
+
 def test_complex_numbers() -> None:
     def found(a: Any, x: Any) -> Any:
         z = a[0]

@@ -9,6 +9,8 @@ import pytest
 from passes.programs import agree, before_after
 
 from weft.fun.parse import parse
+from weft.ops.table import lookup
+from weft.passes.algebra import _NARROWS
 from weft.passes.remove_dead import remove_dead
 from weft.passes.share import share
 from weft.passes.simplify import simplify
@@ -97,6 +99,22 @@ SCALARS = {
     "cast that wraps by way of float stays": (
         "x: i32", "let b: f64 = f64(x)", "let a: i8 = i8(b)",
     ),
+    "root that is rounded": (
+        "x: f32", "let b: f64 = f64(x)", "let c: f64 = sqrt(b)", "let a: f32 = f32(c)",
+    ),
+    "quotient with a short constant that is rounded": (
+        "x: f32", "let b: f64 = f64(x)", "let c: f64 = divide(1.5, b)", "let a: f32 = f32(c)",
+    ),
+    "product with a long constant that is rounded stays": (
+        "x: f32", "let b: f64 = f64(x)", "let c: f64 = multiply(b, 0.1)", "let a: f32 = f32(c)",
+    ),
+    "exponential that is rounded stays": (
+        "x: f32", "let b: f64 = f64(x)", "let c: f64 = exp(b)", "let a: f32 = f32(c)",
+    ),
+    "two operations that are rounded once stay": (
+        "x: f32, y: f32", "let b: f64 = f64(x)", "let c: f64 = f64(y)", "let d: f64 = add(b, c)",
+        "let e: f64 = sqrt(d)", "let a: f32 = f32(e)",
+    ),
     "cast of constant": ("x: f32", "let b: f32 = f32(1)", "let a: f32 = add(x, b)"),
 }  # fmt: skip
 
@@ -118,6 +136,22 @@ def test_scalar_values(name: str, value: float) -> None:
     before = parse(scalar_program(types, *lets))
     after = remove_dead(simplify(before))
     agree(before, after, [np.float64(value)], rtol=1e-15)
+
+
+@pytest.mark.parametrize("operation", sorted(_NARROWS))
+def test_rounded_operations_have_the_bits_of_narrow_ones(operation: str) -> None:
+    """Also where numbers are subnormal, overflow, or lie near to what is halfway."""
+    found = lookup(operation)
+    random = np.random.default_rng(7)
+    x, y = (random.integers(0, 2**32, 100_000, np.uint32).view(np.float32) for _ in range(2))
+    x[:50_000], y[:50_000] = random.random((2, 50_000), np.float32) + np.float32(1)
+    x[25_000:50_000] *= np.float32(2.0**-127)  # a quotient is subnormal, a sum is not rounded
+    arguments = (x, y)[: found.arity]
+    with np.errstate(all="ignore"):
+        wide = found.numpy(*(a.astype(np.float64) for a in arguments)).astype(np.float32)
+        narrow = found.numpy(*arguments)
+    np.testing.assert_array_equal(wide, narrow)
+    np.testing.assert_array_equal(np.signbit(wide), np.signbit(narrow))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from weft.frontend.extent import Extent
 from weft.functions import exchanges
 from weft.kernel import numbers, sequences
 from weft.kernel.frame import is_traced
-from weft.kernel.numbers import as_float, as_int
+from weft.kernel.numbers import as_complex, as_float, as_int
 from weft.ops.dtypes import DType
 
 _ORDERS = {"less": operator.lt, "greater": operator.gt}
@@ -143,12 +143,6 @@ def _pow(base: Any, power: Any) -> Any:
     return base**power
 
 
-def _complex(real: Any, imaginary: Any = 0) -> Any:
-    if is_traced(real) or is_traced(imaginary):
-        return real + imaginary * 1j
-    return complex(real, imaginary)
-
-
 def _absolute(value: Any) -> Any:
     return functions.abs(value) if isinstance(value, Array) else abs(value)
 
@@ -157,7 +151,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     builtins.all: _any_or_all(True), builtins.any: _any_or_all(False),
     builtins.abs: _absolute, builtins.min: _extreme("less"), builtins.max: _extreme("greater"),
     builtins.sum: total, builtins.len: _len, builtins.int: as_int, builtins.float: as_float,
-    builtins.round: _round, builtins.bool: _bool, builtins.pow: _pow, builtins.complex: _complex,
+    builtins.round: _round, builtins.bool: _bool, builtins.pow: _pow, builtins.complex: as_complex,
     builtins.divmod: lambda a, b: (a // b, a % b), builtins.tuple: tuple, builtins.list: list,
     builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
     builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),

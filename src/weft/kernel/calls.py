@@ -29,6 +29,7 @@ from weft.kernel import (
     instances,
     mathematics,
     numbers,
+    real_numbers,
     selection,
     writing,
 )
@@ -233,9 +234,13 @@ def _known(
     if isinstance(function, np.ufunc) and is_traced(arguments):
         return _numpys_own(_ufunc(frame, node, function, arguments, named))
     if module in ("math", "cmath"):
+        of_module = complex_numbers if module == "cmath" else mathematics
+        if name == "isclose":
+            number = numbers.as_complex if module == "cmath" else numbers.as_float
+            given = [number(x) for x in arguments[:2]] + arguments[2:]
+            return frame.trace.call(frame.trace, real_numbers.isclose, given, named)
         if named:
             frame.refuse(node, f"{module}.{name} with {', '.join(named)}", "positional arguments")
-        of_module = complex_numbers if module == "cmath" else mathematics
         return of_module.call(frame, node, name, arguments)
     if module.split(".")[0] == "weft" and callable(function):
         return function(*arguments, **named)

@@ -6,10 +6,9 @@ import ast
 from typing import Any
 
 from weft import functions
-from weft.array import Array
 from weft.functions.interoperability import _RENAMED
 from weft.kernel.frame import Frame
-from weft.kernel.numbers import as_float, weak
+from weft.kernel.numbers import as_complex, as_float, weak
 from weft.ops.dtypes import DType
 
 
@@ -17,18 +16,13 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
     """A function of `cmath`, which gives Python's numbers."""
     if name == "rect":
         radius, angle = map(as_float, arguments)
-        return weak(radius * functions.cos(angle) + radius * functions.sin(angle) * 1j, DType.C128)
+        return as_complex(radius * functions.cos(angle), radius * functions.sin(angle))
     if name in ("phase", "polar"):
-        (z,) = map(_as_complex, arguments)
+        (z,) = map(as_complex, arguments)
         phase = weak(functions.atan2(z.imag, z.real), DType.F64)
         return phase if name == "phase" else (weak(functions.abs(z), DType.F64), phase)
     own = getattr(functions, _RENAMED.get(name, name), None)
     if own is None:
         frame.refuse(node, f"cmath.{name}", "a function that weft has: see dir(weft)")
-    z, *base = map(_as_complex, arguments)
+    z, *base = map(as_complex, arguments)
     return functions.log(z) / functions.log(*base) if base and name == "log" else own(z, *base)
-
-
-def _as_complex(value: Any) -> Array:
-    """`complex(z)`: a Python complex number."""
-    return weak(value, DType.C128)

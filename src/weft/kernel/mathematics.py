@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from weft import functions
+from weft.array import Array, node_of
 from weft.functions.interoperability import _RENAMED
 from weft.kernel import gamma, real_numbers, whole_numbers
 from weft.kernel.frame import Frame
@@ -13,17 +14,11 @@ from weft.kernel.numbers import as_float, as_int
 
 
 def call(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
-    """A function of `math`, of weak or strong scalars; whole numbers where Python gives ints."""
+    """A function of `math`: as in Python, of floats, and a float; an int where Python gives one."""
+    if any(isinstance(x, Array) and node_of(x).dtype.is_complex for x in arguments):
+        frame.refuse(node, f"math.{name} of a complex number", "a real number", f"cmath.{name}")
     if name in ("floor", "ceil", "trunc"):
         return as_int(getattr(functions, name)(*arguments))
-    if name == "fabs":
-        return functions.abs(as_float(arguments[0]))
-    if name == "fmod":
-        return functions.fmod(*map(as_float, arguments))
-    if name == "pow":
-        return as_float(arguments[0]) ** as_float(arguments[1])
-    if name in ("radians", "degrees"):
-        return getattr(functions, name)(as_float(arguments[0]))
     if whole_numbers.written_out(name, len(arguments)) is not None:
         return whole_numbers.call(frame, node, name, arguments)
     if name in ("gamma", "lgamma"):
@@ -34,12 +29,15 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
     own = getattr(functions, {"log": "log", **_RENAMED, **_MATH}.get(name, name), None)
     if own is None:
         frame.refuse(node, f"math.{name}", "a function that weft has: see dir(weft)")
-    if name == "log" and len(arguments) == 2:
-        return functions.log(arguments[0]) / functions.log(arguments[1])
-    return own(*arguments)
+    if name == "prod":  # of a sequence
+        return own(*arguments)
+    floats = [as_float(x) for x in arguments]
+    if name == "log" and len(floats) == 2:
+        return functions.log(floats[0]) / functions.log(floats[1])
+    return own(*floats)
 
 
 _MATH = {
     "acos": "acos", "asin": "asin", "atan": "atan", "pow": "pow", "isnan": "isnan",
-    "isinf": "isinf", "isfinite": "isfinite", "copysign": "copysign",
+    "isinf": "isinf", "isfinite": "isfinite", "copysign": "copysign", "fabs": "abs",
 }  # fmt: skip

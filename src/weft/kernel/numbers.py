@@ -41,6 +41,16 @@ def as_float(value: Any) -> Any:
     return weak(value, DType.F64) if isinstance(value, Array | Extent) else float(value)
 
 
+def as_complex(real: Any, imaginary: Any = 0.0) -> Any:
+    """`complex(a, b)`: a Python complex number, of these parts as they are where real."""
+    if not any(isinstance(part, Array | Extent) for part in (real, imaginary)):
+        return complex(real, imaginary)
+    if any(node_of(part).dtype.is_complex for part in (real, imaginary)):
+        return weak(real, DType.C128) + weak(imaginary, DType.C128) * 1j
+    parts = (node_of(as_float(part)) for part in (real, imaginary))
+    return weak(Array(apply("complex", *parts)), DType.C128)
+
+
 def weak(value: Any, dtype: DType) -> Array:
     """A scalar as a Python number, which takes the dtype of what it is combined with."""
     node = node_of(value)

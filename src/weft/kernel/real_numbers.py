@@ -29,6 +29,12 @@ def dist(p: Any, q: Any) -> Any:
     return found
 
 
+def isclose(a: Any, b: Any, rel_tol: Any = 1e-9, abs_tol: Any = 0.0) -> Any:
+    """Of Python's floats, or its complex numbers."""
+    apart, size = abs(a - b), max(abs(a), abs(b))
+    return a == b or (size < math.inf and apart <= max(rel_tol * size, abs_tol))
+
+
 def remainder(x: Any, y: Any) -> Any:
     """Of the quotient that is nearest, the even one of two."""
     size, step = abs(float(x)), abs(float(y))

@@ -34,6 +34,14 @@ COMMUTATIVE = frozenset({
     "logical_xor", "equal", "not_equal",
 })  # fmt: skip
 
+# Of float32 numbers, float64's result has the bits of float32's once it is rounded to that: what
+# is rounded first to 53 bits, which are 2 * 24 + 2 and more, is as if rounded once (Figueroa,
+# "When is double rounding innocuous?", 1995), and the others are not rounded.
+_NARROWS = frozenset({
+    "add", "subtract", "multiply", "divide", "reciprocal", "square", "sqrt", "abs", "negative",
+    "positive", "copysign", "floor", "ceil", "trunc", "round", "minimum", "maximum", "fmin", "fmax",
+})  # fmt: skip
+
 
 def simplify_apply(
     operation: str,
@@ -282,7 +290,23 @@ def simplify_cast(dtype: DType, argument: fun.Atom, definition: Definition) -> f
         # cast(cast(x: i16, i32), f64) => cast(x, f64)
         if lossless(first, source) and _same_path(first, source, dtype):
             return simplify_cast(dtype, inner.argument, definition)
+    if isinstance(inner, fun.Apply) and (source, dtype) == (DType.F64, DType.F32):
+        narrow = [_single(operand, definition) for operand in inner.arguments]
+        # cast(sqrt(cast(x: f32, f64)), f32) => sqrt(x)
+        if inner.operation in _NARROWS and None not in narrow:
+            return fun.Apply(inner.operation, tuple(atom for atom in narrow if atom is not None))
     return fun.Cast(dtype, argument)
+
+
+def _single(operand: fun.Atom, definition: Definition) -> fun.Atom | None:
+    """A float32 of the same value as a float64, if one is at hand."""
+    if isinstance(operand, fun.Const):
+        value = table.cast_numpy(DType.F32, np.asarray(operand.value)).item()
+        return fun.Const(value, DType.F32) if value == operand.value else None
+    inner = definition(operand)
+    if isinstance(inner, fun.Cast) and inner.argument.type.dtype is DType.F32:
+        return inner.argument
+    return None
 
 
 def lossless(source: DType, target: DType) -> bool:
