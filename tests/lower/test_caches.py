@@ -25,7 +25,7 @@ def test_what_the_system_says(tmp_path: Path) -> None:
     )  # fmt: skip
     found = read_caches(folder)
     assert found == Caches(1 << 20, 4 << 20)
-    assert found.blocks() == (2 << 20, 2 << 20)
+    assert found.blocks() == (2 << 20, 5 << 19)
     assert found.vector() == 24 << 10
 
 
@@ -38,10 +38,16 @@ def test_the_first_cache(tmp_path: Path) -> None:
     assert read_caches(folder).vector() == 36 << 10
 
 
-def test_a_block_takes_half_of_the_last_cache_at_most() -> None:
-    assert Caches(1 << 19, 1 << 24).blocks() == (1 << 20, 1 << 22)
-    assert Caches(1 << 20, 1 << 23).blocks() == (1 << 21, 1 << 22)
+def test_a_block_takes_a_part_of_the_last_cache() -> None:
+    assert Caches(1 << 19, 1 << 24).blocks() == (1 << 20, 5 << 20)
+    assert Caches(1 << 20, 1 << 23).blocks() == (1 << 21, 5 << 20)
+    assert Caches(1 << 20, 1 << 20).blocks() == (1 << 21, 1 << 21)
     assert Caches(1 << 20, 1 << 25, is_far=True).blocks() == (3 << 19, 1 << 21)
+
+
+def test_parts_are_of_blocks_that_are_much_larger() -> None:
+    assert Caches(1 << 20, 1 << 25).parts() == 7 << 17
+    assert Caches(1 << 20, 1 << 25, is_far=True).parts() == 0
 
 
 def test_what_is_missing_or_odd_is_passed_over(tmp_path: Path) -> None:

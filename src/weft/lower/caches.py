@@ -38,13 +38,21 @@ class Caches:
         """Bytes of blocks that a core sweeps many times: in planes, and in solids.
 
         Larger than the core's own cache: a block's surface, which grows with the rank, costs
-        more than reading from the last cache does. Of that it takes half its share at most;
-        where that cache is far, blocks are hardly larger than the core's own.
+        more than reading from the last cache does. Of that it takes five eighths of its share at
+        most; where that cache is far, blocks are hardly larger than the core's own.
         """
         if self.is_far:
             return self.own * 3 // 2, 2 * self.own
         flat = 2 * self.own
-        return flat, max(flat, min(8 * self.own, self.share // 2))
+        return flat, max(flat, min(10 * self.own, self.share * 5 // 8))
+
+    def parts(self) -> int:
+        """Bytes of parts of a block of solids, each of which does some rounds before the next one.
+
+        Most of the core's own cache, as the last one is slower; 0 where blocks are not much
+        larger than the core's own.
+        """
+        return 0 if self.is_far else self.own * 7 // 8
 
 
 @cache

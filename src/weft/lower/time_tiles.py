@@ -26,7 +26,7 @@ that it reads or a read of what it overwrites. Both slopes, r a level, give just
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 from weft.fun import nodes as fun
 from weft.imp import nodes as imp
@@ -34,7 +34,7 @@ from weft.imp.nodes import machine
 from weft.lower import kernels, spaces
 from weft.lower.emitter import Emitter
 from weft.lower.time_tiling import TimeTiling, Turns
-from weft.lower.trapezoids import Sides, Trapezoids, halves
+from weft.lower.trapezoids import Parts, Shape, Sides, Trapezoids, halves
 from weft.sizes import ZERO, Poly, Size
 
 
@@ -79,7 +79,7 @@ class Tiles(Trapezoids):
                 odd = e.declare(machine("==", half, imp.ONE))
                 tiles = e.declare(imp.Select(odd, shape.seams, shape.chunks))
                 with spaces.parallel(e, tiles, self.label()) as tile:
-                    self.sweep(self.trapezoid(tile, odd, shape), first, count, shape.spans)
+                    self.sweep(self.trapezoid(tile, odd, shape), first, count, shape)
 
     def label(self) -> str:
         kernel = self.kernels[0].expr
@@ -89,25 +89,46 @@ class Tiles(Trapezoids):
         return f"{whole}{more}, many rounds at a time in even and odd trapezoids"
 
     def sweep(
-        self, trapezoid: Sequence[Sides], first: imp.Expr, count: imp.Expr,
-        spans: Sequence[imp.Expr],
-    ) -> None:  # fmt: skip
+        self, trapezoid: Sequence[Sides], first: imp.Expr, count: imp.Expr, shape: Shape
+    ) -> None:
         """Its blocks one after another, all rounds of the phase on each."""
         e = self.e
         levels = e.declare(machine("*", count, imp.integer(len(self.kernels))))
         box: list[tuple[imp.Expr, imp.Expr]] = []
         with ExitStack() as loops:
             for axis, sides in enumerate(trapezoid):
-                base, number, span = self.blocks(axis, sides, levels, spans[axis])
+                base, number, span = self.blocks(axis, sides, levels, shape.spans[axis])
                 block = e.unit.integer("block")
                 loops.enter_context(e.loop(block, imp.ZERO, number))
                 if axis == 0:
                     e.emit(imp.Poll())
                 start = e.declare(machine("+", base, e.declare(machine("*", block, span))))
                 box.append((start, e.declare(machine("+", start, span))))
+            if shape.parts is not None:
+                begin, box[0] = loops.enter_context(self.part(box[0], count, shape.parts))
+                least = e.declare(machine("-", count, begin))
+                count = e.declare(machine("min", least, shape.parts.steps))
+            else:
+                begin = imp.ZERO
             step = e.unit.integer("step")
             with e.loop(step, imp.ZERO, count):
-                self.round(trapezoid, first, step, box)
+                now = e.declare(machine("+", begin, step))
+                self.round(trapezoid, first, now, box)
+
+    @contextmanager
+    def part(
+        self, rows: tuple[imp.Expr, imp.Expr], count: imp.Expr, parts: Parts
+    ) -> Iterator[tuple[imp.Expr, tuple[imp.Expr, imp.Expr]]]:
+        """Some of a block's rounds on one part of it after another: its first round, its rows."""
+        e, (start, stop) = self.e, rows
+        some, part = e.unit.integer("some"), e.unit.integer("part")
+        with e.loop(some, imp.ZERO, spaces.ceil(e, count, parts.steps)):
+            begin = e.declare(machine("*", some, parts.steps))
+            number = spaces.ceil(e, e.declare(machine("-", stop, start)), parts.span)
+            with e.loop(part, imp.ZERO, number):
+                low = e.declare(machine("+", start, e.declare(machine("*", part, parts.span))))
+                high = e.declare(machine("min", stop, machine("+", low, parts.span)))
+                yield begin, (low, high)
 
     def round(
         self, trapezoid: Sequence[Sides], first: imp.Expr, step: imp.Expr,

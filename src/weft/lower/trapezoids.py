@@ -18,7 +18,7 @@ from weft.lower.time_tiling import TimeTiling
 from weft.records import dataclass
 from weft.sizes import ONE, Poly, as_poly
 
-LEVELS = (64, 32, 16)  # of a phase, by rank: at most
+LEVELS = (64, 32, 32)  # of a phase, by rank: at most
 FEW_LEVELS = 8  # and so many, even if a block is then larger than a core's own cache
 CHUNKS = 4  # trapezoids for each thread, to balance
 CACHE_LINES = 64  # elements that are whole cache lines, of whatever size
@@ -26,12 +26,19 @@ ALIGNED = 16  # elements, of which blocks of a vector begin at multiples: a cach
 ACROSS = 4  # times as long as the first dimension is the second one, of which chunks are then
 WIDE = 4096  # elements of a part of a row that is a trapezoid's, at least
 ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
-SECOND = 32  # rows of a block in the second of three dimensions or more
+SECOND = 16  # rows of a block in the second of three dimensions or more: at least
+FEWER = (24, 16, 12)  # levels of a phase of solids, where blocks of more are too large
+PART_LEVELS = 8  # that one part of a block does before the next, at most
 
 
 def block_bytes() -> tuple[int, int]:
     """Of all arrays of a block, by rank less 2."""
     return caches().blocks()
+
+
+def part_bytes() -> int:
+    """Of all arrays of a part of a block of solids; 0 where blocks are not swept in parts."""
+    return caches().parts()
 
 
 def line(stencil: Stencil) -> int:
@@ -82,6 +89,22 @@ class Sides:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """How blocks that the last cache holds are swept in parts, which a core's own cache holds.
+
+    Attributes
+    ----------
+    steps : imp.Expr
+        Rounds that all parts do, one part after another, before the next rounds.
+    span : imp.Expr
+        How long a part is in the first dimension.
+    """
+
+    steps: imp.Expr
+    span: imp.Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """What all phases of a loop have in common.
 
@@ -95,6 +118,8 @@ class Shape:
         What a trapezoid loses, or wins, on a side at each level.
     spans : tuple of imp.Expr
         How long a block is in each dimension.
+    parts : Parts, optional
+        How blocks are swept that are larger than a core's own cache.
     """
 
     steps: imp.Expr
@@ -102,6 +127,7 @@ class Shape:
     seams: imp.Expr
     slope: imp.Expr
     spans: tuple[imp.Expr, ...]
+    parts: Parts | None = None
 
 
 class Trapezoids:
@@ -192,8 +218,10 @@ class Trapezoids:
             if self.stencil.wraps[axis] or (1 < axis < self.rank - 1):
                 found.append(whole)
                 continue
-            most = imp.integer(SECOND if axis < self.rank - 1 else self.by_rank((0, *ROW)))
-            parts = ceil(e, extent, most)
+            if axis < self.rank - 1:
+                parts = e.declare(machine("/", extent, imp.integer(SECOND)))
+            else:
+                parts = ceil(e, extent, imp.integer(self.by_rank((0, *ROW))))
             some = ceil(e, extent, e.declare(machine("max", imp.ONE, parts)))
             alone = machine("<=", parts, imp.ONE)
             found.append(e.declare(imp.Select(alone, whole, some)))
@@ -216,7 +244,9 @@ class Trapezoids:
         """Rounds of a phase: all phases have about as many."""
         e, count, radius = self.e, len(self.kernels), self.stencil.radius[0]
         most: imp.Expr = imp.integer(self.by_rank(LEVELS))
-        if self.rank > 1:
+        if self.rank > 2:
+            most = self.levels_of_solids(spans)
+        elif self.rank > 1:
             bytes_ = self.slice_bytes(spans, imp.ZERO)
             block = imp.integer(self.by_rank((0, *block_bytes())) // max(1, radius))
             room = e.declare(machine("/", block, bytes_))
@@ -232,6 +262,18 @@ class Trapezoids:
         phases = e.declare(machine("max", imp.ONE, ceil(e, self.rounds, rounds)), "phases")
         return e.declare(machine("max", imp.ONE, ceil(e, self.rounds, phases)), "steps")
 
+    def levels_of_solids(self, spans: Sequence[imp.Expr]) -> imp.Expr:
+        """As many as leave a block half as many rows as they lose."""
+        e, radius = self.e, max(1, self.stencil.radius[0])
+        block = imp.integer(block_bytes()[1])
+        found: imp.Expr = imp.integer(FEW_LEVELS)
+        for levels in (*reversed(FEWER), LEVELS[2]):
+            slice_ = self.slice_bytes(spans, imp.integer(levels))
+            bytes_ = e.declare(machine("*", slice_, imp.integer(levels * radius * 3 // 2)))
+            fits = e.declare(machine("<=", bytes_, block))
+            found = e.declare(imp.Select(fits, imp.integer(levels), found))
+        return found
+
     def threads(self) -> imp.Expr:
         return self.e.poly(Poly.var("threads"))
 
@@ -240,13 +282,27 @@ class Trapezoids:
 
         Of a vector half a block at least.
         """
-        e = self.e
+        e, threads = self.e, self.threads()
         twice = e.declare(machine("*", lost, imp.integer(2)))
         least = e.declare(machine("max", self.share(), twice))
         half = imp.integer(max(1, line(self.stencil) // 2) if self.rank == 1 else 1)
         length = e.declare(machine("max", least, half))
         number = e.declare(machine("/", self.length, length))
+        if self.has_short_ends():
+            # As much for each thread, of even ones as of odd ones, which are one less.
+            over = e.declare(machine("%", number, threads))
+            even = e.declare(machine("-", number, over))
+            number = e.declare(imp.Select(machine("<", number, threads), number, even))
+            return e.declare(machine("+", number, imp.ONE), "chunks")
         return e.declare(machine("max", imp.ONE, number), "chunks")
+
+    def seams(self, chunks: imp.Expr) -> imp.Expr:
+        """Odd trapezoids."""
+        return chunks if self.wraps else self.e.declare(machine("-", chunks, imp.ONE))
+
+    def has_short_ends(self) -> bool:
+        """Whether the first chunk and the last, which lose on one side, are half as long."""
+        return not self.wraps and self.lean is None
 
     def share(self) -> imp.Expr:
         """How long a trapezoid should be: some for each thread, but long parts of rows."""
@@ -259,15 +315,21 @@ class Trapezoids:
             self.across, e.declare(machine("max", share, imp.integer(WIDE))), share
         )
 
-    def first_span(self, spans: Sequence[imp.Expr], levels: imp.Expr) -> imp.Expr:
-        """How long a block is in the first dimension."""
+    def first_span(
+        self, spans: Sequence[imp.Expr], levels: imp.Expr, chunks: imp.Expr
+    ) -> imp.Expr:
+        """How long a block is in the first dimension: as a trapezoid is, if it has room."""
         if self.rank == 1:
             return imp.integer(line(self.stencil))
         e = self.e
         block = imp.integer(self.by_rank((0, *block_bytes())))
         room = e.declare(machine("/", block, self.slice_bytes(spans, levels)))
-        span = e.declare(machine("-", room, e.declare(machine("*", levels, self.radius[0]))))
-        return e.declare(machine("max", imp.integer(1), span))
+        leaning = e.declare(machine("*", levels, self.radius[0]))
+        some = e.declare(machine("max", imp.ONE, e.declare(machine("-", room, leaning))))
+        rows = ceil(e, self.length, e.declare(machine("max", imp.ONE, self.seams(chunks))))
+        rows = self.either(self.across, self.extents[0], rows)
+        whole = e.declare(machine("+", rows, leaning))
+        return e.declare(imp.Select(machine("<=", rows, room), whole, some))
 
     # ------------------------------------------------------------ trapezoids
 
@@ -279,17 +341,36 @@ class Trapezoids:
         levels = e.declare(machine("*", steps, imp.integer(len(self.kernels))), "levels")
         lost = e.declare(machine("*", levels, self.reach))
         chunks = self.chunks(lost)
-        spans = [self.first_span(spans, levels), *spans]
-        seams = e.declare(machine("-", chunks, imp.ONE))
+        spans = [self.first_span(spans, levels, chunks), *spans]
+        seams = self.seams(chunks)
         slope = self.reach
         if self.wraps:
             # Of what is shorter than its seam every level is done as a whole.
             tight = e.declare(machine("<", self.extents[0], machine("*", lost, imp.integer(2))))
-            seams = e.declare(imp.Select(tight, imp.ZERO, chunks))
+            seams = e.declare(imp.Select(tight, imp.ZERO, seams))
             slope = e.declare(imp.Select(tight, imp.ZERO, slope))
             whole = machine("+", self.extents[0], lost)
             spans[0] = e.declare(imp.Select(tight, e.declare(whole), spans[0]))
-        return Shape(steps, chunks, seams, slope, tuple(spans))
+        return Shape(steps, chunks, seams, slope, tuple(spans), self.parts(spans, steps))
+
+    def parts(self, spans: Sequence[imp.Expr], steps: imp.Expr) -> Parts | None:
+        """The parts of blocks; None where none is much larger than a core's own cache.
+
+        At least half of the rows of the first dimension that a part meets are its own, the others
+        those that it leans over.
+        """
+        e, room = self.e, part_bytes()
+        if self.rank < 3 or not room:
+            return None
+        rows = e.declare(machine("/", imp.integer(room), self.slice_bytes(spans[1:], imp.ZERO)))
+        lost = max(1, self.stencil.radius[0]) * len(self.kernels)  # by a round
+        some = e.declare(machine("/", rows, imp.integer(2 * lost)))
+        most = imp.integer(max(1, PART_LEVELS // len(self.kernels)))
+        some = e.declare(machine("min", some, most))
+        large = machine(">", spans[0], rows)
+        fits = e.declare(machine("&&", large, machine(">", some, imp.ZERO)))
+        span = e.declare(machine("-", rows, e.declare(machine("*", some, imp.integer(lost)))))
+        return Parts(self.either(fits, some, steps), self.either(fits, span, spans[0]))
 
     def phase(self, phase: imp.Expr, shape: Shape) -> tuple[imp.Expr, imp.Expr]:
         """Its first round, and how many it has."""
@@ -336,6 +417,11 @@ class Trapezoids:
         """Where a chunk begins."""
         e = self.e
         extent = e.declare(machine("-", edge.end, edge.begin))
+        if self.has_short_ends():  # in halves of a chunk, of which these have one
+            chunks = e.declare(machine("*", self.seams(chunks), imp.integer(2)))
+            chunks = e.declare(machine("max", imp.ONE, chunks))
+            number = e.declare(machine("-", machine("*", number, imp.integer(2)), imp.ONE))
+            number = e.declare(machine("max", imp.ZERO, e.declare(machine("min", chunks, number))))
         part = machine("/", machine("*", number, extent), chunks)
         return e.declare(machine("+", edge.begin, part))
 

@@ -93,7 +93,7 @@ def _trapezoids(
     with k.branch(machine("<", item, count)):
         first, rounds = tiles.phase(phase, shape)
         tiles.lean_from(first)
-        tiles.sweep(tiles.trapezoid(item, odd, shape), first, rounds, shape.spans)
+        tiles.sweep(tiles.trapezoid(item, odd, shape), first, rounds, shape)
     host.unit.kernels.append(tiles.label())
     host.add(k, "tiles", item, chosen[-1], 1)
 
@@ -112,6 +112,9 @@ class _Tiles(Tiles):
 
     def steps(self, spans: Sequence[imp.Expr]) -> imp.Expr:
         return self.e.named(self.chosen[0])
+
+    def has_short_ends(self) -> bool:
+        return False  # trapezoids are many
 
     def chunks(self, lost: imp.Expr) -> imp.Expr:
         return self.e.named(self.chosen[1])
