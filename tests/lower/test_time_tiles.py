@@ -373,6 +373,30 @@ def test_few_long_rows_are_cut_across(
         assert (max(most) > 3) == across  # of so few rows no more could be made
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_odd_trapezoids_are_as_many_for_each_thread(
+    rank: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even ones are one more, of which two are half as long."""
+    monkeypatch.setattr(trapezoids, "LEVELS", (2, 2, 2))
+    monkeypatch.setattr(trapezoids, "line", lambda _: 8)
+    monkeypatch.setattr(trapezoids, "ACROSS", 16)
+    tiles = []
+    parallel = imp_interpret._Run.parallel
+
+    def noting(run: imp_interpret._Run, statement: imp.Parallel) -> None:
+        tiles.append(run.integer(statement.tiles))
+        parallel(run, statement)
+
+    monkeypatch.setattr(imp_interpret._Run, "parallel", noting)
+    x = RNG.random((75, 5, 4)[:rank])
+    interpreted(tiled(repeated(rank, 1, "edge"), x, 4), x, 4, threads)
+    even, odd = tiles[-2:]
+    assert odd > 0
+    assert (even, odd % threads) == (odd + 1, 0)
+
+
 # ---------------------------------------------------------------- what is not tiled
 
 LOOP = """

@@ -150,6 +150,7 @@ class Trapezoids:
         self.across = self.is_across(rows)
         self.length = self.either(self.across, self.extents[second], rows)
         self.reach = self.either(self.across, self.radius[second], self.radius[0])
+        self.shorter = self.shorter_ends()
 
     # ------------------------------------------------------------ shapes
 
@@ -288,21 +289,42 @@ class Trapezoids:
         half = imp.integer(max(1, line(self.stencil) // 2) if self.rank == 1 else 1)
         length = e.declare(machine("max", least, half))
         number = e.declare(machine("/", self.length, length))
-        if self.has_short_ends():
-            # As much for each thread, of even ones as of odd ones, which are one less.
-            over = e.declare(machine("%", number, threads))
-            even = e.declare(machine("-", number, over))
-            number = e.declare(imp.Select(machine("<", number, threads), number, even))
-            return e.declare(machine("+", number, imp.ONE), "chunks")
-        return e.declare(machine("max", imp.ONE, number), "chunks")
+        if self.wraps:
+            return e.declare(machine("max", imp.ONE, number), "chunks")
+        # As many odd ones for each thread, where there is one for each, and as much of even ones.
+        halves = machine("/", machine("*", self.length, imp.integer(2)), length)
+        spared = e.declare(machine("+", *self.shorter))
+        seams = machine("/", machine("+", e.declare(halves), spared), imp.integer(2))
+        seams = e.declare(machine("-", e.declare(seams), imp.ONE))
+        over = e.declare(machine("%", e.declare(machine("max", imp.ZERO, seams)), threads))
+        seams = e.declare(imp.Select(
+            machine("<", seams, threads), seams, e.declare(machine("-", seams, over))
+        ))  # fmt: skip
+        return e.declare(machine("max", imp.ONE, machine("+", seams, imp.ONE)), "chunks")
 
     def seams(self, chunks: imp.Expr) -> imp.Expr:
         """Odd trapezoids."""
         return chunks if self.wraps else self.e.declare(machine("-", chunks, imp.ONE))
 
-    def has_short_ends(self) -> bool:
-        """Whether the first chunk and the last, which lose on one side, are half as long."""
-        return not self.wraps and self.lean is None
+    def shorter_ends(self) -> tuple[imp.Expr, imp.Expr]:
+        """By how many halves of a chunk the first one and the last are shorter than others.
+
+        By one where they lose on one side alone; by two, so that a seam is at the end itself,
+        where on their other side they win as much as they lose.
+        """
+        if self.wraps:
+            return imp.ZERO, imp.ZERO
+        if self.lean is None:
+            return imp.ONE, imp.ONE
+        e, one, two = self.e, imp.ONE, imp.integer(2)
+        left, right = e.named(self.lean.left), e.named(self.lean.right)
+        found = []
+        for won in (left, e.declare(machine("-", imp.ZERO, right))):
+            loses = machine("<", won, imp.ZERO)
+            even = machine("==", won, self.reach)
+            some = e.declare(imp.Select(loses, imp.ZERO, e.declare(imp.Select(even, two, one))))
+            found.append(self.either(self.across, one, some))
+        return found[0], found[1]
 
     def share(self) -> imp.Expr:
         """How long a trapezoid should be: some for each thread, but long parts of rows."""
@@ -417,13 +439,14 @@ class Trapezoids:
         """Where a chunk begins."""
         e = self.e
         extent = e.declare(machine("-", edge.end, edge.begin))
-        if self.has_short_ends():  # in halves of a chunk, of which these have one
-            chunks = e.declare(machine("*", self.seams(chunks), imp.integer(2)))
-            chunks = e.declare(machine("max", imp.ONE, chunks))
-            number = e.declare(machine("-", machine("*", number, imp.integer(2)), imp.ONE))
-            number = e.declare(machine("max", imp.ZERO, e.declare(machine("min", chunks, number))))
-        part = machine("/", machine("*", number, extent), chunks)
-        return e.declare(machine("+", edge.begin, part))
+        shorter, before = self.shorter[0], e.declare(machine("+", *self.shorter))
+        total = e.declare(machine("-", machine("*", chunks, imp.integer(2)), before))
+        total = e.declare(machine("max", imp.ONE, total))
+        at = e.declare(machine("-", machine("*", number, imp.integer(2)), shorter))
+        at = e.declare(machine("max", imp.ZERO, e.declare(machine("min", total, at))))
+        at = e.declare(imp.Select(machine("==", number, chunks), total, at))  # a chunk is alone
+        part = machine("/", machine("*", at, extent), total)
+        return e.declare(machine("+", edge.begin, e.declare(part)))
 
     def block_length(self, span: imp.Expr, length: imp.Expr, number: imp.Expr) -> imp.Expr:
         """How long the blocks of a trapezoid are in the first dimension: `span` at most."""
