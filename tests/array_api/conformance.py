@@ -57,7 +57,8 @@ def command(given: argparse.Namespace, report: Path) -> list[str]:
         "--rootdir", ".", "-p", "no:cacheprovider",
         "-n", given.jobs, "--dist", "worksteal", *plugins,
         "--max-examples", str(given.max_examples), "--disable-deadline", "--derandomize",
-        "--skips-file", str(HERE / "skips.txt"), "--xfails-file", str(HERE / "xfails.txt"),
+        # In one word: pytest takes what follows an option for a path, and loads our fixtures.
+        f"--skips-file={HERE / 'skips.txt'}", f"--xfails-file={HERE / 'xfails.txt'}",
         "--json-report", "--json-report-file", str(report), *files, *filter(None, given.rest),
     ]  # fmt: skip
 
