@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from weft.errors import ArgumentTypeError, user_place
@@ -444,6 +444,11 @@ def product(extents: tuple[Extent, ...]) -> Extent:
 
 choose: Callable[[str, Extent, Extent], Extent] | None = None
 """The extent that a scalar operation on two gives; set by `weft.frontend.symbolic`."""
+
+
+def values(shape: Sequence[Extent]) -> tuple[Any, ...]:
+    """A shape for people: ints, and extents that differ from round to round."""
+    return tuple([extent if extent.symbols else extent.value for extent in shape])
 
 
 def _chosen(operation: str, left: Extent, right: Extent) -> Extent:

@@ -29,6 +29,7 @@ from weft.frontend.extent import (
     require_at_least,
     variable,
 )
+from weft.frontend.given_lengths import as_length
 from weft.frontend.graph import Node, Shape, is_index, leading, make, size_scalar
 from weft.frontend.guards import tracing
 from weft.frontend.layout import (
@@ -41,7 +42,7 @@ from weft.frontend.layout import (
     slice_bounds,
     values,
 )
-from weft.frontend.lengths import as_length, is_just, one_length
+from weft.frontend.lengths import is_just, one_length
 from weft.frontend.operations import MovingPoint, MovingSpan, Point, SliceDim, Span
 from weft.ops.dtypes import DType
 from weft.records import dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from weft.errors import ArgumentError, OutOfBoundsError, ShapeError, TracingError, user_place
 from weft.frontend import operations
@@ -18,6 +18,7 @@ from weft.frontend.extent import (
     product,
     require_equal,
 )
+from weft.frontend.extent import values as values  # which is of layouts, too
 from weft.frontend.graph import Node, Shape, make
 from weft.frontend.guards import forget_guards
 from weft.frontend.lengths import agree, is_just
@@ -26,11 +27,6 @@ from weft.frontend.symbolic import choose
 
 ONE = constant(1)
 ZERO = constant(0)
-
-
-def values(shape: Shape) -> tuple[Any, ...]:
-    """A shape for people: ints, and extents that differ from round to round."""
-    return tuple([extent if extent.symbols else extent.value for extent in shape])
 
 
 def axis_number(axis: int, rank: int) -> int:

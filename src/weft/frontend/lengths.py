@@ -1,33 +1,24 @@
-"""Lengths of dimensions: what users give, and how two of them go together."""
+"""Lengths of dimensions: how two of them go together, and what only the run knows of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from weft.errors import ArgumentError, ShapeError, TracingError, user_place
+from weft.errors import ShapeError, TracingError, user_place
 from weft.frontend.extent import (
     Extent,
     at_least,
     constant,
     decide_equal,
-    literal,
-    not_negative,
     require_equal,
     smaller,
+    values,
 )
 from weft.frontend.gathering import gathering
 from weft.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Measuring:
-    """Who knows lengths that nothing bounds, and whether the run certainly asks for them."""
-
-    known: Callable[[Extent], Extent]
-    in_any_case: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +47,6 @@ class NotNegative:
 Asked: TypeAlias = NotEmpty | Equal | NotNegative
 
 _asked: ContextVar[list[Asked] | None] = ContextVar("asked", default=None)
-_bounded: ContextVar[bool] = ContextVar("bounded", default=False)
-_measuring: ContextVar[Measuring | None] = ContextVar("measuring", default=None)
 
 
 def agree(left: Extent, right: Extent) -> bool:
@@ -131,32 +120,14 @@ def may_be_empty(extent: Extent) -> bool:
         return True
 
 
+def asked() -> list[Asked] | None:
+    """What is gathered for whoever asks the run; None where nobody does."""
+    return _asked.get()
+
+
 def asking() -> AbstractContextManager[list[Asked]]:
     """Inside, what only the run knows of lengths is gathered: if they are 0 or more, or equal."""
     return gathering(_asked)
-
-
-@contextmanager
-def bounded() -> Iterator[None]:
-    """Inside, lengths of which nothing is known but by the run are refused at once."""
-    token = _bounded.set(True)
-    try:
-        yield
-    finally:
-        _bounded.reset(token)
-
-
-@contextmanager
-def measuring(known: Callable[[Extent], Extent], in_any_case: bool) -> Iterator[None]:
-    """Inside, lengths of which nothing is known but by the run are those that `known` gives.
-
-    `in_any_case`: the run comes here, so that these are refused at once which are negative.
-    """
-    token = _measuring.set(Measuring(known, in_any_case))
-    try:
-        yield
-    finally:
-        _measuring.reset(token)
 
 
 def require_any(extent: Extent, shape: Sequence[Extent], what: str, numpys: str) -> None:
@@ -174,70 +145,9 @@ def require_any(extent: Extent, shape: Sequence[Extent], what: str, numpys: str)
         return
     found = _asked.get()
     if found is None or not extent.symbols:
-        from weft.frontend import layout
-
         raise ShapeError(
-            f"{what} of no elements (shape {layout.values(tuple(shape))})",
+            f"{what} of no elements (shape {values(shape)})",
             "at least one element",
             place=user_place(),
         )
     found.append(NotEmpty(extent, numpys))
-
-
-def as_length(value: Any, what: str = "a length") -> Extent:
-    """A length that the user gave, not negative."""
-    given = literal(value)
-    extent = measured(given) if given.symbols else given
-    if extent.symbols:
-        return _length_of_rounds(extent, what)
-    if given.symbols and _in_vain(extent):
-        return constant(0)
-    if extent.value < 0:
-        raise ArgumentError(f"{what} is {extent.value}", "0 or more", place=user_place())
-    if extent.value >= 2**63:
-        raise ArgumentError(f"{what} is {extent.value}", "less than 2**63", place=user_place())
-    at_least(extent, constant(0))
-    return extent
-
-
-def measured(extent: Extent) -> Extent:
-    """A length that nothing bounds, as somebody knows it to be."""
-    from weft.frontend.symbolic import at_most
-
-    by = _measuring.get()
-    return extent if by is None or at_most(extent, -1) is not None else by.known(extent)
-
-
-def _in_vain(extent: Extent) -> bool:
-    """Whether a length is negative, of a branch that the run may not take; it is asked then."""
-    by, found = _measuring.get(), _asked.get()
-    if by is None or by.in_any_case or found is None or at_least(extent, constant(0)):
-        return False
-    found.append(NotNegative(extent))
-    return True
-
-
-def _length_of_rounds(extent: Extent, what: str) -> Extent:
-    """A length that differs from round to round; 0 where only the run finds it negative."""
-    from weft.frontend.symbolic import at_most
-
-    if _bounded.get() and at_most(extent, -1) is None:
-        raise ShapeError(
-            f"{what} is {extent}, which differs from round to round without a bound",
-            "a length that sizes bound", place=user_place(),
-        )  # fmt: skip
-    try:
-        if extent.is_nonnegative():
-            return extent
-    except TracingError:
-        found = _asked.get()
-        if found is not None:
-            found.append(NotNegative(extent))
-            return not_negative(extent)
-    raise ArgumentError(
-        f"{what} is {extent}, which may be negative",
-        "0 or more in every round",
-        "an argument that is an int (or n: wf.i64), wf.minimum(wf.maximum(length, 0), bound), or "
-        "wf.assume(...) of the sizes before the loop",
-        place=user_place(),
-    )

@@ -16,9 +16,9 @@ from weft.errors import (
 )
 from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent, as_extent
+from weft.frontend.given_lengths import as_length
 from weft.frontend.graph import Node, size_scalar
 from weft.frontend.layout import axis_number
-from weft.frontend.lengths import as_length
 from weft.ops.dtypes import DType, from_numpy
 
 DEFAULT_FLOAT = DType.F64

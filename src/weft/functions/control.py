@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout, lengths, operations, symbolic
+from weft.frontend import given_lengths, graph, indexing, layout, lengths, operations, symbolic
 from weft.frontend.containers import flatten, unflatten
 from weft.frontend.elementwise import as_dtype, common_dtype, python_value
 from weft.frontend.extent import Extent
@@ -246,7 +246,7 @@ def _length(nodes: list[Node], length: Any) -> Extent:
     if not nodes:
         if length is None:
             raise ArgumentError("scan over nothing", "arrays, or length=...", place=user_place())
-        return lengths.as_length(length)
+        return given_lengths.as_length(length)
     if any(not node.shape for node in nodes):
         raise ShapeError("scan over scalars", "arrays of one dimension or more", place=user_place())
     count = nodes[0].shape[0]
@@ -312,7 +312,7 @@ def iterate(
         return fori_loop(0, n, step, x)
     if extents.integer(every) < 1:
         raise ArgumentError(f"every {every} steps", "1 or more", place=user_place())
-    rounds, rest = divmod(lengths.as_length(n), every)
+    rounds, rest = divmod(given_lengths.as_length(n), every)
     start = Carried(x)
     state = start.values([Array(node) for node in start.initial()])
 

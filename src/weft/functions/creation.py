@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, asarray, node_of, strong
 from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import graph, indexing, layout, lengths, operations
+from weft.frontend import given_lengths, graph, indexing, layout, operations
 from weft.frontend.elementwise import apply, as_dtype, broadcast_shapes
 from weft.frontend.extent import Extent, constant
 from weft.frontend.graph import Node, make
@@ -170,7 +170,7 @@ def _arange_count(start: Any, stop: Any, step: Any, whole: bool) -> Extent:
         step = int(step)
         reach = extents.as_extent(stop) - start if step > 0 else extents.as_extent(start) - stop
         if reach.symbols:
-            reach = lengths.measured(reach)
+            reach = given_lengths.measured(reach)
         if reach.symbols:
             reach = layout.limited("maximum", reach, constant(0))
         elif not extents.at_least(reach, constant(1)):
@@ -180,13 +180,14 @@ def _arange_count(start: Any, stop: Any, step: Any, whole: bool) -> Extent:
         return extents.divide(reach + (abs(step) - 1), constant(abs(step)))
     if any(isinstance(number, Array) for number in (start, stop, step)):
         steps = apply("ceil", as_inexact(node_of((stop - start) / step)))
-        return lengths.as_length(Array(apply("maximum", as_dtype(steps, DType.I64), node_of(0))))
+        steps = apply("maximum", as_dtype(steps, DType.I64), node_of(0))
+        return given_lengths.as_length(Array(steps))
     if whole:
         distance = int(stop) - int(start) if step > 0 else int(start) - int(stop)
         count = max(0, -(-distance // abs(int(step))))
     else:
         count = max(0, math.ceil((float(stop) - float(start)) / float(step)))
-    return lengths.as_length(count)
+    return given_lengths.as_length(count)
 
 
 def linspace(
@@ -207,7 +208,7 @@ def linspace(
         Whether `stop` is the last value; if not, it is the one after.
     """
     check_device(device)
-    count = lengths.as_length(num)
+    count = given_lengths.as_length(num)
     ends = node_of(start), node_of(stop)
     complexes = any(end.dtype.is_complex for end in ends)
     wanted = dtype_of(dtype, promote(*(as_inexact(end).dtype for end in ends)))
@@ -234,8 +235,8 @@ def eye(
 ) -> Array:
     """Ones on diagonal k, zeros elsewhere."""
     check_device(device)
-    rows = lengths.as_length(n_rows)
-    shape = (rows, rows if n_cols is None else lengths.as_length(n_cols))
+    rows = given_lengths.as_length(n_rows)
+    shape = (rows, rows if n_cols is None else given_lengths.as_length(n_cols))
     number = graph.scalar_constant(extents.integer(k), DType.I64)
     on_diagonal = apply("equal", _diagonal(shape), number)
     return Array(as_dtype(on_diagonal, dtype_of(dtype, DType.F64)))

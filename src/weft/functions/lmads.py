@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, node_of
 from weft.errors import ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import indexing, layout, lengths, operations
+from weft.frontend import given_lengths, indexing, layout, operations
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.graph import Node, Shape, make
 from weft.functions.arguments import array_node, axes_of
@@ -73,7 +73,7 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Array:
         )  # fmt: skip
     strides = [extents.product(node.shape[k + 1 :]) for k in range(len(node.shape))]
     begins = list(node.shape)
-    for length, along in zip(map(lengths.as_length, window), axes, strict=True):
+    for length, along in zip(map(given_lengths.as_length, window), axes, strict=True):
         if not extents.at_least(begins[along], length):
             raise ShapeError(
                 f"windows of {length.value} elements in {begins[along].value}", "fewer",
@@ -99,7 +99,7 @@ def _parts(offset: Any, dims: Sequence[tuple[Any, Any]]) -> tuple[tuple[Node, ..
     scalars = [_scalar(offset)]
     shape = []
     for size, stride in dims:
-        shape.append(lengths.as_length(size))
+        shape.append(given_lengths.as_length(size))
         scalars.append(_scalar(stride))
     return tuple(scalars), tuple(shape)
 

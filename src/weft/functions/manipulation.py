@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import ArgumentError, ArgumentTypeError, ShapeError, user_place
 from weft.frontend import extent as extents
-from weft.frontend import indexing, layout, lengths, operations
+from weft.frontend import given_lengths, indexing, layout, lengths, operations
 from weft.frontend.elementwise import as_dtype, common_dtype
 from weft.frontend.elementwise import broadcast_shapes as _shapes
 from weft.frontend.extent import Extent, literal, product
@@ -304,14 +304,14 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
         node = layout.reshape(node, (product(node.shape),))
     along = one_axis(0 if axis is None else axis, len(node.shape))
     if isinstance(repeats, int | Extent):
-        return Array(_repeated(node, lengths.as_length(repeats), along))
+        return Array(_repeated(node, given_lengths.as_length(repeats), along))
     counts = _counts(repeats)
     if counts.size and counts.dtype.kind not in "iu":
         raise ArgumentTypeError(f"repeats of {counts.dtype}", "integers", place=user_place())
     if counts.size and counts.min() < 0:
         raise ArgumentError(f"{counts.min()} repeats", "0 or more", place=user_place())
     if counts.ndim == 0 or counts.size == 1:
-        return Array(_repeated(node, lengths.as_length(int(counts.reshape(()))), along))
+        return Array(_repeated(node, given_lengths.as_length(int(counts.reshape(()))), along))
     if counts.size != node.shape[along].value:
         raise ShapeError(
             f"{counts.size} repeats of {node.shape[along].value} elements", "as many",
@@ -336,7 +336,7 @@ def tile(x: Any, repetitions: Any, /) -> Array:
     """The whole array several times along each axis."""
     node = array_node(x)
     given = repetitions if isinstance(repetitions, tuple | list) else (repetitions,)
-    counts = [lengths.as_length(n) for n in given]
+    counts = [given_lengths.as_length(n) for n in given]
     while len(counts) < len(node.shape):
         counts.insert(0, layout.ONE)
     while len(node.shape) < len(counts):

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.array import Array, node_of
 from weft.errors import ArgumentError, LinearAlgebraError, Place, ShapeError
-from weft.frontend import lengths
+from weft.frontend import given_lengths, lengths
 from weft.functions import elimination
 from weft.kernel.frame import Frame
 
@@ -20,7 +20,7 @@ def asked(frame: Frame, node: ast.AST, name: str = "") -> Iterator[None]:
     known, in_any_case = frame.trace.measured.known, not frame.memory.regions
     with (
         lengths.asking() as of_lengths, elimination.whether_regular() as regular,
-        lengths.measuring(known, in_any_case),
+        given_lengths.measuring(known, in_any_case),
     ):  # fmt: skip
         yield
     if not of_lengths and not regular:

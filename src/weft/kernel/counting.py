@@ -10,7 +10,7 @@ import numpy as np
 from weft import functions
 from weft.array import Array
 from weft.errors import TracingError, UnsupportedError
-from weft.frontend import lengths
+from weft.frontend import given_lengths, lengths
 from weft.frontend.extent import Extent
 from weft.kernel.frame import Frame
 
@@ -42,6 +42,6 @@ def bincount(
 def _reach(counted: Array) -> Extent:
     """One more than the largest number; 0 where there is none."""
     if lengths.is_just(counted._node.shape[0], 0):
-        return lengths.as_length(0)
+        return given_lengths.as_length(0)
     largest = functions.max(functions.astype(counted, np.dtype(np.int64)))
-    return lengths.as_length(functions.maximum(largest + 1, 0))
+    return given_lengths.as_length(functions.maximum(largest + 1, 0))

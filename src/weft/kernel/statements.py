@@ -13,7 +13,7 @@ import numpy as np
 from weft import functions
 from weft.array import Array
 from weft.errors import DTypeError, ShapeError, WeftError, interpreting
-from weft.frontend import lengths
+from weft.frontend import given_lengths
 from weft.frontend.extent import Extent
 from weft.kernel import assertions, branches, grown, iterables, loops, maybe, writing
 from weft.kernel.branches import RAISED
@@ -392,7 +392,7 @@ def _traced_or_unrolled(
         return None
     variables, places = dict(frame.variables), dict(frame.assigned_at)
     try:
-        with lengths.bounded():
+        with given_lengths.bounded():
             traced()
         return None
     except ShapeError:
