@@ -78,6 +78,7 @@ class Current(threading.local):
 current = Current()
 computing = threading.Lock()
 """A kernel's threads have places of the whole process."""
+preparing = threading.Lock()
 
 
 class Stream:
@@ -279,8 +280,14 @@ class Prelude:
         )
 
 
-@functools.cache
 def prelude() -> Prelude:
+    """The same for all threads, of which several may be the first."""
+    with preparing:
+        return _prelude()
+
+
+@functools.cache
+def _prelude() -> Prelude:
     return Prelude()
 
 
