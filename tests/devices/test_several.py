@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -204,27 +204,40 @@ def test_errors_of_the_program_are_raised_at_once() -> None:
 # ---------------------------------------------------------------- room
 
 
-def cases(on: Device) -> Iterator[tuple[Any, Any, bool]]:
-    """Calls, what they give, and whether the device has no room for them."""
+def cases() -> Iterator[tuple[Any, tuple[Any, ...], Any, bool]]:
+    """Functions, arguments, what they give, and whether a device has no room for them."""
     table, at = X[:200_000], RNG.integers(0, 200_000, 200_000)
-    yield lambda: wf.jit(wf.cumulative_sum)(table), np.cumsum(table), True
-    yield lambda: wf.jit(lambda t, i: wf.take(t, i))(table, at), table[at], True
+    yield wf.jit(wf.cumulative_sum), (table,), np.cumsum(table), True
+    yield wf.jit(lambda t, i: wf.take(t, i)), (table, at), table[at], True
     with wf.config(devices=["cpu"]):
         right = wf.jit(scaled)(table)
-    yield lambda: wf.jit(scaled)(table), right, False  # round by round
+    yield wf.jit(scaled), (table,), right, False  # round by round
 
 
 def test_what_does_not_fit_one_device_another_does() -> None:
+    """The CPU, where there is no other, and `explain` says why."""
     on = device()
-    for run, right, is_refused in cases(on):
+    for function, arguments, right, by_cpu in cases():
         with wf.config(memory_limit={on.name: "128 KiB"}):
-            refusal = pytest.raises(MemoryLimitError) if is_refused else nullcontext()
-            with wf.config(devices=[on.name]), refusal:
-                np.testing.assert_allclose(run(), right, rtol=1e-9)
-            for devices in (["cpu", on.name], [on.name, "cpu"]):
+            for devices in ([on.name], ["cpu", on.name], [on.name, "cpu"]):
                 with wf.config(devices=devices), warnings.catch_warnings():
                     warnings.simplefilter("error")  # nothing has failed
-                    np.testing.assert_allclose(run(), right, rtol=1e-9)
+                    np.testing.assert_allclose(function(*arguments), right, rtol=1e-9)
+            with wf.config(devices=[on.name]):
+                explained = str(wf.explain(function, *arguments))
+            assert ("runs on the cpu: " in explained) == by_cpu
+
+
+def test_what_does_not_fit_one_device_is_done_from_files_too(tmp_path: Path) -> None:
+    """Such parts under the limit of the host's memory."""
+    on = device()
+    np.save(tmp_path / "table.npy", X[:200_000])
+    with wf.config(devices=[on.name], memory_limit={on.name: "128 KiB", "cpu": "26 MiB"}):
+        table = wf.open(tmp_path / "table.npy")
+        wf.store(wf.jit(lambda t: 2 * wf.cumulative_sum(t))(table), tmp_path / "sums.npy")
+    np.testing.assert_allclose(
+        np.load(tmp_path / "sums.npy"), 2 * np.cumsum(X[:200_000]), rtol=1e-9
+    )
 
 
 def test_rounds_one_after_another_on_one_of_two() -> None:

@@ -58,8 +58,6 @@ FEW = 4096  # exact shapes remembered for each function
 class Jitted:
     """A function that `weft.jit` compiles; see there."""
 
-    _on_host_too = False  # whether parts may run there that a device's memory is too small for
-
     def __init__(self, function: Callable[..., Any], static_argnames: Iterable[str]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -288,10 +286,8 @@ class Jitted:
             for leaf in walk.leaves
         )
         facts = (*facts_of(walk, guards), *assumed)
-        computation = Computation(program, self._replaced(program, inputs, outputs))
-        computation.on_host_too = self._on_host_too
         return Variant(
-            computation, origins,
+            Computation(program, self._replaced(program, inputs, outputs)), origins,
             tuple(walk.derived), facts, inputs, containers, outputs,
         )  # fmt: skip
 

@@ -68,8 +68,6 @@ _ROOM, _MORE_ROOM = 1 << 10, 1 << 4
 class KernelFunction(Jitted):
     """A function that `weft.kernel` compiles; see there."""
 
-    _on_host_too = True
-
     def __init__(self, function: Callable[..., Any], signature: str | None = None) -> None:
         super().__init__(function, ())
         self._parallel: dict[Place, str] = {}

@@ -374,9 +374,7 @@ def _planned(
             device_limit=on_device, rates=rates, processors=spread, in_one_stage=in_one_stage,
         )  # fmt: skip
     except MemoryLimitError:
-        if on_device is None or spread or any(is_source(v) for v in named.values()):
-            raise
-        if not computation.on_host_too:
+        if on_device is None or spread or in_one_stage:
             raise
     from weft.launch.apart import compile_apart
 

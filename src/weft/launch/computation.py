@@ -122,7 +122,6 @@ class Computation:
         self.plans: dict[Any, Any] = {}  # in boxes; see `weft.launch.boxes`
         self.transfers: dict[Any, Any] = {}  # to a device, packed; see `weft.launch.packed`
         self.is_packed = False
-        self.on_host_too = False  # what a device's memory is too small for: see `weft.launch.apart`
         self._ready: dict[tuple[Any, ...], Ready] = {}
         self._compiled: dict[Any, tuple[Artifact, tuple[Step, ...]]] = {}
         self._most_sums: dict[tuple[int, ...], int] = {}

@@ -375,7 +375,6 @@ def _packed(
         tuple(folds.values()),
     )  # fmt: skip
     packed = _computation(made.program)
-    packed.on_host_too = packed.on_host_too or computation.on_host_too
     origins = tuple(
         pieces[origin] if isinstance(origin, int) else names.index(origin)
         for origin in made.params
