@@ -114,14 +114,13 @@ def return_in_prange(a: Any) -> Any:
     return a[0]
 
 
-def two_masks(a: Any) -> None:
-    a[a > 0.5] = a[a > 0.25] + 1
+def truth_of_selected(a: Any) -> None:
+    if a[a > 0.5]:
+        a[0] = 1.0
 
 
-def selected_written(a: Any) -> Any:
-    b = a[a > 0.5]
-    b[1:] = 0.0
-    return b
+def selected_written(a: Any) -> None:
+    a[a > 0.5][1:] = 0.0
 
 
 def break_in_prange(a: Any) -> None:
@@ -211,8 +210,8 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (out_of_bounds, "a[99]", "index 99 is out of bounds"),
     (past_the_end, "a[i + 1]", "indices from 1 to 5 leave axis 0"),
     (return_in_prange, "for", "break in a prange"),
-    (two_masks, "a[a > 0.5]", "elements that one mask selects, written elsewhere"),
-    (selected_written, "b[1:]", "a write to a copy of elements that a mask selects"),
+    (truth_of_selected, "a[a > 0.5]", "the truth of elements that a mask selects"),
+    (selected_written, "a[a > 0.5][1:]", "a write to elements .* which no variable holds"),
     (break_in_prange, "for", "break in a prange"),
     (float_bound, "range", "bound is no integer"),
     (truth_of_array, "a > 0", "the truth of an array"),

@@ -411,11 +411,34 @@ def _put_at_arrays(
     if value.shape:
         before = advanced.before
         rest = tuple(node.shape[axis] for axis in kept)
+        shape, where, value = _indexed_alike(shape, where, value, len(rest) - before)
         value = broadcast(value, (*rest[:before], *shape, *rest[before:]))
         moved = range(before, before + len(shape))
         value = permute(value, [*moved, *(a for a in range(len(value.shape)) if a not in moved)])
     scattered = scatter(permute(node, order), where, value, shape, combine)
     return permute(scattered, [order.index(axis) for axis in range(rank)])
+
+
+def _indexed_alike(
+    shape: Shape, where: list[Node], value: Node, behind: int
+) -> tuple[Shape, list[Node], Node]:
+    """Indices and values with lengths in common, where only the run knows that they have them.
+
+    `behind`: how many dimensions a value has after those of the indices.
+    """
+    own, cut = list(value.shape), list(shape)
+    for axis in range(-len(cut), 0):
+        if len(own) < behind - axis or is_just(own[axis - behind], 1):
+            continue
+        pair = own[axis - behind], cut[axis]
+        if any(extent.symbols for extent in pair):
+            length = one_length(*pair)
+            if length is not None and any(length.poly != extent.poly for extent in pair):
+                own[axis - behind] = cut[axis] = length
+    if same_shape(tuple(cut), shape) and same_shape(tuple(own), value.shape):
+        return shape, where, value
+    shape = tuple(cut)
+    return shape, [leading(array, shape) for array in where], leading(value, tuple(own))
 
 
 def _put_through(

@@ -105,6 +105,14 @@ def agree_all(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
     return True
 
 
+def certainly_agree(left: Sequence[Extent], right: Sequence[Extent]) -> bool:
+    """Whether two shapes are the same in every round too, as they are in every call then."""
+    try:
+        return agree_all(left, right)
+    except ShapeError:
+        return False
+
+
 def is_just(extent: Extent, length: int) -> bool:
     """Whether a length is this one in every round of the loops around."""
     return extent.poly == length if extent.symbols else extent.value == length

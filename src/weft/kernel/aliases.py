@@ -14,6 +14,7 @@ from weft.errors import TracingError
 from weft.frontend import lengths
 from weft.functions import interoperability
 from weft.kernel.frame import Frame, plain, plain_named
+from weft.kernel.selection import shown
 from weft.kernel.strides import in_shape, is_row_major, strides_of
 from weft.kernel.values import (
     ComputedView,
@@ -22,6 +23,7 @@ from weft.kernel.values import (
     PermutedView,
     Reference,
     ReshapedView,
+    Selection,
 )
 
 _MOVING = frozenset({
@@ -32,6 +34,8 @@ _SHOWING = frozenset({
     "diagonal", "diag", "broadcast_to", "split", "array_split", "hsplit", "vsplit", "dsplit",
     "unstack",
 })  # fmt: skip
+GIVE_VIEWS = _MOVING | {"squeeze", "reshape", "ravel", "view"}
+"""Methods that may give a view."""
 _FIRST = ("a", "m", "x", "object", "val")  # what functions call the array
 
 
@@ -46,6 +50,8 @@ def function(
         arguments = [named[key] for key in _FIRST if key in named]
         named = {key: value for key, value in named.items() if key not in _FIRST}
     reference, *rest = arguments or [None]
+    if isinstance(reference, Selection) and name in GIVE_VIEWS | _SHOWING:
+        reference = shown(frame, reference)
     if not isinstance(reference, Reference):
         return None
     if name in _SAME:

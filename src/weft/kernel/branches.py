@@ -8,8 +8,7 @@ from typing import Any
 
 from weft.array import Array, node_of
 from weft.errors import DTypeError, OutOfBoundsError, ShapeError, WeftError
-from weft.frontend import extent as extents
-from weft.frontend import graph, layout, operations
+from weft.frontend import graph, layout, lengths, operations
 from weft.frontend.elementwise import common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, make, scalar_constant
@@ -340,14 +339,12 @@ class _Choice:
             return []
         dtypes = []
         for (left, right), what in zip(self.pairs, self.what, strict=True):
-            if layout.values(left.shape) != layout.values(right.shape):
+            if not lengths.certainly_agree(left.shape, right.shape):
                 raise ShapeError(
                     f"{what} has shape {layout.values(left.shape)} or "
                     f"{layout.values(right.shape)} after this branch",
                     "one shape", place=self.frame.place(self.node),
                 )  # fmt: skip
-            for own, given in zip(left.shape, right.shape, strict=True):
-                extents.require_equal(own, given)
             if not (left.weak or right.weak) and left.dtype is not right.dtype:
                 self._refuse_types(what, left, right)
             dtypes.append(common_dtype((left, right)))

@@ -257,14 +257,16 @@ def _of_selection(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
     """A function of elements that a mask selects."""
-    name = getattr(function, "__name__", "")
+    name, given = getattr(function, "__name__", ""), arguments[0] if arguments else None
     if function is builtins.abs:
         return selection.lifted(frame, node, functions.abs, arguments)
     if function in (np.stack, np.vstack) and len(arguments) == 1 and not named:
         (of,) = arguments
         if isinstance(of, Selection) and of.array.ndim > of.mask.ndim == 1:
             return of  # rows, on top of one another
-    if function in (np.array, np.asarray) and isinstance(arguments[0], Selection):
+    if function is np.asarray and arguments == [given] and not named:
+        return given
+    if function in (np.array, np.asarray) and isinstance(given, Selection):
         return _array_of(arguments[0], *arguments[1:], **named)
     if isinstance(function, np.ufunc) and not selection.is_within(list(named.values())):
         return _ufunc(frame, node, function, arguments, named)
@@ -294,7 +296,8 @@ def _axis_alone(arguments: list[Any], named: dict[str, Any]) -> Any:
 
 
 def _array_of(of: Selection, dtype: Any = None) -> Selection:
-    return of if dtype is None else Selection(functions.astype(of.array, np.dtype(dtype)), of.mask)
+    array = of.array if dtype is None else functions.astype(of.array, np.dtype(dtype))
+    return Selection(array, of.mask)
 
 
 _PURE = frozenset({"builtins", "math", "cmath", "numpy", "numpy.linalg", "numpy.fft"})
@@ -423,6 +426,11 @@ def _method(
 ) -> Any:
     reference, name = method.of, method.name
     arguments = all_plain(arguments)
+    if isinstance(reference, Selection):
+        if name in _WRITING:
+            selection.require_separate(frame, node, reference)
+        if name in aliases.GIVE_VIEWS:
+            reference = selection.shown(frame, reference)
     if isinstance(reference, Reference):
         if name == "fill":
             (value,) = _only(arguments, named)
@@ -480,6 +488,7 @@ def _item(array: Array, *index: Any) -> Array:
     return found
 
 
+_WRITING = ("fill", "sort", "put", "partition")
 _AXIS_AND_MORE = {
     **dict.fromkeys(("sum", "prod", "mean", "cumsum", "cumprod"), ("axis", "dtype", "out")),
     **dict.fromkeys(("std", "var"), ("axis", "dtype", "out", "ddof")),

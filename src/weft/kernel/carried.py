@@ -8,13 +8,12 @@ from typing import Any, NoReturn
 
 from weft.array import Array, node_of
 from weft.errors import DTypeError, Place
-from weft.frontend import extent as extents
-from weft.frontend import graph, layout, symbolic
+from weft.frontend import graph, lengths, symbolic
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import carried_values, disagreements, maybe, rebound, turns
+from weft.kernel import carried_values, disagreements, maybe, rebound, selection, turns
 from weft.kernel.branches import kinds
 from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame, Number, Origin, Unbound, cells
@@ -23,7 +22,7 @@ from weft.kernel.liveness import live
 from weft.kernel.maybe import Carried
 from weft.kernel.packs import Pack, is_pack, same
 from weft.kernel.syntax import assigned, is_result, left_flag, written
-from weft.kernel.values import Cell, Maybe, NotCarried, Reference, Region
+from weft.kernel.values import Cell, Maybe, NotCarried, Reference, Region, Selection
 from weft.ops.dtypes import DType
 
 _ROUNDS = 6  # of tracing, until types are stable
@@ -258,10 +257,8 @@ class Loop:
             if not isinstance(value, Reference):
                 self._refuse(name, value)
             array = value.read()
-            if layout.values(array._node.shape) != layout.values(whole.initial._node.shape):
+            if not lengths.certainly_agree(whole.initial._node.shape, array._node.shape):
                 self._refuse_shape(name, whole.initial, array)
-            for own, given in zip(whole.initial._node.shape, array._node.shape, strict=True):
-                extents.require_equal(own, given)
             found.append(array)
             whole.bound = self._sources(name, value, variables)
         self.turned = turns.noted(
@@ -330,6 +327,8 @@ class Loop:
             if same(held, value) or (name not in self.before and isinstance(value, Unbound)):
                 continue
             if name in self.before and name not in self.varying:
+                if isinstance(held, Selection):
+                    selection.require_separate(self.frame, self.node, held)
                 what = value.found if isinstance(value, Unbound) else kinds((held, value))
                 self.varying[name] = Unbound(self.frame.place(self.node), what)
                 found = True

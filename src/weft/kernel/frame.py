@@ -20,7 +20,7 @@ from weft.kernel.lists import Grown
 from weft.kernel.measured import Measured
 from weft.kernel.strides import layout_of
 from weft.kernel.syntax import Source, is_result
-from weft.kernel.values import Cell, Maybe, Memory, OneOf, Reference, Selection
+from weft.kernel.values import Cell, Held, Maybe, Memory, OneOf, Reference, Selection
 from weft.records import dataclass
 
 Origin = tuple[Cell, Array | None]
@@ -90,6 +90,8 @@ class Trace:
         these are some of which one is chosen (`rebound`).
     room : int
         For how many elements of a list that nothing bounds.
+    separate : set of Place
+        Where variables begin to hold what masks select as arrays of their own, which are written.
     present : set of Node
         Flags that are known to be True, by the branches around.
     measured : Measured
@@ -114,6 +116,7 @@ class Trace:
     literals: dict[int, tuple[list[Any], Place]] = field(default_factory=dict)
     growing: dict[Place, bool] = field(default_factory=dict)
     room: int = 0
+    separate: set[Place] = field(default_factory=set)
     present: set[Node] = field(default_factory=set)
     measured: Measured = field(default_factory=Measured)
     depth: int = 0  # of calls
@@ -274,6 +277,8 @@ class Frame:
         """A value that several may hold from now on: an array in memory that is its own."""
         if isinstance(value, Array) and value.ndim:
             return self.memory.make(value, self.place(node))
+        if isinstance(value, Selection):
+            return self._selected(value, self.place(node))
         if isinstance(value, tuple) and type(value) is tuple:
             return tuple(self.held(part, node) for part in value)
         if type(value) is list:
@@ -281,6 +286,16 @@ class Frame:
         if type(value) is dict:
             value |= {key: self.held(part, node) for key, part in value.items()}
         return value
+
+    def _selected(self, value: Selection, place: Place) -> Selection | Reference:
+        """What a mask selects, noted where it is held; an array of its own where it is written."""
+        from weft.kernel.selection import compacted  # which knows frames
+
+        if value.held is not None:
+            return value
+        if place in self.trace.separate:
+            return self.memory.make(compacted(value), place)
+        return Selection(value.array, value.mask, Held(self, place, len(self.memory.regions)))
 
     def assign(self, name: str, value: Any, node: ast.AST) -> None:
         value = self.held(value, node)

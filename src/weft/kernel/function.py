@@ -48,7 +48,7 @@ from weft.kernel.outputs import Length, Outputs, marked
 from weft.kernel.races import tell
 from weft.kernel.short import ShortWay, short_key, short_way
 from weft.kernel.statements import call_function, enter, source_of
-from weft.kernel.values import KeyView, Memory, Reference
+from weft.kernel.values import KeyView, Memory, Reference, WritesSelection
 from weft.passes.distribute import distribute
 from weft.passes.interchange import interchange
 from weft.passes.parallelise import parallelise
@@ -354,23 +354,27 @@ class KernelFunction(Jitted):
             raise
 
     def _run(self, leaves: Sequence[Any], structure: Any, static: Any) -> Any:
-        """Interpret it, again where a list turns out to grow."""
+        """Interpret it, again where a list turns out to grow, or what a mask selects is written."""
         growing: dict[Place, bool] = {}
+        separate: set[Place] = set()
         while True:
             try:
-                return self._interpreted(leaves, structure, static, growing)
+                return self._interpreted(leaves, structure, static, growing, separate)
             except Grows as signal:
                 growing[signal.place] = signal.is_common or growing.get(signal.place, False)
+            except WritesSelection as signal:
+                separate.add(signal.place)
 
     def _interpreted(
-        self, leaves: Sequence[Any], structure: Any, static: Any, growing: dict[Place, bool]
-    ) -> Any:
+        self, leaves: Sequence[Any], structure: Any, static: Any, growing: dict[Place, bool],
+        separate: set[Place],
+    ) -> Any:  # fmt: skip
         """What arguments were written, the function's result, and what assertions give."""
         memory = Memory()
         lengths = leaves[count_leaves(structure) :]
         trace = Trace(
             memory, call_function, enter, growing=growing, room=self._room,
-            measured=Measured(lengths),
+            separate=separate, measured=Measured(lengths),
         )  # fmt: skip
         cells: dict[int, Reference] = {}
         given: dict[int, Reference] = {}

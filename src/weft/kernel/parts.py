@@ -41,10 +41,12 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
             found = selection.element(frame, node, value, key)
             if found.ndim:
                 made = frame.memory.make(found)
-                made.cell.refusal = "it is a row of what a mask selects; write it to the array"
+                if value.held is not None:
+                    made.cell.source = value
+                    value.held.is_shown = True
                 return made
             return found
-        value = frame.memory.make(selection.compacted(value))
+        value = selection.shown(frame, value)
     if not isinstance(value, Reference):
         if isinstance(value, Array | Extent | int | float | complex):
             frame.refuse(node, "an index into a number", "an array")
@@ -100,6 +102,8 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
             if name == "size":
                 return math.prod(rest, start=count)
             return (count, *rest) if name == "shape" else 1 + len(rest)
+        if name in ("T", "mT", "real", "imag", "flat"):
+            return attribute(frame, node, selection.shown(frame, value), name)
         if not callable(getattr(np.ndarray, name, None)):
             selection.refuse(frame, node, f"the {name} of elements that a mask selects")
         return Method(value, name)

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from weft import functions
 from weft.array import Array
 from weft.array.masks import alike
+from weft.frontend import lengths
 from weft.frontend.extent import product
 from weft.frontend.graph import size_scalar
 from weft.functions import masked, statistical
 from weft.functions.creation import iota
 from weft.functions.masked import REDUCTIONS
-from weft.kernel.frame import Frame
+from weft.kernel.frame import Frame, plain
 from weft.kernel.numbers import weak
-from weft.kernel.values import Selection
+from weft.kernel.values import Reference, Selection, WritesSelection
 from weft.ops.dtypes import DType
 
 
@@ -42,6 +43,38 @@ def _spread(of: Array, mask: Array) -> Array:
     for _ in range(of.ndim - mask.ndim):
         mask = functions.expand_dims(mask, axis=-1)
     return mask
+
+
+def require_separate(frame: Frame, node: ast.AST, of: Selection) -> NoReturn:
+    """Have an array of its own for what is written: the function is traced again."""
+    if of.held is None:
+        refuse(frame, node, "a write to elements that a mask selects, which no variable holds")
+    raise WritesSelection(of.held.place)
+
+
+def shown(frame: Frame, of: Selection) -> Reference:
+    """An array of the elements, which NumPy would show by views."""
+    made = frame.memory.make(compacted(of))
+    if of.held is not None:
+        made.cell.source = of
+        of.held.is_shown = True
+    return made
+
+
+def may_be_replaced(frame: Frame, of: Selection) -> bool:
+    """Whether all that holds it is variables of this call, so that they may be bound anew."""
+    held = of.held
+    if held is None or held.frame is not frame or held.depth < len(frame.memory.regions):
+        return False
+    inside = any(_holds(value, of) for value in frame.variables.values() if value is not of)
+    return not held.is_shown and not inside
+
+
+def _holds(value: Any, of: Selection) -> bool:
+    if isinstance(value, tuple | list | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        return any(_holds(part, of) for part in parts)
+    return value is of
 
 
 def is_within(value: Any) -> bool:
@@ -70,11 +103,27 @@ def lifted(
     return Selection(function(*arrays), masks[0])
 
 
-def written(frame: Frame, node: ast.AST, target: Array, key: Any, value: Selection) -> Array:
-    """The target with its elements replaced that the value's mask selects."""
+def is_where_read(target: Array, key: Any, value: Any) -> bool:
+    """Whether what a mask selects is written where that mask selects."""
+    if not isinstance(value, Selection):
+        return False
     is_one = is_mask(key, target) or is_mask_of_rows(key, target)
-    if not is_one or not alike(key._node, value.mask._node):
-        refuse(frame, node, "elements that one mask selects, written elsewhere")
+    return is_one and alike(key._node, value.mask._node)
+
+
+def apart(target: Array, key: Any, value: Any) -> tuple[Any, Any]:
+    """A key and what is written there, where that is of as many elements as the run counts."""
+    if is_within(key) or is_within(value):
+        key, value = compacted(key), compacted(value)
+    if is_mask(key, target) or is_mask_of_rows(key, target):
+        rank = getattr(plain(value), "ndim", 0)
+        if rank > target.ndim - key.ndim:
+            key = compacted(positions(key))
+    return key, value
+
+
+def written(target: Array, key: Any, value: Selection) -> Array:
+    """The target with its elements replaced that the value's mask selects."""
     new = functions.astype(value.array, target.dtype)
     return functions.where(_spread(target, key), new, target)
 
@@ -116,9 +165,14 @@ def compacted(value: Any) -> Any:
         return type(value)(map(compacted, value))
     if not isinstance(value, Selection):
         return value
-    if value.mask.size == 0:
+    if _is_empty(value.mask):
         return functions.zeros((0, *value.array.shape[value.mask.ndim :]), dtype=value.array.dtype)
     return one_by_one(value)(functions.arange(count(value)))
+
+
+def _is_empty(mask: Array) -> bool:
+    """Whether a mask certainly has no elements: then there is none that could be read."""
+    return any(lengths.is_just(length, 0) for length in mask._node.shape)
 
 
 def element(frame: Frame, node: ast.AST, of: Selection, index: Any) -> Array:
@@ -128,7 +182,7 @@ def element(frame: Frame, node: ast.AST, of: Selection, index: Any) -> Array:
     inside = (number >= 0) & (number < many)
     error = IndexError("an index out of bounds, of elements that a mask selects")
     frame.trace.assertions.note(frame.memory, inside, error, frame.place(node))
-    if of.mask.size == 0:
+    if _is_empty(of.mask):
         return functions.zeros(of.array.shape[of.mask.ndim :], dtype=of.array.dtype)
     return one_by_one(of)(functions.where(inside, number, 0))
 
@@ -184,7 +238,7 @@ def method(
     `of_python`: it is Python's function, which says by another error that there is nothing.
     """
     if name == "copy":
-        return of
+        return Selection(of.array, of.mask)
     if name == "len":
         return count(of)
     if name in ("max", "min"):
@@ -211,7 +265,7 @@ def _require_any(
     frame.trace.assertions.note(frame.memory, functions.any(of.mask), error, frame.place(node))
 
 
-def refuse(frame: Frame, node: ast.AST, what: str) -> Any:
+def refuse(frame: Frame, node: ast.AST, what: str) -> NoReturn:
     frame.refuse(
         node, f"{what}: how many they are is not known while compiling",
         "elementwise operations on elements of one mask, written where it selects, or reduced",

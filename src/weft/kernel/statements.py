@@ -15,7 +15,7 @@ from weft.array import Array
 from weft.errors import DTypeError, ShapeError, WeftError, interpreting
 from weft.frontend import given_lengths
 from weft.frontend.extent import Extent
-from weft.kernel import assertions, branches, grown, iterables, loops, maybe, writing
+from weft.kernel import assertions, branches, grown, iterables, loops, maybe, selection, writing
 from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
     as_truth,
@@ -249,7 +249,9 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
         if isinstance(held, Reference):
             _write_over(frame, node, held, value)
         elif isinstance(held, Selection):
-            kept = _of_its_dtype(frame, node, held, value)
+            if not selection.may_be_replaced(frame, held):
+                selection.require_separate(frame, node, held)
+            kept = frame.held(_of_its_dtype(frame, node, held, value), target)
             for name in [name for name, other in frame.variables.items() if other is held]:
                 frame.assign(name, kept, target)
         else:

@@ -39,6 +39,8 @@ class Cell:
         The first variable that held it.
     layout : tuple or None
         How its axes lie in memory (`strides.Layout`); None in row-major order.
+    source : Selection or None
+        What it holds a copy of, of which NumPy would show the elements themselves.
     """
 
     array: Array
@@ -47,6 +49,7 @@ class Cell:
     refusal: str = ""
     name: str = "v"
     layout: tuple[tuple[int, int], ...] | None = None
+    source: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,36 @@ class Selection:
 
     array: Array
     mask: Array
+    held: Held | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Held:
+    """Where a variable began to hold what a mask selects.
+
+    Attributes
+    ----------
+    frame : Frame
+        Of the variable.
+    place : Place
+    depth : int
+        In how many loops and branches.
+    is_shown : bool
+        Whether views of it were made since.
+    """
+
+    frame: Any
+    place: Place
+    depth: int
+    is_shown: bool = False
+
+
+class WritesSelection(Exception):  # noqa: N818 - a signal: trace the function again
+    """What a mask selects is written, which a variable began to hold at a place."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.place = place
 
 
 def replaced(array: Array, views: Sequence[View], part: Array) -> Array:

@@ -18,6 +18,8 @@ from weft.kernel.frame import Frame, plain
 from weft.kernel.keys import is_view
 from weft.kernel.values import KeyView, OneOf, Reference, ReshapedView, Selection, replaced
 
+_WRITING = (np.copyto, np.fill_diagonal, np.put, np.putmask)
+
 
 def write(
     frame: Frame, node: ast.AST, target: Any, value: Any, key: Any = None,
@@ -28,7 +30,7 @@ def write(
     With `combine`, a scalar operation, of what is there and each value that comes, in order.
     """
     if isinstance(target, Selection):
-        selection.refuse(frame, node, "a write to a copy of elements that a mask selects")
+        selection.require_separate(frame, node, target)
     if not isinstance(target, Reference):
         frame.refuse(node, f"a write to {kind(target)}", "a write to an array")
     if isinstance(target, OneOf):
@@ -37,14 +39,17 @@ def write(
                      lambda option: write(frame, node, option, value, key, combine))  # fmt: skip
         return
     cell = target.cell
+    if cell.source is not None:
+        selection.require_separate(frame, node, cell.source)
     if cell.refusal:
         frame.refuse(
             node, f"a write to an array that cannot be written: {cell.refusal}",
             "an argument, or an array made in the kernel",
         )  # fmt: skip
-    if isinstance(value, Selection):
-        part = selection.written(frame, node, target.read(), key, value)
+    if selection.is_where_read(target.read(), key, value):
+        part = selection.written(target.read(), key, value)
     else:
+        key, value = selection.apart(target.read(), key, value)
         if key is not None and target.shows_part and is_view(key) and combine is None:
             target, key = target.through(KeyView(key)), None
         key = Ellipsis if key is None else key
@@ -58,6 +63,8 @@ def by_function(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> tuple[Any] | None:
     """NumPy's functions that write one of their arguments; a result in a tuple."""
+    if arguments and isinstance(arguments[0], Selection) and function in _WRITING:
+        selection.require_separate(frame, node, arguments[0])
     if function is np.copyto:
         _copy_to(frame, node, *arguments, **named)
         return (None,)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
 from weft.fun import nodes as fun
 from weft.fun import walk
+from weft.ops.dtypes import DType
 from weft.records import dataclass
 
 
@@ -42,7 +44,8 @@ def cut_at_calls(program: fun.Program) -> tuple[Piece, ...]:
     let a = kernel; let b = call(a); let c = kernel(b)  =>  [a], call, [c]
 
     Layout changes are repeated inside the pieces that use them (they cost nothing there)
-    and stand as pieces of their own where a call or a result of the program needs them.
+    and stand as pieces of their own where a call or a result of the program needs them. So are
+    integers that are computed of others: what they are says how large arrays may be.
     """
     defined = {var.name: let for let in program.body.statements for var in let.pattern}
     pieces: list[Piece] = []
@@ -93,6 +96,23 @@ def _results_are_views(program: fun.Program, defined: dict[str, fun.Let]) -> boo
 
 def _through_views(names: frozenset[str], defined: dict[str, fun.Let]) -> set[str]:
     """The names, with views replaced by (added to) what they are views of."""
+    return _through(names, defined, _is_view)
+
+
+def _is_view(let: fun.Let) -> bool:
+    return isinstance(let.expr, fun.LAYOUT_CHANGES)
+
+
+def _is_repeated(let: fun.Let) -> bool:
+    """Whether each piece that needs it has a statement of its own."""
+    is_integer = let.pattern[0].type == fun.Scalar(DType.I64)
+    return _is_view(let) or (is_integer and isinstance(let.expr, fun.Apply | fun.SizeValue))
+
+
+def _through(
+    names: frozenset[str], defined: dict[str, fun.Let], is_repeated: Callable[[fun.Let], bool]
+) -> set[str]:
+    """The names, with those added that statements of a kind among their definitions use."""
     found: set[str] = set()
     todo = list(names)
     while todo:
@@ -101,7 +121,7 @@ def _through_views(names: frozenset[str], defined: dict[str, fun.Let]) -> set[st
             continue
         found.add(name)
         let = defined.get(name)
-        if let is not None and isinstance(let.expr, fun.LAYOUT_CHANGES):
+        if let is not None and is_repeated(let):
             todo.extend(walk.used_names(let.expr))
     return found
 
@@ -115,7 +135,7 @@ def _uses_after(
     for group in reversed(groups):
         after.append(set(used))
         for let in [group] if isinstance(group, fun.Let) else group:
-            used |= _through_views(walk.used_names(let.expr), defined)
+            used |= _through(walk.used_names(let.expr), defined, _is_repeated)
     after.reverse()
     return after
 
@@ -140,13 +160,13 @@ def _compiled(
 ) -> CompiledPiece:
     wanted: set[str] = set()
     for let in group:
-        wanted |= _through_views(walk.used_names(let.expr), defined)
+        wanted |= _through(walk.used_names(let.expr), defined, _is_repeated)
     own = {var.name for let in group for var in let.pattern}
     statements = [
         let
         for let in program.body.statements
         if any(var.name in own for var in let.pattern)
-        or (isinstance(let.expr, fun.LAYOUT_CHANGES) and let.pattern[0].name in wanted)
+        or (_is_repeated(let) and let.pattern[0].name in wanted)
     ]
     bound = {var.name for let in statements for var in let.pattern}
     variables = {param.name: param for param in program.params}
