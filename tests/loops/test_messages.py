@@ -71,7 +71,7 @@ def unknown_name(a: Any) -> None:
 
 def changing_type(a: Any) -> float:
     x = a[0]
-    for i in range(a.shape[0]):
+    for i in range(int(a[1])):
         x = x * np.float32(0.5) + np.float64(i)
     return x
 

@@ -16,9 +16,13 @@ Places = tuple[Place | None, Place | None]
 """Where a variable was assigned before a loop, and in it."""
 
 
-def of_types(name: str, before: DType, after: DType, places: Places, loop: Place) -> DTypeError:
+class TypesError(DTypeError):
+    """A number has other types before and after a round of a loop."""
+
+
+def of_types(name: str, before: DType, after: DType, places: Places, loop: Place) -> TypesError:
     first, second = places
-    return DTypeError(
+    return TypesError(
         f"{name} changes its type in a loop: {before.numpy}{_at(first)}, "
         f"{after.numpy}{_at(second)}",
         "one type in every round",

@@ -140,7 +140,7 @@ def _count(begin: Extent, end: Extent, step: int | Extent) -> Extent:
     return extents.divide(distance + (abs(step) - 1), extents.constant(abs(step)))
 
 
-def count_of(frame: Frame, node: ast.expr, bounds: tuple[Any, Any, Any]) -> Extent:
+def count_of(frame: Frame, node: ast.AST, bounds: tuple[Any, Any, Any]) -> Extent:
     """How many numbers a range has, or less than none."""
     start, stop, step = bounds
     return _count(bound(start), bound(stop), _step(frame, node, step))

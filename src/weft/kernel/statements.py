@@ -15,7 +15,17 @@ from weft.array import Array
 from weft.errors import DTypeError, ShapeError, WeftError, interpreting
 from weft.frontend import given_lengths
 from weft.frontend.extent import Extent
-from weft.kernel import assertions, branches, grown, iterables, loops, maybe, selection, writing
+from weft.kernel import (
+    assertions,
+    branches,
+    first_round,
+    grown,
+    iterables,
+    loops,
+    maybe,
+    selection,
+    writing,
+)
 from weft.kernel.branches import RAISED
 from weft.kernel.expressions import (
     as_truth,
@@ -369,7 +379,10 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
             assign_names(frame, node.target, value)
 
         def traced() -> None:
-            loops.for_range(frame, node, bounds, run, bind, parallel)
+            if parallel:
+                loops.for_range(frame, node, bounds, run, bind, parallel)
+            else:
+                _for_range(frame, node, bounds, run, bind)
 
         few = None if parallel else loops.few_rounds(bounds)
         return _traced_or_unrolled(frame, node, traced, few)
@@ -381,8 +394,33 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
         assign(frame, node.target, over.item(number))
 
     with grown.gone_over(over.lists):
-        loops.for_range(frame, node, (0, over.count, 1), run, bind_item, False, by_range=False)
+        _for_range(frame, node, (0, over.count, 1), run, bind_item, by_range=False)
     return None
+
+
+def _for_range(
+    frame: Frame, node: ast.For, bounds: tuple[Any, Any, Any], run: Callable[[], None],
+    bind: Callable[[Any], None], by_range: bool = True, done: int = 0,
+) -> None:  # fmt: skip
+    """A loop in order over a range, or over what is bound by the numbers of one."""
+    start, stop, step = bounds
+
+    def traced() -> None:
+        loops.for_range(frame, node, bounds, run, bind, False, by_range)
+
+    def first() -> bool | None:
+        count = loops.count_of(frame, node, bounds)
+        if count.is_undecided:
+            return None
+        if count > 0:
+            bind(start)
+            execute(frame, node.body)
+        return bool(count > 0)
+
+    def rest(done: int) -> None:
+        _for_range(frame, node, (start + step, stop, step), run, bind, by_range, done)
+
+    first_round.or_apart(frame, node, traced, first, rest, done)
 
 
 def _traced_or_unrolled(
@@ -433,7 +471,7 @@ def _one_by_one(
     return None
 
 
-def _while(frame: Frame, node: ast.While) -> Returned | None:
+def _while(frame: Frame, node: ast.While, done: int = 0) -> None:
     def body() -> Returned | None:
         narrow(frame, node)
         return execute(frame, node.body)
@@ -441,8 +479,18 @@ def _while(frame: Frame, node: ast.While) -> Returned | None:
     def run() -> None:
         branches.noting(frame, node, body)
 
-    loops.while_traced(frame, node, lambda: truth(frame, node.test), run)
-    return None
+    def first() -> bool | None:
+        holds = truth(frame, node.test)
+        if isinstance(holds, Array):
+            return None
+        if holds:
+            execute(frame, node.body)
+        return bool(holds)
+
+    first_round.or_apart(
+        frame, node, lambda: loops.while_traced(frame, node, lambda: truth(frame, node.test), run),
+        first, lambda done: _while(frame, node, done), done,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- functions

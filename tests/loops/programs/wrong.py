@@ -83,7 +83,7 @@ def recursive(a):
 
 def type_in_loop(a):
     x = a[0]
-    for i in range(a.shape[0]):
+    for i in range(int(a[1])):
         x = x / (i + 1)  # here: x = x
     return x
 
