@@ -155,3 +155,12 @@ def test_such_a_kernel_is_not_compiled_ahead_of_time() -> None:
 
 def test_plans_are_of_the_last_program() -> None:
     assert wf.explain(wf.kernel(filled_after_counting), X)
+
+
+def counted(x: Any, weights: Any) -> Any:
+    return np.bincount(x, weights, 4), np.bincount(x, None, 4)
+
+
+def test_counts_of_nothing_are_integers() -> None:
+    agrees(counted, np.zeros(0, np.int64), np.zeros(0))
+    agrees(counted, np.array([1, 3]), np.array([0.5, 0.25]))

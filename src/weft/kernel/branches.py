@@ -15,7 +15,7 @@ from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.frontend.guards import record, recording
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import maybe, named, rebound
+from weft.kernel import maybe, named, ordered, rebound
 from weft.kernel.closures import Closure
 from weft.kernel.frame import Frame, NoneOperandError, Origin, ReadUnbound, Unbound, cells, plain
 from weft.kernel.lists import Grown, Kind, NothingYet, Outgrown
@@ -168,6 +168,7 @@ class _Place:
     number: int
     array: bool
     sources: tuple[Origin, ...] = ()
+    is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,8 @@ class _Choice:
             arrays = [self._at_end(value, side) for value, side in
                       zip(values, self.sides, strict=True)]  # fmt: skip
             sources = [c for sources in map(self._sources, values, self.sides) for c in sources]
-            return _Place(self.either(arrays, what), array=True, sources=tuple(sources))
+            is_list = all(map(ordered.is_list, values))
+            return _Place(self.either(arrays, what), True, tuple(sources), is_list)
         if all(isinstance(v, Array | bool | int | float | complex | Extent) for v in values) or all(
             isinstance(v, Array) or hasattr(v, "dtype") for v in values
         ):
@@ -383,7 +385,9 @@ class _Choice:
         if isinstance(value, _Place):
             found = picked[value.number]
             if value.array:
-                return self.frame.copied(found, value.sources, "branch", self.node)
+                made = self.frame.copied(found, value.sources, "branch", self.node)
+                made.cell.is_list = value.is_list
+                return made
             return found
         return value
 

@@ -99,12 +99,15 @@ def _any_or_all(both: bool) -> Callable[[Any], Any]:
 _FEW = 64  # numbers in order by exchanges, of which there are half as many as their square
 
 
+def sorted_array(values: Array, reverse: Any) -> Array:
+    """What Python's `sorted` gives of an array."""
+    return functions.sort(_in_one_dimension(values), descending=bool(reverse))
+
+
 def _sorted(values: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
-    """Python's `sorted`: of an array an array, as comprehensions give, else a list."""
+    """Python's `sorted`, of a few numbers."""
     if key is not None:
-        raise TypeError("a key is an argument not supported")
-    if isinstance(values, Array):
-        return functions.sort(_in_one_dimension(values), descending=bool(reverse))
+        raise TypeError("a key is an argument not supported, of what is no array")
     found = list(values)
     if not is_traced(found):
         return sorted(found, reverse=reverse)

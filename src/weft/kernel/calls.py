@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any
@@ -25,10 +26,13 @@ from weft.kernel import (
     closures,
     complex_numbers,
     counting,
+    exact_sums,
     grown,
     instances,
     mathematics,
+    methods,
     numbers,
+    ordered,
     real_numbers,
     selection,
     writing,
@@ -40,19 +44,7 @@ from weft.kernel.closures import Closure
 from weft.kernel.creation import CREATION
 from weft.kernel.frame import Frame, all_plain, is_traced, plain, plain_named
 from weft.kernel.lists import Grown
-from weft.kernel.numbers import weak
 from weft.kernel.values import Reference, Selection
-from weft.ops.dtypes import DType
-from weft.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A method of an array, waiting for its arguments."""
-
-    of: Any  # a Reference, or a scalar
-    name: str
-
 
 _OF_UFUNCS = frozenset({"accumulate", "outer", "reduce", "reduceat"})
 """The methods of ufuncs that are compiled."""
@@ -62,7 +54,7 @@ def call(
     frame: Frame, node: ast.Call, function: Any, arguments: list[Any], named: dict[str, Any]
 ) -> Any:
     """What a call gives, its arguments being evaluated."""
-    if isinstance(function, Method) and isinstance(function.of, Grown) and not named:
+    if isinstance(function, methods.Method) and isinstance(function.of, Grown) and not named:
         return grown.method(frame, node, function.of, function.name, arguments)
     if function is builtins.isinstance and len(arguments) == 2 and not named:
         return instances.is_instance(*arguments)
@@ -75,9 +67,9 @@ def call(
             return listed(frame, node, list(arguments[0]))
     if function is builtins.len and len(arguments) == 1 and isinstance(arguments[0], Grown):
         return arguments[0].length()
-    if isinstance(function, Method):
+    if isinstance(function, methods.Method):
         with _told(frame, node, function.name), asked(frame, node, function.name):
-            return _method(frame, node, function, arguments, named)
+            return methods.call(frame, node, function, arguments, named)
     if named_values.is_made(function) or named_values.is_method(function):
         with _told(frame, node, function.__name__):
             return function(*(frame.held(a, node) for a in arguments),
@@ -95,7 +87,7 @@ def call(
                                  function.node)  # fmt: skip
     inner = getattr(function, "interpreted", None)  # a kernel's function
     if inner is None and _is_users(function):
-        inner = function
+        inner = exact_sums.of_statistics(function)
     if inner is not None:
         _require_bound(frame, node, inner, arguments, named)
         result = frame.trace.call(frame.trace, inner, arguments, named)
@@ -131,7 +123,7 @@ def _of_library(
     if isinstance(function, np.ufunc) and len(arguments) == function.nin + function.nout == 3:
         named = {"out": arguments.pop(), **named}
     if _is_numpys(function) and "out" in named:
-        return _into(
+        return writing.into(
             frame, node, named.pop("out"), lambda: call(frame, node, function, arguments, named)
         )
     found = writing.by_function(frame, node, function, arguments, named)
@@ -147,16 +139,6 @@ def _of_library(
             combined, function.__name__, plain_arguments, plain_named(named)
         )
     return _known(frame, node, function, all_plain(arguments), plain_named(named))
-
-
-def _into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any]) -> Any:
-    """`out=target`: what is computed, written there."""
-    if isinstance(target, tuple) and len(target) == 1:
-        (target,) = target
-    if target is None:
-        return compute()
-    writing.write(frame, node, target, compute())
-    return target
 
 
 @contextmanager
@@ -191,12 +173,13 @@ def _is_numpys(function: Any) -> bool:
     return isinstance(function, np.ufunc) or module.split(".")[0] == "numpy"
 
 
-_NUMBERS_GIVEN = (builtins.sum, builtins.min, builtins.max)
+_NUMBERS_GIVEN = (builtins.sum, builtins.min, builtins.max, math.prod)
+_TAKING_ANY = (builtins.any, builtins.all, builtins.len, builtins.sorted, math.fsum)
 
 
 def goes_over(function: Any) -> bool:
     """Whether a function takes anything that it can go over, as an array."""
-    return _is_numpys(function) or any(function is own for own in (*_NUMBERS_GIVEN, any, all, len))
+    return _is_numpys(function) or any(function is own for own in (*_NUMBERS_GIVEN, *_TAKING_ANY))
 
 
 def gives_element(function: Any) -> bool:
@@ -220,6 +203,8 @@ def _known(
         return _of_selection(frame, node, function, arguments, named)
     if function is builtins.pow and len(arguments) == 2 and not named:
         return numbers.base(frame, node, *arguments) ** arguments[1]
+    if function is builtins.sorted and len(arguments) == 1 and isinstance(arguments[0], Array):
+        return _sorted_list(frame, node, arguments[0], **named)
     own = built_ins.OWN.get(function) if _hashable(function) else None
     if own is not None:
         return own(*arguments, **named)
@@ -239,6 +224,8 @@ def _known(
             number = numbers.as_complex if module == "cmath" else numbers.as_float
             given = [number(x) for x in arguments[:2]] + arguments[2:]
             return frame.trace.call(frame.trace, real_numbers.isclose, given, named)
+        if function is math.prod and named.keys() == {"start"}:
+            return mathematics.call(frame, node, name, arguments) * named["start"]
         if named:
             frame.refuse(node, f"{module}.{name} with {', '.join(named)}", "positional arguments")
         return of_module.call(frame, node, name, arguments)
@@ -274,9 +261,9 @@ def _of_selection(
         of, share = arguments
         if isinstance(of, Selection) and not isinstance(share, Selection):
             return selection.quantile(of, share / 100 if function is np.percentile else share)
-    axis = _axis_alone(arguments[1:], named)
+    axis = selection.axis_alone(arguments[1:], named)
     is_of_masks = function is builtins.len or selection.is_of_masks(name)
-    if is_of_masks and axis is not _OTHER and isinstance(arguments[0], Selection):
+    if is_of_masks and axis is not selection.OTHER and isinstance(arguments[0], Selection):
         if function is builtins.sum and arguments[0].array.ndim == arguments[0].mask.ndim:
             return built_ins.total(selection.filled(arguments[0], 0).reshape(-1))
         of_python = gives_element(function)
@@ -285,14 +272,13 @@ def _of_selection(
     return _known(frame, node, function, selection.compacted(arguments), given)
 
 
-_OTHER = object()
-
-
-def _axis_alone(arguments: list[Any], named: dict[str, Any]) -> Any:
-    """The axis that is given, None where none is; `_OTHER` where more is given."""
-    if not named and len(arguments) <= 1:
-        return arguments[0] if arguments else None
-    return named["axis"] if named.keys() == {"axis"} and not arguments else _OTHER
+def _sorted_list(
+    frame: Frame, node: ast.Call, of: Array, *, key: Any = None, reverse: Any = False
+) -> Reference:
+    """Python's `sorted` of an array."""
+    if key is None:
+        return ordered.as_list(frame, node, built_ins.sorted_array(of, reverse))
+    return ordered.as_list(frame, node, ordered.by(frame, of, key, bool(reverse)))
 
 
 def _array_of(of: Selection, dtype: Any = None) -> Selection:
@@ -416,97 +402,3 @@ def _converted(value: Any, function: Any) -> Any:
     numbers.require_held(np.dtype(function), value)
     array = value if isinstance(value, Array) else Array(node_of(value))
     return functions.astype(array, np.dtype(function))
-
-
-# ---------------------------------------------------------------- methods
-
-
-def _method(
-    frame: Frame, node: ast.Call, method: Method, arguments: list[Any], named: dict[str, Any]
-) -> Any:
-    reference, name = method.of, method.name
-    arguments = all_plain(arguments)
-    if isinstance(reference, Selection):
-        if name in _WRITING:
-            selection.require_separate(frame, node, reference)
-        if name in aliases.GIVE_VIEWS:
-            reference = selection.shown(frame, reference)
-    if isinstance(reference, Reference):
-        if name == "fill":
-            (value,) = _only(arguments, named)
-            writing.write(frame, node, reference, value)
-            return None
-        if name == "sort":
-            writing.write(frame, node, reference, _sorted(reference.read(), *arguments, **named))
-            return None
-        if name == "put":
-            writing.put(frame, node, reference, *arguments, **named)
-            return None
-        if name == "partition":
-            ordered = functions.partition(reference.read(), *arguments, **named)
-            writing.write(frame, node, reference, ordered)
-            return None
-        shown = aliases.method(frame, node, reference, name, arguments, named)
-        if shown is not None:
-            return shown
-    if isinstance(reference, Selection):
-        axis = _axis_alone(arguments, named)
-        if axis is not _OTHER and selection.is_of_masks(name):
-            return selection.method(frame, node, reference, name, axis)
-    array = selection.compacted(plain(reference))
-    arguments = selection.compacted(arguments)
-    if name == "copy":
-        return Array(array._node)
-    if name == "clip" and isinstance(array, Array):
-        for bound in (*arguments, *named.values()):
-            numbers.require_held(array.dtype, bound)
-    if name in _AXIS_AND_MORE:
-        given = dict(zip(_AXIS_AND_MORE[name], arguments, strict=False)) | named
-        if len(arguments) > len(_AXIS_AND_MORE[name]):
-            raise TypeError(f"{len(arguments)} arguments")
-        arguments = []
-        named = {key: value for key, value in given.items() if value is not None or key == "axis"}
-        if "out" in named:
-            target = named.pop("out")
-            return _into(frame, node, target, lambda: _method(frame, node, method, [], named))
-    if name == "nonzero" and not arguments:
-        return selection.positions(array)
-    if name == "item":
-        scalar = _item(array, *arguments)
-        kind = {"f": DType.F64, "c": DType.C128}.get(scalar.dtype.kind, DType.I64)
-        return weak(scalar, DType.BOOL if scalar.dtype == bool else kind)
-    if not hasattr(array, name) or name.startswith("_"):
-        frame.refuse(node, f"the method {name} of an array", "one that weft.Array has")
-    return getattr(array, name)(*arguments, **plain_named(named))
-
-
-def _item(array: Array, *index: Any) -> Array:
-    """The element of an index; of one number, in row-major order."""
-    if not index:
-        return array.reshape(())
-    found: Array = array[index] if len(index) > 1 else array.reshape(-1)[index[0]]
-    return found
-
-
-_WRITING = ("fill", "sort", "put", "partition")
-_AXIS_AND_MORE = {
-    **dict.fromkeys(("sum", "prod", "mean", "cumsum", "cumprod"), ("axis", "dtype", "out")),
-    **dict.fromkeys(("std", "var"), ("axis", "dtype", "out", "ddof")),
-    **dict.fromkeys(("min", "max", "argmin", "argmax", "all", "any"), ("axis", "out")),
-    "argsort": ("axis", "kind", "order"),
-}
-"""What NumPy's methods take by position; None where that is the default."""
-
-
-def _only(arguments: list[Any], named: dict[str, Any]) -> list[Any]:
-    if named or len(arguments) != 1:
-        raise TypeError("one argument is needed, and none by name")
-    return arguments
-
-
-def _sorted(
-    array: Array, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-) -> Array:
-    if order is not None:
-        raise TypeError("an order is of arrays with fields")
-    return functions.sort(array, axis=axis)

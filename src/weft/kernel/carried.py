@@ -13,7 +13,7 @@ from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, Scope, Shape, scalar_constant
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import carried_values, disagreements, maybe, rebound, selection, turns
+from weft.kernel import carried_values, disagreements, maybe, ordered, rebound, selection, turns
 from weft.kernel.branches import kinds
 from weft.kernel.carried_values import Scalar, Whole
 from weft.kernel.frame import Frame, Number, Origin, Unbound, cells
@@ -192,6 +192,7 @@ class Loop:
         self.entry = {}
         for name, whole in self.wholes.items():
             self.entry[name] = self.frame.memory.make(next(values))
+            self.entry[name].cell.is_list = ordered.is_list(whole.before)
             self.frame.variables[name] = self.entry[name]
             if whole.began:
                 self.frame.foreign.add(self.entry[name].cell)
@@ -261,6 +262,7 @@ class Loop:
                 self._refuse_shape(name, whole.initial, array)
             found.append(array)
             whole.bound = self._sources(name, value, variables)
+            whole.is_list = ordered.is_list(value)
         self.turned = turns.noted(
             [name for name in self.wholes if self._is_users(name)], self.entry, variables
         )
@@ -519,7 +521,9 @@ class Loop:
                 continue
             sources = [*whole.bound, *(whole.began if rounds is None else ())]
             sources = [] if name in turned else sources
-            frame.variables[name] = frame.copied(array, sources, "loop", self.node)
+            copy = frame.copied(array, sources, "loop", self.node)
+            copy.cell.is_list = whole.is_list
+            frame.variables[name] = copy
         for made in self.maybes.values():
             if made.name not in self.packs:
                 made.finish(frame.variables, self.before, rounds)

@@ -41,6 +41,7 @@ class Whole:
     before: Reference | None  # None: made by the body, and read after the loop
     began: Sequence[Origin] = ()  # what it begins with, where others see that too
     bound: Sequence[Origin] = ()  # likewise what a round binds it to
+    is_list: bool = False
 
 
 def parameters(

@@ -135,6 +135,9 @@ def consumed(frame: Frame, node: ast.Call, function: Any) -> Given | None:
     They are an array, of which conditions select. None of what is to be evaluated as it stands.
     """
     argument = node.args[0] if node.args else None
+    if function is sorted and isinstance(argument, ast.Call):
+        bounds, _ = iterables.range_of(frame, argument)
+        return None if bounds is None else Given(functions.arange(*bounds), are_weak=True)
     if not isinstance(argument, Comprehension) or len(argument.generators) != 1:
         return None
     if not goes_over(function):

@@ -29,14 +29,20 @@ def bincount(
         )  # fmt: skip
         held = functions.all(counted < minlength)
         frame.trace.assertions.note(frame.memory, held, short, place)
-        return functions.bincount(counted, weights, length=minlength)
+        return _counted(counted, weights, minlength)
     if frame.memory.regions:
         raise TracingError(
             "np.bincount without minlength= in a loop or branch of a kernel: only the numbers "
             "tell how many counts it gives", "a minlength that is more than the largest number",
             "np.bincount(x, minlength=n)", place,
         )  # fmt: skip
-    return functions.bincount(counted, weights, length=_reach(counted))
+    return _counted(counted, weights, _reach(counted))
+
+
+def _counted(counted: Array, weights: Any, length: Any) -> Array:
+    """Of no numbers NumPy gives integers, whatever the weights are."""
+    is_none = lengths.is_just(counted._node.shape[0], 0)
+    return functions.bincount(counted, None if is_none else weights, length=length)
 
 
 def _reach(counted: Array) -> Extent:

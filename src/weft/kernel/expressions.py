@@ -24,6 +24,7 @@ from weft.kernel import (
     maybe,
     membership,
     numbers,
+    ordered,
     repeated,
     selection,
     sequences,
@@ -185,7 +186,11 @@ def _dictionary(
 
 
 def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:
-    if any(isinstance(operand, list | Grown) for operand in (left, right)):
+    if any(map(ordered.is_list, (left, right))):
+        made = ordered.of_lists(frame, node, op, left, right)
+        if made is not None:
+            return made
+    elif any(isinstance(operand, list | Grown) for operand in (left, right)):
         made = repeated.of_list(frame, node, op, left, right)
         if made is not None:
             return made
@@ -313,6 +318,9 @@ def _compare(frame: Frame, node: ast.Compare) -> Any:
             right = maybe.needed(frame, node.comparators[0], right)
         if isinstance(left, Maybe) or isinstance(right, Maybe):
             return _compared_with_none(frame, node, left, right)
+        are_equal = ordered.are_equal(left, right)
+        if are_equal is not None and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            return are_equal if isinstance(node.ops[0], ast.Eq) else negated(are_equal)
         return _compared(frame, node, plain(left), 0, plain(right))
     return _compared(frame, node, plain(evaluate(frame, node.left)), 0)
 

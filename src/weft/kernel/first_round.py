@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from weft.array import Array
-from weft.kernel import branches
+from weft.kernel import branches, loops
 from weft.kernel.disagreements import TypesError
 from weft.kernel.expressions import as_truth, negated
 from weft.kernel.frame import Frame
@@ -19,6 +20,35 @@ from weft.kernel.syntax import left_flag
 
 _MOST = 2
 """So many rounds are done by themselves: types may change again, or in every round."""
+
+
+def for_range(
+    frame: Frame, node: ast.For, bounds: tuple[Any, Any, Any], run: Callable[[], None],
+    bind: Callable[[Any], None], body: Callable[[], Any], by_range: bool = True, done: int = 0,
+) -> None:  # fmt: skip
+    """A loop in order over a range, or over what is bound by the numbers of one.
+
+    `body` interprets the body of a round by itself, `run` that of all.
+    """
+    start, stop, step = bounds
+
+    def first() -> bool | None:
+        count = loops.count_of(frame, node, bounds)
+        if count.is_undecided:
+            return None
+        if count > 0:
+            bind(start)
+            body()
+        return bool(count > 0)
+
+    def rest(done: int) -> None:
+        others = start + step, stop, step
+        for_range(frame, node, others, run, bind, body, by_range, done)
+
+    def traced() -> None:
+        loops.for_range(frame, node, bounds, run, bind, False, by_range)
+
+    or_apart(frame, node, traced, first, rest, done)
 
 
 def or_apart(

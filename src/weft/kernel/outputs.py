@@ -14,7 +14,7 @@ from weft.frontend.containers import flatten, unflatten
 from weft.frontend.graph import Node, scalar_constant, size_scalar
 from weft.functions.creation import filled
 from weft.jit.variants import Result, Variant
-from weft.kernel import named
+from weft.kernel import named, ordered
 from weft.kernel.assertions import Assertions
 from weft.kernel.lists import Grown
 from weft.kernel.values import KeyView, Maybe, Reference, Selection
@@ -62,6 +62,13 @@ class Listed:
         return parts[0] if parts else []
 
 
+class Elements:
+    """Begins a tuple of itself and an array, whose elements are a list's."""
+
+    def made(self, array: Any) -> list[Any]:
+        return list(array)
+
+
 class Cut:
     """Begins a tuple of itself, an array and numbers: a slice of it between computed bounds.
 
@@ -100,7 +107,7 @@ class Length:
         return int(length)
 
 
-_MADE = (OrNone, Selected, Listed, Cut, Shaped, Length)
+_MADE = (OrNone, Selected, Listed, Elements, Cut, Shaped, Length)
 """What begins a tuple of what a result is made of."""
 
 
@@ -118,6 +125,8 @@ def marked(result: Any, owners: dict[int, tuple[int, Reference]]) -> Any:
         arrays = [cell.array for cell in result.parts]
         pythons = tuple(is_weak for _, is_weak in result.kinds)
         return (Listed(pythons, result.of_tuples), result.first.array, result.count.array, *arrays)
+    if ordered.is_list(result):
+        return (Elements(), _cut(result.read()))
     if isinstance(result, Array | Reference):
         array = result if isinstance(result, Array) else result.read()
         found = _cut(array)

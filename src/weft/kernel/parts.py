@@ -13,12 +13,12 @@ from weft.array import Array
 from weft.errors import interpreting
 from weft.frontend.extent import Extent, product
 from weft.functions import where
-from weft.kernel import aliases, grids, grown, named, selection, tables
+from weft.kernel import aliases, grids, grown, named, ordered, selection, tables
 from weft.kernel.branches import kind
-from weft.kernel.calls import Method
 from weft.kernel.frame import Frame, NoneOperandError
 from weft.kernel.keys import has_computed_step, is_view, resolved
 from weft.kernel.lists import Grown
+from weft.kernel.methods import Method
 from weft.kernel.selection import is_mask
 from weft.kernel.values import (
     ComputedView,
@@ -84,6 +84,8 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
         shown = value.through(KeyView(key))
         is_direct = not value.shows_part and not isinstance(value, OneOf)
         part = array[key] if is_direct else shown.read()
+    if part.ndim and ordered.is_list(value):
+        return ordered.as_list(frame, node, part)
     return shown if part.ndim else part
 
 
@@ -133,6 +135,8 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
 
 def _method(frame: Frame, node: ast.AST, of: Any, name: str) -> Method:
     """A method, which waits for its arguments; what an array has besides is not compiled."""
+    if ordered.is_list(of) and name in ordered.OF_LISTS:
+        ordered.require_no_change(frame, node, name)
     if not any(callable(getattr(kind, name, None)) for kind in (np.ndarray, Array)):
         frame.refuse(
             node, f"the attribute {name} of an array",

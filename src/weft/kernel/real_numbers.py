@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.kernel import exact_sums
+
 _HALF = 511
 _POWERS = 2.0 ** np.arange(-_HALF, _HALF + 1.0)
 _STEPS = (512, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
@@ -84,6 +86,8 @@ def written_out(name: str, count: int) -> Callable[..., Any] | None:
     """A function of so many arguments; None where there is none here."""
     if name == "hypot":
         return hypot if count not in (0, 2) else None
+    if name == "fsum":
+        return exact_sums.fsum
     return _OF.get((name, count))
 
 

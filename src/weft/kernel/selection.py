@@ -229,6 +229,16 @@ def is_of_masks(name: str) -> bool:
     return name in ("copy", "len") or name in REDUCTIONS
 
 
+OTHER = object()
+
+
+def axis_alone(arguments: list[Any], named: dict[str, Any]) -> Any:
+    """The axis that is given, None where none is; `OTHER` where more is given."""
+    if not named and len(arguments) <= 1:
+        return arguments[0] if arguments else None
+    return named["axis"] if named.keys() == {"axis"} and not arguments else OTHER
+
+
 def method(
     frame: Frame, node: ast.AST, of: Selection, name: str, axis: Any = None,
     of_python: bool = False,

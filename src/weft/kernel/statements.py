@@ -23,6 +23,7 @@ from weft.kernel import (
     iterables,
     loops,
     maybe,
+    ordered,
     selection,
     writing,
 )
@@ -255,6 +256,8 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
             _change_list(frame, node, held, operand)
             frame.assign(target.id, held, target)
             return
+        if ordered.is_list(held):
+            ordered.require_no_change(frame, node, "+=")
         value = binary(frame, node, node.op, held, operand)
         if isinstance(held, Reference):
             _write_over(frame, node, held, value)
@@ -370,19 +373,23 @@ def _loop(frame: Frame, run: Callable[[], Returned | None]) -> Returned | None:
 def _for(frame: Frame, node: ast.For) -> Returned | None:
     bounds, parallel = iterables.range_of(frame, node.iter)
 
+    def body() -> Returned | None:
+        return execute(frame, node.body)
+
     def run() -> None:
-        branches.noting(frame, node, lambda: execute(frame, node.body))
+        branches.noting(frame, node, body)
 
     if bounds is not None and (parallel or not loops.is_small(bounds)):
+        ends = bounds
 
         def bind(value: Any) -> None:
             assign_names(frame, node.target, value)
 
         def traced() -> None:
             if parallel:
-                loops.for_range(frame, node, bounds, run, bind, parallel)
+                loops.for_range(frame, node, ends, run, bind, parallel)
             else:
-                _for_range(frame, node, bounds, run, bind)
+                first_round.for_range(frame, node, ends, run, bind, body)
 
         few = None if parallel else loops.few_rounds(bounds)
         return _traced_or_unrolled(frame, node, traced, few)
@@ -394,33 +401,9 @@ def _for(frame: Frame, node: ast.For) -> Returned | None:
         assign(frame, node.target, over.item(number))
 
     with grown.gone_over(over.lists):
-        _for_range(frame, node, (0, over.count, 1), run, bind_item, by_range=False)
+        numbers = 0, over.count, 1
+        first_round.for_range(frame, node, numbers, run, bind_item, body, by_range=False)
     return None
-
-
-def _for_range(
-    frame: Frame, node: ast.For, bounds: tuple[Any, Any, Any], run: Callable[[], None],
-    bind: Callable[[Any], None], by_range: bool = True, done: int = 0,
-) -> None:  # fmt: skip
-    """A loop in order over a range, or over what is bound by the numbers of one."""
-    start, stop, step = bounds
-
-    def traced() -> None:
-        loops.for_range(frame, node, bounds, run, bind, False, by_range)
-
-    def first() -> bool | None:
-        count = loops.count_of(frame, node, bounds)
-        if count.is_undecided:
-            return None
-        if count > 0:
-            bind(start)
-            execute(frame, node.body)
-        return bool(count > 0)
-
-    def rest(done: int) -> None:
-        _for_range(frame, node, (start + step, stop, step), run, bind, by_range, done)
-
-    first_round.or_apart(frame, node, traced, first, rest, done)
 
 
 def _traced_or_unrolled(

@@ -41,6 +41,8 @@ class Cell:
         How its axes lie in memory (`strides.Layout`); None in row-major order.
     source : Selection or None
         What it holds a copy of, of which NumPy would show the elements themselves.
+    is_list : bool
+        Whether it is a list of Python's (`weft.kernel.ordered`).
     """
 
     array: Array
@@ -50,6 +52,7 @@ class Cell:
     name: str = "v"
     layout: tuple[tuple[int, int], ...] | None = None
     source: Selection | None = None
+    is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,16 @@ def _copy_to(
     if mask is not True:
         new = functions.where(mask, new, plain(dst))
     write(frame, node, dst, new)
+
+
+def into(frame: Frame, node: ast.Call, target: Any, compute: Callable[[], Any]) -> Any:
+    """`out=target`: what is computed, written there."""
+    if isinstance(target, tuple) and len(target) == 1:
+        (target,) = target
+    if target is None:
+        return compute()
+    write(frame, node, target, compute())
+    return target
 
 
 def put(frame: Frame, node: ast.Call, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
