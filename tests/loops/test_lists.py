@@ -300,3 +300,34 @@ def selected(x: np.ndarray) -> Any:
 def test_what_a_mask_selects_is_given() -> None:
     agrees(selected, X)
     agrees(selected, X[:0])
+
+
+def sliced(x: Any) -> Any:
+    found, pairs, recent = [], [], 0.0
+    for i in range(len(x)):
+        if x[i] > 0.3:
+            found.append(x[i])
+            pairs.append((i, x[i]))
+            recent += sum(found[-3:]) / len(found[-3:])
+    rest = found[2:]
+    rest.append(1.0)
+    rest[0] = 7.0
+    last = [int(10 * value) for value in x if value > 0.3]
+    for _ in range(len(x)):
+        if len(last) > 4:
+            last = last[1:]
+    return (
+        found[::-1], found[1:-1:2], found[::-2], found[10:2], found[5:1:-1], found[-99:99],
+        found[len(x) // 4 :], pairs[::-1], rest, last, recent,
+    )  # fmt: skip
+
+
+def by_a_computed_step(x: Any) -> Any:
+    return [value for value in x if value > 0.5][:: int(4 * x[0])]
+
+
+def test_slices_of_lists_are_lists() -> None:
+    x = np.random.default_rng(0).random(20)
+    agrees(sliced, x)
+    with pytest.raises(UnsupportedError, match="a part of a list that grows"):
+        wf.kernel(by_a_computed_step)(x)

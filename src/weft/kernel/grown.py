@@ -261,9 +261,36 @@ def element(
     frame: Frame, node: ast.AST, grown: Grown, index: Any,
     otherwise: str = "list index out of range",
 ) -> Any:  # fmt: skip
-    """`x[i]`, counted from the end where i is negative."""
+    """`x[i]`, counted from the end where i is negative; `x[a:b]`, a list of its own."""
+    if isinstance(index, slice) and (index.step is None or type(index.step) is int):
+        return sliced(frame, grown, index.start, index.stop, index.step or 1)
     position = _position(frame, node, grown, index, otherwise)
     return _shown(frame, grown.taken(position))
+
+
+def sliced(frame: Frame, grown: Grown, start: Any, stop: Any, step: int) -> Grown:
+    """A list of the elements between two, from either end, as Python counts them."""
+    made = copied(frame, grown)
+    if not made.parts:
+        return made
+    count = grown.length()
+    least, most = (0, count) if step > 0 else (-1, count - 1)
+
+    def end(number: Any, default: Any) -> Any:
+        if number is None:
+            return default
+        number = Array(as_dtype(node_of(number), DType.I64))
+        number = functions.where(number < 0, number + count, number)
+        return functions.clip(number, least, most)
+
+    first, last = (least, most) if step > 0 else (most, least)
+    first, last = end(start, first), end(stop, last)
+    steps = last - first if step > 0 else first - last
+    many = (steps + (abs(step) - 1)) // abs(step)
+    made.count.array = functions.asarray(functions.maximum(many, 0))
+    made.first.array = Array(scalar_constant(0, DType.I64))
+    _move(frame, made, lambda place: grown.place(first + place * step))
+    return made
 
 
 def _shown(frame: Frame, found: Any) -> Any:
@@ -305,7 +332,7 @@ def _position(frame: Frame, node: ast.AST, grown: Grown, index: Any, otherwise: 
     if not isinstance(index, Array | Extent | int | np.integer) or (
         isinstance(index, Array) and index.ndim
     ):
-        frame.refuse(node, "a part of a list that grows", "one element",
+        frame.refuse(node, "a part of a list that grows", "one element, or a slice of a known step",
                      "np.array(x), or a loop over range(a, b)")  # fmt: skip
     if not grown.parts:
         if len(frame.memory.regions) > grown.depth:
