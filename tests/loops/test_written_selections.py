@@ -122,6 +122,15 @@ def others_of_it(x: Any) -> Any:
     return y, labels, counts
 
 
+def narrowed(x: Any) -> Any:
+    y, rows = x[x > 0.1], x.reshape(8, 3)[x[:8] > 0.2]
+    for _ in range(3):
+        mean, deviation = y.mean(), y.std()
+        y = y[np.abs(y - mean) < 1.5 * deviation]
+    rows = rows[rows[:, 0] > 0.3]
+    return y, len(y), rows, y[y > 2], y[y > 0.5][0]
+
+
 def written_back(x: Any) -> Any:
     mask = x > 0.5
     y = x[mask]
@@ -158,6 +167,10 @@ def test_they_are_written_as_arrays_are(function: Callable[..., Any]) -> None:
 
 def test_they_are_written_in_each_round() -> None:
     agrees(in_rounds, X.copy(), 7)
+
+
+def test_they_are_narrowed_by_conditions() -> None:
+    agrees(narrowed, X.copy())
 
 
 def test_they_are_written_on_a_device() -> None:

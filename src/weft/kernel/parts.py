@@ -46,6 +46,9 @@ def subscript(frame: Frame, node: ast.AST, value: Any, key: Any) -> Any:
                     value.held.is_shown = True
                 return made
             return found
+        narrower = selection.narrowed(value, key)
+        if narrower is not None:
+            return narrower
         value = selection.shown(frame, value)
     if not isinstance(value, Reference):
         if isinstance(value, Array | Extent | int | float | complex):

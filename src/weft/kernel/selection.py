@@ -187,6 +187,15 @@ def element(frame: Frame, node: ast.AST, of: Selection, index: Any) -> Array:
     return one_by_one(of)(functions.where(inside, number, 0))
 
 
+def narrowed(of: Selection, key: Any) -> Selection | None:
+    """Of these elements those for which a condition of them holds; None for any other key."""
+    if not isinstance(key, Selection) or key.array._node.dtype is not DType.BOOL:
+        return None
+    if key.array.ndim != key.mask.ndim or not alike(key.mask._node, of.mask._node):
+        return None
+    return Selection(of.array, of.mask & key.array)
+
+
 def one_by_one(of: Selection) -> Callable[[Any], Array]:
     """What gives the element, or row, of a number that there is."""
     ones = functions.astype(of.mask, np.dtype(np.int64)).reshape(-1)
