@@ -123,6 +123,12 @@ def selected_written(a: Any) -> None:
     a[a > 0.5][1:] = 0.0
 
 
+def held_range(a: Any) -> None:
+    numbers = range(int(a[0]))
+    for i in numbers:
+        a[i] = 0.0
+
+
 def break_in_prange(a: Any) -> None:
     for i in wf.prange(a.shape[0]):
         if a[i] > 0:
@@ -212,6 +218,7 @@ WRONG: list[tuple[Callable[..., Any], str, str]] = [
     (return_in_prange, "for", "break in a prange"),
     (truth_of_selected, "a[a > 0.5]", "the truth of elements that a mask selects"),
     (selected_written, "a[a > 0.5][1:]", "a write to elements .* which no variable holds"),
+    (held_range, "range(int(a[0]))", "(?s)no loop goes over at once.*try: np.arange"),
     (break_in_prange, "for", "break in a prange"),
     (float_bound, "range", "bound is no integer"),
     (truth_of_array, "a > 0", "the truth of an array"),

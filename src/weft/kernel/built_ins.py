@@ -10,6 +10,7 @@ from typing import Any
 
 from weft import functions
 from weft.array import Array, node_of
+from weft.errors import UnsupportedError, user_place
 from weft.frontend.elementwise import apply, as_dtype
 from weft.frontend.extent import Extent
 from weft.functions import exchanges
@@ -122,6 +123,17 @@ def _sorted(values: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
     return found
 
 
+def _range(*bounds: Any) -> range:
+    """A range that is held, rather than gone over at once."""
+    if is_traced(list(bounds)):
+        raise UnsupportedError(
+            "a range of bounds that only the run knows, which no loop goes over at once",
+            "for i in range(a, b)", "np.arange(a, b), or variables for the bounds",
+            place=user_place(),
+        )  # fmt: skip
+    return range(*bounds)
+
+
 def _len(value: Any) -> Any:
     if isinstance(value, Array) and not value.ndim:
         raise TypeError("a number, which has no length")
@@ -158,6 +170,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     builtins.divmod: lambda a, b: (a // b, a % b), builtins.tuple: tuple, builtins.list: list,
     builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
     builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),
-    builtins.range: range, builtins.slice: slice, builtins.reversed: lambda part: list(part)[::-1],
+    builtins.range: _range, builtins.slice: slice, builtins.reversed: lambda part: list(part)[::-1],
     builtins.sorted: _sorted,
 }  # fmt: skip
