@@ -98,6 +98,8 @@ def computed_in(operation: str, dtype: DType) -> DType:
     if dtype.kind in "biu":
         if dtype is DType.BOOL and operation in _AS_INT8:
             return DType.I8
+        if dtype in (DType.I16, DType.U16) and operation != "divide" and DType.F32 in accepts:
+            return DType.F32  # float64 stands for NumPy's float16 of smaller ones
         if dtype is not DType.BOOL or not accepts & {DType.I8, DType.U8}:
             return DType.F64
     names = ", ".join(str(d.numpy) for d in DType if d in accepts)

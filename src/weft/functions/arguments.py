@@ -14,7 +14,7 @@ from weft.errors import (
     UnsupportedError,
     user_place,
 )
-from weft.frontend.elementwise import as_dtype
+from weft.frontend.elementwise import as_dtype, common_dtype, computed_in
 from weft.frontend.extent import Extent, as_extent
 from weft.frontend.given_lengths import as_length
 from weft.frontend.graph import Node, size_scalar
@@ -44,6 +44,13 @@ def as_inexact(node: Node) -> Node:
 def inexact(x: Any) -> Array:
     """An array argument of floats or complex numbers; others as float64."""
     return Array(as_inexact(array_node(x)))
+
+
+def in_floats(*values: Any) -> list[Array]:
+    """Arguments of an elementwise function of floats, in the dtype in which NumPy computes it."""
+    nodes = tuple(map(node_of, values))
+    dtype = computed_in("sqrt", common_dtype(nodes))
+    return [Array(as_dtype(node, dtype)) for node in nodes]
 
 
 def typed_inexact(x: Any, dtype: Any) -> Node:

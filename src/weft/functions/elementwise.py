@@ -171,7 +171,6 @@ logical_not = _unary("logical_not")
 negative = _unary("negative")
 positive = _unary("positive")
 real = _unary("real")
-reciprocal = _unary("reciprocal")
 round = _unary("round")
 sign = _unary("sign")
 signbit = _unary("signbit")
@@ -213,6 +212,26 @@ not_equal = _binary("not_equal")
 pow = _binary("pow")
 remainder = _binary("remainder")
 subtract = _binary("subtract")
+
+
+def reciprocal(x: Any, /) -> Array:
+    """1 / x of each element; of integers the whole part, which is 0 of 0, too.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    weft.Array
+        Of the shape of `x`, and its dtype; int8 of booleans.
+    """
+    node = node_of(x)
+    if node.dtype.kind not in "biu":
+        return Array(apply("reciprocal", node))
+    node = as_dtype(node, DType.I8) if node.dtype is DType.BOOL else node
+    whole = apply("equal", apply("abs", node), node_of(1))
+    return Array(apply("where", whole, node, node_of(0)))
 
 
 def fma(x1: Any, x2: Any, x3: Any, /) -> Array:

@@ -162,7 +162,7 @@ def outer(x1: Any, x2: Any, /) -> Array:
 
 def dot(x1: Any, x2: Any, /) -> Array:
     """NumPy's dot: a product with a scalar, else a sum over the last axis of `x1`."""
-    left, right = promoted(x1, x2)
+    left, right = promoted(asarray(x1), asarray(x2))
     if not left.shape or not right.shape:
         return Array(apply("multiply", left, right))
     if len(right.shape) <= 2 and len(left.shape) <= 2:
@@ -172,7 +172,7 @@ def dot(x1: Any, x2: Any, /) -> Array:
 
 def inner(x1: Any, x2: Any, /) -> Array:
     """NumPy's inner: the sum over the last axes of both."""
-    left, right = promoted(x1, x2)
+    left, right = promoted(asarray(x1), asarray(x2))
     if not left.shape or not right.shape:
         return Array(apply("multiply", left, right))
     return tensordot(x1, x2, axes=((len(left.shape) - 1,), (len(right.shape) - 1,)))

@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import DTypeError, user_place
 from weft.frontend import layout
-from weft.functions.arguments import inexact
+from weft.functions.arguments import in_floats, inexact
 from weft.functions.combinators import map as mapped
 from weft.functions.control import while_loop
 from weft.functions.creation import full_like
@@ -130,7 +130,7 @@ def ldexp(x1: Any, x2: Any, /) -> Array:
     DTypeError
         For complex numbers, and powers that are no integers.
     """
-    array, powers = inexact(x1), asarray(x2)
+    (array,), powers = in_floats(x1), asarray(x2)
     if array.dtype.kind == "c" or not np.can_cast(powers.dtype, np.int64):
         raise DTypeError(
             f"ldexp of {array.dtype} and {powers.dtype}", "floats and integers of int64",
@@ -161,7 +161,7 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     DTypeError
         For complex numbers.
     """
-    array = inexact(x)
+    (array,) = in_floats(x)
     if array.dtype.kind == "c":
         raise DTypeError(f"frexp of {array.dtype}", "floats", place=user_place())
     number, steps = array.dtype.type, range(_MOST[array.dtype.itemsize] - 1, -1, -1)
@@ -186,7 +186,7 @@ def spacing(x: Any, /) -> Array:
     DTypeError
         For complex numbers.
     """
-    array = inexact(x)
+    (array,) = in_floats(x)
     if array.dtype.kind == "c":
         raise DTypeError(f"spacing of {array.dtype}", "floats", place=user_place())
     end = array.dtype.type(math.inf)

@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, asarray
 from weft.errors import ArgumentError, DTypeError, ShapeError, user_place
 from weft.frontend.elementwise import apply
-from weft.functions.arguments import inexact
+from weft.functions.arguments import in_floats, inexact
 from weft.functions.binary_search import searchsorted
 from weft.functions.creation import arange, full, zeros
 from weft.functions.data_types import astype, result_type
@@ -54,12 +54,12 @@ __all__ = [
 
 def degrees(x: Any, /) -> Array:
     """Angles in degrees, of angles in radians."""
-    return inexact(x) * (180 / math.pi)
+    return in_floats(x)[0] * (180 / math.pi)
 
 
 def radians(x: Any, /) -> Array:
     """Angles in radians, of angles in degrees."""
-    return inexact(x) * (math.pi / 180)
+    return in_floats(x)[0] * (math.pi / 180)
 
 
 rad2deg, deg2rad = degrees, radians
@@ -67,12 +67,12 @@ rad2deg, deg2rad = degrees, radians
 
 def fabs(x: Any, /) -> Array:
     """Absolute values as floats."""
-    return absolute(inexact(x))
+    return absolute(*in_floats(x))
 
 
 def rint(x: Any, /) -> Array:
     """The nearest integers, the even one of two, as floats."""
-    return nearest(inexact(x))
+    return nearest(*in_floats(x))
 
 
 def float_power(x1: Any, x2: Any, /) -> Array:
@@ -96,7 +96,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
 
 def modf(x: Any, /) -> tuple[Array, Array]:
     """The fractional and the whole part, each with the sign of x."""
-    array = inexact(x)
+    (array,) = in_floats(x)
     whole = trunc(array)
     return copysign(where(isinf(array), 0.0, array - whole), array), whole
 
@@ -108,8 +108,7 @@ def fix(x: Any) -> Array:
 
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """0 of negative numbers, 1 of positive ones, x2 of zeros."""
-    common = result_type(x1, x2)
-    left, right = (inexact(astype(x, common)) for x in map(asarray, (x1, x2)))
+    left, right = in_floats(x1, x2)
     stepped = where(left == 0, right, astype(left > 0, left.dtype))
     return where(isnan(left), left, stepped)
 
@@ -391,7 +390,7 @@ def _infinite(x: Any, what: str) -> Array:
 
 def logaddexp2(x1: Any, x2: Any, /) -> Array:
     """log2(2**x1 + 2**x2)."""
-    left, right = inexact(x1), inexact(x2)
+    left, right = in_floats(x1, x2)
     high = maximum(left, right)
     apart = where(left == right, 0, -absolute(left - right))  # of infinite ones, too
     return high + log1p(exp2(apart)) * (1 / math.log(2))

@@ -11,12 +11,12 @@ from typing import Any
 from weft import functions
 from weft.array import Array, node_of
 from weft.errors import UnsupportedError, user_place
-from weft.frontend.elementwise import apply, as_dtype
+from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
 from weft.functions import exchanges
 from weft.kernel import numbers, sequences
 from weft.kernel.frame import is_traced
-from weft.kernel.numbers import as_complex, as_float, as_int
+from weft.kernel.numbers import as_complex, as_float, as_int, counted, weak
 from weft.ops.dtypes import DType
 
 _ORDERS = {"less": operator.lt, "greater": operator.gt}
@@ -82,10 +82,12 @@ def _any_or_all(both: bool) -> Callable[[Any], Any]:
 
     def found(values: Any) -> Any:
         if isinstance(values, Array):
-            return (functions.all if both else functions.any)(_in_one_dimension(values))
-        truths = [_bool(value) for value in values]
-        if any(isinstance(truth, Array) and truth.ndim for truth in truths):
+            found = (functions.all if both else functions.any)(_in_one_dimension(values))
+            return _bool(found)
+        values = list(values)
+        if any(getattr(value, "ndim", 0) for value in values):
             raise TypeError("arrays among what its argument holds have no truth")
+        truths = [_bool(value) for value in values]
         if any(truth is not both for truth in truths if not isinstance(truth, Array)):
             return not both
         traced = [truth._node for truth in truths if isinstance(truth, Array)]
@@ -141,6 +143,7 @@ def _len(value: Any) -> Any:
 
 
 def _round(value: Any, digits: Any = None) -> Any:
+    (value,) = counted(value)
     if isinstance(value, Extent):
         if digits is not None and not (isinstance(digits, int) and digits >= 0):
             raise TypeError("digits left of the point, of an int, are an argument not supported")
@@ -151,14 +154,21 @@ def _round(value: Any, digits: Any = None) -> Any:
 
 
 def _bool(value: Any) -> Any:
-    return Array(as_dtype(node_of(value), DType.BOOL)) if is_traced(value) else bool(value)
+    return weak(value, DType.BOOL) if is_traced(value) else bool(value)
 
 
 def _pow(base: Any, power: Any) -> Any:
+    base, power = counted(base, power)
     return base**power
 
 
+def _divmod(left: Any, right: Any) -> Any:
+    left, right = counted(left, right)
+    return left // right, left % right
+
+
 def _absolute(value: Any) -> Any:
+    (value,) = counted(value)
     return functions.abs(value) if isinstance(value, Array) else abs(value)
 
 
@@ -167,7 +177,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     builtins.abs: _absolute, builtins.min: _extreme("less"), builtins.max: _extreme("greater"),
     builtins.sum: total, builtins.len: _len, builtins.int: as_int, builtins.float: as_float,
     builtins.round: _round, builtins.bool: _bool, builtins.pow: _pow, builtins.complex: as_complex,
-    builtins.divmod: lambda a, b: (a // b, a % b), builtins.tuple: tuple, builtins.list: list,
+    builtins.divmod: _divmod, builtins.tuple: tuple, builtins.list: list,
     builtins.zip: lambda *parts: list(zip(*parts, strict=False)),
     builtins.enumerate: lambda part, start=0: list(enumerate(part, start)),
     builtins.range: _range, builtins.slice: slice, builtins.reversed: lambda part: list(part)[::-1],

@@ -202,7 +202,8 @@ def _known(
     if selection.is_within([*arguments, *named.values()]):
         return _of_selection(frame, node, function, arguments, named)
     if function is builtins.pow and len(arguments) == 2 and not named:
-        return numbers.base(frame, node, *arguments) ** arguments[1]
+        base, exponent = numbers.counted(*arguments)
+        return numbers.base(frame, node, base, exponent) ** exponent
     if function is builtins.sorted and len(arguments) == 1 and isinstance(arguments[0], Array):
         return _sorted_list(frame, node, arguments[0], **named)
     own = built_ins.OWN.get(function) if _hashable(function) else None
@@ -336,10 +337,18 @@ def _ufunc(
     if function.signature is not None:  # it is not elementwise
         arguments = selection.compacted(arguments)
     arguments = numbers.fitted(name, arguments)
-    result = selection.lifted(frame, node, own, arguments)
     if dtype is None:
-        return result
-    return selection.lifted(frame, node, lambda made: functions.astype(made, dtype), [result])
+        return selection.lifted(frame, node, own, arguments)
+    wanted = np.dtype(dtype)
+
+    def computed(*operands: Any) -> Any:
+        found = own(*operands).dtype
+        made = own(*(functions.astype(x, wanted) for x in map(functions.asarray, operands)))
+        if made.dtype != wanted or not np.can_cast(found, wanted, "same_kind"):
+            raise TypeError(f"a dtype of {wanted}, in which it is not computed, is an argument")
+        return made
+
+    return selection.lifted(frame, node, computed, arguments)
 
 
 def _numpys_own(result: Any) -> Any:

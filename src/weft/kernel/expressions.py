@@ -73,7 +73,8 @@ def optional(frame: Frame, node: ast.expr) -> Any:
         case ast.UnaryOp(ast.Not(), operand):
             return negated(truth(frame, operand))
         case ast.UnaryOp(op, operand):
-            return lifted(frame, node, _UNARY[type(op)], [plain(evaluate(frame, operand))])
+            value = plain(evaluate(frame, operand))
+            return lifted(frame, node, _UNARY[type(op)], numbers.counted(value))
         case ast.Compare():
             return _compare(frame, node)
         case ast.BoolOp(op, operands):
@@ -201,6 +202,8 @@ def binary(frame: Frame, node: ast.AST, op: ast.operator, left: Any, right: Any)
             made = numbers.bits(frame, node, op, left, right)
             if made is not None:
                 return made
+            if not isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
+                left, right = numbers.counted(left, right)
             if isinstance(op, ast.Pow):
                 left = numbers.base(frame, node, left, right)
             if isinstance(op, ast.MatMult):
@@ -298,7 +301,10 @@ def as_truth(frame: Frame, node: ast.AST, value: Any) -> Any:
 
 
 def negated(value: Any) -> Any:
-    return Array(apply("logical_not", value._node)) if isinstance(value, Array) else not value
+    """`not value`: a bool of Python's."""
+    if not isinstance(value, Array):
+        return not value
+    return numbers.weak(Array(apply("logical_not", value._node)), DType.BOOL)
 
 
 def _waits(frame: Frame, nodes: Sequence[ast.expr]) -> bool:
@@ -354,6 +360,7 @@ def _compared(
     with interpreting(frame.place(node)), asked(frame, node):
         if isinstance(op, ast.In | ast.NotIn) and (is_traced(left) or is_traced(right)):
             one = membership.contains(frame, node, right, left)
+            one = numbers.weak(one, DType.BOOL) if isinstance(one, Array) else one
             one = negated(one) if isinstance(op, ast.NotIn) else one
         else:
             if not isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot | ast.In | ast.NotIn):

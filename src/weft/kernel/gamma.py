@@ -69,7 +69,7 @@ def gamma(x: Any) -> Any:
     if size < 1e-20:
         return 1.0 / x
     if size > 200.0:
-        return math.inf if x > 0 else 0.0 * x if x < 0 else x
+        return math.inf if x > 0 else -0.0 / _sine_of_pi(size) if x < 0 else x
     y = size + _G_LESS_HALF
     lost = (y - size) - _G_LESS_HALF if size > _G_LESS_HALF else (y - _G_LESS_HALF) - size
     lost = lost * _G / y
@@ -99,10 +99,15 @@ def lgamma(x: Any) -> Any:
 
 
 def call(frame: Frame, node: ast.Call, name: str, argument: Any) -> Any:
-    """What one of them gives; Python has none of zero and of whole numbers below it."""
+    """What one of them gives; Python has none of zero and of whole numbers below it.
+
+    Minus infinity is one of these to `math.gamma` alone.
+    """
     x = as_float(argument)
     if isinstance(x, Array):
         held = (x > 0) | (x != functions.floor(x)) | (x != x)
+        if name == "lgamma":
+            held |= x == -math.inf
         error = ValueError("math domain error")
         frame.trace.assertions.note(frame.memory, held, error, frame.place(node))
     return frame.trace.call(frame.trace, {"gamma": gamma, "lgamma": lgamma}[name], [x], {})

@@ -45,8 +45,15 @@ def as_complex(real: Any, imaginary: Any = 0.0) -> Any:
     """`complex(a, b)`: a Python complex number, of these parts as they are where real."""
     if not any(isinstance(part, Array | Extent) for part in (real, imaginary)):
         return complex(real, imaginary)
-    if any(node_of(part).dtype.is_complex for part in (real, imaginary)):
-        return weak(real, DType.C128) + weak(imaginary, DType.C128) * 1j
+    one, other = (Array(node_of(part)) for part in (real, imaginary))
+    if other._node.dtype is DType.C64:  # whose own imaginary part Python drops, with a warning
+        raise TypeError("an imaginary part of complex64 is an argument not supported")
+    if other._node.dtype.is_complex:  # one + other * 1j
+        real, imaginary = as_float(one.real) - as_float(other.imag), as_float(other.real)
+        if one._node.dtype.is_complex:
+            imaginary = as_float(one.imag) + imaginary
+    elif one._node.dtype.is_complex:
+        real, imaginary = as_float(one.real), as_float(one.imag) + as_float(other)
     parts = (node_of(as_float(part)) for part in (real, imaginary))
     return weak(Array(apply("complex", *parts)), DType.C128)
 
@@ -59,6 +66,19 @@ def weak(value: Any, dtype: DType) -> Array:
     if node.weak and node.dtype is dtype:
         return Array(node)
     return Array(make(operations.Cast(dtype), (node,), (), dtype, weak=True))
+
+
+def counted(*operands: Any) -> list[Any]:
+    """Operands as arithmetic takes them: Python's bools are ints among Python's numbers."""
+    nodes = [x._node if isinstance(x, Array) else None for x in operands]
+    if any(isinstance(x, np.generic | Selection) for x in operands) or any(
+        node is not None and not node.weak for node in nodes
+    ):
+        return list(operands)
+    return [
+        x if node is None or node.dtype is not DType.BOOL else weak(x, DType.I64)
+        for x, node in zip(operands, nodes, strict=True)
+    ]
 
 
 def name_of(op: ast.AST) -> str:

@@ -1,0 +1,128 @@
+"""Numbers have Python's types and NumPy's dtypes: a bool that counts, floats of small integers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from tests.loops.agree import agrees, same
+
+
+def test_pythons_bools_are_ints() -> None:
+    def found(x: Any, y: Any) -> Any:
+        for i in range(len(x)):
+            y[i, 0] = (i > 1) + (i > 2) - (not x[i])
+            y[i, 1] = -(i > 1) + (bool(x[i]) << 3) + ~(i > 3)
+            y[i, 2] = sum((i > 1, bool(x[i]))) + abs(i > 2) + round(i > 2) + pow(i > 1, i > 2)
+            y[i, 3] = (x[i] in (1, 3)) + (i not in (1, x[0])) + any((x[i], i > 1)) + all(x)
+            y[i, 4] = (not x[i]) * 300 + x[i]
+            quotient, rest = divmod(i > 1, 2)
+            y[i, 5] = quotient + 10 * rest + (i > 1) // 1 + (i > 1) ** 2 + (i > 1) / 2
+        return (i > 1) + bool(x[1]), (i > 1) & (i > 2), (i > 1) | 2
+
+    agrees(found, np.array([1, 0, 3, 2, 0], np.float32), np.zeros((5, 6)))
+
+
+def test_numpys_bools_are_none() -> None:
+    """Beside one of NumPy's a bool of Python's is as it is."""
+
+    def found(x: Any, y: Any) -> Any:
+        for i in range(len(x)):
+            y[i] = (x[i] + (i > 1)) + (not x[i]) * x[0] + (x[i] * True) * 1.5
+        return x[0] + (i > 2), (x[1] * (not x[0])), ~x[1]
+
+    agrees(found, np.array([True, False, False, True]), np.zeros(4))
+
+    def difference(x: Any) -> Any:
+        return x[0] - (not x[1])
+
+    with pytest.raises(wf.errors.DTypeError, match="subtract of bool"):
+        wf.kernel(difference)(np.array([True, False]))
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.int32])
+@pytest.mark.parametrize("interpret_below", [0, 1 << 20])
+def test_floats_of_integers(dtype: Any, interpret_below: int) -> None:
+    """NumPy's functions of int16 give float32, its quotients float64."""
+
+    def found(x: Any) -> Any:
+        a, b = x[0], x[1]
+        roots = np.sqrt(a), np.rint(b), np.arctan2(a, 3), np.arctan2(a, 0.5), np.fabs(a)
+        parts = *np.modf(a), *np.frexp(a), np.ldexp(a, 2), np.spacing(a), np.degrees(a)
+        others = np.heaviside(a, 2), np.logaddexp2(a, b), np.copysign(a, b), np.hypot(a, b)
+        return *roots, *parts, *others, a / b, a / 2, np.sqrt(x), math.sqrt(a), a**0.5
+
+    with wf.config(interpret_below=interpret_below):
+        agrees(found, np.array([12, 7], dtype), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, bool])
+def test_reciprocals_of_integers(dtype: Any) -> None:
+    def found(x: Any) -> Any:
+        return np.reciprocal(x), np.reciprocal(x[0])
+
+    values = np.array([1, 1, 1] if dtype is bool else [1, 2, 100], dtype)
+    agrees(found, values)
+    if np.dtype(dtype).kind == "i":
+        agrees(found, -values)
+
+
+def test_dtypes_of_ufuncs() -> None:
+    """They are computed in it, and not in another one before."""
+
+    def found(x: Any, k: Any) -> Any:
+        sums = np.add(x[0], 1, dtype=np.float64), np.add(k[0], 100, dtype=np.int32)
+        return *sums, np.multiply(x, 0.1, dtype=np.float64), np.sqrt(k, dtype=np.float32)
+
+    agrees(found, np.array([0.1, 3], np.float32), np.array([100, 7], np.int8), rtol=0)
+
+    def less(x: Any) -> Any:
+        return np.add(x[0], 0.5, dtype=np.int64)
+
+    with pytest.raises(wf.errors.UnsupportedError, match="a dtype of int64"):
+        wf.kernel(less)(np.array([0.1]))
+
+
+def test_products_with_numbers_of_python() -> None:
+    def found(x: Any) -> Any:
+        return np.dot(x[0], 2), np.dot(x, 2), np.inner(0.5, x), np.dot(x[0], x[1])
+
+    for dtype in (np.float32, np.int8, np.int64):
+        agrees(found, np.array([3, 5], dtype))
+
+
+def test_complex_numbers_of_complex_parts() -> None:
+    def found(z: Any, x: Any) -> Any:
+        return complex(z[0], z[1]), complex(x[0], z[1]), complex(z[0], x[0]), complex(1, z[0])
+
+    z = np.array([complex(math.inf, 1), complex(2, -math.inf), complex(math.nan, 0)])
+    for k in range(3):
+        for a, b in ((0, 1), (1, 0), (2, 1)):
+            arguments = np.array([z[a], z[b]]), np.array([z.real[k]])
+            for one, other in zip(wf.kernel(found)(*arguments), found(*arguments), strict=True):
+                for part in ("real", "imag"):
+                    same(getattr(one, part), getattr(other, part), 0)
+
+    def narrow(z: Any) -> Any:
+        return complex(z[0], z[1])
+
+    with pytest.raises(wf.errors.UnsupportedError, match="an imaginary part of complex64"):
+        wf.kernel(narrow)(z.astype(np.complex64))
+
+
+def test_gamma_far_below_zero() -> None:
+    def found(x: Any) -> Any:
+        return math.copysign(1.0, math.gamma(x[0])), math.lgamma(x[1])
+
+    for x in (-200.5, -201.5, -300.25):
+        agrees(found, np.array([x, -math.inf]))
+
+    def wrong(x: Any) -> Any:
+        return math.gamma(x[0])
+
+    with pytest.raises(ValueError, match="math domain error"):
+        wf.kernel(wrong)(np.array([-math.inf]))
