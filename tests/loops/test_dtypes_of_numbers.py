@@ -126,3 +126,78 @@ def test_gamma_far_below_zero() -> None:
 
     with pytest.raises(ValueError, match="math domain error"):
         wf.kernel(wrong)(np.array([-math.inf]))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint64])
+def test_one_of_an_element_and_an_int(dtype: Any) -> None:
+    """Small integers do not hold what Python's ints may be: chosen among them, these stay."""
+
+    def found(x: Any, y: Any) -> None:
+        for i in range(len(x)):
+            y[i, 0] = x[i] if x[i] > 2 else i * 1000
+            y[i, 1] = x[i] or i * 1000
+            t = 100_000
+            if x[i] > 2:
+                t = x[i]
+            y[i, 2] = t
+            y[i, 3] = [x[i], i * 1000, int(x[0]) * 1000][i % 3]
+            u = int(x[i]) * 1000
+            if x[i] > 2:
+                u = x[i]
+            y[i, 4] = u
+
+    x = (np.arange(120) % 9).astype(dtype)
+    agrees(found, x, np.zeros((len(x), 5), np.int64))
+
+
+def test_one_of_an_element_and_an_int_that_it_holds() -> None:
+    def found(x: Any, i: int) -> Any:
+        return x[0] if x[0] > 2 else 5, x[0] or i
+
+    kernel = wf.kernel(found)
+    for i, dtype in ((7, np.int8), (300, np.int64)):
+        first, second = kernel(np.array([3], np.int8), i)
+        assert (first.dtype, second.dtype) == (np.int8, dtype)
+
+
+def test_limits_of_small_integers() -> None:
+    def found(x: Any, y: Any) -> None:
+        for i in range(len(x)):
+            y[i] = np.clip(x[i], 1, i * 50 + 1) + x[i].clip(-int(y[i]), i + 50)
+
+    agrees(found, np.arange(20, 30, dtype=np.int8), np.full(10, 3))
+
+
+def test_loops_carry_one_dtype() -> None:
+    def kept(x: Any) -> Any:
+        least = 100
+        for i in range(len(x)):
+            if x[i] < least:
+                least = x[i]
+        return least
+
+    agrees(kept, np.array([7, 3, 9], np.int8))
+
+    def too_large(x: Any) -> Any:
+        least = 1000
+        for i in range(len(x)):
+            if x[i] < least:
+                least = x[i]
+        return least
+
+    def then_an_int(x: Any, y: Any) -> None:
+        t = x[0]
+        for i in range(len(x)):
+            y[i] = t
+            t = int(x[i]) * 100
+
+    def then_a_float(x: Any, y: Any) -> None:
+        t = x[0]
+        for i in range(len(x)):
+            y[i] = t
+            t = x[i] * 0.5
+
+    x = np.array([7, 3, 9], np.int8)
+    for function, more in ((too_large, ()), (then_an_int, (x,)), (then_a_float, (x * 0.5,))):
+        with pytest.raises(wf.errors.DTypeError, match="changes its type in a loop"):
+            wf.kernel(function)(x, *more)

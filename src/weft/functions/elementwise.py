@@ -9,9 +9,10 @@ from typing import Any
 from weft.array import Array, fitting, node_of
 from weft.errors import ArgumentError, user_place
 from weft.frontend import layout
-from weft.frontend.elementwise import apply, as_dtype, common_dtype, out_of_range
+from weft.frontend.elementwise import apply, as_dtype, common_dtype, out_of_range, python_value
 from weft.frontend.extent import Extent
 from weft.ops.dtypes import DType
+from weft.ops.promotion import promote
 
 __all__ = [
     "abs",
@@ -306,6 +307,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:
             node = apply("where", apply(beyond, node, limit), as_dtype(limit, dtype), node)
         else:
             wide = common_dtype((node, limit))
+            if limit.weak and limit.dtype is DType.I64 and python_value(limit) is None:
+                wide = wide if wide is DType.U64 else promote(wide, DType.I64)  # which holds it
             node = apply(operation, as_dtype(node, wide), as_dtype(limit, wide))
     return Array(as_dtype(layout.broadcast(node, node.shape), dtype))
 

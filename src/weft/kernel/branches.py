@@ -9,13 +9,12 @@ from typing import Any
 from weft.array import Array, node_of
 from weft.errors import DTypeError, OutOfBoundsError, ShapeError, WeftError
 from weft.frontend import graph, layout, lengths, operations
-from weft.frontend.elementwise import common_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.graph import Lambda, Node, make, scalar_constant
 from weft.frontend.guards import record, recording
 from weft.functions import traced
 from weft.functions.creation import filled
-from weft.kernel import maybe, named, ordered, rebound
+from weft.kernel import maybe, named, numbers, ordered, rebound
 from weft.kernel.closures import Closure
 from weft.kernel.frame import Frame, NoneOperandError, Origin, ReadUnbound, Unbound, cells, plain
 from weft.kernel.lists import Grown, Kind, NothingYet, Outgrown
@@ -349,7 +348,7 @@ class _Choice:
                 )  # fmt: skip
             if not (left.weak or right.weak) and left.dtype is not right.dtype:
                 self._refuse_types(what, left, right)
-            dtypes.append(common_dtype((left, right)))
+            dtypes.append(numbers.dtype_of_one(Array(left), Array(right)))
         lambdas = []
         for number, side in enumerate(self.sides):
             function = traced.with_results(side.function, [pair[number] for pair in self.pairs])

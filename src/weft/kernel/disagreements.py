@@ -8,6 +8,7 @@ from weft.array import Array
 from weft.errors import DTypeError, Place, ShapeError
 from weft.frontend.elementwise import common_dtype
 from weft.frontend.graph import Node
+from weft.kernel import numbers
 from weft.kernel.branches import kind
 from weft.kernel.carried_values import Scalar
 from weft.ops.dtypes import DType
@@ -54,10 +55,10 @@ def joined_type(scalar: Scalar, result: Node) -> tuple[DType, bool] | None:
     """The dtype of a number that a round gives, and whether it is Python's; None: at odds."""
     if scalar.weak and result.weak:
         return common_dtype((scalar.initial, result)), True
+    common = numbers.dtype_of_one(Array(scalar.initial), Array(result))
     if result.weak:
-        return scalar.dtype, False
+        return (scalar.dtype, False) if common is scalar.dtype else None
     if scalar.weak:
-        common = common_dtype((scalar.initial, result))
         return None if common is not result.dtype and not scalar.local else (result.dtype, False)
     return (scalar.dtype, False) if result.dtype is scalar.dtype else None
 

@@ -481,7 +481,8 @@ def _choice(
 
 def _either(condition: Array, first: Any, second: Any) -> Array:
     """One of two numbers; it is Python's where both are, as `np.where` gives none."""
-    made = where(condition, first, second)
+    dtype = numbers.dtype_of_one(first, second)
+    made = where(condition, *(Array(as_dtype(node_of(x), dtype)) for x in (first, second)))
     are_weak = node_of(first).weak and node_of(second).weak
     return numbers.weak(made, made._node.dtype) if are_weak else made
 

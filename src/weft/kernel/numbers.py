@@ -13,9 +13,9 @@ from weft.array import Array, node_of
 from weft.array.fitting import COMPARISONS, OF_ONE_DTYPE, holds
 from weft.errors import TracingError
 from weft.frontend import graph, operations, symbolic
-from weft.frontend.elementwise import apply, out_of_range, python_value
+from weft.frontend.elementwise import apply, common_dtype, out_of_range, python_value
 from weft.frontend.extent import Extent
-from weft.frontend.graph import make
+from weft.frontend.graph import Node, make
 from weft.kernel.frame import Frame
 from weft.kernel.values import Selection
 from weft.ops.dtypes import DType
@@ -115,6 +115,31 @@ def widened(operands: Sequence[Any]) -> list[Any]:
         else x
         for x in operands
     ]  # fmt: skip
+
+
+def dtype_of_one(*values: Any) -> DType:
+    """The dtype of a number that is one of several.
+
+    Python's ints may be among NumPy's small integers: where these are not known to hold them,
+    int64. That larger ones hold what data give is assumed, as that int64 does.
+    """
+    nodes = tuple(map(node_of, values))
+    dtype = common_dtype(nodes)
+    if not dtype.is_integer or dtype.itemsize == 8:
+        return dtype
+    return dtype if all(_is_held(dtype, node) for node in nodes) else DType.I64
+
+
+def _is_held(dtype: DType, node: Node) -> bool:
+    value = python_value(node)
+    if isinstance(value, int):
+        return holds(dtype.numpy, value)
+    if not node.weak or _holds(dtype.numpy, Array(node)):
+        return True
+    if not node.shape and graph.is_index(node):
+        return False
+    # what a loop carries may turn out to be no int of Python's
+    return dtype.itemsize > 2 or isinstance(node.operation, operations.Param)
 
 
 def _narrow_dtype(operands: Sequence[Any]) -> np.dtype[Any] | None:

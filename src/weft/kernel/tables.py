@@ -10,7 +10,7 @@ import numpy as np
 
 from weft import functions
 from weft.array import Array, node_of
-from weft.frontend.elementwise import as_dtype, common_dtype
+from weft.frontend.elementwise import as_dtype
 from weft.frontend.extent import Extent
 from weft.frontend.operations import Constant, Elementwise
 from weft.kernel import numbers, one_of
@@ -84,7 +84,7 @@ def _chosen(frame: Frame, node: ast.AST, values: Sequence[Any], place: Array) ->
         made = [frame.memory.make(v) if isinstance(v, Array) else v for v in values]
         return one_of.of(frame, node, made, place)
     nodes = tuple(map(node_of, values))
-    dtype = common_dtype(nodes)
+    dtype = numbers.dtype_of_one(*values)
     if any(isinstance(value, Array | Extent) for value in values):
         table = functions.stack([functions.asarray(Array(as_dtype(n, dtype))) for n in nodes])
     else:
