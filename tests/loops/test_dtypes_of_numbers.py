@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
@@ -114,6 +115,19 @@ def test_complex_numbers_of_complex_parts() -> None:
         wf.kernel(narrow)(z.astype(np.complex64))
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_signs_of_imaginary_zeros(dtype: Any) -> None:
+    def found(z: Any) -> Any:
+        return cmath.log(z[0]), cmath.sqrt(z[0]), cmath.phase(z[0]), complex(z[0])
+
+    for z in (complex(-1, -0.0), complex(-1, 0.0), complex(-0.0, -0.0) + 2):
+        for one, other in zip(
+            wf.kernel(found)(np.array([z], dtype)), found(np.array([z], dtype)), strict=True
+        ):
+            assert np.isclose(complex(one), complex(other), rtol=1e-13, atol=0)
+            assert np.signbit(complex(one).imag) == np.signbit(complex(other).imag)
+
+
 def test_gamma_far_below_zero() -> None:
     def found(x: Any) -> Any:
         return math.copysign(1.0, math.gamma(x[0])), math.lgamma(x[1])
@@ -201,3 +215,57 @@ def test_loops_carry_one_dtype() -> None:
     for function, more in ((too_large, ()), (then_an_int, (x,)), (then_a_float, (x * 0.5,))):
         with pytest.raises(wf.errors.DTypeError, match="changes its type in a loop"):
             wf.kernel(function)(x, *more)
+
+
+def test_complex_numbers_have_no_order() -> None:
+    def largest(z: Any) -> Any:
+        return max([v * 2 for v in z[:2]])
+
+    def running(z: Any) -> Any:
+        return np.maximum.accumulate(z)
+
+    for function in (largest, running):
+        agrees(function, np.array([1.0, 3, 2]))
+        with pytest.raises(wf.errors.DTypeError, match="maximum of complex numbers"):
+            wf.kernel(function)(np.array([1j, 2, 3]))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.float64, bool])
+def test_products_of_sequences(dtype: Any) -> None:
+    def found(x: Any) -> Any:
+        few = math.prod((x[0], x[1])), math.prod([x[0], 0.5], start=2), math.prod(())
+        sums = sum(x), sum(x, 0.5), sum(x, x[0])
+        return *few, *sums, math.prod(x), math.prod(x, start=0.1), math.prod((x[0] > 0, x[1] > 0))
+
+    agrees(found, np.array([100, 5, 3]).astype(dtype))
+
+
+def test_distances_between_small_integers() -> None:
+    def found(x: Any, y: Any) -> Any:
+        return math.dist(x, y), math.dist((x[0], 1), (y[0], 2))
+
+    agrees(found, np.array([100, -100], np.int8), np.array([-100, 100], np.int8))
+
+
+@pytest.mark.parametrize("interpret_below", [0, 1 << 20])
+def test_floats_are_rounded_as_python_does(interpret_below: int) -> None:
+    """Not as NumPy does, whose products with powers of ten are rounded first."""
+
+    def found(x: Any, y: Any) -> None:
+        for i in range(len(x)):
+            value = float(x[i])
+            y[i, 0], y[i, 1], y[i, 2] = round(value, 2), round(value, 0), round(value, 5)
+            y[i, 3] = round(x[i], 2)
+
+    halves = np.arange(-4000, 4000) / 1000 + 0.005
+    large = 2.0**45.4 + np.random.default_rng(3).random(500) * 2.0**46
+    edges = [0.0, -0.0, -0.001, 1.115, 2.675, 0.125, math.inf, -math.inf, math.nan, 1.7e308, 5e-324]
+    x = np.concatenate([halves, large, -large, edges])
+    y = np.zeros((len(x), 4))
+    with wf.config(interpret_below=interpret_below):
+        kernel = wf.kernel(found)
+        kernel(x, y)
+    for value, row in zip(x.tolist(), y.tolist(), strict=True):
+        for digits, one in zip((2, 0, 5), row, strict=False):
+            assert repr(round(value, digits)) == repr(one)
+    np.testing.assert_array_equal(y[:-2, 3], np.round(x, 2)[:-2])

@@ -120,17 +120,16 @@ NOTHING = "zero-size array to reduction operation {} which has no identity"
 def _extreme(x: Any, axis: Any, keepdims: bool, operator: str) -> Array:
     node = array_node(x)
     axes = axes_of(axis, len(node.shape))
-    if node.dtype.is_complex:
-        raise DTypeError(f"{operator} of complex numbers", "real numbers", place=user_place())
+    lowest = least(node.dtype) if operator == "maximum" else greatest(node.dtype)
     count, numpys = count_of(node.shape, axes), NOTHING.format(operator)
     lengths.require_any(count, node.shape, f"the {operator}", numpys)
-    lowest = least(node.dtype) if operator == "maximum" else greatest(node.dtype)
     result = reduce_node(node, axes, operator, lowest)
     return Array(keep_dimensions(result, node.shape, axes, keepdims))
 
 
 def least(dtype: DType) -> Any:
     """What every value is at least."""
+    _require_order(dtype, "maximum")
     if dtype is DType.BOOL:
         return False
     return float("-inf") if dtype.is_float else int(np.iinfo(dtype.numpy).min)
@@ -138,9 +137,15 @@ def least(dtype: DType) -> Any:
 
 def greatest(dtype: DType) -> Any:
     """What every value is at most."""
+    _require_order(dtype, "minimum")
     if dtype is DType.BOOL:
         return True
     return float("inf") if dtype.is_float else int(np.iinfo(dtype.numpy).max)
+
+
+def _require_order(dtype: DType, operator: str) -> None:
+    if dtype.is_complex:
+        raise DTypeError(f"{operator} of complex numbers", "real numbers", place=user_place())
 
 
 def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:

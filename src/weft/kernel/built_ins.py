@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from weft import functions
 from weft.array import Array, node_of
 from weft.errors import UnsupportedError, user_place
-from weft.frontend.elementwise import apply
+from weft.frontend.elementwise import apply, common_dtype
 from weft.frontend.extent import Extent
 from weft.functions import exchanges
 from weft.kernel import numbers, sequences
@@ -71,10 +72,21 @@ def _in_one_dimension(array: Array) -> Array:
 
 
 def total(values: Any, start: Any = 0) -> Any:
-    if isinstance(values, Array):  # NumPy's function would sum small integers in 64 bits
-        dtype = None if values.dtype == bool else values.dtype
-        return functions.sum(values, axis=0, dtype=dtype) + start
+    if isinstance(values, Array):
+        return functions.sum(values, axis=0, dtype=_begun_with(start, values)) + start
     return functools.reduce(lambda a, b: a + b, values, start)
+
+
+def product(values: Any, *, start: Any = 1) -> Any:
+    """`math.prod`."""
+    if isinstance(values, Array):
+        return functions.prod(values, axis=0, dtype=_begun_with(start, values)) * start
+    return functools.reduce(lambda a, b: a * b, values, start)
+
+
+def _begun_with(start: Any, values: Array) -> Any:
+    """The dtype of a sum; NumPy's function would take 64 bits for small integers."""
+    return common_dtype((node_of(start), values._node)).numpy
 
 
 def _any_or_all(both: bool) -> Callable[[Any], Any]:
@@ -150,7 +162,23 @@ def _round(value: Any, digits: Any = None) -> Any:
         return value
     if not isinstance(value, Array):
         return round(value, digits)
-    return as_int(functions.round(value)) if digits is None else value.round(digits)
+    if digits is None:
+        return as_int(functions.round(value))
+    is_float = value._node.weak and value._node.dtype is DType.F64
+    if is_float and isinstance(digits, int) and 0 <= digits <= 22:
+        return _round_float(value, 10.0**digits)
+    return value.round(digits)
+
+
+def _round_float(x: Array, power: float) -> Array:
+    """A float of Python's, rounded as its exact value is, where NumPy rounds a product's."""
+    scaled = x * power
+    lost = functions.fma(x, power, -scaled)
+    whole = functions.floor(scaled)
+    is_tie = (scaled - whole == 0.5) & (lost != 0)
+    nearest = functions.where(is_tie, whole + (lost > 0), functions.round(scaled))
+    found = functions.where(abs(scaled) < 2.0**53, nearest / power, x)
+    return weak(functions.copysign(found, x), DType.F64)
 
 
 def _bool(value: Any) -> Any:
@@ -173,6 +201,7 @@ def _absolute(value: Any) -> Any:
 
 
 OWN: dict[Any, Callable[..., Any]] = {
+    math.prod: product,
     builtins.all: _any_or_all(True), builtins.any: _any_or_all(False),
     builtins.abs: _absolute, builtins.min: _extreme("less"), builtins.max: _extreme("greater"),
     builtins.sum: total, builtins.len: _len, builtins.int: as_int, builtins.float: as_float,

@@ -29,8 +29,6 @@ def call(frame: Frame, node: ast.Call, name: str, arguments: list[Any]) -> Any:
     own = getattr(functions, {"log": "log", **_RENAMED, **_MATH}.get(name, name), None)
     if own is None:
         frame.refuse(node, f"math.{name}", "a function that weft has: see dir(weft)")
-    if name == "prod":  # of a sequence
-        return own(*arguments)
     floats = [as_float(x) for x in arguments]
     if name == "log" and len(floats) == 2:
         return functions.log(floats[0]) / functions.log(floats[1])

@@ -41,8 +41,12 @@ def as_float(value: Any) -> Any:
     return weak(value, DType.F64) if isinstance(value, Array | Extent) else float(value)
 
 
-def as_complex(real: Any, imaginary: Any = 0.0) -> Any:
+def as_complex(real: Any, imaginary: Any = None) -> Any:
     """`complex(a, b)`: a Python complex number, of these parts as they are where real."""
+    if imaginary is None:
+        if isinstance(real, Array) and real._node.dtype.is_complex:
+            return weak(real, DType.C128)  # a zero added would lose the sign of another
+        imaginary = 0.0
     if not any(isinstance(part, Array | Extent) for part in (real, imaginary)):
         return complex(real, imaginary)
     one, other = (Array(node_of(part)) for part in (real, imaginary))

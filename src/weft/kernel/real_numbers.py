@@ -27,7 +27,7 @@ def dist(p: Any, q: Any) -> Any:
         raise ValueError("both points must have the same number of dimensions")
     found = 0.0
     for a, b in zip(p, q):  # noqa: B905 - which is checked
-        found = math.hypot(found, a - b)
+        found = math.hypot(found, float(a) - float(b))
     return found
 
 
