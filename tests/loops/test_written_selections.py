@@ -215,3 +215,20 @@ def test_errors_are_numpys() -> None:
 def test_lengths_that_change_are_refused() -> None:
     with pytest.raises(ShapeError, match="y has shape"):
         wf.kernel(grows_shorter)(X.copy())
+
+
+def contracted(x: Any) -> Any:
+    h = int(10 * x[0])
+    y, z = x[x > 0.3], 2 * x[x > 0.3]
+    a, b = x[:h], x[h : 2 * h]
+    return np.einsum("i,j->ij", y, a), np.einsum("i,i", y, z), np.einsum("i,i->i", a, b)
+
+
+def test_axes_of_one_letter_are_compared_by_the_run() -> None:
+    agrees(contracted, X.copy())
+    with pytest.raises(ValueError, match="lengths that only the run knows"):
+        wf.kernel(of_other_lengths)(X.copy())
+
+
+def of_other_lengths(x: Any) -> Any:
+    return np.einsum("i,i", x[x > 0.3], x[x > 0.6])

@@ -20,7 +20,7 @@ from weft.frontend import extent as extents
 from weft.frontend import layout, lengths
 from weft.frontend.elementwise import apply
 from weft.frontend.extent import Extent
-from weft.frontend.graph import Node
+from weft.frontend.graph import Node, leading
 from weft.frontend.guards import forget_guards
 from weft.functions.creation import arange
 from weft.functions.linear_algebra import matmul, promoted
@@ -56,7 +56,7 @@ def einsum(subscripts: str, /, *operands: Any) -> Array:
         )
     nodes = promoted(*operands) if operands else ()
     inputs, result = _parsed(subscripts, [len(node.shape) for node in nodes])
-    _agree(inputs, nodes)
+    nodes = _agreeing(inputs, nodes)
     labelled = [_without_repeats(*pair) for pair in zip(inputs, nodes, strict=True)]
     for positions in _order(labelled, result):
         taken = [labelled.pop(k) for k in sorted(positions, reverse=True)][::-1]
@@ -110,21 +110,29 @@ def _refuse(subscripts: str, found: str, expected: str) -> None:
     raise ArgumentError(f"einsum of {subscripts!r}: {found}", expected, place=user_place())
 
 
-def _agree(inputs: Sequence[str], nodes: Sequence[Node]) -> None:
-    """Axes of one letter have one length; those of "..." may be 1."""
+def _agreeing(inputs: Sequence[str], nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Operands whose axes of one letter have one length; those of "..." may be 1."""
     known: dict[str, Extent] = {}
     for letters, node in zip(inputs, nodes, strict=True):
         for letter, extent in zip(letters, node.shape, strict=True):
             first = known.setdefault(letter, extent)
             if not letter.isascii():
                 continue
-            if not lengths.agree(first, extent):
+            common = lengths.one_length(first, extent)
+            if common is None:
                 forget_guards()
                 raise ShapeError(
                     f"einsum of axes {letter} of lengths {first.value} and {extent.value}",
                     "one length for each letter", place=user_place(),
                 )  # fmt: skip
-            extents.require_equal(first, extent)
+            known[letter] = common
+    return tuple(
+        leading(node, tuple(
+            known[letter] if letter.isascii() else extent
+            for letter, extent in zip(letters, node.shape, strict=True)
+        ))
+        for letters, node in zip(inputs, nodes, strict=True)
+    )  # fmt: skip
 
 
 def _order(labelled: list[Labelled], result: str) -> list[tuple[int, ...]]:
