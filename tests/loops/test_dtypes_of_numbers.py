@@ -212,9 +212,10 @@ def test_loops_carry_one_dtype() -> None:
             t = x[i] * 0.5
 
     x = np.array([7, 3, 9], np.int8)
-    for function, more in ((too_large, ()), (then_an_int, (x,)), (then_a_float, (x * 0.5,))):
-        with pytest.raises(wf.errors.DTypeError, match="changes its type in a|has two types"):
-            wf.kernel(function)(x, *more)
+    for function in (then_an_int, then_a_float):  # the first round is traced by itself
+        agrees(function, x, np.zeros(3))
+    with pytest.raises(wf.errors.DTypeError, match="least has two types after this branch"):
+        wf.kernel(too_large)(x)
 
 
 def test_complex_numbers_have_no_order() -> None:
