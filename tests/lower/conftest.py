@@ -19,5 +19,5 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trapezoids, "WIDE", 4)
     monkeypatch.setattr(trapezoids, "ROW", (7, 6))
     monkeypatch.setattr(trapezoids, "SECOND", 3)
-    monkeypatch.setattr(trapezoids, "block_bytes", lambda: (300, 4800))
-    monkeypatch.setattr(trapezoids, "part_bytes", lambda: 1200)
+    monkeypatch.setattr(trapezoids, "block_bytes", lambda: (700, 4800))
+    monkeypatch.setattr(trapezoids, "part_bytes", lambda: 500)

@@ -25,7 +25,7 @@ def test_what_the_system_says(tmp_path: Path) -> None:
     )  # fmt: skip
     found = read_caches(folder)
     assert found == Caches(1 << 20, 4 << 20)
-    assert found.blocks() == (2 << 20, 5 << 19)
+    assert found.blocks() == (5 << 19, 5 << 19)
     assert found.vector() == 24 << 10
 
 
@@ -39,8 +39,8 @@ def test_the_first_cache(tmp_path: Path) -> None:
 
 
 def test_a_block_takes_a_part_of_the_last_cache() -> None:
-    assert Caches(1 << 19, 1 << 24).blocks() == (1 << 20, 5 << 20)
-    assert Caches(1 << 20, 1 << 23).blocks() == (1 << 21, 5 << 20)
+    assert Caches(1 << 19, 1 << 24).blocks() == (1 << 21, 5 << 20)
+    assert Caches(1 << 20, 1 << 23).blocks() == (1 << 22, 5 << 20)
     assert Caches(1 << 20, 1 << 20).blocks() == (1 << 21, 1 << 21)
     assert Caches(1 << 20, 1 << 25, is_far=True).blocks() == (3 << 19, 1 << 21)
 

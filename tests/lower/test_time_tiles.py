@@ -97,12 +97,13 @@ def test_all_rules(rule: Any, rank: int, radius: int) -> None:
 
 
 @pytest.mark.parametrize("rule", ["keep", "reflect", "wrap"])
-@pytest.mark.parametrize("radius", [1, 2])
-def test_blocks_of_solids_are_swept_in_parts(
-    rule: Any, radius: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("rank", "radius", "room"), [(2, 1, 500), (3, 1, 1200), (3, 2, 1200)])
+def test_blocks_are_swept_in_parts(
+    rule: Any, rank: int, radius: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some rounds on one part after another; not where a core's own cache holds blocks."""
-    program = tiled(repeated(3, radius, rule), np.zeros((9, 9, 9)), 4)
+    monkeypatch.setattr(trapezoids, "part_bytes", lambda: room)
+    program = tiled(repeated(rank, radius, rule), np.zeros((9,) * rank), 4)
     parts, count = [], trapezoids.Trapezoids.parts
 
     def noting(*arguments: Any) -> Any:
@@ -114,7 +115,7 @@ def test_blocks_of_solids_are_swept_in_parts(
     assert parts.pop() is not None
     for shape in ((41, 7, 6), (23, 12, 5), (67, 3, 3)):
         for rounds in (1, 4, 7, 13):
-            agrees(program, segment, [RNG.random(shape)], rounds)
+            agrees(program, segment, [RNG.random(shape[:rank])], rounds)
     monkeypatch.setattr(trapezoids, "part_bytes", lambda: 0)
     compiled(program)
     assert parts == [None]

@@ -43,11 +43,11 @@ class Caches:
         """
         if self.is_far:
             return self.own * 3 // 2, 2 * self.own
-        flat = 2 * self.own
-        return flat, max(flat, min(10 * self.own, self.share * 5 // 8))
+        flat, solid = (min(times * self.own, self.share * 5 // 8) for times in (4, 10))
+        return max(flat, 2 * self.own), max(solid, 2 * self.own)
 
     def parts(self) -> int:
-        """Bytes of parts of a block of solids, each of which does some rounds before the next one.
+        """Bytes of parts of a block, each of which does some rounds before the next one.
 
         Most of the core's own cache, as the last one is slower; 0 where blocks are not much
         larger than the core's own.

@@ -16,8 +16,8 @@ of the first dimension; of the second where that is much longer, as it is where 
 of an array are in memory: trapezoids of few rows lose most of them. Inside of
 a trapezoid, blocks lean: at each level they lie a radius or more further to the front, so that a
 block needs but what it and those before it have made (M. Wolfe, More Iteration Space Tiling, 1989).
-Blocks of solids, which are larger than a core's own cache, are cut once more along the first
-dimension: each part, leaning as the block does, does some rounds before the next part.
+Blocks of two dimensions or more, which are larger than a core's own cache, are cut once more along
+the first one: each part, leaning as the block does, does some rounds before the next part.
 
 A level is one kernel of one round. Level l writes and reads memory in which elements of one index
 are disjoint from those of all other indices, and reads at most one radius r away. So what it

@@ -27,7 +27,7 @@ ACROSS = 4  # times as long as the first dimension is the second one, of which c
 WIDE = 4096  # elements of a part of a row that is a trapezoid's, at least
 ROW = (1 << 14, 1 << 11)  # elements of a block's last dimension, by rank less 2: at most
 SECOND = 16  # rows of a block in the second of three dimensions or more: at least
-FEWER = (24, 16, 12)  # levels of a phase of solids, where blocks of more are too large
+FEWER = (24, 16, 12)  # levels of a phase, where blocks of more are too large
 PART_LEVELS = 8  # that one part of a block does before the next, at most
 
 
@@ -37,7 +37,7 @@ def block_bytes() -> tuple[int, int]:
 
 
 def part_bytes() -> int:
-    """Of all arrays of a part of a block of solids; 0 where blocks are not swept in parts."""
+    """Of all arrays of a part of a block; 0 where blocks are not swept in parts."""
     return caches().parts()
 
 
@@ -244,15 +244,7 @@ class Trapezoids:
     def steps(self, spans: Sequence[imp.Expr]) -> imp.Expr:
         """Rounds of a phase: all phases have about as many."""
         e, count, radius = self.e, len(self.kernels), self.stencil.radius[0]
-        most: imp.Expr = imp.integer(self.by_rank(LEVELS))
-        if self.rank > 2:
-            most = self.levels_of_solids(spans)
-        elif self.rank > 1:
-            bytes_ = self.slice_bytes(spans, imp.ZERO)
-            block = imp.integer(self.by_rank((0, *block_bytes())) // max(1, radius))
-            room = e.declare(machine("/", block, bytes_))
-            few = imp.integer(min(FEW_LEVELS, self.by_rank(LEVELS)))
-            most = e.declare(machine("min", most, e.declare(machine("max", few, room))))
+        most = imp.integer(LEVELS[0]) if self.rank == 1 else self.levels_of_blocks(spans)
         if radius:
             # Trapezoids for every thread, each at least twice as long as what it loses.
             four = e.declare(machine("*", self.reach, imp.integer(4)))
@@ -263,12 +255,12 @@ class Trapezoids:
         phases = e.declare(machine("max", imp.ONE, ceil(e, self.rounds, rounds)), "phases")
         return e.declare(machine("max", imp.ONE, ceil(e, self.rounds, phases)), "steps")
 
-    def levels_of_solids(self, spans: Sequence[imp.Expr]) -> imp.Expr:
-        """As many as leave a block half as many rows as they lose."""
+    def levels_of_blocks(self, spans: Sequence[imp.Expr]) -> imp.Expr:
+        """As many as leave a block half as many rows as they lean over."""
         e, radius = self.e, max(1, self.stencil.radius[0])
-        block = imp.integer(block_bytes()[1])
+        block = imp.integer(self.by_rank((0, *block_bytes())))
         found: imp.Expr = imp.integer(FEW_LEVELS)
-        for levels in (*reversed(FEWER), LEVELS[2]):
+        for levels in (*reversed(FEWER), self.by_rank(LEVELS)):
             slice_ = self.slice_bytes(spans, imp.integer(levels))
             bytes_ = e.declare(machine("*", slice_, imp.integer(levels * radius * 3 // 2)))
             fits = e.declare(machine("<=", bytes_, block))
@@ -382,7 +374,7 @@ class Trapezoids:
         those that it leans over.
         """
         e, room = self.e, part_bytes()
-        if self.rank < 3 or not room:
+        if self.rank == 1 or not room:
             return None
         rows = e.declare(machine("/", imp.integer(room), self.slice_bytes(spans[1:], imp.ZERO)))
         lost = max(1, self.stencil.radius[0]) * len(self.kernels)  # by a round

@@ -185,7 +185,8 @@ def _steps(host: Host, loop: fun.Loop, stencil: Stencil, rounds: Size, rows: Siz
             if axis == rank - 1 and not stencil.wraps[axis]:
                 span = versions.minimum(host, span, as_poly(by_rank((0, *ROW))))
             bytes_ = bytes_ * span
-        block = as_poly(by_rank((0, *block_bytes())) // max(1, radius))
+        # Blocks have half as many rows as they lean over, at least.
+        block = as_poly(by_rank((0, *block_bytes())) * 2 // 3 // max(1, radius))
         room = versions.divide(host, block, versions.maximum(host, bytes_, ONE))
         few = as_poly(min(FEW_LEVELS, by_rank(LEVELS)))
         most = versions.minimum(host, most, versions.maximum(host, few, room))
