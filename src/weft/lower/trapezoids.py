@@ -370,15 +370,16 @@ class Trapezoids:
     def parts(self, spans: Sequence[imp.Expr], steps: imp.Expr) -> Parts | None:
         """The parts of blocks; None where none is much larger than a core's own cache.
 
-        At least half of the rows of the first dimension that a part meets are its own, the others
-        those that it leans over.
+        At least a third of the rows of the first dimension that a part meets are its own, the
+        others those that it leans over.
         """
         e, room = self.e, part_bytes()
         if self.rank == 1 or not room:
             return None
         rows = e.declare(machine("/", imp.integer(room), self.slice_bytes(spans[1:], imp.ZERO)))
         lost = max(1, self.stencil.radius[0]) * len(self.kernels)  # by a round
-        some = e.declare(machine("/", rows, imp.integer(2 * lost)))
+        leaning = e.declare(machine("*", rows, imp.integer(2)))
+        some = e.declare(machine("/", leaning, imp.integer(3 * lost)))
         most = imp.integer(max(1, PART_LEVELS // len(self.kernels)))
         some = e.declare(machine("min", some, most))
         large = machine(">", spans[0], rows)
