@@ -340,6 +340,20 @@ def interpreted(program: fun.Program, x: Any, rounds: int, threads: int) -> None
     np.testing.assert_array_equal(buffers[0], x)
 
 
+@pytest.fixture
+def tiles(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tiles each parallel loop has that is interpreted."""
+    found: list[int] = []
+    parallel = imp_interpret._Run.parallel
+
+    def noting(run: imp_interpret._Run, statement: imp.Parallel) -> None:
+        found.append(run.integer(statement.tiles))
+        parallel(run, statement)
+
+    monkeypatch.setattr(imp_interpret._Run, "parallel", noting)
+    return found
+
+
 @pytest.mark.parametrize(
     ("shape", "rule", "across"),
     [
@@ -349,8 +363,9 @@ def interpreted(program: fun.Program, x: Any, rounds: int, threads: int) -> None
     ],
 )  # fmt: skip
 def test_few_long_rows_are_cut_across(
-    shape: tuple[int, ...], rule: Any, across: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    shape: tuple[int, ...], rule: Any, across: bool, tiles: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Trapezoids are of the second dimension where that is 16 times as long here, at least.
 
     Rows of elements must have a part of more than 21 for each of three threads.
@@ -358,39 +373,23 @@ def test_few_long_rows_are_cut_across(
     monkeypatch.setattr(trapezoids, "ACROSS", 16)
     monkeypatch.setattr(trapezoids, "CHUNKS", 2)
     monkeypatch.setattr(trapezoids, "WIDE", 21)
-    most = []
-    parallel = imp_interpret._Run.parallel
-
-    def noting(run: imp_interpret._Run, statement: imp.Parallel) -> None:
-        most.append(run.integer(statement.tiles))
-        parallel(run, statement)
-
-    monkeypatch.setattr(imp_interpret._Run, "parallel", noting)
     x = RNG.random(shape)
     program = tiled(repeated(len(shape), 1, rule), x, 4)
     for rounds in (1, 7):
-        most.clear()
+        tiles.clear()
         interpreted(program, x, rounds, 3)
-        assert (max(most) > 3) == across  # of so few rows no more could be made
+        assert (max(tiles) > 3) == across  # of so few rows no more could be made
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_odd_trapezoids_are_as_many_for_each_thread(
-    rank: int, threads: int, monkeypatch: pytest.MonkeyPatch
+    rank: int, threads: int, tiles: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even ones are one more, of which two are half as long."""
     monkeypatch.setattr(trapezoids, "LEVELS", (2, 2, 2))
     monkeypatch.setattr(trapezoids, "line", lambda _: 8)
     monkeypatch.setattr(trapezoids, "ACROSS", 16)
-    tiles = []
-    parallel = imp_interpret._Run.parallel
-
-    def noting(run: imp_interpret._Run, statement: imp.Parallel) -> None:
-        tiles.append(run.integer(statement.tiles))
-        parallel(run, statement)
-
-    monkeypatch.setattr(imp_interpret._Run, "parallel", noting)
     x = RNG.random((75, 5, 4)[:rank])
     interpreted(tiled(repeated(rank, 1, "edge"), x, 4), x, 4, threads)
     even, odd = tiles[-2:]

@@ -280,8 +280,8 @@ class Trapezoids:
         least = e.declare(machine("max", self.share(), twice))
         half = imp.integer(max(1, line(self.stencil) // 2) if self.rank == 1 else 1)
         length = e.declare(machine("max", least, half))
-        number = e.declare(machine("/", self.length, length))
         if self.wraps:
+            number = e.declare(machine("/", self.length, length))
             return e.declare(machine("max", imp.ONE, number), "chunks")
         # As many odd ones for each thread, where there is one for each, and as much of even ones.
         halves = machine("/", machine("*", self.length, imp.integer(2)), length)
