@@ -193,19 +193,27 @@ def compile_segment(
         In C: parameters that may be overwritten, each with the number of the result, of its
         type, that comes to lie there.
     private : collection of str, optional
-        On a device: parameters, and "result_k", that no other run has in common with a run.
+        Parameters (on a device), and "result_k", that no other run has in common with a run: they
+        may lie within the workspace.
     """
     if dialect == "c":
         program = replace_last(finish_sums(program, everywhere=True), donated or {})
-        return _lowered(
-            with_versions(program, layouts, optimise, donated=donated),
-            lambda version: lower_segment(version, ENTRY, c.print_program),
-        )
+        made = with_versions(program, layouts, optimise, donated=donated)
+
+        def lower(version: mem.Program) -> Segment:
+            if not private or len(made) > 1:  # versions of one segment are given the same buffers
+                return lower_segment(version, ENTRY, c.print_program)
+            from weft.mem.lay_within import lay_within
+
+            laid, within = lay_within(version, private, launched=False)
+            return lower_segment(laid, ENTRY, c.print_program, within)
+
+        return _lowered(made, lower)
     try:
         return _kernels(program, optimise, dialect, private)
     except UnsupportedError as error:
-        made = compile_segment(program, layouts, optimise)
-        return replace(made, remarks=(f"runs on the cpu: {error.found}", *made.remarks))
+        segment = compile_segment(program, layouts, optimise)
+        return replace(segment, remarks=(f"runs on the cpu: {error.found}", *segment.remarks))
 
 
 def _kernels(

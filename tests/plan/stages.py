@@ -10,19 +10,17 @@ import numpy as np
 from weft.fun import nodes as fun
 from weft.fun.check import check
 from weft.fun.interpret import interpret
-from weft.plan.code import Wholes
+from weft.plan.code import HostCode, Wholes
 from weft.plan.planner import plan_program
 from weft.plan.setting import Processor
 from weft.runtime.executor import execute
 
 
-class InterpretedStage:
+class InterpretedStage(HostCode):
     """Stage code that is the interpreter."""
 
     workspace = None
     kernels = ()
-    remarks = ()
-    device = None
 
     def __init__(
         self, program: fun.Program, layouts: Sequence[str], private: Sequence[str] = ()

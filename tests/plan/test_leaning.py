@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.interpret import interpret
 from weft.fun.parse import parse
+from weft.launch.stage import stage_code
 from weft.plan import phases
 from weft.plan.explain import explain
 from weft.plan.nodes import Plan
 from weft.plan.phases import Way
 from weft.plan.planner import plan_program
+from weft.plan.stage_arrays import pages
 from weft.runtime.executor import execute
 
 RNG = np.random.default_rng(11)
@@ -250,6 +254,53 @@ def test_compiled_boxes(
     with wf.config(interpret_below=0, optimise="no-time-tiles"):
         expected = [np.asarray(r) for r in program(*map(wf.asarray, inputs))]
     assert_equal_bits(streamed(program, inputs, tmp_path, box_bytes), expected)
+
+
+class SlowSink(ListedSink):
+    """One that looks at what it was given when boxes after it have been computed."""
+
+    def write(self, box: Any, data: np.ndarray) -> None:
+        time.sleep(0.01)
+        super().write(box, data)
+
+
+@pytest.mark.parametrize("rounds", [1, 4, 5, 64])
+@pytest.mark.parametrize("limit", [1 << 20, 50_000, 34_000])
+def test_boxes_are_written_from_where_rounds_leave_them(
+    rounds: int, limit: int, leaning: None
+) -> None:
+    """Nor are flanks copied out; in as many workspaces as there are boxes in flight, or two."""
+    sizes = {"n": 20_011, "t": rounds}
+    source = ListedSource(given(LINE, sizes)["x"])
+    sink = SlowSink(source.shape, np.float64)
+    compile = partial(stage_code, threads=2)
+    plan = plan_program(
+        LINE, sizes, {"x": source}, [sink], limit, 2, compile, allowance=0, small=0,
+        box_bytes=1 << 13,
+    )  # fmt: skip
+    (stage,) = plan.stages
+    assert stage.boxes.count > 5
+    assert len(stage.code.within) == len(stage.stage.outputs) == 3
+    assert not any("into result" in remark for remark in stage.remarks)
+    assert stage.workspaces == max(2, stage.depth)
+    inputs = stage.depth * sum(map(pages, stage.input_bytes[:1]))
+    assert stage.peak_bytes == inputs + stage.workspaces * stage.workspace <= limit
+    execute(plan)
+    np.testing.assert_array_equal(sink.array, interpret(LINE, [source.array], sizes)[0])
+
+
+def test_what_stays_in_memory_is_computed_where_it_belongs(leaning: None) -> None:
+    sizes = {"n": 20_011, "t": 5}
+    source = ListedSource(given(LINE, sizes)["x"])
+    plan = plan_program(
+        LINE, sizes, {"x": source}, [None], 1 << 20, 2, partial(stage_code, threads=2),
+        allowance=0, small=0, box_bytes=1 << 13,
+    )  # fmt: skip
+    (stage,) = plan.stages
+    carried = {k for k, output in enumerate(stage.stage.outputs) if output.carry}
+    assert {inset.slot for inset in stage.code.within} == carried
+    (found,) = execute(plan)
+    np.testing.assert_array_equal(found, interpret(LINE, [source.array], sizes)[0])
 
 
 def test_explain_says_which_boxes_and_why() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from weft.errors import MemoryLimitError
 from weft.fun import nodes as fun
-from weft.plan.code import DeviceCode, StageCode
+from weft.plan.code import HostCode, StageCode
 from weft.plan.segment import Layout
 from weft.plan.setting import Compile
 
@@ -17,15 +17,13 @@ def compile_apart(error: MemoryLimitError, on_cpu: Compile) -> Compile:
     def compile(
         program: fun.Program, layouts: tuple[Layout, ...], private: Sequence[str] = ()
     ) -> StageCode:
-        return _Remarked(on_cpu(program, layouts, private), f"runs on the cpu: {error.found}")
+        return _Remarked(on_cpu(program, layouts), f"runs on the cpu: {error.found}")
 
     return compile
 
 
-class _Remarked:
+class _Remarked(HostCode):
     """The code of a stage with one more remark."""
-
-    device: DeviceCode | None = None
 
     def __init__(self, code: StageCode, remark: str) -> None:
         self.integers, self.derived, self.workspace = code.integers, code.derived, code.workspace

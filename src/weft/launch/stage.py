@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -33,9 +34,18 @@ from weft.passes.side_by_side import side_by_side
 from weft.passes.tile_time import tile_time
 from weft.plan import launch_counts, launches
 from weft.plan.calls import bytes_beside
-from weft.plan.code import DeviceCode, FlankPlace, Held, Pending, Rates, StageCode, Wholes
+from weft.plan.code import (
+    DeviceCode,
+    FlankPlace,
+    Held,
+    HostCode,
+    Pending,
+    Rates,
+    StageCode,
+    Wholes,
+)
 from weft.plan.seams import CallPiece, CompiledPiece, cut_at_calls
-from weft.plan.segment import Better, Layout, Segment
+from weft.plan.segment import Better, Inset, Layout, Segment
 from weft.plan.setting import Processor
 from weft.records import dataclass
 from weft.runtime.boxes import Table
@@ -78,10 +88,8 @@ class _Better:
         return [known[name] for name in own.integers]
 
 
-class SegmentStage:
+class SegmentStage(HostCode):
     """A stage that is one compiled segment; each box takes the version that suits its sizes."""
-
-    device: DeviceCode | None = None
 
     def __init__(
         self, segment: Segment, loaded: LoadedSegment, threads: int | None = None,
@@ -93,6 +101,8 @@ class SegmentStage:
         self.workspace: Size | None = segment.workspace
         self.kernels = segment.kernels
         self.remarks = segment.remarks
+        count = len(segment.params)
+        self.within = tuple(replace(each, slot=each.slot - count) for each in segment.insets)
         self._loaded = loaded
         self._threads = threads
         self._better = better
@@ -131,6 +141,7 @@ class DeviceStage:
     """A stage that is one segment on a device with memory of its own; versions as on the CPU."""
 
     workspace: Size | None = ZERO  # none of it is the host's
+    within: tuple[Inset, ...] = ()  # nor what is within the device's own
 
     def __init__(
         self, segment: Segment, loaded: LoadedKernels, better: _Better | None = None
@@ -232,12 +243,10 @@ class DeviceStage:
         return {**values, launches.PROCESSOR: int(self._loaded.device.is_processor)}
 
 
-class InterpretedStage:
+class InterpretedStage(HostCode):
     """A stage that the interpreter runs, where there is no compiler."""
 
     workspace: Size | None = None
-    device: DeviceCode | None = None
-    remarks: tuple[str, ...] = ()
 
     def __init__(self, program: fun.Program) -> None:
         self.program = program
@@ -267,12 +276,10 @@ class InterpretedStage:
         """The interpreter checks every access when it comes to it."""
 
 
-class StepsStage:
+class StepsStage(HostCode):
     """A stage of library calls, and of what is compiled around them: steps, as in core."""
 
     workspace: Size | None = None  # at most what an interpreter would make
-    device: DeviceCode | None = None
-    remarks: tuple[str, ...] = ()
 
     def __init__(
         self, program: fun.Program, layouts: Mapping[str, Layout], current: Settings, threads: int
@@ -331,11 +338,8 @@ class StepsStage:
         """Steps check their accesses for each box."""
 
 
-class CallStage:
+class CallStage(HostCode):
     """A stage that is one library call on views: NumPy writes to where its results belong."""
-
-    device: DeviceCode | None = None
-    remarks: tuple[str, ...] = ()
 
     def __init__(
         self, program: fun.Program, views: Sequence[fun.Let], let: fun.Let, threads: int
@@ -407,7 +411,8 @@ def stage_code(
     layouts : sequence of Layout
         How each parameter lies in memory.
     private : sequence of str
-        Parameters, and "result_k", that each box has for itself: on a device they may lie anywhere.
+        Parameters (on a device), and "result_k", that each box has for itself: they may lie within
+        its workspace.
     current : Settings, optional
         Which memory passes to leave out, how much memory a device has.
     where : str

@@ -25,8 +25,9 @@ from weft.sizes.prove import Prover
 
 
 def compile_segment(
-    memory_program: Program, name: str, print_program: Callable[[imp.Program], str]
-) -> Segment:
+    memory_program: Program, name: str, print_program: Callable[[imp.Program], str],
+    within: Sequence[Within] = (),
+) -> Segment:  # fmt: skip
     """The segment of a program: its text, slots, checks.
 
     Parameters
@@ -37,9 +38,11 @@ def compile_segment(
         The name of its entry function.
     print_program : callable
         A printer: the text of an IMP program (`weft.printers.c.print_program`).
+    within : sequence of Within, optional
+        Results that lie in its blocks (`weft.mem.lay_within`).
     """
     lowered, unit, workspace = lower_program(memory_program, name)
-    return describe(memory_program, name, print_program(lowered), unit, workspace)
+    return describe(memory_program, name, print_program(lowered), unit, workspace, within)
 
 
 def describe(

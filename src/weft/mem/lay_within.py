@@ -1,4 +1,4 @@
-"""Lay within: what is copied to a device, and from it, lies in the array that it is copied into.
+"""Lay within: arguments and results of a box lie in the arrays that its rounds write.
 
     let new = slice a[s for m]                      let new @ b[o; ..] = slice a[s for m]
     let x @ b[..] = update rows[d for m] = new      let x @ b[..] = update rows[d for m] = new
@@ -9,12 +9,14 @@
     let x @ b[..] = copy a                      =>  let x @ b[..] = slice a[0 for n]
 
 The transfers themselves bring rows of the argument a, and only those, to their place in b, and
-take the result from where it is. An iterated stencil has two buffers then, where it had four, and
-boxes of twice the rows fit a device.
+take the result from where it is: copies to a device and from it, or what writes a box to a file.
+An iterated stencil has two buffers then, where it had four, and boxes of twice the rows fit a
+device. The CPU, which reads arguments where they lie, has results within alone.
 
-Removes: copies of arguments that are used for nothing else, and of results; their own buffers.
-Requires: FUNMEM for a device, after `merge_blocks`. Arguments and results that are `private` to a
-    run: others may be in a buffer that runs share.
+Removes: copies of arguments that are used for nothing else, and of results; their own buffers;
+    remarks about them.
+Requires: FUNMEM after `merge_blocks`. Arguments and results that are `private` to a run: others may
+    be in a buffer that runs share.
 Ensures: the same results. An argument comes before the program begins: so nothing is written to
     its place before the update. A result goes after the program has ended: so nothing is written
     to its block after the copy.
@@ -57,13 +59,19 @@ class Within:
     count: Size
 
 
-def lay_within(program: Program, private: Collection[str]) -> tuple[Program, tuple[Within, ...]]:
-    """The program with what can lie in its blocks there, and where."""
-    return _Laying(program, private).run() if private else (program, ())
+def lay_within(
+    program: Program, private: Collection[str], *, launched: bool = True
+) -> tuple[Program, tuple[Within, ...]]:
+    """The program with what can lie in its blocks there, and where.
+
+    `launched`: whether its loops are steps of a launch, so that whose turn it is in one is known
+    before it runs.
+    """
+    return _Laying(program, private, launched).run() if private else (program, ())
 
 
 class _Laying:
-    def __init__(self, program: Program, private: Collection[str]) -> None:
+    def __init__(self, program: Program, private: Collection[str], launched: bool) -> None:
         self.source = program
         self.private = private
         self.statements = list(program.program.body.statements)
@@ -71,8 +79,11 @@ class _Laying:
         self.shared = {block.name for block in program.blocks if not block.per_thread}
         self.uses = list(walk.uses(program.program.body))
         self.scope = Scope(program.program, program.strides)
-        self.turns = [var.name for let in self.statements for _, var in turns_of(let)]
+        self.turns: list[str] = []
+        if launched:  # it is known when kernels have been launched
+            self.turns = [var.name for let in self.statements for _, var in turns_of(let)]
         self.found: list[Within] = []
+        self.gone: set[str] = set()  # remarks about copies that are no more
 
     def run(self) -> tuple[Program, tuple[Within, ...]]:
         made = {var.name: n for n, let in enumerate(self.statements) for var in let.pattern}
@@ -86,7 +97,8 @@ class _Laying:
             return self.source, ()
         body = fun.Body(tuple(self.statements), tuple(self.results))
         whole = replace(self.source.program, body=body)
-        return replace(self.source, program=whole), tuple(self.found)
+        remarks = tuple(r for r in self.source.remarks if r.what not in self.gone)
+        return replace(self.source, program=whole, remarks=remarks), tuple(self.found)
 
     # ------------------------------------------------------------ results
 
@@ -104,7 +116,6 @@ class _Laying:
             return
         if any(self.writes(later, lies.block) for later in self.statements[position + 1 :]):
             return
-        # Whose turn it was in a loop is known when its kernels have been launched.
         offset = lies.index.offset.substitute(dict.fromkeys(self.turns, ZERO))
         if not self.is_sized(offset, lies.shape[0]):
             return
@@ -112,6 +123,7 @@ class _Laying:
         spans = tuple(fun.Span(ZERO, extent) for extent in lies.shape)
         self.statements[position] = replace(let, pattern=(there,), expr=fun.Slice(whole, spans))
         self.results[number] = there
+        self.gone.add(f"copy of {whole.name} into result_{number}")
         self.lies(f"result_{number}", lies, ZERO)
 
     # ------------------------------------------------------------ arguments
@@ -133,6 +145,7 @@ class _Laying:
             return
         spans = tuple(fun.Span(ZERO, extent) for extent in there.shape)
         self.statements[position] = replace(let, expr=fun.Slice(copied, spans))
+        self.gone.add(f"copy of {copied.name} into {there.block}")
         self.lies(copied.name, there, ZERO)
 
     def argument(self, position: int, made: dict[str, int]) -> None:
@@ -165,6 +178,7 @@ class _Laying:
         slice_, let = self.statements[source], self.statements[position]
         self.statements[source] = replace(slice_, pattern=(moved,))
         self.statements[position] = replace(let, expr=replace(update, value=moved))
+        self.gone.add(f"copy of {new.name} into a part of {let.pattern[0].name}")
         self.lies(name, there, rows.start)
 
     def is_own(self, name: str) -> bool:

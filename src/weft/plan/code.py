@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from weft.plan.segment import Inset
 from weft.records import dataclass
 from weft.sizes import Derived, Size
 
@@ -201,6 +202,8 @@ class StageCode(Protocol):
         One line for each copy and each block of memory that remains, and why.
     device : DeviceCode or None
         What begins boxes on a device instead; None: `run` computes them in the host's memory.
+    within : tuple of Inset
+        Results that `run` leaves within the workspace, by their numbers.
     """
 
     @property
@@ -221,6 +224,9 @@ class StageCode(Protocol):
     @property
     def remarks(self) -> tuple[str, ...]: ...
 
+    @property
+    def within(self) -> tuple[Inset, ...]: ...
+
     def run(
         self,
         integers: npt.NDArray[np.int64],
@@ -240,6 +246,14 @@ class StageCode(Protocol):
         `values` holds an int, or one for each box, for every size variable. `wholes`: what
         parameters are parts of, so that errors are about that.
         """
+
+
+class HostCode:
+    """What code that runs in the host's memory has in common."""
+
+    device: DeviceCode | None = None
+    remarks: tuple[str, ...] = ()
+    within: tuple[Inset, ...] = ()
 
 
 @runtime_checkable

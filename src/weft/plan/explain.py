@@ -170,7 +170,7 @@ def _stages(plan: Plan) -> Iterator[Line]:
             yield from _rounds(stage, stage.rounds)
             yield from _given(plan, stage)
             continue
-        workspace = stage.workspace * max(stage.abreast, 1)
+        workspace = stage.workspace * stage.workspaces
         yield Line(2, _boxes(stage))
         yield from _shares(stage)
         yield from _prediction(stage)

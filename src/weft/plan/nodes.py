@@ -355,6 +355,8 @@ class PlannedStage:
     abreast : int
         How many boxes are computed at once, each by one thread that also writes it to files;
         0: one after another, each by all threads.
+    workspaces : int
+        How many there are: of boxes that are computed at once, or written out of theirs.
     smaller : PlannedStage, optional
         The stage with boxes half as large, for a device that has less memory than it seemed.
     tiles : Tiles, optional
@@ -394,6 +396,7 @@ class PlannedStage:
     serial_seconds: float = 0.0
     at_once: float = 0.5
     abreast: int = 0
+    workspaces: int = 1
     smaller: PlannedStage | None = None
     tiles: Tiles | None = None
     rounds: Rounds | None = None

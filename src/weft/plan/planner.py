@@ -296,8 +296,7 @@ def _make(
     def decoded(name: str) -> tuple[int, ...] | None:
         return decoded_chunks(setting.inputs.get(name))
 
-    on_device = setting.rates is not None or any(not p.is_host for p in setting.processors)
-    staged = [p.name for p in program.params if on_device or not addressable(p.name)]
+    staged = [p.name for p in program.params if setting.on_device or not addressable(p.name)]
     along_rows = {
         (position, dim)
         for position, let in enumerate(program.body.statements)
@@ -322,7 +321,7 @@ def _make(
         analysis.begin_again()
         small_work = SMALL_WORK if setting.processors else math.inf
         preferences = Preferences(
-            small, addressable, refused, apart, small_work, whole, decoded, on_device,
+            small, addressable, refused, apart, small_work, whole, decoded, setting.on_device,
             alone_in_rounds,
         )  # fmt: skip
         groups = partition(analysis, preferences, tried)

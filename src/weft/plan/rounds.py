@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.plan.code import DeviceCode, Wholes
+from weft.plan.code import HostCode, Wholes
 from weft.plan.nodes import Input, Plan, PlannedStage
 from weft.plan.protocols import Box, Sink
 from weft.records import dataclass
@@ -170,14 +170,12 @@ class Rounds:
         return 1 if self.count is None else self.count
 
 
-class OwnCode:
+class OwnCode(HostCode):
     """The code of a loop whose rounds have code of their own."""
 
     integers: tuple[str, ...] = ()
     derived: tuple[Derived, ...] = ()
     workspace: Size | None = None
-    device: DeviceCode | None = None
-    remarks: tuple[str, ...] = ()
 
     def __init__(self, kernels: tuple[str, ...]) -> None:
         self.kernels = kernels

@@ -62,8 +62,9 @@ class Scheduler(StageArrays):
         # Boxes, threads, and what `values` has found for them: they are asked about several times.
         self._known: tuple[Boxes, int, dict[str, Any]] | None = None
         self.code = setting.compile(self.program, self._layouts(), self._private())
+        self.within = {inset.slot for inset in self.code.within}
         if self.code.device is None:  # on a device they are in its own memory
-            self.resident += self.flank_bytes
+            self.resident += self.flank_bytes - self._flanks_within()
 
     # ------------------------------------------------------------ boxes
 
@@ -280,6 +281,8 @@ class Scheduler(StageArrays):
             each = taken + sum(outputs) - flanks + int(own)
             on_device = held + flanks + slots * each
         staging = self._staging(inputs, outputs)
+        # What lies within one is written, or read by the next box, while that is computed.
+        workspaces = max(depth, 2) if self.code.within else max(abreast, 1)
         kept_rows = tuple(
             self._kept_rows(window, where, boxes, depth)
             for window, where in zip(stage.windows, self.where, strict=True)
@@ -292,10 +295,11 @@ class Scheduler(StageArrays):
         ))  # fmt: skip
         return PlannedStage(
             stage, boxes, self.code, self.where, inputs, outputs, workspace, depth,
-            self.resident + staging * depth + workspace * max(abreast, 1),
+            self.resident + staging * depth + workspace * workspaces,
             written, self._integers(boxes), loads, tuple(sorted(self.kept)),
             kernels=self.code.kernels, remarks=self.code.remarks, read=read, held=self.resident,
             kept_rows=kept_rows, slots=slots, device_bytes=on_device, abreast=abreast,
+            workspaces=workspaces,
         )  # fmt: skip
 
     def one_box(self, start: int, stop: int) -> OneBox:

@@ -84,7 +84,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Inset:
-    """An array that a device has within the workspace, and in no buffer of its own.
+    """An array that is within the workspace, and in no buffer of its own.
 
     Attributes
     ----------
@@ -122,7 +122,8 @@ class Segment:
 
     `donated` has pairs (result, parameter): that result is written over that parameter, in
     the parameter's layout, and the result's own pointer is not used. Arrays that `insets`
-    name are copied to a device, or from it, within the workspace.
+    name are copied to a device, or from it, within the workspace; of the CPU only results are,
+    and whoever calls takes them from there.
     """
 
     entry: str

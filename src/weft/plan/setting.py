@@ -110,6 +110,11 @@ class Setting:
     reads: int = 0
     plan_part: PlanPart | None = None
 
+    @property
+    def on_device(self) -> bool:
+        """Whether a device with memory of its own computes boxes."""
+        return self.rates is not None or any(not p.is_host for p in self.processors)
+
 
 def form_in_memory(value: Input) -> ArrayForm | None:
     """How the input lies in addressable memory, if it does."""

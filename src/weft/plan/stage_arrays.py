@@ -25,12 +25,13 @@ class StageArrays:
     def __init__(
         self, analysis: Analysis, stage: Stage, kept: frozenset[str], setting: Setting
     ) -> None:
-        """`kept`: results that stay in memory."""
+        """`kept`: results that stay in memory. `within`: those that lie in workspaces."""
         self.analysis = analysis
         self.stage = stage
         self.kept = kept
         self.setting = setting
         self.where = tuple(map(self._where, stage.windows))
+        self.within: set[int] = set()
         self._flanks = {flank.name: flank for flank in stage.flanks}
         self.program, self._names = stage.program, dict[str, str]()
         if analysis.repeats:  # stages that differ in names alone compile once
@@ -40,6 +41,11 @@ class StageArrays:
     def flank_bytes(self) -> int:
         """What boxes leave to the next, in memory from the first box to the last."""
         return sum(flank.bytes for flank in self.stage.flanks)
+
+    def _flanks_within(self) -> int:
+        """What of that lies within the workspaces of the boxes that leave it."""
+        names = {self.stage.outputs[number].carry for number in self.within}
+        return sum(flank.bytes for flank in self.stage.flanks if flank.name in names)
 
     def _where(self, window: Window) -> Where:
         if window.array not in self.setting.inputs:
@@ -61,13 +67,24 @@ class StageArrays:
         return tuple(layouts)
 
     def _private(self) -> tuple[str, ...]:
-        """What each box has for itself, by the names of its memory: tiles share what stays."""
+        """What each box has for itself, by the names of its memory: tiles share what stays.
+
+        On the host it is what boxes that lean, whose workspaces are large, write or leave.
+        """
+        outputs = enumerate(self.stage.outputs)
+        if not self.setting.on_device:
+            if not self.stage.flanks:
+                return ()
+            left = {flank.name for flank in self.stage.flanks if not flank.begins}
+            return tuple(
+                f"result_{k}" for k, output in outputs
+                if output.carry in left or self._is_staged(output)
+            )  # fmt: skip
         if any(len(output.cuts) > 1 for output in self.stage.outputs):
             return ()
         windows = zip(self.program.params, self.stage.windows, strict=False)
         names = [param.name for param, window in windows if window.axis is not None]
-        names += [f"result_{k}" for k, out in enumerate(self.stage.outputs) if not out.carry]
-        return tuple(names)
+        return (*names, *(f"result_{k}" for k, output in outputs if not output.carry))
 
     def _is_part_of_rows(self, window: Window, where: Where) -> bool:
         """Whether a window of an array in memory, which lies row by row, is in pieces."""
@@ -144,8 +161,8 @@ class StageArrays:
         )
         return read + sum(
             pages(size)
-            for size, output in zip(outputs, self.stage.outputs, strict=True)
-            if self._is_staged(output)
+            for number, (size, output) in enumerate(zip(outputs, self.stage.outputs, strict=True))
+            if self._is_staged(output) and number not in self.within
         )
 
 

@@ -7,6 +7,7 @@ inputs are passed where they lie; results in memory are computed in place.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.plan.code import Held, Pending
-from weft.plan.nodes import Cut, Output, PlannedStage, Window
+from weft.plan.nodes import Cut, Flank, Output, PlannedStage, Window
 from weft.plan.protocols import READERS, Box, Sink, Source, readers_of
+from weft.plan.segment import Inset
 from weft.runtime import profile
 
 if TYPE_CHECKING:
@@ -66,7 +68,10 @@ class Pipeline:
         # Of windows that several tiles share: which part each tile has, and the first with each.
         self.parts = {k: np.cumsum(~same) for k, same in enumerate(stays) if same is not None}
         self.since: dict[int, list[int]] = {number: [] for number in self.parts}
-        self.workspace = self.pool.empty((planned.workspace,), np.uint8)
+        self.workspaces = [
+            self.pool.empty((planned.workspace,), np.uint8) for _ in range(planned.workspaces)
+        ]
+        self.within = {inset.slot: inset for inset in planned.code.within}
         self.windows: list[Callable[[int], Array]] = [
             self._input(number, window) for number, window in enumerate(self.stage.windows)
         ]
@@ -76,6 +81,8 @@ class Pipeline:
             if planned.where[number] == "staged"
         ]
         self.carried = self._carries()
+        left = {output.carry: number for number, output in enumerate(self.stage.outputs)}
+        self.flanks = {f.name: self._flank(f, left[f.name]) for f in self.stage.flanks}
         self.written: list[tuple[int, Output, Sequence[Sink], Array | None]] = []
         self.outputs: list[Callable[[int], Array]] = [
             self._output(number, output) for number, output in enumerate(self.stage.outputs)
@@ -85,7 +92,7 @@ class Pipeline:
             for window in self.stage.windows
             if isinstance(source := self.plan.inputs.get(window.array), Source)
         ]
-        self.resumable = not self.carried and all(
+        self.resumable = not self.stage.in_order and all(
             array is None and sinks for _, _, sinks, array in self.written
         ) and len(self.written) == len(self.stage.outputs)  # fmt: skip
 
@@ -136,6 +143,22 @@ class Pipeline:
 
         return view
 
+    def _view_within(
+        self, inset: Inset, where: Callable[[int], Box], dtype: np.dtype[Any]
+    ) -> Callable[[int], Array]:
+        """Views of what boxes leave within their workspaces."""
+        names, integers = self.planned.code.integers, self.planned.integers
+
+        def view(box: int) -> Array:
+            shape = tuple(part.stop - part.start for part in where(box))
+            if not math.prod(shape):
+                return np.empty(shape, dtype)
+            known = dict(zip(names, integers[box].tolist(), strict=True))
+            workspace = self.workspaces[box % len(self.workspaces)]
+            return np.ndarray(shape, dtype, workspace.data, inset.offset.evaluate(known))
+
+        return view
+
     def _carries(self) -> list[tuple[Array, Array, str]]:
         """For each carry what goes into a box, what comes out, and the name it ends as."""
         found = []
@@ -146,23 +169,28 @@ class Pipeline:
             state[...] = first
             # Arrays are updated in place; a scalar might be written before it is read.
             found.append((state, state if first.ndim else np.empty_like(state), results[name]))
-        for flank in self.stage.flanks:
-            if self.planned.code.device is not None:  # it stays in the device's memory
-                nothing = np.broadcast_to(np.empty((), flank.dtype), flank.shape)
-                found.append((nothing, nothing, ""))
-                continue
+        return found
+
+    def _flank(self, flank: Flank, number: int) -> Callable[[int], Array]:
+        """A function of the box: where it leaves a flank, and the next one takes it from."""
+        if number in self.within:
+            whole = tuple(slice(0, extent) for extent in flank.shape)
+            return self._view_within(self.within[number], lambda box: whole, flank.dtype)
+        if self.planned.code.device is not None:  # it stays in the device's memory
+            state = np.broadcast_to(np.empty((), flank.dtype), flank.shape)
+        else:
             state = self.pool.empty(flank.shape, flank.dtype)
             if flank.begins:
                 state[...] = self.run_.array(flank.begins)
-            found.append((state, state, ""))  # all of it is read before any of it is written
-        return found
+        return lambda box: state  # all of it is read before any of it is written
 
     def _output(self, number: int, output: Output) -> Callable[[int], Array]:
         """A function of the box: where a result is computed."""
         name = output.array
         if output.carry:
+            if output.carry in self.flanks:
+                return self.flanks[output.carry]
             names = [carry for carry, _ in self.stage.carries]
-            names += [flank.name for flank in self.stage.flanks]
             out = self.carried[names.index(output.carry)][1]
             return lambda box: out
         to = self.run_.destination(self.planned, output)
@@ -174,6 +202,10 @@ class Pipeline:
                 return lambda box: kept
             return self._part(kept, output.cuts)
         self.written.append((number, output, to.sinks, kept))
+        if number in self.within:
+            value = self.plan.values[name]
+            where = self._where(value.shape, output.cuts)
+            return self._view_within(self.within[number], where, value.dtype)
         return self._staged_view(self.planned.output_bytes[number], name, output.cuts)
 
     def _copies_to(self, kept: Array, output: Output) -> bool:
@@ -199,8 +231,6 @@ class Pipeline:
                 if threads is not None:
                     threads.shutdown(wait=True, cancel_futures=True)
         for state, _, name in self.carried:
-            if not name:
-                continue
             self.run_.memory[name] = state
             for sink in self.run_.destinations.get(name, ()):
                 if sink is not None:
@@ -323,13 +353,15 @@ class Pipeline:
             source.check()
         inputs = [window(box) for window in self.windows]
         inputs += [state for state, _, _ in self.carried]
+        # Nothing is read of what is before the first box.
+        inputs += [flank(max(box - 1, 0)) for flank in self.flanks.values()]
         outputs = [output(box) for output in self.outputs]
         code, integers = self.planned.code, self.planned.integers[box]
         if code.device is not None:
             pending = code.device.start(integers, inputs, outputs, self.held, behind, after)
             return pending, outputs
         with profile.span(f"{self.plan.name} box", "compute", int(self.each)):
-            code.run(integers, inputs, outputs, self.workspace)
+            code.run(integers, inputs, outputs, self.workspaces[box % len(self.workspaces)])
         return None, outputs
 
     def _report(self, box: int) -> None:
