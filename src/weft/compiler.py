@@ -15,6 +15,7 @@ from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
+from weft.fun.columns import reads_pairs
 from weft.lower.segment import compile_segment as lower_segment
 from weft.mem import nodes as mem
 from weft.mem.choose_buffers import choose_buffers
@@ -54,19 +55,22 @@ def choices(fused: fun.Program) -> Choices:
     if contractions:
         forms = fused, raise_contractions(fused, within=_whole_rounds(fused))
     nests = dict.fromkeys((c.outer, c.row_bytes) for form in forms for c in nest_candidates(form))
-    reductions: dict[bool, dict[Extents, None]] = {False: {}, True: {}}
+    reductions: dict[bool, dict[Extents, bool]] = {False: {}, True: {}}
     for let in walk.sequential(fused.body):
         if isinstance(let.expr, fun.Reduce) and let.expr.reduced < len(let.expr.space):
             extents = _row_extents(let.expr)
             if (extents[0] * extents[1]).variables() <= known:
-                reductions[unless_rows(let.expr)][extents] = None
+                group = reductions[unless_rows(let.expr)]
+                paired = let.expr.reduced == 1 and reads_pairs(let.expr)
+                group[extents] = group.get(extents, True) and paired
     tiles = tuple((tile.rounds, tile.bytes) for tile in time_tiles(fused))
     ahead = tuple((found.rows, found.length) for found in reductions_ahead(fused))
     splits, columns = map(tuple, reductions.values())
+    pairs = tuple(extents for extents, paired in reductions[True].items() if paired)
     read = dict.fromkeys((found.times, found.number) for found in records(fused))
     return Choices(
         fused.derived, tuple(nests), splits, tiles, columns, ahead, tuple(contractions),
-        tuple(read),
+        tuple(read), pairs,
     )  # fmt: skip
 
 

@@ -52,6 +52,42 @@ def test_bits_are_those_of_tiles(
     np.testing.assert_array_equal(found[0], found[2])
 
 
+@pytest.mark.parametrize(("columns", "whole"), [(256, True), (255, False), (40_000, True)])
+def test_columns_of_pairs_are_whole_however_long(columns: int, whole: bool) -> None:
+    pairs = replace(COLUMNS, pairs=COLUMNS.columns)
+    values = {"m": columns, "n": 1 << 20, "threads": 2}
+    decided = decide(pairs, values)
+    assert decided.columns == (whole,)
+    assert decide(COLUMNS, values).columns == (False,)
+    assert decided in every_decision(pairs)
+
+
+X, Y = np.random.default_rng(6).random((2, 3000), np.float32)
+A = np.random.default_rng(6).random((2000, 3000), np.float32)
+OF_PAIRS = {
+    "distances": (lambda x, y, a: wf.abs(x[None, :] - y[:, None]).sum(axis=1), True),
+    "counts": (lambda x, y, a: (x[None, :] < y[:, None]).sum(axis=1), True),
+    "two results": (lambda x, y, a: wf.argmin(wf.abs(x[None, :] - y[:, None]), axis=1), True),
+    "a matrix": (lambda x, y, a: wf.abs(a - y[None, :]).sum(axis=0), False),
+    "records": (lambda x, y, a: wf.abs(a[:, :1] - y[None, :]).sum(axis=0), True),
+    "where data say": (lambda x, y, a: wf.take(x, (y[None, :] + x[:, None]).astype(int)).sum(
+        axis=0), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_PAIRS)
+def test_which_columns_are_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those have no sums of tiles in memory; with the bits that they would have with them."""
+    function, paired = OF_PAIRS[name]
+    program = wf.jit(function)
+    assert ("partial" not in str(program.explain(X, Y, A))) == paired
+    found = program(X, Y, A)
+    monkeypatch.setattr(decisions, "_COLUMNS_PER_THREAD", 1 << 30)
+    fewer = X, Y[:-1], A[:, :-1]  # which have been decided about nowhere
+    assert "partial" in str(program.explain(*fewer))
+    np.testing.assert_array_equal(program(*fewer), found[:-1])
+
+
 @pytest.mark.parametrize(
     ("columns", "length", "room", "whole", "elements"),
     [

@@ -29,6 +29,25 @@ def reads_columns(body: fun.Body, lane: str, reduced: Collection[str]) -> bool:
     return last.isdisjoint(reduced) or all(_slides(read, lane) for read in reads)
 
 
+def reads_pairs(reduce: fun.Reduce) -> bool:
+    """Whether what it reduces is computed of pairs: no array is read by kept and reduced indices.
+
+    As of forces between bodies, and distances between points: there is little to read, however
+    much there is to do. Nor may it be read where other data say.
+    """
+    kept = len(reduce.space) - reduce.reduced
+    columns, rows = ({r.index.name for r in part} for part in (
+        reduce.space[:kept], reduce.space[kept:]
+    ))  # fmt: skip
+    lets = list(walk.statements(reduce.body))
+    computed = {var.name for let in lets for var in let.pattern}
+    for read in (let.expr for let in lets if isinstance(let.expr, fun.Index)):
+        used = {name for index in read.indices for name in index.variables()}
+        if used & computed or (used & columns and used & rows):
+            return False
+    return True
+
+
 def scans_columns(scan: fun.Scan) -> bool:
     """Whether neighbours in memory belong to different scans, which then go on row by row."""
     if len(scan.space) < 2:

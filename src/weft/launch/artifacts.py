@@ -327,7 +327,7 @@ def _choices_to_json(found: Choices) -> Any:
         [derived_to_json(entry) for entry in found.derived],
         *([[str(a), str(b)] for a, b in pairs]
           for pairs in (found.nests, found.splits, found.tiles, found.columns, found.ahead,
-                        found.contractions, found.records)),
+                        found.contractions, found.records, found.pairs)),
     ]
 
 

@@ -55,6 +55,8 @@ class Choices:
         Reductions that are sums of products of rows with columns.
     records : tuple of (times, records)
         Arrays of records, and how many times each is read by lanes that go along them.
+    pairs : tuple of (columns, elements of a column)
+        Those of `columns` whose elements are all computed of pairs (`fun.columns.reads_pairs`).
     """
 
     derived: tuple[Derived, ...]
@@ -65,6 +67,7 @@ class Choices:
     ahead: tuple[Extents, ...] = ()
     contractions: tuple[Extents, ...] = ()
     records: tuple[Extents, ...] = ()
+    pairs: tuple[Extents, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,8 @@ def for_device(given: Choices, values: Mapping[str, int], optimise: str = "") ->
 def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Decided:
     """Nest where there are many rows that fit a core's cache; split rows that are few and long.
 
-    Columns that are one tile are whole, if there are enough for all threads.
+    Columns that are one tile, or are of pairs, are whole, if there are enough for all threads:
+    sums of pairs would be written for every few of them, and read again.
 
     Loops of many rounds over arrays that are not tiny are tiled in time, unless `optimise`
     (see `weft.config`) says "no-time-tiles". What they reduce is reduced by the round before where
@@ -215,8 +219,11 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
             for rounds, step in given.tiles
         ) if "no-time-tiles" not in words else (False,) * len(given.tiles),
         tuple(
-            _are_one_tile(columns.evaluate(known), length.evaluate(known), values["threads"])
-            for columns, length in given.columns
+            _are_whole(
+                each[0].evaluate(known), each[1].evaluate(known), values["threads"],
+                each in given.pairs,
+            )
+            for each in given.columns
         ),
         tuple(
             rows.evaluate(known) >= enough and length.evaluate(known) in _AHEAD
@@ -231,10 +238,11 @@ def decide(given: Choices, values: Mapping[str, int], optimise: str = "") -> Dec
     )
 
 
-def _are_one_tile(columns: int, length: int, threads: int) -> bool:
+def _are_whole(columns: int, length: int, threads: int, paired: bool) -> bool:
     if columns >= _WIDE and length <= _SHORT:
         return True
-    return columns * length <= _ONE_TILE and columns >= _COLUMNS_PER_THREAD * threads
+    some = paired or columns * length <= _ONE_TILE
+    return some and columns >= _COLUMNS_PER_THREAD * threads
 
 
 def most_sums(given: Choices, values: Mapping[str, int]) -> int:
