@@ -297,10 +297,31 @@ def test_what_stays_in_memory_is_computed_where_it_belongs(leaning: None) -> Non
         allowance=0, small=0, box_bytes=1 << 13,
     )  # fmt: skip
     (stage,) = plan.stages
-    carried = {k for k, output in enumerate(stage.stage.outputs) if output.carry}
-    assert {inset.slot for inset in stage.code.within} == carried
+    assert not stage.code.within
+    assert stage.workspaces == 1
     (found,) = execute(plan)
     np.testing.assert_array_equal(found, interpret(LINE, [source.array], sizes)[0])
+
+
+@pytest.mark.parametrize(("name", "within"), [("wave", True), ("fields", False)])
+def test_workspaces_of_many_arrays_are_one(name: str, within: bool, leaning: None) -> None:
+    """Those of `wave` have three arrays, of which two are written; `fields` makes more."""
+    program, _ = PROGRAMS[name]
+    sizes = {"n": 2003, "m": 7, "t": 5}
+    sources = {k: ListedSource(array) for k, array in given(program, sizes).items()}
+    sinks = [SlowSink(sources["x"].shape, sources[k].dtype) for k in ("x", "y")]
+    plan = plan_program(
+        program, sizes, sources, sinks, 1 << 20, 2, partial(stage_code, threads=2),
+        allowance=0, small=0, box_bytes=1 << 11,
+    )  # fmt: skip
+    (stage,) = plan.stages
+    assert (stage.boxes.count > 5, stage.depth) == (True, 3)
+    assert bool(stage.code.within) == within
+    assert stage.workspaces == (3 if within else 1)
+    execute(plan)
+    wanted = interpret(program, [source.array for source in sources.values()], sizes)
+    for sink, value in zip(sinks, wanted, strict=True):
+        np.testing.assert_array_equal(sink.array, value)
 
 
 def test_explain_says_which_boxes_and_why() -> None:

@@ -17,6 +17,7 @@ from weft.plan.setting import Setting, form_in_memory
 from weft.plan.statements import Analysis
 
 _PAGE = 4096
+_ROOM = 2  # bytes of all arrays of a round, for each that is written of them
 
 
 class StageArrays:
@@ -67,24 +68,31 @@ class StageArrays:
         return tuple(layouts)
 
     def _private(self) -> tuple[str, ...]:
-        """What each box has for itself, by the names of its memory: tiles share what stays.
-
-        On the host it is what boxes that lean, whose workspaces are large, write or leave.
-        """
+        """What each box has for itself, by the names of its memory: tiles share what stays."""
         outputs = enumerate(self.stage.outputs)
         if not self.setting.on_device:
-            if not self.stage.flanks:
-                return ()
-            left = {flank.name for flank in self.stage.flanks if not flank.begins}
-            return tuple(
-                f"result_{k}" for k, output in outputs
-                if output.carry in left or self._is_staged(output)
-            )  # fmt: skip
+            return self._written_out()
         if any(len(output.cuts) > 1 for output in self.stage.outputs):
             return ()
         windows = zip(self.program.params, self.stage.windows, strict=False)
         names = [param.name for param, window in windows if window.axis is not None]
         return (*names, *(f"result_{k}" for k, output in outputs if not output.carry))
+
+    def _written_out(self) -> tuple[str, ...]:
+        """What boxes that lean write, or leave, on the host: it may lie in their workspaces.
+
+        Of those there are then several, in place of buffers: where that takes little more.
+        """
+        outputs, flanks = self.stage.outputs, self.stage.flanks
+        staged = [output.array for output in outputs if self._is_staged(output)]
+        written = sum(self.analysis.types[name].dtype.itemsize for name in staged)
+        if not flanks or sum(flank.dtype.itemsize for flank in flanks) > _ROOM * written:
+            return ()
+        left = {flank.name for flank in flanks if not flank.begins}
+        return tuple(
+            f"result_{k}" for k, output in enumerate(outputs)
+            if output.carry in left or output.array in staged
+        )  # fmt: skip
 
     def _is_part_of_rows(self, window: Window, where: Where) -> bool:
         """Whether a window of an array in memory, which lies row by row, is in pieces."""
