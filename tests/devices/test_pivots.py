@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from devices.faults import failing, full
 from devices.harness import device
+from slow import some_slow
 
 import weft as wf
 from weft.errors import MemoryLimitError
@@ -83,7 +84,7 @@ def test_under_the_cap_of_a_device(
     np.testing.assert_allclose(result, in_numpy(a, pivoting), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["memory", "copy", "launch"])
+@pytest.mark.parametrize("kind", some_slow(["memory", "copy", "launch"], ["copy", "launch"]))
 def test_pivots_for_which_memory_is_too_small_are_fewer(kind: str, tmp_path: Path) -> None:
     """They are in no boxes: another plan has blocks of fewer rounds."""
     on = device()
