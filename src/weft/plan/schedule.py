@@ -64,7 +64,8 @@ class Scheduler(StageArrays):
         self.code = setting.compile(self.program, self._layouts(), self._private())
         self.within = {inset.slot for inset in self.code.within}
         if self.code.device is None:  # on a device they are in its own memory
-            self.resident += self.flank_bytes - self._flanks_within()
+            left = {self.stage.outputs[number].carry for number in self.within}
+            self.resident += sum(f.bytes for f in self.stage.flanks if f.name not in left)
 
     # ------------------------------------------------------------ boxes
 

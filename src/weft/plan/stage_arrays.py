@@ -26,13 +26,13 @@ class StageArrays:
     def __init__(
         self, analysis: Analysis, stage: Stage, kept: frozenset[str], setting: Setting
     ) -> None:
-        """`kept`: results that stay in memory. `within`: those that lie in workspaces."""
+        """`kept`: results that stay in memory."""
         self.analysis = analysis
         self.stage = stage
         self.kept = kept
         self.setting = setting
         self.where = tuple(map(self._where, stage.windows))
-        self.within: set[int] = set()
+        self.within: set[int] = set()  # results that lie within workspaces, once it is compiled
         self._flanks = {flank.name: flank for flank in stage.flanks}
         self.program, self._names = stage.program, dict[str, str]()
         if analysis.repeats:  # stages that differ in names alone compile once
@@ -42,11 +42,6 @@ class StageArrays:
     def flank_bytes(self) -> int:
         """What boxes leave to the next, in memory from the first box to the last."""
         return sum(flank.bytes for flank in self.stage.flanks)
-
-    def _flanks_within(self) -> int:
-        """What of that lies within the workspaces of the boxes that leave it."""
-        names = {self.stage.outputs[number].carry for number in self.within}
-        return sum(flank.bytes for flank in self.stage.flanks if flank.name in names)
 
     def _where(self, window: Window) -> Where:
         if window.array not in self.setting.inputs:
@@ -69,14 +64,14 @@ class StageArrays:
 
     def _private(self) -> tuple[str, ...]:
         """What each box has for itself, by the names of its memory: tiles share what stays."""
-        outputs = enumerate(self.stage.outputs)
         if not self.setting.on_device:
             return self._written_out()
         if any(len(output.cuts) > 1 for output in self.stage.outputs):
             return ()
         windows = zip(self.program.params, self.stage.windows, strict=False)
         names = [param.name for param, window in windows if window.axis is not None]
-        return (*names, *(f"result_{k}" for k, output in outputs if not output.carry))
+        names += [f"result_{k}" for k, out in enumerate(self.stage.outputs) if not out.carry]
+        return tuple(names)
 
     def _written_out(self) -> tuple[str, ...]:
         """What boxes that lean write, or leave, on the host: it may lie in their workspaces.
