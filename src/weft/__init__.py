@@ -1,5 +1,7 @@
 """Weft: NumPy-style array programs, compiled, on data of any size."""
 
+from typing import TYPE_CHECKING
+
 from weft import fft, linalg
 from weft.array import Array, asarray
 from weft.config import config, settings
@@ -117,3 +119,11 @@ __all__ += summation.__all__
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "errors"])
+
+
+if not TYPE_CHECKING:  # which would know all names then
+
+    def __getattr__(name: str) -> object:
+        from weft.functions.interoperability import unknown_name
+
+        raise unknown_name(name)

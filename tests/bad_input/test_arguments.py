@@ -408,3 +408,34 @@ def test_read_only_out() -> None:
     double = wf.jit(lambda x: x * 2)
     refused(lambda: double(np.ones(4), out=out), ArgumentError, ValueError, "out=out")
     assert not out.any()
+
+
+NUMPYS = [
+    name for name, value in vars(np).items()
+    if not name.startswith("_") and callable(value) and not isinstance(value, type)
+    and not hasattr(wf, name)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("cumsum", "wf.cumulative_sum"), ("concatenate", "wf.concat"), ("arctan2", "wf.atan2"),
+     ("ravel", "x.ravel"), ("swapaxes", "x.swapaxes"), ("geomspace", "np.geomspace")],
+)  # fmt: skip
+def test_names_of_numpy_tell_those_of_weft(name: str, own: str) -> None:
+    with pytest.raises(AttributeError, match=rf"use {own}\b"):
+        getattr(wf, name)
+
+
+def test_names_that_are_told_are_there() -> None:
+    assert len(NUMPYS) > 50
+    for name in NUMPYS:
+        with pytest.raises(AttributeError) as caught:
+            getattr(wf, name)
+        place, own = str(caught.value).split("; use ")[1].split(",")[0].split(".")
+        assert hasattr({"wf": wf, "x": wf.Array, "np": np}[place], own)
+
+
+def test_names_of_nobody() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'weft' has no attribute 'some'$"):
+        getattr(wf, "some")  # noqa: B009

@@ -256,6 +256,24 @@ def _own(module: str, name: str) -> Any:
     return _METHODS.get(name) or (getattr(functions, name) if name in functions.__all__ else None)
 
 
+def unknown_name(name: str) -> AttributeError:
+    """What `weft.<name>` raises that there is not: of NumPy's names, it tells Weft's."""
+    from weft import functions
+
+    what = f"module 'weft' has no attribute {name!r}"
+    numpys = getattr(np, name, None)
+    if name.startswith("_") or not callable(numpys) or isinstance(numpys, type):
+        return AttributeError(what)  # Python adds the nearest one
+    if _own("numpy", _RENAMED.get(name, name)) is None:
+        advice = f"np.{name}, on NumPy's arrays"
+    else:
+        own = {"cumsum": "cumulative_sum", "cumprod": "cumulative_prod"}.get(name)
+        own = own or _RENAMED.get(name, name)
+        own = f"wf.{own}" if own in functions.__all__ else f"x.{own}"
+        advice = f"{own}, or np.{name}, which is lazy for Weft's arrays as well"
+    return AttributeError(f"{what}; use {advice}", name=name, obj=None)
+
+
 def extension(module: str) -> ModuleType | None:
     """The module of Weft for one of NumPy's beside its namespace, or None."""
     from weft import fft, linalg
