@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import slow
 
 ARCHITECTURE = "sm_80"
 OPTIONS = (f"--gpu-architecture={ARCHITECTURE}", "--fmad=false", "--std=c++17")
+QUICKLY = "--Ofast-compile=max"  # in a third of the time: what is refused is so by all levels
 
 
 @functools.cache
@@ -26,8 +28,11 @@ def _library() -> ctypes.CDLL | None:
 
 
 def compile_text(text: str) -> bytes:
-    """The cubin of CUDA C++; the test is skipped where there is no NVRTC."""
-    return _made(text, "CUBIN", OPTIONS)
+    """The cubin of CUDA C++, optimised in `make test-all` alone.
+
+    The test is skipped where there is no NVRTC.
+    """
+    return _made(text, "CUBIN", OPTIONS if slow.everything else (*OPTIONS, QUICKLY))
 
 
 def ptx_of(text: str) -> str:
