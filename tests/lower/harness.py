@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from weft.mem.merge_blocks import merge_blocks
 from weft.mem.short_circuit import short_circuit
 from weft.plan.segment import Segment
 from weft.printers.c import print_program
-from weft.runtime import threads
+from weft.runtime import threads, toolchain
 
 FLAGS = [
     "-std=gnu11",
@@ -37,6 +38,8 @@ FLAGS = [
     "-fPIC",
     "-shared",
 ]
+if (_gcc := toolchain._describe((shutil.which("gcc") or "gcc",))) is not None:
+    FLAGS += [flag for flag in _gcc.flags if flag.startswith("-m") and flag not in FLAGS]
 
 QUICK = [flag.replace("-O3", "-O1") for flag in FLAGS]  # for many programs that run once
 

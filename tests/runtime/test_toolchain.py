@@ -306,6 +306,28 @@ def test_vector_math_where_there_is_libmvec(directory: Path) -> None:
     assert b"_ZGV" in library.read_bytes()
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    ("target", "tuned"),
+    [("-mavx512f [enabled]\n-mtune= generic", " -mtune=sapphirerapids"),
+     ("-mavx512f [disabled]\n-mtune= generic", " -mtune=haswell"),
+     ("-mavx512f [enabled]\n-mtune= znver3", "")],
+)  # fmt: skip
+def test_a_processor_that_gcc_does_not_know(target: str, tuned: str, tmp_path: Path) -> None:
+    found = toolchain.find_compiler()
+    assert found is not None
+    if not found.is_gcc or not found.vector_math:
+        pytest.skip("no gcc with libmvec")
+    gcc = tmp_path / "gcc"
+    gcc.write_text(
+        f"#!/bin/sh\ncase \"$*\" in *--help=target) printf -- '{target}\n';; "
+        f"*) exec {' '.join(found.command)} \"$@\";; esac\n"
+    )
+    gcc.chmod(0o755)
+    flags = toolchain._probe((str(gcc),))[1]
+    assert "".join(f" {flag}" for flag in flags.split() if "-mtune" in flag) == tuned
+
+
 def test_importing_the_runtime_starts_no_process() -> None:
     script = (
         "import subprocess\n"

@@ -7,6 +7,7 @@ import errno
 import functools
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -145,7 +146,7 @@ def _describe(command: tuple[str, ...]) -> Compiler | None:
     except OSError:
         return None
     cache = open_cache()
-    key = key_of("compiler 6", identity, cpu_features())
+    key = key_of("compiler 7", identity, cpu_features())
     stored = cache.load(key, ".txt")
     if stored is None:
         found = _probe(command)
@@ -181,12 +182,31 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str, str]:
     # What asks for no number of lanes takes a whole register (`weft.lower.vector_lanes`): compilers
     # would take half of one on some of the processors that have AVX-512.
     vector = common + " -mprefer-vector-width=512" + (" -fveclib=libmvec" if clang else "")
+    if x86 and not clang:
+        vector += _tuned(command, vector)
     if x86 and _tries(command, vector, "-lmvec -lm", _VECTOR_PROBE):
         return "works", vector, "-lmvec -lm", "yes", kind
     for flags in (common, common.replace(" -march=native", "")):
         if _tries(command, flags, "-lm", _PROBE):
             return "works", flags, "-lm", "no", kind
     return "broken", "", "", "no", ""
+
+
+def _tuned(command: tuple[str, ...], flags: str) -> str:
+    """What else a gcc is told that does not know the processor, and tunes for none.
+
+    It would gather nothing then: ends of rows would not go through the vector functions that the
+    interior goes through, and would have other bits.
+    """
+    import subprocess
+
+    asked = [*command, "-march=native", "-Q", "--help=target"]
+    told = subprocess.run(asked, capture_output=True, check=False).stdout
+    if not re.search(rb"-mtune=\s+generic", told):
+        return ""
+    enabled = re.search(rb"-mavx512f\s+\[enabled\]", told)
+    flag = f" -mtune={'sapphirerapids' if enabled else 'haswell'}"
+    return flag if _tries(command, flags + flag, "-lm", _PROBE) else ""
 
 
 def _tries(command: tuple[str, ...], flags: str, libraries: str, source: str) -> bool:
