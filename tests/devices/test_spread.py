@@ -72,10 +72,18 @@ def products(a: Any) -> Any:
     return a @ a.T, wf.sum(a, axis=0)
 
 
+def rounds_of_columns(a: Any) -> Any:
+    """Boxes of columns: rows wrap."""
+    return wf.iterate(
+        lambda u: wf.stencil(lambda s: 0.5 * (s[-1, 0] + s[1, 0]), u, boundary="wrap"), a, 3
+    )
+
+
 RNG = np.random.default_rng(7)
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "pairs": (accelerations, tuple(RNG.normal(size=(3, 700)))),
     "stencil": (stencil, (RNG.normal(size=(300, 90)),)),
+    "rounds of columns": (rounds_of_columns, (RNG.normal(size=(60, 2000)),)),
     "products": (products, (RNG.integers(-9, 9, size=(160, 90)).astype(np.float64),)),
     "elements": (lambda a: (wf.sqrt(a) + 1, a.sum()), (np.arange(300_000.0),)),
     "sum": (lambda a: (wf.sum(wf.exp(-a * a)),), (RNG.normal(size=1_000_000),)),
@@ -216,7 +224,7 @@ def test_devices_that_share_cores_are_refused() -> None:
 # ---------------------------------------------------------------- beside another device
 
 
-@pytest.mark.parametrize("name", ["pairs", "stencil", "elements"])
+@pytest.mark.parametrize("name", ["pairs", "stencil", "elements", "rounds of columns"])
 def test_beside_a_device_with_memory_of_its_own(name: str) -> None:
     with wf.config(devices=["cpu:0"]):
         expected = computed(name)
@@ -224,6 +232,39 @@ def test_beside_a_device_with_memory_of_its_own(name: str) -> None:
     with wf.config(devices=TWO), spread_over("cpu:0", other):
         assert_same(computed(name), expected, exact=False)
     assert other.boxes
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("limit", [None, "28 MiB"])
+def test_beside_one_from_files_to_files(tmp_path: Path, limit: str | None, order: int) -> None:
+    """What boxes leave goes where it belongs, whichever device comes first."""
+    units = [name for name in wf.devices() if re.fullmatch(r"opencl:\d+\.\d+", name)]
+    if not units:
+        pytest.skip("no OpenCL device that can be divided")
+    data = np.random.default_rng(4).random((701, 503))
+    np.save(tmp_path / "x.npy", data)
+    names = [str(tmp_path / f"{k}.npy") for k in range(4)]
+    expected = data
+    for _ in range(5):
+        padded = np.pad(expected, 1, mode="edge")
+        expected = 0.25 * (
+            padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:]
+        )
+
+    def step(u: Any) -> Any:
+        return wf.stencil(
+            lambda s: 0.25 * (s[-1, 0] + s[1, 0] + s[0, -1] + s[0, 1]), u, boundary="edge"
+        )
+
+    with wf.config(devices=["cpu:0", units[-1]][::order], memory_limit=limit):
+        x = wf.open(tmp_path / "x.npy")
+        u = wf.iterate(step, x, 5)
+        horner = wf.fori_loop(0, 9, lambda k, y: y * x + k, wf.zeros_like(x))
+        wf.store([u, u.sum(axis=0), u.sum(axis=1), horner], names)
+    polynomial = np.polynomial.polynomial.polyval(data, np.arange(8, -1, -1.0))
+    wanted = expected, expected.sum(axis=0), expected.sum(axis=1), polynomial
+    for name, one in zip(names, wanted, strict=True):
+        np.testing.assert_allclose(np.load(name), one, rtol=1e-12)
 
 
 def beside_faults(

@@ -180,16 +180,16 @@ class Maker:
     def _scheduled(
         self, group: Group, windowed: Windowed, kept: frozenset[str], resident: int
     ) -> PlannedStage:
-        def scheduler(setting: Setting) -> Scheduler:
-            return Scheduler(self.analysis, group.draft, windowed, kept, resident, setting)
+        one = self.setting.of_one()
+
+        def scheduler(setting: Setting, form: Windowed = windowed) -> Scheduler:
+            return Scheduler(self.analysis, group.draft, form, kept, resident, setting)
 
         def tile_scheduler(tiled: Windowed) -> Scheduler:
-            return Scheduler(self.analysis, group.draft, tiled, kept, resident, self.setting)
+            return scheduler(one, tiled)
 
         def on(processor: Processor, form: Windowed = windowed) -> Scheduler:
-            compile, threads = processor.compile, processor.threads
-            setting = replace(self.setting, compile=compile, threads=threads)
-            return Scheduler(self.analysis, group.draft, form, kept, resident, setting)
+            return scheduler(self.setting.of_one(processor), form)
 
         remarks: list[str] = []
         if group.draft is not None and self.setting.processors:
@@ -197,7 +197,7 @@ class Maker:
             spread = share(members) or share_tiles(members, on)
             if spread is not None:
                 return replace(spread, remarks=(*spread.remarks, *remarks))
-        alone = scheduler(self.setting)
+        alone = scheduler(one)
         stage: PlannedStage | None = None
         refusal: MemoryLimitError | None = None
         try:
@@ -215,7 +215,7 @@ class Maker:
                     raise
                 if any(is_driven(self.analysis.statements[p].original) for p in group.resident):
                     raise  # its rounds may go there one by one
-                alone = scheduler(replace(self.setting, compile=self.setting.apart(error)))
+                alone = scheduler(replace(one, compile=self.setting.apart(error), rates=None))
                 stage = alone.schedule()
         assert stage is not None
         if stage.code.device is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -114,6 +115,19 @@ class Setting:
     def on_device(self) -> bool:
         """Whether a device with memory of its own computes boxes."""
         return self.rates is not None or any(not p.is_host for p in self.processors)
+
+    def of_one(self, processor: Processor | None = None) -> Setting:
+        """For one of the devices that boxes are spread over, or for who computes alone.
+
+        Whether that one has memory of its own is not to be taken from the others.
+        """
+        if processor is None:
+            return replace(self, processors=())
+        rates = None if processor.is_host else self.rates
+        return replace(
+            self, compile=processor.compile, threads=processor.threads, rates=rates,
+            processors=(processor,),
+        )  # fmt: skip
 
 
 def form_in_memory(value: Input) -> ArrayForm | None:

@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import CompileError, DeviceError, MemoryLimitError, warn
+from weft.errors import CompileError, DeviceError, InternalError, MemoryLimitError, warn
 from weft.plan.code import Held
 from weft.plan.nodes import Boxes, OneBox, Output, PlannedStage, Share, Window
 from weft.plan.protocols import Box, Sink, Source
@@ -79,6 +79,8 @@ class SharedStage:
         self, planned: PlannedStage, inputs: Sequence[Array | Source],
         destinations: Sequence[Destination], pool: Pool,
     ) -> None:  # fmt: skip
+        if any(share.code.within for share in planned.shares):
+            raise InternalError("shared boxes: results lie within a workspace, which none reads")
         self.planned = planned
         self.inputs = inputs
         self.destinations = destinations
