@@ -225,8 +225,11 @@ def _run_part(
 ) -> list[Value]:  # fmt: skip
     """Run a part of a call on the device: in core, or in boxes if it has to."""
     current = settings()
+    arrays = addressable(computation, inputs)
+    if arrays is None:
+        return run_in_boxes(computation, sizes, inputs, out, current)
     try:
-        return run_on(computation, sizes, inputs, out, current, target(current))
+        return run_on(computation, sizes, arrays, out, current, target(current))
     except MemoryLimitError as error:
         try:
             return run_in_boxes(computation, sizes, inputs, out, current)
@@ -256,6 +259,12 @@ def plan_of(
 
     for name in current.devices:
         device_limit(name, current)  # from now on, also if the plan is one that was kept
+    if computation.parted is not None:
+        measure, rest, names = computation.parted
+        given = dict(zip(computation.names, inputs, strict=True))
+        lengths = _run_part(measure, sizes, [given[name] for name in measure.names])
+        sizes = {**sizes, **dict(zip(names, map(int, lengths), strict=True))}
+        return plan_of(rest, sizes, inputs, sinks, current, in_one_stage=in_one_stage)
     spread = processors(current)
     pointers = {
         name: value for name, value in zip(computation.names, inputs, strict=True)

@@ -133,6 +133,16 @@ class Computation:
         return pointer_params(self.program)
 
     @cached_property
+    def parted(self) -> tuple[Computation, Computation, tuple[str, ...]] | None:
+        """What computes lengths, and the rest, which has sizes of these names for them."""
+        from weft.launch.lengths import part
+
+        found = part(self.program)
+        if found is None:
+            return None
+        return Computation(found.measure), Computation(found.rest, self.replaced), found.sizes
+
+    @cached_property
     def artifacts(self) -> Artifacts:
         """The compiled forms of the program, for processors."""
         return Artifacts(self.program, INTEGERS)

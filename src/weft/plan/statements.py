@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from weft.errors import UnsupportedError
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.fun.builder import Names
@@ -134,10 +135,7 @@ class Analysis:
         for let in program.body.statements:
             variables += let.pattern
         self.types = {var.name: var.type for var in variables}
-        self.shapes = {
-            name: tuple(int(n.evaluate(self.sizes)) for n in walk.type_sizes(type_))
-            for name, type_ in self.types.items()
-        }
+        self.shapes = {name: self._shape(name, type_) for name, type_ in self.types.items()}
         self.arrays = {
             name: type_.rank for name, type_ in self.types.items() if isinstance(type_, fun.Array)
         }
@@ -164,6 +162,15 @@ class Analysis:
             expr = statement.original.expr if original else statement.let.expr
             self._used[key] = walk.used_names(expr)
         return self._used[key]
+
+    def _shape(self, name: str, type_: fun.Type) -> tuple[int, ...]:
+        try:
+            return tuple(int(n.evaluate(self.sizes)) for n in walk.type_sizes(type_))
+        except KeyError:  # most are measured before: see `launch.lengths`
+            raise UnsupportedError(
+                f"boxes of a program that computes the length of {name}",
+                "lengths that are known before", "one device, and memory for all data",
+            ) from None
 
     def _statement(self, position: int, let: fun.Let) -> Statement:
         cut = as_kernel(let, self.names) or let
