@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -54,3 +55,16 @@ def test_else_programs_are_interpreted() -> None:
         pytest.warns(RuntimeWarning, match="no C compiler and interprets programs"),
     ):
         np.testing.assert_array_equal(twice(x), 2 * x + 1)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_lengths_that_programs_compute_are_interpreted_too(tmp_path: Path) -> None:
+    x = np.arange(7000.0)
+    np.save(tmp_path / "x.npy", x)
+    moved = wf.jit(lambda a: wf.fori_loop(0, 1, lambda k, b: b + wf.roll(b, k + 3, axis=0), a))
+    with (
+        mock.patch.object(others, "others", return_value=()),
+        pytest.warns(RuntimeWarning, match="no C compiler and interprets programs"),
+    ):
+        wf.store(moved(wf.open(tmp_path / "x.npy")), tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x + np.roll(x, 3))

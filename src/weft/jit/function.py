@@ -341,7 +341,10 @@ class Jitted:
         return Lowered(self.trace(*args, **kwargs))
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
-        """The plan that a call would follow, as `weft.explain` gives it; nothing runs."""
+        """The plan that a call would follow, as `weft.explain` gives it.
+
+        Nothing runs but what lengths of arrays are computed by.
+        """
         from weft.functions.running import explain
 
         return explain(self, *args, **kwargs)

@@ -225,11 +225,8 @@ def _run_part(
 ) -> list[Value]:  # fmt: skip
     """Run a part of a call on the device: in core, or in boxes if it has to."""
     current = settings()
-    arrays = addressable(computation, inputs)
-    if arrays is None:
-        return run_in_boxes(computation, sizes, inputs, out, current)
     try:
-        return run_on(computation, sizes, arrays, out, current, target(current))
+        return run_on(computation, sizes, inputs, out, current, target(current))
     except MemoryLimitError as error:
         try:
             return run_in_boxes(computation, sizes, inputs, out, current)
@@ -262,7 +259,8 @@ def plan_of(
     if computation.parted is not None:
         measure, rest, names = computation.parted
         given = dict(zip(computation.names, inputs, strict=True))
-        lengths = _run_part(measure, sizes, [given[name] for name in measure.names])
+        read = [given[name] for name in measure.names]
+        lengths = run_in_boxes(measure, sizes, read, None, current)
         sizes = {**sizes, **dict(zip(names, map(int, lengths), strict=True))}
         return plan_of(rest, sizes, inputs, sinks, current, in_one_stage=in_one_stage)
     spread = processors(current)
