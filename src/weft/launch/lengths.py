@@ -16,6 +16,7 @@ from dataclasses import replace
 from weft.fun import nodes as fun
 from weft.fun import walk
 from weft.ops.dtypes import DType
+from weft.passes.remove_dead import remove_dead_in
 from weft.passes.simplify import simplify
 from weft.records import dataclass
 from weft.sizes import Poly
@@ -63,18 +64,12 @@ def part(program: fun.Program) -> Parted | None:
 
 
 def _measure(program: fun.Program, wanted: list[str]) -> fun.Program:
-    """The statements that scalars are made of, with these as results."""
-    needed, kept = set(wanted), []
-    for let in reversed(program.body.statements):
-        if needed.isdisjoint(var.name for var in let.pattern):
-            continue
-        kept.append(let)
-        needed |= walk.used_names(let.expr) | _lengths(let)
+    """What scalars are made of, with these as results."""
     results = tuple(fun.Var(name, fun.Scalar(DType.I64)) for name in wanted)
-    return replace(
-        program, params=tuple(param for param in program.params if param.name in needed),
-        body=fun.Body(tuple(reversed(kept)), results),
-    )  # fmt: skip
+    body = remove_dead_in(replace(program.body, results=results))
+    used = walk.free_names(body)
+    params = tuple(param for param in program.params if param.name in used)
+    return replace(program, params=params, body=body)
 
 
 def _scalars(body: fun.Body) -> set[str]:

@@ -182,17 +182,17 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str, str, str, str]:
     # What asks for no number of lanes takes a whole register (`weft.lower.vector_lanes`): compilers
     # would take half of one on some of the processors that have AVX-512.
     vector = common + " -mprefer-vector-width=512" + (" -fveclib=libmvec" if clang else "")
-    if x86 and not clang:
-        vector += _tuned(command, vector)
-    if x86 and _tries(command, vector, "-lmvec -lm", _VECTOR_PROBE):
-        return "works", vector, "-lmvec -lm", "yes", kind
+    tuned = vector + _tuned(command) if x86 and not clang else vector
+    for flags in dict.fromkeys((tuned, vector) if x86 else ()):
+        if _tries(command, flags, "-lmvec -lm", _VECTOR_PROBE):
+            return "works", flags, "-lmvec -lm", "yes", kind
     for flags in (common, common.replace(" -march=native", "")):
         if _tries(command, flags, "-lm", _PROBE):
             return "works", flags, "-lm", "no", kind
     return "broken", "", "", "no", ""
 
 
-def _tuned(command: tuple[str, ...], flags: str) -> str:
+def _tuned(command: tuple[str, ...]) -> str:
     """What else a gcc is told that does not know the processor, and tunes for none.
 
     It would gather nothing then: ends of rows would not go through the vector functions that the
@@ -205,8 +205,7 @@ def _tuned(command: tuple[str, ...], flags: str) -> str:
     if not re.search(rb"-mtune=\s+generic", told):
         return ""
     enabled = re.search(rb"-mavx512f\s+\[enabled\]", told)
-    flag = f" -mtune={'sapphirerapids' if enabled else 'haswell'}"
-    return flag if _tries(command, flags + flag, "-lm", _PROBE) else ""
+    return f" -mtune={'sapphirerapids' if enabled else 'haswell'}"
 
 
 def _tries(command: tuple[str, ...], flags: str, libraries: str, source: str) -> bool:
