@@ -118,7 +118,7 @@ class Scheduler(StageArrays):
         total = draft.total
         extent = int(np.max(stops - starts, initial=0))
         ranges = draft.evaluate(starts, stops)
-        values: dict[str, npt.NDArray[np.int64]] = {}
+        values = {name: np.full(len(starts), n) for name, n in self.windowed.fixed.items()}
         around: dict[str, Numbers] = {}
         for position, (lower, upper) in self.windowed.ranges.items():
             values[lower], values[upper] = ranges.computed[position]

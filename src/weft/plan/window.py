@@ -10,7 +10,7 @@ i + lo); only where an array is read is the window's beginning subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -37,7 +37,7 @@ from weft.plan.narrow import (
     with_extent,
     with_reads,
 )
-from weft.plan.nodes import Flank, Output, Stage, Window
+from weft.plan.nodes import Cut, Flank, Output, Stage, Window
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
@@ -79,6 +79,16 @@ class _Place:
     var: fun.Var
     axis: int | None = None
     lower: Size = ZERO
+    more: tuple[tuple[int, Size], ...] = ()
+
+    @property
+    def lowers(self) -> dict[int, Size]:
+        """Where it begins along the axes of which it has a part."""
+        return {} if self.axis is None else {self.axis: self.lower, **dict(self.more)}
+
+
+_NARROW = 0.5
+"""The part of an axis, at most, that windows have instead of all of it."""
 
 
 def window(draft: Draft, needed: Collection[str], reason: str = "") -> Windowed:
@@ -113,6 +123,7 @@ class _Windower:
         self.flanks: list[tuple[fun.Var, Flank]] = []
         self.constants: dict[str, Any] = {}
         self.tiles: dict[str, tuple[str, str]] = {}
+        self.fixed: dict[str, int] = {}
         self.statements: list[fun.Let] = []
         self.results: list[tuple[fun.Atom, Output]] = []
 
@@ -145,7 +156,9 @@ class _Windower:
             reason,
             tuple(flank for _, flank in self.flanks),
         )
-        return Windowed(stage, self.reads, self.ranges, self.constants, tiles=self.tiles)
+        return Windowed(
+            stage, self.reads, self.ranges, self.constants, self.fixed, tiles=self.tiles
+        )
 
     def _facts(self) -> Iterator[Fact]:
         """Boxes are parts of what there is."""
@@ -158,7 +171,7 @@ class _Windower:
     def uncut_stage(self, positions: Sequence[int], reason: str) -> Windowed:
         analysis, program = self.analysis, self.analysis.program
         inside = {name for p in positions for name in analysis.statements[p].results}
-        fixed = self._narrow_windows(positions)
+        self._narrow_windows(positions)
         for position in positions:
             for name in sorted(walk.used_names(analysis.statements[position].original.expr)):
                 known = inside.union(window.array for _, window in self.windows)
@@ -179,10 +192,10 @@ class _Windower:
         staged = fun.Program(program.name, params, body, sizes, program.derived, program.facts)
         windows = tuple(window for _, window in self.windows)
         outputs = tuple(output for _, output in self.results)
-        return Windowed(Stage(staged, windows, (), outputs, (), reason), {}, {}, fixed=fixed)
+        return Windowed(Stage(staged, windows, (), outputs, (), reason), {}, {}, fixed=self.fixed)
 
-    def _narrow_windows(self, positions: Sequence[int]) -> dict[str, int]:
-        """Windows of parameters of which at most half is read; their bounds."""
+    def _narrow_windows(self, positions: Sequence[int]) -> None:
+        """Windows of parameters of which at most half is read."""
         analysis = self.analysis
         hulls: dict[str, list[tuple[int, int]]] = {}
         keys: dict[str, list[ReadKey]] = {}
@@ -195,27 +208,36 @@ class _Windower:
                         (min(a, c), max(b, d)) for (a, b), (c, d) in zip(known, axes, strict=True)
                     ]
                     keys.setdefault(access.array, []).append((position, access.array, access.node))
-        fixed: dict[str, int] = {}
         for array, axes in hulls.items():
             shape = analysis.shapes[array]
             share = [
                 (high - low) / n if n else 1.0 for (low, high), n in zip(axes, shape, strict=True)
             ]
             axis = share.index(min(share))
-            if share[axis] > 0.5 or any(node is None for _, _, node in keys[array]):
+            if share[axis] > _NARROW or any(node is None for _, _, node in keys[array]):
                 continue
             var, place = self._open(array, array, axis)
-            fixed[place.lower], fixed[place.upper] = axes[axis]
+            self.fixed[place.lower], self.fixed[place.upper] = axes[axis]
             for key in keys[array]:
                 self.places[key] = _Place(var, axis, Poly.var(place.lower))
-        return fixed
 
-    def _open(self, name: str, array: str, axis: int) -> tuple[fun.Var, Window]:
-        """A window parameter, and its size variables."""
-        lower, upper = self._box(f"{array}_from"), self._box(f"{array}_to")
-        type_ = self.analysis.types[array]
-        var = windowed_var(fun.Var(name, type_), axis, Poly.var(upper) - Poly.var(lower))
-        window = Window(name, array, axis, lower, upper)
+    def _open(
+        self, name: str, array: str, axis: int, parts: Mapping[int, tuple[int, int]] | None = None
+    ) -> tuple[fun.Var, Window]:
+        """A window parameter, and its size variables.
+
+        `parts`: of other axes what all boxes read of them.
+        """
+        var = fun.Var(name, self.analysis.types[array])
+        cuts: list[Cut] = []
+        parts = parts or {}
+        for along in (axis, *parts):
+            lower, upper = self._box(f"{array}_from"), self._box(f"{array}_to")
+            var = windowed_var(var, along, Poly.var(upper) - Poly.var(lower))
+            cuts.append((along, lower, upper))
+            if along in parts:
+                self.fixed[lower], self.fixed[upper] = parts[along]
+        window = Window(name, array, *cuts[0], more=tuple(cuts[1:]))
         self.windows.append((var, window))
         return var, window
 
@@ -229,16 +251,50 @@ class _Windower:
         for array, axis, keys in clusters(self.draft):
             name = array if array not in taken else self.names.fresh(array)
             taken.add(name)
-            var, opened = self._open(name, array, axis)
+            var, opened = self._open(name, array, axis, self._parts(array, axis, keys))
             self.reads[name] = keys
+            more = tuple((along, Poly.var(lower)) for along, lower, _ in opened.more)
             for key in keys:
-                self.places[key] = _Place(var, axis, Poly.var(opened.lower))
+                self.places[key] = _Place(var, axis, Poly.var(opened.lower), more)
         for array in self.draft.whole:
             position = self.analysis.producer.get(array)
             clash = array in taken or position in (*self.draft.members, *self.draft.prelude)
             var = fun.Var(self.names.fresh(array) if clash else array, self.analysis.types[array])
             self.windows.append((var, Window(var.name, array)))
             self.whole[array] = var
+
+    def _parts(
+        self, array: str, axis: int, keys: Sequence[ReadKey]
+    ) -> dict[int, tuple[int, int]]:
+        """Of other axes of what is copied for each box, the part that all boxes together read.
+
+        kernel (j < m) { x[k, j] + x[k + 1, j] }, cut along j: of axis 0, the rows k and k + 1.
+        """
+        analysis = self.analysis
+        if array not in analysis.staged or not all(map(self._is_rewritten, keys)):
+            return {}
+        found: dict[int, tuple[int, int]] = {}
+        wanted = set(keys)
+        bounds: list[list[tuple[int, int]]] = []
+        for position in sorted({position for position, _, _ in keys}):
+            statement, dim = analysis.statements[position], self.draft.members[position]
+            extent = analysis.extent(statement, dim)
+            for access, axes in analysis.footprints(statement, dim, [0], [extent]):
+                if (position, access.array, access.node) in wanted:
+                    bounds.append([(int(np.min(low)), int(np.max(high))) for low, high in axes])
+        for along, extent in enumerate(analysis.shapes[array]):
+            lower = min((read[along][0] for read in bounds), default=0)
+            upper = max((read[along][1] for read in bounds), default=extent)
+            if along != axis and 0 < upper - lower <= _NARROW * extent:
+                found[along] = lower, upper
+        return found
+
+    def _is_rewritten(self, key: ReadKey) -> bool:
+        """Whether a read is an index or a slice, which may begin anywhere along each axis."""
+        position, _, node = key
+        statement = self.analysis.statements[position]
+        whole = isinstance(statement.let.expr, fun.Loop | fun.Call) or self._is_view(statement)
+        return not whole and isinstance(node, fun.Index | fun.Slice)
 
     # ------------------------------------------------------------ one statement
 
@@ -435,7 +491,7 @@ class _Windower:
             place = self.places.get((position, expr.array.name, expr))
             if place is None or place.axis is None:
                 return None
-            return read_part(expr, place.var, {place.axis: place.lower})
+            return read_part(expr, place.var, place.lowers)
 
         return with_reads(expr, read, self._atom)
 

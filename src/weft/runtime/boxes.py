@@ -172,10 +172,10 @@ class SideBySide:
 
     def _window(self, window: Window) -> Numbers | int:
         array = self.run_.array(window.array)
-        base = _address(array)
-        if window.axis is None or not array.size:
-            return base
-        return base + self.boxes.values[window.lower] * array.strides[window.axis]
+        address: Numbers | int = _address(array)
+        for axis, lower, _ in window.cuts if array.size else ():
+            address = address + self.boxes.values[lower] * array.strides[axis]
+        return address
 
     def _output(self, number: int, output: Output) -> None:
         """Where a result is computed, and the files that take it from there."""

@@ -381,6 +381,7 @@ class Pipeline:
             out = self.windows[number](box)
             lower = int(self.boxes.values[window.lower][box])
             front = (slice(None),) * window.axis
+            of_box = list(self._where(self.plan.values[window.array].shape, window.cuts)(box))
             kept = self.planned.kept_rows[number]
             rows = 0 if kept is None or after is None else int(kept[box])
             if rows and after is not None:
@@ -390,7 +391,8 @@ class Pipeline:
                 futures.append(readers.shared.submit(_copy_after, after, halo, rest))
             for start, stop in _pieces(lower + rows, lower, out, window.axis, source.chunks):
                 part = out[(*front, slice(start - lower, stop - lower))]
-                where = self._box(window.array, window.axis, start, stop)
+                of_box[window.axis] = slice(start, stop)
+                where = tuple(of_box)
                 threads = readers.of(source)
                 futures.append(threads.submit(self._read, source, where, part, window.array))
         return futures
