@@ -67,10 +67,18 @@ def test_rows_far_apart_are_read_with_those_between() -> None:
     assert source.bytes == plan.bytes_read == TABLE.nbytes
 
 
-def test_what_lies_in_memory_is_read_where_it_lies() -> None:
-    program = parse(two_rows("i + k", "k"))
-    plan, _ = streamed(program, {"n": 40, "m": 101, "k": 5}, {"x": TABLE})
-    assert axes_of(plan) == {1}
+@pytest.mark.parametrize(("turned", "axes"), [(False, {0, 1}), (True, {0})])
+def test_of_what_lies_in_memory_rows_stay_whole(turned: bool, axes: set[int]) -> None:
+    """A part of each row would no longer be in one piece."""
+    text, table = two_rows("i + k", "k"), TABLE
+    if turned:
+        text = text.replace("x: f64[n, m]", "x: f64[m, n]").replace("x[i + k, l]", "x[l, i + k]")
+        text, table = text.replace("x[k, j]", "x[j, k]"), np.ascontiguousarray(TABLE.T)
+    program, sizes = parse(text), {"n": 40, "m": 101, "k": 5}
+    plan, (found,) = streamed(program, sizes, {"x": table})
+    assert axes_of(plan) == axes
+    np.testing.assert_array_equal(found, interpret(program, [table], sizes)[0])
+    assert plan.bytes_read == (10 if not turned else 40) * 101 * 8
 
 
 def test_rows_that_data_choose_may_be_any() -> None:

@@ -266,12 +266,14 @@ class _Windower:
     def _parts(
         self, array: str, axis: int, keys: Sequence[ReadKey]
     ) -> dict[int, tuple[int, int]]:
-        """Of other axes of what is copied for each box, the part that all boxes together read.
+        """Of other axes of a parameter, the part that all boxes together read.
 
         kernel (j < m) { x[k, j] + x[k + 1, j] }, cut along j: of axis 0, the rows k and k + 1.
+
+        Not of later axes of what lies in memory: windows of whole rows are in one piece there.
         """
         analysis = self.analysis
-        if array not in analysis.staged or not all(map(self._is_rewritten, keys)):
+        if array not in analysis.params or not all(map(self._is_rewritten, keys)):
             return {}
         found: dict[int, tuple[int, int]] = {}
         wanted = set(keys)
@@ -285,7 +287,8 @@ class _Windower:
         for along, extent in enumerate(analysis.shapes[array]):
             lower = min((read[along][0] for read in bounds), default=0)
             upper = max((read[along][1] for read in bounds), default=extent)
-            if along != axis and 0 < upper - lower <= _NARROW * extent:
+            free = along < axis or (along > axis and array in analysis.staged)
+            if free and 0 < upper - lower <= _NARROW * extent:
                 found[along] = lower, upper
         return found
 
