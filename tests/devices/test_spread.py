@@ -377,6 +377,21 @@ def test_interrupted_devices_stop_soon() -> None:
     assert all_idle()
 
 
+@pytest.mark.parametrize("rows", [400, 401])
+def test_a_product_is_one_call_of_each_device(rows: int) -> None:
+    """A box packs all of the other matrix, however few rows it has: none is left for a third."""
+    rng = np.random.default_rng(3)
+    a, b = rng.random((rows, 300), np.float32), rng.random((300, 350), np.float32)
+    function = wf.jit(lambda x, y: x @ y)
+    with wf.config(devices=TWO), mock.patch.object(sharing, "_PACKED", 1e6):
+        plan = wf.explain(function, a, b)
+        with wf.profile() as measured:
+            found = function(a, b)
+    assert sum(event.queue.endswith(" compute") for event in measured.events) == 2
+    assert f"2 boxes of up to {-(-rows // 2)} along" in str(plan)
+    np.testing.assert_allclose(found, a @ b, rtol=1e-5)
+
+
 def test_the_plan_says_who_does_what() -> None:
     function, arguments = PROGRAMS["pairs"]
     with wf.config(devices=TWO):

@@ -233,7 +233,8 @@ class _Sharing:
         return len(self.members) > 1
 
     def _begin(self) -> None:
-        most = int(self.total * self.at_once) // len(self.members) // self.unit * self.unit
+        # Rounded up: where a device takes its part at once, nothing of it is left for a box more.
+        most = -(-int(self.total * self.at_once) // len(self.members) // self.unit) * self.unit
         for member in self.members:
             scheduler = member.scheduler
             device = scheduler.code.device
@@ -272,7 +273,8 @@ class _Sharing:
         starts = [0]
         while starts[-1] < self.total:
             left = self.total - starts[-1]
-            extent = guided(left * self.at_once / len(self.members), self.unit, step, most)
+            wanted = left * self.at_once / len(self.members)
+            extent = most if self.at_once == 1.0 else guided(wanted, self.unit, step, most)
             starts.append(min(starts[-1] + extent, self.total))
         edges = np.array(starts, np.int64)
         return self.first.boxes_between(edges[:-1], edges[1:])
