@@ -216,30 +216,28 @@ class _Windower:
             axis = share.index(min(share))
             if share[axis] > _NARROW or any(node is None for _, _, node in keys[array]):
                 continue
-            var, place = self._open(array, array, axis)
-            self.fixed[place.lower], self.fixed[place.upper] = axes[axis]
-            for key in keys[array]:
-                self.places[key] = _Place(var, axis, Poly.var(place.lower))
+            place = self._open(array, array, (axis,), {axis: axes[axis]})
+            self.places.update(dict.fromkeys(keys[array], place))
 
     def _open(
-        self, name: str, array: str, axis: int, parts: Mapping[int, tuple[int, int]] | None = None
-    ) -> tuple[fun.Var, Window]:
-        """A window parameter, and its size variables.
+        self, name: str, array: str, axes: Sequence[int], parts: Mapping[int, tuple[int, int]]
+    ) -> _Place:
+        """A window parameter that has parts along some axes, and their size variables.
 
-        `parts`: of other axes what all boxes read of them.
+        `parts`: what all boxes have of an axis, where that is the same.
         """
         var = fun.Var(name, self.analysis.types[array])
         cuts: list[Cut] = []
-        parts = parts or {}
-        for along in (axis, *parts):
+        for axis in axes:
             lower, upper = self._box(f"{array}_from"), self._box(f"{array}_to")
-            var = windowed_var(var, along, Poly.var(upper) - Poly.var(lower))
-            cuts.append((along, lower, upper))
-            if along in parts:
-                self.fixed[lower], self.fixed[upper] = parts[along]
-        window = Window(name, array, *cuts[0], more=tuple(cuts[1:]))
-        self.windows.append((var, window))
-        return var, window
+            var = windowed_var(var, axis, Poly.var(upper) - Poly.var(lower))
+            cuts.append((axis, lower, upper))
+            if axis in parts:
+                self.fixed[lower], self.fixed[upper] = parts[axis]
+        first, *more = cuts
+        self.windows.append((var, Window(name, array, *first, more=tuple(more))))
+        (axis, begin), *others = [(axis, Poly.var(lower)) for axis, lower, _ in cuts]
+        return _Place(var, axis, begin, tuple(others))
 
     def _box(self, label: str) -> str:
         name = self.names.fresh(f"box_{label}")
@@ -251,11 +249,10 @@ class _Windower:
         for array, axis, keys in clusters(self.draft):
             name = array if array not in taken else self.names.fresh(array)
             taken.add(name)
-            var, opened = self._open(name, array, axis, self._parts(array, axis, keys))
+            parts = self._parts(array, axis, keys)
             self.reads[name] = keys
-            more = tuple((along, Poly.var(lower)) for along, lower, _ in opened.more)
-            for key in keys:
-                self.places[key] = _Place(var, axis, Poly.var(opened.lower), more)
+            place = self._open(name, array, (axis, *parts), parts)
+            self.places.update(dict.fromkeys(keys, place))
         for array in self.draft.whole:
             position = self.analysis.producer.get(array)
             clash = array in taken or position in (*self.draft.members, *self.draft.prelude)

@@ -24,6 +24,7 @@ from weft.plan.nodes import Cut, Flank, Output, PlannedStage, Window
 from weft.plan.protocols import READERS, Box, Sink, Source, readers_of
 from weft.plan.segment import Inset
 from weft.runtime import profile
+from weft.runtime.scheduler import box_of
 
 if TYPE_CHECKING:
     from weft.runtime.executor import Running
@@ -381,7 +382,7 @@ class Pipeline:
             out = self.windows[number](box)
             lower = int(self.boxes.values[window.lower][box])
             front = (slice(None),) * window.axis
-            of_box = list(self._where(self.plan.values[window.array].shape, window.cuts)(box))
+            where = list(box_of(self.plan.values[window.array].shape, window, self.boxes, box))
             kept = self.planned.kept_rows[number]
             rows = 0 if kept is None or after is None else int(kept[box])
             if rows and after is not None:
@@ -391,10 +392,9 @@ class Pipeline:
                 futures.append(readers.shared.submit(_copy_after, after, halo, rest))
             for start, stop in _pieces(lower + rows, lower, out, window.axis, source.chunks):
                 part = out[(*front, slice(start - lower, stop - lower))]
-                of_box[window.axis] = slice(start, stop)
-                where = tuple(of_box)
+                where[window.axis] = slice(start, stop)
                 threads = readers.of(source)
-                futures.append(threads.submit(self._read, source, where, part, window.array))
+                futures.append(threads.submit(self._read, source, tuple(where), part, window.array))
         return futures
 
     def _box(self, name: str, axis: int | None, lower: int, upper: int) -> Box:
