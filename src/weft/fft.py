@@ -37,7 +37,7 @@ _NORMS = ("backward", "ortho", "forward")
 # ---------------------------------------------------------------- along one axis
 
 
-def fft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def fft(x: Any, /, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The discrete Fourier transform along an axis: complex, of the precision of x.
 
     Parameters
@@ -60,12 +60,12 @@ def fft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backwar
     return _complex("fft", x, n, axis, norm)
 
 
-def ifft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def ifft(x: Any, /, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The way back from `fft`, which has the parameters."""
     return _complex("ifft", x, n, axis, norm)
 
 
-def rfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def rfft(x: Any, /, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The transform of real numbers along an axis: its first n//2 + 1 elements, that tell all.
 
     `fft` has the parameters.
@@ -78,7 +78,7 @@ def rfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backwa
     return _of_reals("rfft", x, n, axis, norm)
 
 
-def ihfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def ihfft(x: Any, /, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The way back from `hfft`: the first n//2 + 1 elements, that tell all, of a spectrum's.
 
     `fft` has the parameters.
@@ -91,12 +91,12 @@ def ihfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backw
     return _of_reals("ihfft", x, n, axis, norm)
 
 
-def irfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def irfft(x: Any, /, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The way back from `rfft`: n real numbers, by default twice as many as x has less two."""
     return _to_reals("irfft", x, n, axis, norm)
 
 
-def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def hfft(x: Any, /, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The transform, which is real, of what its first n//2 + 1 elements tell: x.
 
     n is by default twice as many as x has less two.
@@ -164,7 +164,7 @@ def _of_length(rows: Node, length: Extent) -> Node:
 # ---------------------------------------------------------------- along several axes
 
 
-def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
+def fftn(x: Any, /, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The transform along several axes.
 
     Parameters
@@ -185,12 +185,12 @@ def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str | None = "back
     return _along(fft, x, _axes(x, s, axes), norm)
 
 
-def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
+def ifftn(x: Any, /, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The way back from `fftn`, which has the parameters."""
     return _along(ifft, x, _axes(x, s, axes), norm)
 
 
-def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
+def rfftn(x: Any, /, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The transform of real numbers along several axes: of the last one the half that tells all.
 
     `fftn` has the parameters.
@@ -204,7 +204,7 @@ def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str | None = "bac
     return _along(fft, rfft(x, n=n, axis=axis, norm=norm), others, norm)
 
 
-def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
+def irfftn(x: Any, /, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The way back from `rfftn`, which has the parameters.
 
     The last axis is by default twice as long as that of x less two.
@@ -286,7 +286,7 @@ def _along(
 # ---------------------------------------------------------------- frequencies
 
 
-def fftfreq(n: Any, /, *, d: Any = 1.0, dtype: Any = None, device: Any = None) -> Array:
+def fftfreq(n: Any, /, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """The frequencies of what `fft` gives of n elements: 0, 1, ..., -2, -1 over n * d.
 
     Parameters
@@ -308,7 +308,7 @@ def fftfreq(n: Any, /, *, d: Any = 1.0, dtype: Any = None, device: Any = None) -
     return _frequencies(signed, length, d, dtype)
 
 
-def rfftfreq(n: Any, /, *, d: Any = 1.0, dtype: Any = None, device: Any = None) -> Array:
+def rfftfreq(n: Any, /, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """The frequencies of what `rfft` gives of n elements: 0, 1, ..., n//2 over n * d.
 
     `fftfreq` has the parameters.
@@ -324,12 +324,12 @@ def _frequencies(index: Array, length: Extent, d: Any, dtype: Any) -> Array:
     return wf.astype(index * (1.0 / (length * d)), wanted.numpy)
 
 
-def fftshift(x: Any, /, *, axes: Any = None) -> Array:
+def fftshift(x: Any, /, axes: Any = None) -> Array:
     """Spectra with their frequency 0 in the middle of some axes (by default of all)."""
     return _shifted(x, axes, lambda extent: extent // 2)
 
 
-def ifftshift(x: Any, /, *, axes: Any = None) -> Array:
+def ifftshift(x: Any, /, axes: Any = None) -> Array:
     """The way back from `fftshift`."""
     return _shifted(x, axes, lambda extent: (extent + 1) // 2)
 

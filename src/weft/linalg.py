@@ -362,7 +362,7 @@ def solve(x1: Any, x2: Any, /) -> Array:
     return Array(library_call("solve", (), (left, right), (*batch, *right.shape[-2:]), dtype))
 
 
-def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: Any, /, mode: str = "reduced") -> QRResult:
     """An orthonormal matrix and an upper triangular one, whose product is x.
 
     Parameters
@@ -382,7 +382,7 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     return QRResult(*_results("qr", options, (node,), types))
 
 
-def svd(x: Any, /, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """Singular vectors, values (descending), and conjugated vectors: x = U @ diag(S) @ Vh.
 
     Parameters

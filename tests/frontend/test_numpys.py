@@ -499,3 +499,76 @@ def test_roots_and_reciprocals_of_complex_numbers_are_numpys_of_infinite_ones_to
     for found in (powers(wf.asarray(z)), wf.jit(powers)(z)):
         for one, other in zip(found, powers(z), strict=True):
             np.testing.assert_allclose(np.asarray(one), other, rtol=1e-6)
+
+
+BY_POSITION = """
+sum(a, 0, np.float32)
+prod(a, 1)
+mean(a, 0)
+std(a, 0)
+var(a, 0, ddof=1)
+max(a, 0)
+min(a, 1)
+any(a, 0)
+all(a, 0)
+argmax(a, 1)
+argmin(a, 0)
+count_nonzero(a, 0)
+nansum(a, 0)
+nanmean(a, 1)
+nanvar(a, 0, ddof=1)
+nanstd(a, 0)
+nanmax(a, 0)
+sort(a, 0)
+argsort(a, 0)
+flip(a, 0)
+roll(a, 1, 0)
+stack([a, a], 1)
+repeat(a, 2, 0)
+take(a, i, 1)
+take_along_axis(a, np.argsort(a, 0), 0)
+diff(a, 2, 0)
+tensordot(a, a.T, 1)
+diagonal(a, 1)
+trace(a, 1)
+tril(a, 1)
+triu(a, -1)
+round(a, 2)
+round(a * 1e3, -2)
+searchsorted(i, i, "right")
+eye(3, 4, 1, np.float32)
+zeros((2, 3), np.float32)
+ones(3, np.int8)
+full((2, 3), 7, np.int16)
+zeros_like(a, np.float32)
+full_like(a, 3, np.int32)
+arange(0, 10, 2, np.float32)
+linspace(0, 1)
+array([1, 2], np.float32)
+array([[1, 2], [3, 4]])
+asarray([1, 2], np.float32)
+fft.fft(a, 5, 0)
+fft.rfft(a, 6)
+fft.fftshift(a, 0)
+fft.fftfreq(6, 0.5)
+linalg.qr(a, "complete")[1]
+linalg.svd(a, False)[1]
+"""
+
+
+@pytest.mark.parametrize("expression", BY_POSITION.split("\n")[1:-1])
+def test_arguments_go_by_position_as_numpys_do(expression: str) -> None:
+    data = np.random.default_rng(1).normal(size=(3, 4))
+    names = {"a": data, "i": np.array([0, 1, 3]), "np": np}
+    expected = eval(f"np.{expression}", names)
+    given = eval(f"wf.{expression}", names | {"wf": wf})
+    assert given.dtype == expected.dtype
+    np.testing.assert_allclose(np.asarray(given), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_arrays_have_copies_of_their_data() -> None:
+    data = np.arange(3.0)
+    copy, over = wf.array(data), wf.asarray(data)
+    data[0] = 5.0
+    assert copy[0] == 0.0
+    assert over[0] == 5.0

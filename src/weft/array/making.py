@@ -36,7 +36,7 @@ def source_array(source: Any) -> Array:
 
 
 def asarray(
-    obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None
+    obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None
 ) -> Array:
     """A lazy array over data: nothing is copied (unless `copy`) and nothing is read yet.
 

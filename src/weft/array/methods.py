@@ -92,7 +92,7 @@ class Methods:
         return functions.diagonal(self, offset, axis1, axis2)
 
     def sum(
-        self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **options: Any
+        self: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, **options: Any
     ) -> Array:
         """The sum along axes, as `weft.sum`; `where` and `initial` are NumPy's."""
         if options:
@@ -102,7 +102,7 @@ class Methods:
         return functions.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def prod(
-        self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **options: Any
+        self: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, **options: Any
     ) -> Array:
         """The product along axes, as `weft.prod`; `where` and `initial` are NumPy's."""
         if options:
@@ -112,7 +112,7 @@ class Methods:
         return functions.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def mean(
-        self: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **options: Any
+        self: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, **options: Any
     ) -> Array:
         """The mean along axes, as `weft.mean`; `where` is NumPy's."""
         if options:
@@ -122,7 +122,7 @@ class Methods:
         return functions.mean(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
     def var(
-        self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
+        self: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0,
         correction: float | None = None, keepdims: bool = False, **options: Any,
     ) -> Array:
         """The variance along axes, as `weft.var`; `ddof` is NumPy's name for `correction`."""
@@ -138,7 +138,7 @@ class Methods:
         )
 
     def std(
-        self: Any, axis: Any = None, *, dtype: Any = None, ddof: float = 0,
+        self: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0,
         correction: float | None = None, keepdims: bool = False, **options: Any,
     ) -> Array:
         """The standard deviation along axes; parameters as those of `var`."""

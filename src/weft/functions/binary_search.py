@@ -21,7 +21,7 @@ from weft.ops.dtypes import DType
 __all__ = ["searchsorted"]
 
 
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Array:
+def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Array:
     """Where values would be inserted into a sorted vector.
 
     Parameters

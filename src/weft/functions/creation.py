@@ -20,7 +20,7 @@ from weft.ops.dtypes import DType, from_numpy
 from weft.ops.promotion import promote
 
 __all__ = [
-    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
+    "arange", "array", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
     "linspace", "meshgrid", "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
 ]  # fmt: skip
 
@@ -37,7 +37,12 @@ def filled(value: Node, shape: tuple[Extent, ...]) -> Node:
     return make(operations.Broadcast(), (value,), shape, value.dtype, sizes=shape)
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def array(obj: Any, /, dtype: Any = None, *, copy: bool | None = True) -> Array:
+    """A lazy array with a copy of data, as NumPy's `array`; `asarray` copies nothing."""
+    return asarray(obj, dtype=dtype, copy=copy)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array of one value."""
     check_device(device)
     value = node_of(fill_value)
@@ -52,19 +57,19 @@ def _constant(shape: Any, value: int, dtype: Any) -> Array:
     return Array(filled(graph.scalar_constant(value, dtype_of(dtype, DType.F64)), shape_of(shape)))
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array of zeros, float64 unless `dtype` says otherwise."""
     check_device(device)
     return _constant(shape, 0, dtype)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array of ones, float64 unless `dtype` says otherwise."""
     check_device(device)
     return _constant(shape, 1, dtype)
 
 
-def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array of no values yet: what is read before it is written is whatever is there.
 
     Where all of it is written (`x.at[i].set(v)`, in loops too), nothing is filled before.
@@ -86,30 +91,30 @@ def _like(x: Any, value: Any, dtype: Any, device: Any) -> Array:
     return Array(filled(strong(node_of(value), wanted), node.shape))
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+def zeros_like(x: Any, /, dtype: Any = None, *, device: Any = None) -> Array:
     """Zeros of the shape and dtype of `x`."""
     return _like(x, 0, dtype, device)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+def ones_like(x: Any, /, dtype: Any = None, *, device: Any = None) -> Array:
     """Ones of the shape and dtype of `x`."""
     return _like(x, 1, dtype, device)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Array:
+def empty_like(x: Any, /, dtype: Any = None, *, device: Any = None) -> Array:
     """An array of the shape and dtype of `x`, of no values yet, as `empty`."""
     check_device(device)
     node = array_node(x)
     return Array(_unfilled(node.shape, dtype_of(dtype, node.dtype)))
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
+def full_like(x: Any, /, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """One value in the shape and dtype of `x`."""
     return _like(x, fill_value, dtype, device)
 
 
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+    start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
 ) -> Array:
     """start, start + step, ... before stop.
 
@@ -191,7 +196,7 @@ def _arange_count(start: Any, stop: Any, step: Any, whole: bool) -> Extent:
 
 
 def linspace(
-    start: Any, stop: Any, /, num: Any, *, dtype: Any = None, device: Any = None,
+    start: Any, stop: Any, /, num: Any = 50, *, dtype: Any = None, device: Any = None,
     endpoint: bool = True,
 ) -> Array:  # fmt: skip
     """`num` evenly spaced values from start to stop.
@@ -231,7 +236,7 @@ def linspace(
 
 
 def eye(
-    n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+    n_rows: Any, n_cols: Any = None, /, k: int = 0, dtype: Any = None, *, device: Any = None
 ) -> Array:
     """Ones on diagonal k, zeros elsewhere."""
     check_device(device)
@@ -259,12 +264,12 @@ def _triangle(x: Any, k: Any, comparison: str) -> Array:
     return Array(apply("where", kept, node, graph.scalar_constant(0, node.dtype)))
 
 
-def tril(x: Any, /, *, k: int = 0) -> Array:
+def tril(x: Any, /, k: int = 0) -> Array:
     """The part on and below diagonal k; zeros above."""
     return _triangle(x, k, "less_equal")
 
 
-def triu(x: Any, /, *, k: int = 0) -> Array:
+def triu(x: Any, /, k: int = 0) -> Array:
     """The part on and above diagonal k; zeros below."""
     return _triangle(x, k, "greater_equal")
 

@@ -145,7 +145,6 @@ _METHODS: dict[str, Callable[..., Any]] = {
         axis, kind, stable=stable
     ),
     "copy": lambda a, /, order="K", subok=False: asarray(a).copy(),
-    "round": lambda a, /, decimals=0: asarray(a).round(decimals),
     "clip": lambda a, /, min=None, max=None: asarray(a).clip(min, max),
     "shape": lambda a, /: asarray(a).shape,
     "ndim": lambda a, /: asarray(a).ndim,
@@ -157,7 +156,7 @@ def _size(shape: tuple[Any, ...], axis: Any) -> Any:
     return math.prod(shape[one] for one in axes_of(axis, len(shape)))
 
 
-_PARAMETERS = {"ddof": "correction", "a_min": "min", "a_max": "max"}
+_PARAMETERS = {"a_min": "min", "a_max": "max"}
 _WITHOUT_EFFECT = frozenset({"kind", "optimize"})  # sorts are stable, as any kind may be
 MODULES = ("numpy", "numpy.lib.stride_tricks")
 """Whose functions are Weft's of the same names."""

@@ -118,7 +118,7 @@ def vecmat(x1: Any, x2: Any, /) -> Array:
     return matmul(asarray(x1).conj()[..., None, :], x2)[..., 0, :]
 
 
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
+def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
     """The sum of products over axes of both arrays."""
     left, right = promoted(x1, x2)
     first, second = _summed_axes(axes, left, right)

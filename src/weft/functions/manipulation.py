@@ -133,7 +133,7 @@ def squeeze(x: Any, /, axis: Any) -> Array:
     return Array(layout.squeeze(node, axes))
 
 
-def flip(x: Any, /, *, axis: Any = None) -> Array:
+def flip(x: Any, /, axis: Any = None) -> Array:
     """x with the order along axes (all by default) reversed."""
     node = array_node(x)
     for place in axes_of(axis, len(node.shape)):
@@ -179,7 +179,7 @@ def _several(arrays: Any) -> list[Node]:
     return nodes
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
+def concat(arrays: Any, /, axis: int | None = 0) -> Array:
     """Arrays joined along an axis (None: flattened first)."""
     nodes = _several(arrays)
     dtype = common_dtype(tuple(nodes))
@@ -189,7 +189,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
     return Array(_joined(nodes, one_axis(0 if axis is None else axis, len(nodes[0].shape))))
 
 
-def stack(arrays: Any, /, *, axis: int = 0) -> Array:
+def stack(arrays: Any, /, axis: int = 0) -> Array:
     """Arrays of one shape joined along a new axis."""
     nodes = _several(arrays)
     dtype = common_dtype(tuple(nodes))
@@ -218,7 +218,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(Array(layout.point(node, along, extents.literal(k))) for k in range(count))
 
 
-def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Array:
+def roll(x: Any, /, shift: Any, axis: Any = None) -> Array:
     """Elements moved along axes, those that leave coming back at the other end."""
     node = array_node(x)
     if axis is None:
@@ -294,7 +294,7 @@ def in_two_slices(node: Node, axis: int, shift: Callable[[Extent], Extent]) -> N
     return make(operations.Concat(axis), (end, begin), node.shape, node.dtype)
 
 
-def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
+def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     """Each element (or sub-array along an axis) several times in a row.
 
     An array of `repeats` is computed now: it decides the result's size.

@@ -13,7 +13,7 @@ from weft.frontend.extent import Extent
 from weft.functions.arguments import array_node, one_axis
 
 
-def diagonal(x: Any, /, *, offset: int = 0) -> Array:
+def diagonal(x: Any, /, offset: int = 0) -> Array:
     """The elements x[..., i, i + offset].
 
     Raises
@@ -38,7 +38,7 @@ def _left(extent: Extent, skipped: int) -> Extent:
     return extent - skipped if some else extents.constant(0)
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
+def trace(x: Any, /, offset: int = 0, *, dtype: Any = None) -> Array:
     """The sum of a diagonal."""
     return wf.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 

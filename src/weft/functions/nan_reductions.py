@@ -27,22 +27,22 @@ def _replaced(x: Any, value: Any) -> Node:
     return apply("where", apply("isnan", node), scalar_constant(value, node.dtype), node)
 
 
-def nansum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def nansum(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The sum, NaN counting as 0."""
     return statistical.sum(Array(_replaced(x, 0)), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def nanprod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The product, NaN counting as 1."""
     return statistical.prod(Array(_replaced(x, 1)), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def nancumsum(x: Any, /, *, axis: int | None = None, dtype: Any = None) -> Array:
+def nancumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Array:
     """Running sums, NaN counting as 0."""
     return Array(_replaced(x, 0)).cumsum(axis, dtype)
 
 
-def nancumprod(x: Any, /, *, axis: int | None = None, dtype: Any = None) -> Array:
+def nancumprod(x: Any, /, axis: int | None = None, dtype: Any = None) -> Array:
     """Running products, NaN counting as 1."""
     return Array(_replaced(x, 1)).cumprod(axis, dtype)
 
@@ -60,12 +60,12 @@ def _extreme(x: Any, axis: Any, keepdims: bool, name: str) -> Array:
     return Array(keep_dimensions(result, node.shape, axes, keepdims))
 
 
-def nanmax(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def nanmax(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The maximum of what is not NaN; NaN where there is nothing else."""
     return _extreme(x, axis, keepdims, "fmax")
 
 
-def nanmin(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def nanmin(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The minimum of what is not NaN; NaN where there is nothing else."""
     return _extreme(x, axis, keepdims, "fmin")
 
@@ -76,7 +76,7 @@ def _counts(node: Node, axes: tuple[int, ...]) -> Node:
     return sum_node(as_dtype(present, node.dtype.real), axes)
 
 
-def nanmean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def nanmean(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The mean of what is not NaN."""
     node = typed_inexact(x, dtype)
     axes = axes_of(axis, len(node.shape))
@@ -88,9 +88,9 @@ def nanmean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = 
 def nanvar(
     x: Any,
     /,
-    *,
     axis: Any = None,
     dtype: Any = None,
+    *,
     ddof: float = 0,
     keepdims: bool = False,
 ) -> Array:
@@ -113,9 +113,9 @@ def nanvar(
 def nanstd(
     x: Any,
     /,
-    *,
     axis: Any = None,
     dtype: Any = None,
+    *,
     ddof: float = 0,
     keepdims: bool = False,
 ) -> Array:
@@ -124,7 +124,7 @@ def nanstd(
     return Array(apply("sqrt", variance._node))
 
 
-def nanargmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def nanargmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the maximum of what is not NaN."""
     node = array_node(x)
     lowest = float("-inf")
@@ -132,7 +132,7 @@ def nanargmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> 
     return searching.argmax(source, axis=axis, keepdims=keepdims)
 
 
-def nanargmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def nanargmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the minimum of what is not NaN."""
     node = array_node(x)
     source = Array(_replaced(x, float("inf"))) if node.dtype is not DType.BOOL else Array(node)

@@ -72,7 +72,7 @@ def fabs(x: Any, /) -> Array:
 
 def rint(x: Any, /) -> Array:
     """The nearest integers, the even one of two, as floats."""
-    return nearest(*in_floats(x))
+    return nearest(in_floats(x)[0])
 
 
 def float_power(x1: Any, x2: Any, /) -> Array:

@@ -73,7 +73,7 @@ def _arg(x: Any, axis: Any, keepdims: bool, comparison: str) -> Array:
     return Array(keep_dimensions(graph.pick(best, 1), shape, axes, keepdims))
 
 
-def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the maximum along an axis: of the first one, or of the first NaN.
 
     Raises
@@ -84,7 +84,7 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Arr
     return _arg(x, axis, keepdims, "greater")
 
 
-def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the minimum along an axis: of the first one, or of the first NaN."""
     return _arg(x, axis, keepdims, "less")
 
@@ -128,7 +128,7 @@ def argwhere(x: Any, /) -> Array:
     return asarray(np.argwhere(with_room_for_places(values, "argwhere()")))
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
+def take(x: Any, indices: Any, /, axis: int | None = None) -> Array:
     """Sub-arrays at indices of an axis.
 
     Parameters
@@ -156,7 +156,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
     return Array(indexing.get(node, key))
 
 
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
+def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Array:
     """Elements at indices of an axis, the other indices being the element's own."""
     node, where = array_node(x), array_node(indices)
     along = one_axis(axis, len(node.shape))

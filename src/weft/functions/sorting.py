@@ -49,7 +49,7 @@ def _sorted(routine: str, x: Any, axis: int | None, descending: bool, stable: bo
 
 
 def sort(
-    x: Any, /, *, axis: int | None = -1, descending: bool = False, stable: bool = True
+    x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True
 ) -> Array:  # fmt: skip
     """The elements along an axis in order; NaN counts as the largest.
 
@@ -71,7 +71,7 @@ def sort(
 
 
 def argsort(
-    x: Any, /, *, axis: int | None = -1, descending: bool = False, stable: bool = True
+    x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True
 ) -> Array:  # fmt: skip
     """The indices that sort along an axis, as int64.
 

@@ -70,7 +70,7 @@ def sum_node(node: Node, axes: tuple[int, ...]) -> Node:
     return apply("add", total, scalar_constant(0.0, node.dtype))
 
 
-def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def sum(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The sum over axes (all of them by default).
 
     Small integers and booleans are summed in 64 bits. Floats are summed in a fixed tree, so
@@ -94,7 +94,7 @@ def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
     return _total(x, axis, dtype, keepdims, "add")
 
 
-def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def prod(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The product over axes (all of them by default)."""
     return _total(x, axis, dtype, keepdims, "multiply")
 
@@ -148,7 +148,7 @@ def _require_order(dtype: DType, operator: str) -> None:
         raise DTypeError(f"{operator} of complex numbers", "real numbers", place=user_place())
 
 
-def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def max(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The maximum over axes; NaN where there is one.
 
     Raises
@@ -159,7 +159,7 @@ def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
     return _extreme(x, axis, keepdims, "maximum")
 
 
-def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def min(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Array:
     """The minimum over axes; NaN where there is one."""
     return _extreme(x, axis, keepdims, "minimum")
 
@@ -177,7 +177,7 @@ def mean_node(node: Node, axes: tuple[int, ...]) -> Node:
     return divided_by_count(sum_node(node, axes), count_of(node.shape, axes))
 
 
-def mean(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+def mean(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """The mean over axes; of integers in float64, unless another dtype is asked for."""
     node = typed_inexact(x, dtype)
     axes = axes_of(axis, len(node.shape))
@@ -235,8 +235,8 @@ def var_node(node: Node, axes: tuple[int, ...], correction: float) -> Node:
 
 
 def var(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, correction: float = 0.0,
-    keepdims: bool = False,
+    x: Any, /, axis: Any = None, dtype: Any = None, *, correction: float = 0.0,
+    keepdims: bool = False, ddof: float | None = None,
 ) -> Array:  # fmt: skip
     """The variance over axes: squared deviations over (count - correction), in one pass.
 
@@ -249,9 +249,11 @@ def var(
     dtype : dtype, optional
         Of floats or complex numbers: that to compute in.
     correction : float
-        What NumPy calls `ddof`: 1 for the variance of a sample.
+        1 for the variance of a sample.
     keepdims : bool
         Whether reduced axes stay, with extent 1.
+    ddof : float, optional
+        NumPy's name for `correction`.
 
     Raises
     ------
@@ -260,28 +262,28 @@ def var(
     """
     node = typed_inexact(x, dtype)
     axes = axes_of(axis, len(node.shape))
-    result = var_node(node, axes, float(correction))
+    result = var_node(node, axes, float(correction if ddof is None else ddof))
     return Array(keep_dimensions(result, node.shape, axes, keepdims))
 
 
 def std(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, correction: float = 0.0,
-    keepdims: bool = False,
+    x: Any, /, axis: Any = None, dtype: Any = None, *, correction: float = 0.0,
+    keepdims: bool = False, ddof: float | None = None,
 ) -> Array:  # fmt: skip
     """The standard deviation over axes: the square root of `var`."""
-    variance = var(x, axis=axis, dtype=dtype, correction=correction, keepdims=keepdims)
+    variance = var(x, axis, dtype, correction=correction, keepdims=keepdims, ddof=ddof)
     return Array(apply("sqrt", variance._node))
 
 
 # ---------------------------------------------------------------- truth
 
 
-def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def all(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Whether all elements along axes are true (not zero)."""
     return _truth(x, axis, keepdims, "logical_and", True)
 
 
-def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def any(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Whether any element along axes is true (not zero)."""
     return _truth(x, axis, keepdims, "logical_or", False)
 
@@ -293,7 +295,7 @@ def _truth(x: Any, axis: Any, keepdims: bool, operator: str, neutral: bool) -> A
     return Array(keep_dimensions(result, node.shape, axes, keepdims))
 
 
-def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Array:
+def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Array:
     """How many elements along axes are not zero."""
     node = array_node(x)
     axes = axes_of(axis, len(node.shape))
@@ -312,7 +314,7 @@ def last_axis(node: Node, axis: int) -> tuple[Node, list[int]]:
 
 
 def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Any, /, axis: int | None = None, dtype: Any = None, *, include_initial: bool = False
 ) -> Array:
     """Running sums along an axis.
 
@@ -335,7 +337,7 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Any, /, axis: int | None = None, dtype: Any = None, *, include_initial: bool = False
 ) -> Array:
     """Running products along an axis (which may be left out of one dimension alone)."""
     return _cumulative(x, axis, dtype, include_initial, "multiply", 1)
@@ -367,7 +369,7 @@ def _cumulative(
 
 
 def diff(
-    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+    x: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None
 ) -> Array:
     """The n-th differences of neighbours along an axis.
 

@@ -46,7 +46,7 @@ def _arange(*arguments: Any, **named: Any) -> Any:
     if "step" in given:
         bounds = [0, *bounds] if len(bounds) == 1 else bounds
         bounds.append(given.pop("step"))
-    return functions.arange(*bounds, dtype=dtype, **given)
+    return functions.arange(*bounds, dtype=dtype, **given)  # type: ignore[misc]
 
 
 def _linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, **named: Any) -> Any:
