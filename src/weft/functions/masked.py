@@ -41,22 +41,22 @@ def mean_where(
 
 def var_where(
     x: object, where: object, axis: object = None, dtype: object = None,
-    correction: float = 0, keepdims: bool = False,
+    ddof: float = 0, keepdims: bool = False,
 ) -> Array:  # fmt: skip
     """The variance, along axes, of the elements where something holds: by two passes."""
     array, mask = _typed(x, where, dtype)
     apart = abs(array - _mean_along(array, mask, axis, True))
     squares = sum(filled(apart * apart, mask, 0), axis=axis, keepdims=keepdims)
     count = count_nonzero(mask, axis=axis, keepdims=keepdims)
-    return squares / astype(maximum(count - correction, 0), squares.dtype)
+    return squares / astype(maximum(count - ddof, 0), squares.dtype)
 
 
 def std_where(
     x: object, where: object, axis: object = None, dtype: object = None,
-    correction: float = 0, keepdims: bool = False,
+    ddof: float = 0, keepdims: bool = False,
 ) -> Array:  # fmt: skip
     """The standard deviation, as `var_where`."""
-    return sqrt(var_where(x, where, axis, dtype, correction, keepdims))
+    return sqrt(var_where(x, where, axis, dtype, ddof, keepdims))
 
 
 MOMENTS: dict[str, Callable[..., Array]] = {"mean": mean_where, "std": std_where, "var": var_where}

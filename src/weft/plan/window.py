@@ -10,7 +10,7 @@ i + lo); only where an array is read is the window's beginning subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -25,7 +25,6 @@ from weft.ops.runs import MERGES
 from weft.plan import carry
 from weft.plan import draft as drafts
 from weft.plan.calls import cut_call, terms_of_block
-from weft.plan.clusters import clusters
 from weft.plan.draft import Draft, ReadKey
 from weft.plan.leaning import flank_types, leaning_on_box, rows_of_box
 from weft.plan.loops import CutLoop, cut_loop, loop_on_box
@@ -37,7 +36,8 @@ from weft.plan.narrow import (
     with_extent,
     with_reads,
 )
-from weft.plan.nodes import Cut, Flank, Output, Stage, Window
+from weft.plan.nodes import Flank, Output, Stage
+from weft.plan.open_windows import Place, Windows, is_view
 from weft.plan.statements import Analysis, Statement
 from weft.records import dataclass
 from weft.sizes import ZERO, Derived, Poly, Size, as_poly
@@ -72,25 +72,6 @@ class Windowed:
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a read finds its array in the stage: a variable that begins at `lower`."""
-
-    var: fun.Var
-    axis: int | None = None
-    lower: Size = ZERO
-    more: tuple[tuple[int, Size], ...] = ()
-
-    @property
-    def lowers(self) -> dict[int, Size]:
-        """Where it begins along the axes of which it has a part."""
-        return {} if self.axis is None else {self.axis: self.lower, **dict(self.more)}
-
-
-_NARROW = 0.5
-"""The part of an axis, at most, that windows have instead of all of it."""
-
-
 def window(draft: Draft, needed: Collection[str], reason: str = "") -> Windowed:
     """The stage of a draft that gives the arrays and scalars of `needed`."""
     return _Windower(draft, needed).stage(reason)
@@ -112,18 +93,16 @@ class _Windower:
         self.analysis = draft.analysis
         self.names = draft.analysis.names
         self.needed = needed
-        self.places: dict[ReadKey, _Place] = {}
-        self.whole: dict[str, fun.Var] = {}
-        self.windows: list[tuple[fun.Var, Window]] = []
-        self.reads: dict[str, list[ReadKey]] = {}
         self.ranges: dict[int, tuple[str, str]] = {}
         self.boxes: list[str] = []
+        self.windows = Windows(draft.analysis, self._box)
+        self.places = self.windows.places
+        self.whole = self.windows.whole
         self.derived: list[Derived] = []
         self.carries: list[tuple[fun.Var, str]] = []
         self.flanks: list[tuple[fun.Var, Flank]] = []
         self.constants: dict[str, Any] = {}
         self.tiles: dict[str, tuple[str, str]] = {}
-        self.fixed: dict[str, int] = {}
         self.statements: list[fun.Let] = []
         self.results: list[tuple[fun.Atom, Output]] = []
 
@@ -132,13 +111,13 @@ class _Windower:
         for position in sorted(draft.members):
             label = self.analysis.statements[position].results[0]
             self.ranges[position] = self._box(f"{label}_lower"), self._box(f"{label}_upper")
-        self._open_windows()
+        self.windows.of_boxes(draft, self.needed)
         for position in sorted(draft.prelude):
             self.statements.append(self.analysis.statements[position].original)
         for position in sorted(draft.members):
             self._member(self.analysis.statements[position], draft.members[position])
         body = fun.Body(tuple(self.statements), tuple(atom for atom, _ in self.results))
-        params = [var for var, _ in self.windows] + [var for var, _ in self.carries]
+        params = [var for var, _ in self.windows.opened] + [var for var, _ in self.carries]
         params += [var for var, _ in self.flanks]
         staged = fun.Program(
             program.name, tuple(params), body, program.sizes + tuple(self.boxes),
@@ -146,7 +125,7 @@ class _Windower:
         )  # fmt: skip
         stage = Stage(
             staged,
-            tuple(window for _, window in self.windows),
+            tuple(window for _, window in self.windows.opened),
             tuple((var.name, begin) for var, begin in self.carries),
             tuple(output for _, output in self.results),
             tuple(
@@ -157,7 +136,7 @@ class _Windower:
             tuple(flank for _, flank in self.flanks),
         )
         return Windowed(
-            stage, self.reads, self.ranges, self.constants, self.fixed, tiles=self.tiles
+            stage, self.windows.reads, self.ranges, self.constants, self.windows.fixed, self.tiles
         )
 
     def _facts(self) -> Iterator[Fact]:
@@ -170,14 +149,7 @@ class _Windower:
 
     def uncut_stage(self, positions: Sequence[int], reason: str) -> Windowed:
         analysis, program = self.analysis, self.analysis.program
-        inside = {name for p in positions for name in analysis.statements[p].results}
-        self._narrow_windows(positions)
-        for position in positions:
-            for name in sorted(walk.used_names(analysis.statements[position].original.expr)):
-                known = inside.union(window.array for _, window in self.windows)
-                if name in analysis.types and name not in known:
-                    var = fun.Var(name, analysis.types[name])
-                    self.windows.append((var, Window(name, name)))
+        self.windows.of_statements(positions)
         for position in positions:
             let = analysis.statements[position].original
             self.statements.append(
@@ -187,114 +159,18 @@ class _Windower:
                 if var.name in self.needed:
                     self.results.append((var, Output(var.name)))
         body = fun.Body(tuple(self.statements), tuple(atom for atom, _ in self.results))
-        params = tuple(var for var, _ in self.windows)
+        params = tuple(var for var, _ in self.windows.opened)
         sizes = program.sizes + tuple(self.boxes)
         staged = fun.Program(program.name, params, body, sizes, program.derived, program.facts)
-        windows = tuple(window for _, window in self.windows)
+        windows = tuple(window for _, window in self.windows.opened)
         outputs = tuple(output for _, output in self.results)
-        return Windowed(Stage(staged, windows, (), outputs, (), reason), {}, {}, fixed=self.fixed)
-
-    def _narrow_windows(self, positions: Sequence[int]) -> None:
-        """Windows of parameters of which at most half is read."""
-        analysis = self.analysis
-        hulls: dict[str, list[tuple[int, int]]] = {}
-        keys: dict[str, list[ReadKey]] = {}
-        for position in positions:
-            for access, bounds in analysis.footprints(analysis.statements[position], None):
-                if access.array in analysis.params:
-                    axes = [(int(lower[0]), int(upper[0])) for lower, upper in bounds]
-                    known = hulls.setdefault(access.array, axes)
-                    hulls[access.array] = [
-                        (min(a, c), max(b, d)) for (a, b), (c, d) in zip(known, axes, strict=True)
-                    ]
-                    keys.setdefault(access.array, []).append((position, access.array, access.node))
-        for array, axes in hulls.items():
-            shape = analysis.shapes[array]
-            share = [
-                (high - low) / n if n else 1.0 for (low, high), n in zip(axes, shape, strict=True)
-            ]
-            axis = share.index(min(share))
-            if share[axis] > _NARROW or any(node is None for _, _, node in keys[array]):
-                continue
-            place = self._open(array, array, (axis,), {axis: axes[axis]})
-            self.places.update(dict.fromkeys(keys[array], place))
-
-    def _open(
-        self, name: str, array: str, axes: Sequence[int], parts: Mapping[int, tuple[int, int]]
-    ) -> _Place:
-        """A window parameter that has parts along some axes, and their size variables.
-
-        `parts`: what all boxes have of an axis, where that is the same.
-        """
-        var = fun.Var(name, self.analysis.types[array])
-        cuts: list[Cut] = []
-        for axis in axes:
-            lower, upper = self._box(f"{array}_from"), self._box(f"{array}_to")
-            var = windowed_var(var, axis, Poly.var(upper) - Poly.var(lower))
-            cuts.append((axis, lower, upper))
-            if axis in parts:
-                self.fixed[lower], self.fixed[upper] = parts[axis]
-        first, *more = cuts
-        self.windows.append((var, Window(name, array, *first, more=tuple(more))))
-        (axis, begin), *others = [(axis, Poly.var(lower)) for axis, lower, _ in cuts]
-        return _Place(var, axis, begin, tuple(others))
+        stage = Stage(staged, windows, (), outputs, (), reason)
+        return Windowed(stage, {}, {}, fixed=self.windows.fixed)
 
     def _box(self, label: str) -> str:
         name = self.names.fresh(f"box_{label}")
         self.boxes.append(name)
         return name
-
-    def _open_windows(self) -> None:
-        taken: set[str] = set()
-        for array, axis, keys in clusters(self.draft):
-            name = array if array not in taken else self.names.fresh(array)
-            taken.add(name)
-            parts = self._parts(array, axis, keys)
-            self.reads[name] = keys
-            place = self._open(name, array, (axis, *parts), parts)
-            self.places.update(dict.fromkeys(keys, place))
-        for array in self.draft.whole:
-            position = self.analysis.producer.get(array)
-            clash = array in taken or position in (*self.draft.members, *self.draft.prelude)
-            var = fun.Var(self.names.fresh(array) if clash else array, self.analysis.types[array])
-            self.windows.append((var, Window(var.name, array)))
-            self.whole[array] = var
-
-    def _parts(
-        self, array: str, axis: int, keys: Sequence[ReadKey]
-    ) -> dict[int, tuple[int, int]]:
-        """Of other axes of a parameter, the part that all boxes together read.
-
-        kernel (j < m) { x[k, j] + x[k + 1, j] }, cut along j: of axis 0, the rows k and k + 1.
-
-        Not of later axes of what lies in memory: windows of whole rows are in one piece there.
-        """
-        analysis = self.analysis
-        if array not in analysis.params or not all(map(self._is_rewritten, keys)):
-            return {}
-        found: dict[int, tuple[int, int]] = {}
-        wanted = set(keys)
-        bounds: list[list[tuple[int, int]]] = []
-        for position in sorted({position for position, _, _ in keys}):
-            statement, dim = analysis.statements[position], self.draft.members[position]
-            extent = analysis.extent(statement, dim)
-            for access, axes in analysis.footprints(statement, dim, [0], [extent]):
-                if (position, access.array, access.node) in wanted:
-                    bounds.append([(int(np.min(low)), int(np.max(high))) for low, high in axes])
-        for along, extent in enumerate(analysis.shapes[array]):
-            lower = min((read[along][0] for read in bounds), default=0)
-            upper = max((read[along][1] for read in bounds), default=extent)
-            free = along < axis or (along > axis and array in analysis.staged)
-            if free and 0 < upper - lower <= _NARROW * extent:
-                found[along] = lower, upper
-        return found
-
-    def _is_rewritten(self, key: ReadKey) -> bool:
-        """Whether a read is an index or a slice, which may begin anywhere along each axis."""
-        position, _, node = key
-        statement = self.analysis.statements[position]
-        whole = isinstance(statement.let.expr, fun.Loop | fun.Call) or self._is_view(statement)
-        return not whole and isinstance(node, fun.Index | fun.Slice)
 
     # ------------------------------------------------------------ one statement
 
@@ -306,7 +182,7 @@ class _Windower:
         if isinstance(statement.let.expr, fun.Loop):
             self._loop(statement, dim, lower, upper)
             return
-        if self._is_view(statement):
+        if is_view(self.draft, self.needed, statement):
             self._view(statement, dim, lower, extent)
             return
         if isinstance(statement.let.expr, fun.Call):
@@ -336,7 +212,7 @@ class _Windower:
         """Later members read these results, which begin at `lower`."""
         for key, axis in self.draft.axes.items():
             if key[1] in results and axis == dim:
-                self.places[key] = _Place(results[key[1]], dim, lower)
+                self.places[key] = Place(results[key[1]], dim, lower)
 
     def _give(self, statement: Statement, dim: int, found: dict[str, fun.Var]) -> None:
         """What of a target's results is needed is a result of the stage."""
@@ -447,18 +323,6 @@ class _Windower:
         part = windowed_var(fun.Var(self.names.fresh(base), array.type), axis, extent)
         self.statements.append(fun.Let((part,), fun.Slice(array, tuple(dims))))
         return part
-
-    def _is_view(self, statement: Statement) -> bool:
-        """Whether a member is an array with its axes in another order that calls alone read."""
-        if not isinstance(statement.original.expr, fun.Permute):
-            return False
-        if statement.position in self.draft.targets:
-            return False
-        (name,) = statement.results
-        readers = {key[0] for key in self.draft.axes if key[1] == name}
-        return name not in self.needed and all(
-            isinstance(self.analysis.statements[p].let.expr, fun.Call) for p in readers
-        )
 
     def _view(self, statement: Statement, dim: int, lower: Size, extent: Size) -> None:
         """An array with its axes in another order, of a part of what it shows."""
