@@ -225,6 +225,7 @@ def test_a_round_that_takes_an_element_by_its_number_is_planned_anew() -> None:
         (stage,) = (stage for stage in plan.stages if stage.rounds is not None)
         assert stage.rounds is not None
         assert (stage.rounds.round.replan is not None) is anew
+        assert ("peak of the first" in str(explain(plan))) is anew
 
 
 @pytest.mark.usefixtures("_small_spills")

@@ -212,9 +212,12 @@ def _rounds(stage: PlannedStage, rounds: Rounds) -> Iterator[Line]:
         size_text(one.bytes) + (" in scratch files" if one.spilled else " in memory")
         for one in rounds.carried if one.shape
     ]  # fmt: skip
+    peak = f"peak {size_text(stage.peak_bytes)}"
+    if rounds.round.replan is not None:
+        peak = f"peak of the first {size_text(stage.held + rounds.peak)}, of all at most the limit"
     yield Line(
         2,
-        f"peak {size_text(stage.peak_bytes)}: whole arrays {size_text(stage.held)}"
+        f"{peak}: whole arrays {size_text(stage.held)}"
         + (f"; carries {', '.join(carried)}, by arrays that take turns" if carried else ""),
     )
     for what, part in (("before", rounds.begin), ("condition", rounds.condition),
