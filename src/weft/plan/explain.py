@@ -246,7 +246,9 @@ def _boxes(stage: PlannedStage) -> str:
     if stage.abreast:
         flight = f"{stage.abreast} at once, each computed and written by one thread"
     if stage.shares:
-        flight = f"smaller towards the end, spread over {len(stage.shares)} devices"
+        flight = f"spread over {len(stage.shares)} devices"
+        if boxes.count > len(stage.shares):
+            flight = f"smaller towards the end, {flight}"
         return f"{boxes.count} boxes of up to {boxes.extent} along {boxes.unit}, {flight}; {moved}"
     if stage.code.device is not None:
         into, out = map(size_text, stage.copied)
