@@ -439,3 +439,9 @@ def test_names_that_are_told_are_there() -> None:
 def test_names_of_nobody() -> None:
     with pytest.raises(AttributeError, match=r"^module 'weft' has no attribute 'some'$"):
         getattr(wf, "some")  # noqa: B009
+
+
+def test_the_name_of_a_file_is_told_from_an_array() -> None:
+    with pytest.raises(ArgumentTypeError, match="a str is not an array") as raised:
+        wf.asarray("x.npy")
+    assert raised.value.advice == "wf.open(path), which reads files"

@@ -34,3 +34,15 @@ def test_a_file_goes_through_a_device_into_a_file(tmp_path: Path) -> None:
     moved = on.statistics.bytes_in - before[0], on.statistics.bytes_out - before[1]
     assert moved[1] == LENGTH * 4
     assert 0 <= moved[0] - 2 * LENGTH * 4 < 4096  # the records of failures besides
+
+
+def test_files_are_sorted_in_runs_by_the_host(tmp_path: Path) -> None:
+    on = device()
+    x = np.random.default_rng(2).standard_normal(1_000_003)
+    np.save(tmp_path / "x.npy", x)
+    with wf.config(devices=[on.name], memory_limit={"cpu": "28 MiB", on.name: CAP}):
+        opened = wf.open(tmp_path / "x.npy")
+        wf.store(wf.sort(opened * 2), tmp_path / "y.npy")
+        wf.store(wf.argsort(opened), tmp_path / "order.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.sort(x) * 2)
+    np.testing.assert_array_equal(np.load(tmp_path / "order.npy"), np.argsort(x, kind="stable"))

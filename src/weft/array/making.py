@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,7 +98,8 @@ def _as_array(obj: Any, dtype: Any, copy: bool | None) -> Array:
         raise ArgumentTypeError(
             f"a {type(obj).__name__} is not an array",
             "an array, a number, or nested lists of them",
-            place=user_place(),
+            "wf.open(path), which reads files" if isinstance(obj, str | os.PathLike) else "",
+            user_place(),
         ) from None  # fmt: skip
 
 

@@ -156,7 +156,8 @@ def plan_program(
                 found = _reading_once(program, sizes, inputs, make, found)
         except MemoryLimitError as error:
             found = _make_other_forms(
-                program, sizes, inputs, least, alone, make, error, plan_part is not None
+                program, sizes, inputs, least, alone, make, error, plan_part is not None,
+                None if processors else max(limit - allowance, 0),
             )
     made, stages = found
     peak = max([given, *(stage.peak_bytes for stage in stages)]) + allowance
@@ -207,13 +208,16 @@ def _make_other_forms(
     make: Callable[..., Made],
     error: MemoryLimitError,
     one_by_one: bool,
+    sorting: int | None,
 ) -> Made:
     """The stages of a program that does not fit, as `error` says, of some other form of it.
 
-    `one_by_one`: rounds of loops may be planned alone, where nothing else fits.
+    `one_by_one`: rounds of loops may be planned alone, where nothing else fits. `sorting`: bytes of
+    the host, which sorts in runs, whatever device computes the rest; None where it does not.
     """
     room = max(least, 0)
-    runs = (sorted_runs(program, dict(sizes), least, share) for share in _RUNS if alone)
+    shares = () if sorting is None else _RUNS
+    runs = (sorted_runs(program, dict(sizes), sorting or 0, share) for share in shares)
     once = (read_once(program, sizes, names) for names in (without_address(inputs),) if alone)
     for forms in (runs, _in_blocks_of_rounds(program, sizes, room), once):
         last = error
